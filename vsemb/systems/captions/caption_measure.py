@@ -240,7 +240,7 @@ def _nearest_images(run: Run, dataset: Dataset, part: Split, rows: np.ndarray, t
 
     def similarities(start: int, stop: int) -> np.ndarray:
         found = images @ _features(train_source, np.arange(start, stop)).T
-        # An image is not its own neighbour.
+        # Exclude the image itself.
         found[part.ids[rows][:, None] == train.ids[start:stop]] = -np.inf
         return found
 

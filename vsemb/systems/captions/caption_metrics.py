@@ -103,7 +103,7 @@ def evaluate_captions(
         meteor: whether METEOR is measured, which needs Java and half a minute. On failure a note gives the reason.
 
     Raises:
-        InvalidArgumentError: if there are no images, the numbers of candidates and references differ, or an image
+        InvalidArgumentError: if `candidates` is empty, the numbers of candidates and references differ, or an image
             has no references.
         MissingExtraError: if `pycocoevalcap` is not installed.
 

@@ -1,9 +1,9 @@
-"""Decoding: sequences of words from any model of the next word, by beam search or by sampling.
+"""Decoding: sequences of words from any next-word model, by beam search or by sampling.
 
-All of it runs in graph, with core TensorFlow operations only. From KerasHub come the rules by which a word is drawn
-from probabilities: `greedy`, `random`, `top_k` and `top_p`, with a temperature. Its loops are not used. They go on
-writing behind the end of a row until all rows have ended, and do not return log-probabilities. In its beam search a
-finished hypothesis grows on, loses by every word behind its end, and falls out of the beam that it should have won.
+All functions run in graph, with core TensorFlow operations only. The sampling rules `greedy`, `random`, `top_k` and
+`top_p`, with a temperature, are from KerasHub. Its loops are not used, for two reasons. They continue a finished row
+until all rows are finished, and they do not return log-probabilities. Its beam search also extends finished
+hypotheses. Each word after the end lowers their score, so the best hypothesis can drop out of the beam.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ END = 0
 _NEVER = float("-inf")
 _ALWAYS = float("inf")
 _RULES = "greedy, random, top-k=K with an integer K >= 1, or top-p=P with 0 < P <= 1"
-# Below, log-probabilities over the temperature overflow in the end, and ids are drawn that are of no word.
+# Below this temperature, log-probabilities / temperature can overflow, and invalid ids are drawn.
 _COLDEST = 1e-6
 
 
 class Hypotheses(NamedTuple):
-    """What a search found, of each row the best first.
+    """The hypotheses found by a search, best first per row.
 
     Args:
-        tokens: (rows, n, max_words) int32, ids of words; 0 behind the end.
-        log_probs: (rows, n) float32, the sum over the words, and over END where it is finished; -inf where
-            there is no hypothesis.
-        scores: (rows, n) float32, what they are ordered by; -inf where there is none.
-        finished: (rows, n) bool, whether it has chosen END, and not been cut at `max_words`.
-        exists: (rows, n) bool, false where there are fewer hypotheses than asked for.
+        tokens: (rows, n, max_words) int32, word ids; 0 after the end.
+        log_probs: (rows, n) float32, the sum over the words, and over END for finished hypotheses; -inf for missing
+            hypotheses.
+        scores: (rows, n) float32, the sort key; -inf for missing hypotheses.
+        finished: (rows, n) bool, true if END was chosen, false if the hypothesis was cut at `max_words`.
+        exists: (rows, n) bool, false for missing hypotheses, if fewer than n were found.
     """
 
     tokens: Tensor
@@ -55,21 +55,20 @@ class Hypotheses(NamedTuple):
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """How sequences of words are searched for, or drawn.
+    """Options of beam search and sampling.
 
     Attributes:
-        beam: hypotheses of a row, at least 1; it may be more than there are words.
-        n_best: hypotheses returned for a row, at most `beam`.
-        max_words: how often the model is asked at most. A finished hypothesis has a word less, since END
-            takes a turn.
-        min_words: END is not chosen before so many words.
-        length_penalty: a score is the log-probability over the number of words, END not counted, to this
-            power; 0 compares sums, 1 means. Scores order what was found; which candidates are kept at
-            a step is decided by sums, where all live ones are of one length.
-        forbidden: ids that are never chosen, by default that of the unknown word.
+        beam: hypotheses per row, at least 1; may exceed the number of words. Default 7.
+        n_best: hypotheses returned per row, at most `beam`; default 1.
+        max_words: maximum number of steps; default 20. A finished hypothesis has one word less, since END takes a step.
+        min_words: minimum number of words before END; default 1.
+        length_penalty: exponent p of the score, log-probability / words ** p, END not counted. 0 (the default)
+            compares sums, 1 compares means. Scores order the final hypotheses. Within a step sums decide, since all
+            live hypotheses have the same length.
+        forbidden: ids that are never chosen; by default the unknown word.
 
     Raises:
-        InvalidArgumentError: for a number that is not allowed.
+        InvalidArgumentError: if a number is out of range, or END is forbidden.
     """
 
     beam: Count = 7
@@ -91,29 +90,28 @@ class SearchOptions:
 
 
 def beam_search(step: Step, state: State, options: SearchOptions, *, rows: int | Tensor) -> Hypotheses:
-    """Search for the likeliest sequences of words, all rows together.
+    """Search for the most probable sequences of words, all rows together.
 
-    Each row has `beam` places. A hypothesis that chooses END is frozen: it keeps its place for good, never
-    grows, and the live ones share the places that are left. So a step keeps the best candidates, by the sum
-    of their log-probabilities, of all continuations of live hypotheses, finished ones leave the beam one by
-    one, and none that was found is lost again to one that looked better for a while. The search ends when
-    all are finished, or have `max_words` words: those are cut, and stand behind all that are finished. A
-    beam of 1 takes the likeliest word each time; one as wide as there are sequences finds the best of all.
+    Each row has `beam` places. A hypothesis that chooses END is frozen: it keeps its place and never grows. Live
+    hypotheses share the other places. Each step keeps the best continuations of live hypotheses, by the sum of
+    log-probabilities. So a finished hypothesis is never displaced by a live one. The search ends when all hypotheses
+    are finished or have `max_words` words. The latter are cut, and sorted after all finished ones. A beam of 1 is
+    greedy search. A beam as wide as the number of sequences is exact.
 
-    Ties go to the hypothesis that stood before, then to the smaller id. Rows do not depend on each other.
+    Ties go to the earlier hypothesis, then to the smaller id. Rows are independent of each other.
 
     Args:
-        step: takes the state and the last words, (rows * beam,) int32, 0 (START) first; returns natural
-            log-probabilities of the next, (rows * beam, V) with END as id 0, and the new state of the same
+        step: function of the state and the last words, (rows * beam,) int32, 0 (START) first. Returns natural
+            log-probabilities of the next words, (rows * beam, V) with END as id 0, and the new state of the same
             structure. -inf is allowed.
-        state: tensors in any structure, with rows as their 0th dimension; each is repeated for the beam here.
-        options: how wide and how far.
-        rows: their number, known or not while the graph is made; 0 is allowed.
+        state: tensors in any structure, with rows as dimension 0. Each is repeated for the beam here.
+        options: options of the search.
+        rows: number of rows, static or dynamic; 0 is allowed.
 
     Returns:
-        The hypotheses, finished ones first, each kind by its scores.
+        The hypotheses, finished ones first, each group sorted by score.
 
-    Example: a model of three ids, which likes 2 behind START, and END behind anything else.
+    Example: a model of three ids, which prefers 2 after START, and END after other words.
 
     >>> table = tf.math.log([[0.0, 0.0, 1.0], [0.5, 0.5, 0.0], [0.6, 0.0, 0.4]])
     >>> found = beam_search(lambda state, words: (tf.gather(table, words), state), {}, SearchOptions(n_best=2), rows=1)
@@ -126,10 +124,10 @@ def beam_search(step: Step, state: State, options: SearchOptions, *, rows: int |
 
     def choose(next_words: Tensor, log_probs: Tensor, finished: Tensor) -> tuple[Tensor, ...]:
         rows = tf.shape(log_probs)[0]
-        # No more than a beam of them can be kept of one hypothesis, so most are dropped at once.
+        # At most `beam` continuations of one hypothesis can be kept, so the others are dropped at once.
         few = tf.minimum(beam, tf.shape(next_words)[-1])
         grown, ids = (tf.reshape(x, [rows, beam, few]) for x in tf.math.top_k(next_words, few))
-        # A frozen hypothesis has one continuation, itself, which nothing outdoes.
+        # A frozen hypothesis has one continuation, itself, with the maximum score.
         itself = tf.where(tf.range(few) == 0, _ALWAYS, _NEVER)
         grown = tf.where(finished[:, :, None], itself, log_probs[:, :, None] + grown)
         best, places = tf.math.top_k(tf.reshape(grown, [rows, beam * few]), beam)
@@ -145,21 +143,22 @@ def beam_search(step: Step, state: State, options: SearchOptions, *, rows: int |
 def decode(
     step: Step, state: State, choose: Choose, options: SearchOptions, *, rows: int | Tensor, first: int = 1
 ) -> Hypotheses:
-    """Write sequences word by word, in the way that `choose` takes their next words.
+    """Write sequences word by word; `choose` selects the next words.
 
     Args:
-        step: as `beam_search` takes it.
-        state: as `beam_search` takes it.
-        choose: takes the log-probabilities of next words, (rows * beam, V), of hypotheses so far, (rows, beam), and
-            whether those are finished; returns the words chosen, the new log-probabilities, whether hypotheses were
-            finished before, (rows, beam) each, and, where hypotheses change places, those they come from.
-        options: how wide and how far.
-        rows: as `beam_search` takes it.
-        first: hypotheses of a row before the first word: one, or all where they are drawn.
+        step: see `beam_search`.
+        state: see `beam_search`.
+        choose: function of the log-probabilities of next words, (rows * beam, V), and of hypotheses, (rows,
+            beam), and whether they are finished, (rows, beam). Returns the chosen words, the new log-probabilities,
+            and whether hypotheses were finished before, (rows, beam) each. If hypotheses change places, it also
+            returns their parents, (rows, beam).
+        options: options of the search.
+        rows: see `beam_search`.
+        first: hypotheses per row before the first word: one for beam search, all for sampling.
     """
     beam = options.beam
     rows = tf.cast(rows, tf.int32)
-    # All but the first place of a row are empty at first; otherwise the beam would hold one thing many times.
+    # In beam search only the first place of a row is used at the start, so that the beam contains no duplicates.
     log_probs = tf.tile([[0.0] * first + [_NEVER] * (beam - first)], [rows, 1])
     finished = tf.zeros_like(log_probs, tf.bool)
     tokens = tf.zeros([rows, beam, options.max_words], tf.int32)
@@ -187,7 +186,7 @@ def decode(
         return turn + 1, tokens, tf.reshape(chosen, [-1]), log_probs, finished, state
 
     loop = (tf.constant(0), tokens, words, log_probs, finished, state)
-    # Rows may be known in one tensor and not in another, which is no change of its shape.
+    # The number of rows may be static in one tensor and dynamic in another; the shape invariant allows both.
     shapes = tf.nest.map_structure(lambda tensor: tf.TensorShape([None, *tensor.shape[1:]][: tensor.shape.rank]), loop)
     _, tokens, _, log_probs, finished, _ = tf.while_loop(
         goes_on, grow, loop, shape_invariants=shapes, maximum_iterations=options.max_words
@@ -196,7 +195,7 @@ def decode(
 
 
 def _allowed(log_probs: Tensor, turn: Tensor, options: SearchOptions) -> Tensor:
-    """Set log-probabilities (rows, V) of what must not be chosen at a turn to -inf."""
+    """Set the log-probabilities (rows, V) of words that are not allowed at a step to -inf."""
     ids = tf.range(log_probs.shape[-1] or tf.shape(log_probs)[-1])
     never = (ids == END) & (turn < options.min_words)
     for word in options.forbidden:
@@ -205,7 +204,7 @@ def _allowed(log_probs: Tensor, turn: Tensor, options: SearchOptions) -> Tensor:
 
 
 def _ordered(tokens: Tensor, log_probs: Tensor, finished: Tensor, options: SearchOptions) -> Hypotheses:
-    """Order the hypotheses of each row in order: finished ones first, each kind by its scores."""
+    """Sort the hypotheses of each row: finished ones first, each group by score."""
     exists = _exists(log_probs)
     finished &= exists
     tokens = tf.where(exists[:, :, None], tokens, END)
@@ -224,22 +223,22 @@ def _exists(log_probs: Tensor) -> Tensor:
 
 
 class Sampler(tf.Module):
-    """Draw next words from their log-probabilities; `Sampler.parse` makes one from text.
+    """Sampler of next words from their log-probabilities; `Sampler.parse` creates one from text.
 
     Args:
-        kind: `greedy` (always the likeliest), `random`, `top-k` (one of the k likeliest) or `top-p` (one of
-            the fewest likeliest whose probabilities sum to more than p).
-        number: the k or p; None for the other two.
-        temperature: log-probabilities are divided by it before a word is drawn: below 1 likely words become
-            likelier. `greedy` does not feel it.
-        seed: the same seed gives the same words where the same calls are made in the same order.
+        kind: `greedy` (the most probable word), `random`, `top-k` (one of the k most probable words) or `top-p` (one
+            of the smallest set of most probable words whose probabilities sum to more than p).
+        number: k or p; None for `greedy` and `random`.
+        temperature: divisor of log-probabilities before sampling; default 1. Values below 1 favour probable words.
+            `greedy` ignores it.
+        seed: random seed; default 0. Equal seeds and equal sequences of calls give equal words.
 
     Attributes:
         kind: as given.
         number: as given.
 
     Raises:
-        InvalidArgumentError: for a kind, number or temperature that is not allowed.
+        InvalidArgumentError: if kind, number or temperature is invalid.
 
     Example:
 
@@ -253,7 +252,7 @@ class Sampler(tf.Module):
         if not _COLDEST <= temperature < float("inf"):
             fix = "`greedy` always takes the likeliest word."
             raise invalid_argument("temperature", temperature, f"a number > 0, {_COLDEST:g} at least", fix)
-        # KerasHub takes seconds to import, and beam search does without.
+        # Imported here: KerasHub takes seconds to import, and beam search does not need it.
         from keras_hub import samplers
 
         if kind == "greedy" and number is None:
@@ -267,7 +266,7 @@ class Sampler(tf.Module):
         else:
             raise invalid_argument("sample", kind if number is None else f"{kind}={number}", _RULES)
         self.kind, self.number = kind, number
-        # Tracked here, so that a SavedModel finds what the seed has become.
+        # Tracked here, so that a SavedModel contains the state of the seed.
         self._seeds = list(self._rule.variables)
 
     @classmethod
@@ -275,12 +274,12 @@ class Sampler(tf.Module):
         """Create a sampler from text.
 
         Args:
-            rule: `greedy`, `random`, `top-k=5`, `top-p=0.9` or the like.
-            temperature: as above.
-            seed: as above.
+            rule: `greedy`, `random`, `top-k=K` or `top-p=P`, such as `top-k=5`.
+            temperature: see `Sampler`.
+            seed: see `Sampler`.
 
         Raises:
-            InvalidArgumentError: if it is none of these.
+            InvalidArgumentError: if the rule is invalid.
 
         Example:
 
@@ -296,13 +295,13 @@ class Sampler(tf.Module):
         return cls(kind, number, temperature=temperature, seed=seed)
 
     def __call__(self, log_probs: Tensor) -> Tensor:
-        """Draw a word for each row.
+        """Draw one word per row.
 
         Args:
-            log_probs: (rows, V) float, natural; -inf for what is never drawn.
+            log_probs: (rows, V) float, natural logarithms; -inf for words that are never drawn.
 
         Returns:
-            (rows,) int32; any id where a row has nothing but -inf.
+            (rows,) int32; an arbitrary id for a row with only -inf.
 
         Raises:
             InvalidArgumentError: if k is larger than V.
@@ -316,21 +315,20 @@ class Sampler(tf.Module):
 
 
 def sample(step: Step, state: Any, sampler: Sampler, options: SearchOptions, *, rows: int | Tensor) -> Hypotheses:
-    """Draw sequences of words, all rows together, in graph.
+    """Sample sequences of words, all rows together, in graph.
 
-    Sequences that have chosen END grow no more; those without it are cut at `max_words`.
+    Sequences end at END, or are cut at `max_words`.
 
     Args:
-        step: as `beam_search` takes it.
-        state: as `beam_search` takes it.
-        sampler: draws the words.
-        options: as `beam_search` takes them; `beam` is not read. Of the `n_best` sequences of a row two may be the
-            same. `greedy` finds one, and the others do not exist.
-        rows: their number.
+        step: see `beam_search`.
+        state: see `beam_search`.
+        sampler: sampler of the words.
+        options: see `beam_search`; `beam` is ignored. The `n_best` sequences of a row may contain duplicates. `greedy`
+            returns one sequence per row.
+        rows: number of rows.
 
     Returns:
-        The sequences, in the order in which `beam_search` returns its own. Log-probabilities are those of the
-        model, whatever the temperature.
+        The sequences, sorted as by `beam_search`. Log-probabilities are computed by the model, without the temperature.
 
     Example:
 
@@ -355,21 +353,21 @@ _FIVE = SearchOptions(n_best=5)
 
 @dataclass(frozen=True)
 class CaptionOptions:
-    """How captions are looked for; None leaves it to the run's recipe.
+    """Options of the search for captions; None for the recipe's value.
 
     Attributes:
-        beam: hypotheses kept while a caption is searched for.
-        n_best: captions per image, best first; None for five, or fewer where the beam of a network is narrower, and
-            one where words are drawn greedily. A search may find fewer.
-        length_penalty: of a beam search.
-        max_words: longest caption.
-        sample: `greedy`, `random`, `top-k=5` or `top-p=0.9`: words are drawn, and no beam is searched.
-        temperature: of the draws.
-        seed: of the draws.
-        candidates: of language models, captions written before the best are chosen.
+        beam: hypotheses of the beam search.
+        n_best: captions per image, best first; the search may find fewer. None for five, or the beam of a network if
+            smaller; one for greedy sampling.
+        length_penalty: length penalty of the beam search, see `SearchOptions`.
+        max_words: maximum number of words per caption.
+        sample: `greedy`, `random`, `top-k=5` or `top-p=0.9` to sample words in place of a beam search.
+        temperature: temperature of the sampling; default 1.
+        seed: seed of the sampling; default 0.
+        candidates: captions that a language model writes before the best are chosen.
 
     Raises:
-        InvalidArgumentError: for an `n_best` < 1.
+        InvalidArgumentError: if `n_best` < 1.
     """
 
     beam: int | None = None
@@ -385,14 +383,14 @@ class CaptionOptions:
         require_fields(self)
 
     def check_only(self, names: Sequence[str], allowed: str) -> None:
-        """Reject options that are given and not read.
+        """Check that only supported options are set.
 
         Args:
-            names: the options that are read.
-            allowed: what the others may be, for the error.
+            names: names of the supported options.
+            allowed: text of the error about the allowed values of other options.
 
         Raises:
-            InvalidArgumentError: naming the first.
+            InvalidArgumentError: with the first unsupported option.
         """
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
@@ -401,11 +399,11 @@ class CaptionOptions:
 
 
 class Captions(NamedTuple):
-    """Captions of images, of each the best first.
+    """Captions of images, best first per image.
 
     Args:
-        texts: (rows, n) string, `""` where there is none.
-        log_probs: (rows, n) float32, natural logarithm of the probability; 0 where there is none.
+        texts: (rows, n) string, `""` for a missing caption.
+        log_probs: (rows, n) float32, natural logarithm of the probability; 0 for a missing caption.
     """
 
     texts: Tensor
@@ -413,19 +411,19 @@ class Captions(NamedTuple):
 
 
 class Captioner(tf.Module):
-    """Base of the captioners: from rows of images to captions; usable inside `tf.function`.
+    """Base of the captioners, from images to captions; usable inside `tf.function`.
 
     Args:
-        n_best: captions of an image.
+        n_best: captions per image.
         autograph: whether control flow of `_write` depends on tensors.
 
     Call args:
-        images: (rows, ...), the model's input of each image: features, or pixels. The number of rows may be 0, and
-            unknown in a graph.
+        images: (rows, ...), the model input of each image: features, or pixels. The number of rows may be 0, or
+            dynamic in a graph.
 
     Attributes:
         n_best: as given.
-        facts: numbers for a contract, such as `beam` and `max_words`.
+        facts: settings for the contract, such as `beam` and `max_words`.
     """
 
     facts: dict[str, int | float]
@@ -433,7 +431,7 @@ class Captioner(tf.Module):
     def __init__(self, n_best: int, *, autograph: bool = True) -> None:
         super().__init__()
         self.n_best = n_best
-        # Without, a batch that is not captioned inside a graph would take its time for each of its words.
+        # In eager mode, each word of a batch would be slow.
         self._in_graph = tf.function(self._write, reduce_retracing=True, autograph=autograph)
 
     def __call__(self, images: Tensor) -> Captions:
@@ -444,17 +442,17 @@ class Captioner(tf.Module):
 
 
 class NeuralCaptioner(Captioner):
-    """Write captions by a model of the next word that sees the image.
+    """Captioner with a next-word model that is conditioned on the image.
 
     Args:
-        model: a model of the next word that is conditioned on `image`.
-        vocabulary: its words.
-        search: how captions are searched for.
-        sampler: draws words in place of the beam search; None for none.
+        model: a next-word model conditioned on `image`.
+        vocabulary: vocabulary of the model.
+        search: options of the search.
+        sampler: sampler of words; None for beam search.
 
     Attributes:
         model: as given.
-        n_best: captions of an image.
+        n_best: captions per image.
 
     Example:
 
@@ -489,13 +487,12 @@ class NeuralCaptioner(Captioner):
 
 
 def detokenize(ids: Tensor, vocabulary_tokens: Sequence[str] | Tensor) -> Tensor:
-    """Join words into texts, with core TensorFlow operations only.
+    """Join words to texts, with core TensorFlow operations only.
 
-    Words are joined by single blanks; one that begins with an apostrophe, as the English 's does, follows the
-    word before it without.
+    Words are joined by single spaces. A word that begins with an apostrophe, such as 's, is joined without a space.
 
     Args:
-        ids: (..., steps) int, of words; 0 is no word, wherever it stands.
+        ids: (..., steps) int, word ids; 0 is skipped at any position.
         vocabulary_tokens: (V,) string, all entries of a vocabulary by id.
 
     Returns:

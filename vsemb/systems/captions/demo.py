@@ -52,7 +52,7 @@ class CaptionDemo(Demonstration):
         return self.run.image_input is not None
 
     def warm_up(self) -> None:
-        # A first image that is damaged is no reason to stop here.
+        # A damaged first image must not stop the demonstration.
         with contextlib.suppress(VsembError):
             self.written(self._first())
 

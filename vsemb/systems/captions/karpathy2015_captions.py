@@ -10,27 +10,33 @@
 | section 3.3 | b_o starts at log frequencies | `vsemb.systems.captions.next_word.frequency_bias` |
 | 10-12 | captions cut into snippets of regions | `vsemb.systems.captions.snippets` |
 
-Variant `paper` is sections 3.2 and 3.3: 512 units with ReLU, the image at the first step alone, RMSprop, batches of
-100, gradients cut elementwise at 5, dropout everywhere but in the recurrence, words seen at least five times. Variant
-`tuned` (the default) keeps all of that and has an LSTM in the place of equation 14, where the image goes to all gates
-(`--set decoder.cell=gru` for a GRU), dropout on the image too, and Adam for RMSprop, at a rate that falls to 0 over 12
-epochs. Variant `attention` looks at the grid cells of the image's map again at every word
+Variant `paper` follows sections 3.2 and 3.3: 512 units with ReLU, the image at the first step only, RMSprop, and
+batches of 100. Gradients are clipped elementwise at 5. Dropout is applied everywhere but in the recurrence. The
+vocabulary has the words seen at least five times.
+
+Variant `tuned` (the default) keeps these settings, with three changes. An LSTM replaces equation 14, and the image
+goes to all gates (`--set decoder.cell=gru` for a GRU). The image has dropout too. Adam replaces RMSprop, with a
+learning rate that falls to 0 over 12 epochs.
+
+Variant `attention` attends to the grid cells of the image's map at every word
 (`vsemb.systems.captions.multimodal_rnn.AttentiveRNN`; Xu et al. 2015, arXiv:1502.03044, Luong et al. 2015,
-arXiv:1508.04025), so it trains the image network too: a small one, or another with `--fine-tune`; and it wants many
-images. It is smaller and its batches are, since it is steps that teach a network to see. Deviations and gaps we filled:
+arXiv:1508.04025). So it trains the image network too: a small one, or another with `--fine-tune`. It needs many images.
+The model and its batches are smaller, since training of the image network needs many steps.
 
-- The paper writes START as a vector of its own; it is row 0 of the table of words, which no word has.
-- Its CNN is trained in part; here it is what made the features, unless `--fine-tune` trains it. Features are
-  evened out first (`vsemb.encoders.FeatureScaling`).
-- Learning rate and dropout were cross-validated there and are not given.
-- What "can help" there, a ReLU around b_v and W_hx x_t before they are added, is left out, as in equation 14.
-- W_hh starts orthogonal. The authors' released code draws it, as all matrices, uniform in +-0.1: `--set
+Deviations, and choices that the paper leaves open:
+
+- START is a separate vector in the paper. Here it is row 0 of the table of words, which is not used by any word.
+- The paper trains part of its CNN. Here the CNN computed the features, and is only trained with `--fine-tune`.
+  Features are standardized first (`vsemb.encoders.FeatureScaling`).
+- Learning rate and dropout were cross-validated in the paper and are not given.
+- A ReLU around b_v and W_hx x_t before their sum, which "can help" in the paper, is left out, as in equation 14.
+- W_hh is initialized orthogonal. The authors' released code initializes all matrices uniform in +-0.1: `--set
   decoder.init_scale=0.1`.
-- Which epoch is kept is decided by the perplexity of the validation captions; `--set validation=cider`
-  by what is written for its images.
+- The perplexity of the validation captions selects the best epoch. With `--set validation=cider`, the CIDEr of
+  captions generated for the validation images selects it.
 
-`multimodal-rnn-regions` is trained on regions and the snippets that an alignment (`--alignment RUN`, of
-`dvsa`) found for them, in the place of whole images and captions.
+`multimodal-rnn-regions` is trained on regions and snippets in place of whole images and captions. The snippets are
+found by an alignment (`--alignment RUN`, a run of `dvsa`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The multimodal recurrent network: an image and the words so far say which word comes next.
+"""The multimodal recurrent network: prediction of the next word from an image and the words so far.
 
-With attention it looks at the grid cells of the image again at every word.
+The variant with attention attends to the grid cells of the image at every word.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from vsemb.systems.captions.next_word import NextWordModel, read_ids
 
 Tensor = Any
 
-#: Name of a cell -> how many times `units` entries its inputs have.
+#: Name of a cell -> size of its inputs, as a multiple of `units`.
 GATES = {"rnn": 1, "gru": 3, "lstm": 4}
 _CELLS = {"rnn": ReLUCell, "gru": ProjectedGRUCell, "lstm": ProjectedLSTMCell}
 Cell = Literal["rnn", "gru", "lstm"]
@@ -32,40 +32,39 @@ ImageSteps = Literal["first", "all"]
 
 @keras.saving.register_keras_serializable("vsemb")
 class MultimodalRNN(NextWordModel):
-    """Writes about an image, word by word (Karpathy & Fei-Fei 2015, equations 13 to 15).
+    """Multimodal recurrent network of captions (Karpathy & Fei-Fei 2015, equations 13 to 15).
 
         b_v = W_hi CNN(I)                                           (13)
         h_t = f(W_hx x_t + W_hh h_(t-1) + b_h + 1(t=1) b_v)         (14)
         y_t = softmax(W_oh h_t + b_o)                               (15)
 
-    f is a ReLU; x_1 is the START vector, row 0 of the table of words, and h_0 = 0. With `"gru"` and `"lstm"`
-    b_v has an entry for every entry that the gates read, and is added in the same place.
+    f is a ReLU. x_1 is the START vector, row 0 of the table of words, and h_0 = 0. For `"gru"` and `"lstm"`, b_v has
+    one entry per input of the gates, and is added in the same place.
 
-    Batches have `image`, (n, ...) features or pixels, beside `text`; see `NextWordModel`.
+    Batches have `image`, (n, ...) features or pixels, and `text`; see `NextWordModel`.
 
     Args:
         image_encoder: layer from images to b_v, (n, `GATES[cell]` x units): `vsemb.encoders.ImageEncoder`
             (without bias, as in equation 13) or `PixelEncoder`.
-        words: the word vectors; its dropout acts on x_t.
-        cell: `"rnn"` (equation 14), `"gru"` or `"lstm"`.
-        units: size of the state.
-        image_steps: b_v is added at the `"first"` step, or at `"all"`.
-        dropout: in training, the share of the state's entries set to 0 in front of the softmax. In the
-            recurrence there is none.
-        init_scale: W_hx and W_hh start uniform in [-init_scale, init_scale]; None takes Glorot and orthogonal
-            matrices.
+        words: the word vectors; its dropout is applied to x_t.
+        cell: `"rnn"` (equation 14), `"gru"` or `"lstm"` (the default).
+        units: size of the state; default 512.
+        image_steps: steps at which b_v is added, `"first"` (the default) or `"all"`.
+        dropout: dropout rate of the state before the softmax, in training; default 0. The recurrence has no dropout.
+        init_scale: W_hx and W_hh are initialized uniform in [-init_scale, init_scale]; None for Glorot and orthogonal
+            initialization.
         l2: see `NextWordModel`.
-        **kwargs: arguments of `keras.Model`. The layers made here have the precision of `words`.
+        **kwargs: arguments of `keras.Model`. The layers created here have the precision of `words`.
 
     Call args:
         inputs: {"image": (n, ...), "text": (n, steps) int}.
-        training: whether dropout acts.
+        training: whether dropout is applied.
 
     Returns:
         (n, steps + 1, words) float32 logits.
 
     Raises:
-        InvalidArgumentError: for an unknown cell, a number outside its range, or an image encoder of another
+        InvalidArgumentError: if the cell is unknown, a number is out of range, or the image encoder has another output
             size.
 
     Example:
@@ -93,7 +92,7 @@ class MultimodalRNN(NextWordModel):
         **kwargs: Any,
     ) -> None:
         super().__init__(words.vocabulary_size, l2=l2, **kwargs)
-        # In front of the image encoder: optimizers keep variables in the order in which layers were set.
+        # Before the image encoder: optimizers keep variables in the order in which layers were set.
         self.words = words
         self.keep_arguments(locals())
         self._check_image_encoder(image_encoder)
@@ -105,7 +104,7 @@ class MultimodalRNN(NextWordModel):
         )
         self.recurrent = keras.layers.RNN(_CELLS[cell](units, recurrent, **options), return_sequences=True, **options)
         self._dropout_layer = keras.layers.Dropout(dropout, **options)
-        # Its bias stands beside it, in float32: of a logarithm of -8 bfloat16 keeps one decimal.
+        # The bias is a separate float32 weight: bfloat16 has one decimal for a logarithm of -8.
         self.output_map = keras.layers.Dense(self.vocabulary_size, use_bias=False, name="output", **options)
 
     def _check_image_encoder(self, encoder: keras.layers.Layer) -> None:
@@ -136,11 +135,11 @@ class MultimodalRNN(NextWordModel):
         return self._logits(self._dropout_layer(hidden, training=training))
 
     def _look(self, image: Tensor, training: bool = False) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return b_v, and what is looked at again at every word, by name."""
+        """Return b_v, and the tensors that attention reads at every step, by name."""
         return self.image_encoder(image, training=training), {}
 
     def _to_say(self, hidden: Tensor, seen: dict[str, Tensor]) -> Tensor:
-        """Return what the softmax reads of states, (n, steps, units)."""
+        """Return the input of the softmax from states, (n, steps, units)."""
         return hidden
 
     def _logits(self, hidden: Tensor) -> Tensor:
@@ -174,13 +173,13 @@ class Decoder(Part, family="decoder"):
     Attributes:
         cell: `rnn` (equation 14 of Karpathy & Fei-Fei), `gru` or `lstm`.
         units: size of the recurrent state.
-        image_steps: at which steps the cell sees the image: `first`, or `all`.
-        dropout: share of the state's entries dropped in front of the softmax in training.
-        frequency_bias: whether the softmax' bias starts at the logarithm of the words' frequencies.
-        init_scale: recurrent weights uniform in +- this; null for Keras' defaults.
+        image_steps: steps with the image as input, `first` or `all`.
+        dropout: dropout rate of the state before the softmax, in training.
+        frequency_bias: whether the softmax bias is initialized with log word frequencies.
+        init_scale: recurrent weights are initialized uniform in +- this value; null for the Keras defaults.
 
     Class attributes:
-        model: what it builds.
+        model: class of the model.
     """
 
     model: ClassVar[type[keras.Model]]
@@ -193,23 +192,23 @@ class Decoder(Part, family="decoder"):
     init_scale: Positive | None = None
 
     def check_image(self, image: Any) -> None:
-        """Check that the decoder can read what an image tower gives.
+        """Check that the decoder supports an image tower.
 
         Args:
             image: a `vsemb.recipes.towers.ImageTower`.
 
         Raises:
-            InvalidArgumentError: naming the field of the tower.
+            InvalidArgumentError: with the field of the tower.
         """
         raise NotImplementedError
 
     def image_encoder(self, image: Any, info: Mapping[str, Any], seed: int, dtype: str) -> keras.layers.Layer:
-        """Build the layer from images to what the decoder reads of them.
+        """Build the layer from images to the input of the decoder.
 
         Args:
             image: a `vsemb.recipes.towers.ImageTower`.
-            info: what `run.json` says.
-            seed: of a backbone's random weights.
+            info: contents of `run.json`.
+            seed: seed of a backbone's random weights.
             dtype: dtype policy of the layer.
         """
         raise NotImplementedError
@@ -218,7 +217,7 @@ class Decoder(Part, family="decoder"):
         """Build the model.
 
         Args:
-            image_encoder: from `image_encoder`.
+            image_encoder: layer returned by `image_encoder`.
             words: the word vectors.
             l2: see `NextWordModel`.
         """
@@ -227,7 +226,7 @@ class Decoder(Part, family="decoder"):
 
 @dataclass(frozen=True)
 class RecurrentDecoder(Decoder, kind="recurrent"):
-    """A recurrent network that is given the image as one vector (Karpathy & Fei-Fei 2015)."""
+    """A recurrent network with one vector per image as input (Karpathy & Fei-Fei 2015)."""
 
     model: ClassVar[type[keras.Model]] = MultimodalRNN
 
@@ -242,25 +241,25 @@ class RecurrentDecoder(Decoder, kind="recurrent"):
 
 @keras.saving.register_keras_serializable("vsemb")
 class SpatialFeatureEncoder(Configured, keras.layers.Layer):
-    """Affine map of what each grid cell of an image shows, and of where it is: v_p = ReLU(W f_p + b_p).
+    """Affine map of the features and position of each grid cell: v_p = ReLU(W f_p + b_p).
 
-    The cells are those of a convolutional network's map, laid flat.
+    The cells are the flattened map of a convolutional network.
 
     Args:
-        cells: their number, height x width of the map.
+        cells: number of cells, height x width of the map.
         dim: size of a cell's vector.
-        dropout: in training, the share of features set to 0.
+        dropout: dropout rate of the features in training; default 0.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call args:
-        features: (batch, cells x channels) float, cell by cell, as pooling `flat` gives them.
-        training: whether dropout acts.
+        features: (batch, cells x channels) float, cell by cell, as returned by pooling `flat`.
+        training: whether dropout is applied.
 
     Returns:
         (batch, cells, dim).
 
     Raises:
-        InvalidArgumentError: for a number < 1, or features that are not those of so many cells.
+        InvalidArgumentError: if a number is < 1, or the size of the features is not a multiple of `cells`.
 
     Example:
 
@@ -295,24 +294,24 @@ class SpatialFeatureEncoder(Configured, keras.layers.Layer):
 class AttentiveRNN(MultimodalRNN):
     """A `MultimodalRNN` with attention between its cell and its softmax (Luong et al. 2015, section 3.1).
 
-        b_v = W_hi mean_p v_p                                       (13, of the cells' mean)
-        h_t as in equation 14
+        b_v = W_hi mean_p v_p                                       (13, mean over cells)
+        h_t: see equation 14
         c_t = attention of h_t to v_1 ... v_P                       (Vaswani et al. 2017, equation 4)
         y_t = softmax(W_oh tanh(W_c [h_t; c_t]) + b_o)              (Luong, equations 5 and 6)
 
-    One vector an image has to say which colour goes with which shape by itself. Here the cell asks: behind
-    "a red" it looks where red is, and finds the shape there. Since c_t does not go back into the cell, all
-    words of a caption are still trained at once.
+    A single vector per image must encode all pairs of colour and shape. With attention, the state after "a red"
+    attends to red cells, and reads the shape there. c_t is not fed back into the cell, so all words of a caption are
+    still trained at once.
 
     Args:
-        image_encoder: layer from images to v, (n, cells, units), two cells at least:
+        image_encoder: layer from images to v, (n, cells, units), with at least two cells:
             `vsemb.encoders.PixelEncoder` with a `SpatialFeatureEncoder`.
         words: see `MultimodalRNN`.
-        heads: attention heads; they divide `units`.
+        heads: number of attention heads, a divisor of `units`; default 4.
         **kwargs: other arguments of `MultimodalRNN`.
 
     Raises:
-        InvalidArgumentError: as there, and for heads that do not divide `units`.
+        InvalidArgumentError: see `MultimodalRNN`; also if `heads` does not divide `units`.
 
     Example:
 
@@ -365,10 +364,10 @@ class AttentiveRNN(MultimodalRNN):
 
 @dataclass(frozen=True)
 class AttentiveDecoder(Decoder, kind="attentive"):
-    """A recurrent network that looks at the grid cells of the image again at every word.
+    """A recurrent network that attends to the grid cells of the image at every word.
 
     Attributes:
-        heads: attention heads; they divide `units`.
+        heads: number of attention heads, a divisor of `units`.
     """
 
     model: ClassVar[type[keras.Model]] = AttentiveRNN

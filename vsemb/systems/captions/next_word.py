@@ -1,4 +1,4 @@
-"""What all models of the next word share: training and its loss, likelihoods, and writing word by word."""
+"""Base of next-word models: training and its loss, likelihoods, and generation word by word."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from vsemb.parts import NonNegative, at_least
 
 Tensor = Any
 
-#: Id 0: in front of a sentence it is its start, behind it its end.
+#: Id 0: START before a sentence, END after it.
 START_ID = END_ID = 0
-# What a word that was never seen counts, where its logarithm is taken.
+# Count of an unseen word before its logarithm is taken.
 _UNSEEN = 0.5
 
 
 def next_word_log_probs(text: Tensor, logits: Tensor) -> Tensor:
-    """Return the logarithm of the probability of each word of a sentence, and of its end.
+    """Compute the logarithm of the probability of each word of a sentence, and of its end.
 
     Args:
         text: (n, steps) int token ids, 0 = padding, on the right.
-        logits: (n, steps + 1, words) scores: at place t those of the word t + 1, given those before it. Word
-            0 is the end of the sentence.
+        logits: (n, steps + 1, words) float; position t scores word t + 1, given the words before it. Id 0 is the end of
+            the sentence.
 
     Returns:
-        (n, steps + 1) float32 natural logarithms; 0 behind the end.
+        (n, steps + 1) float32 natural logarithms; 0 after the end.
 
-    Example: of two words and the end, all equally likely, the second sentence has one word less.
+    Example: two words and the end, all equally probable. The second sentence has one word less.
 
     >>> found = next_word_log_probs(ops.array([[1, 2], [2, 0]]), ops.zeros((2, 3, 3)))
     >>> [[round(value, 2) for value in row] for row in found.numpy().tolist()]
@@ -41,7 +41,7 @@ def next_word_log_probs(text: Tensor, logits: Tensor) -> Tensor:
     """
     text = ops.cast(text, "int32")
     targets = ops.pad(text, [[0, 0], [0, 1]])
-    # The first target always counts: that of a sentence without words is its end.
+    # The first target always counts: in a sentence without words it is the end.
     counted = ops.pad(ops.not_equal(text, 0), [[0, 0], [1, 0]], constant_values=True)
     entropies = ops.sparse_categorical_crossentropy(targets, ops.cast(logits, "float32"), from_logits=True)
     return ops.where(counted, -entropies, 0.0)
@@ -52,18 +52,18 @@ class NextWordCrossEntropy(Configured, keras.losses.Loss):
     """-sum log p(word | words before it) over a sentence's words and its end.
 
     The cost of Karpathy & Fei-Fei 2015 (section 3.2, "maximize the log probability assigned to the target
-    labels") and of Kiros et al. 2014 (sections 2.3 to 2.5). A sentence weighs as much as it has words.
+    labels") and of Kiros et al. 2014 (sections 2.3 to 2.5). Longer sentences weigh more, since words are summed.
 
     Args:
-        reduction: over sentences.
+        reduction: Keras reduction over sentences; default `sum_over_batch_size`.
         name: name of the loss.
 
     Call args:
         y_true: (n, steps) int token ids, 0 = padding, on the right.
-        y_pred: (n, steps + 1, words) logits, as `NextWordModel` returns them.
+        y_pred: (n, steps + 1, words) logits of a `NextWordModel`.
 
     Returns:
-        one value a sentence before the reduction, so that Keras scales it for the replicas of a strategy.
+        one value per sentence before the reduction, so that Keras scales it for the replicas of a strategy.
 
     Example: two words and the end, each with probability 1/4.
 
@@ -79,26 +79,25 @@ class NextWordCrossEntropy(Configured, keras.losses.Loss):
 
 
 class NextWordModel(Configured, ReplicatedModel):
-    """Base of the models that give each word a probability, given those before it.
+    """Base of next-word models, which predict the probability of each word from the words before it.
 
-    A sentence w_1 ... w_T is read as [START, w_1, ..., w_T] and predicts [w_1, ..., w_T, END]; both START and
-    END have id 0, as padding has, which no model reads. Words are 2 and up, the unknown word is 1.
+    The input of a sentence w_1 ... w_T is [START, w_1, ..., w_T], and its targets are [w_1, ..., w_T, END]. START, END
+    and padding have id 0; models ignore padding. The unknown word is 1, and other words are 2 and up.
 
-    `fit` takes batches of inputs alone (no `y`): a mapping with `text`, (n, steps) int token ids with padding
-    on the right, and what the model is conditioned on. Compile with
-    `NextWordCrossEntropy`.
-    Under a distribution strategy a step equals the single-device step on the whole batch.
+    `fit` takes batches of inputs only (no `y`): a mapping with `text`, (n, steps) int token ids with padding on the
+    right, and the inputs that the model is conditioned on. Compile with `NextWordCrossEntropy`. Under a distribution
+    strategy a step equals the single-device step on the whole batch.
 
-    Subclasses write `call`, `start` and `step`, and `build` makes `output_bias`, (vocabulary_size,).
+    Subclasses define `call`, `start` and `step`; their `build` creates `output_bias`, (vocabulary_size,).
 
     Args:
-        vocabulary_size: number of ids, those of padding (0) and of the unknown word (1) included.
-        l2: L2 penalty: this much times half the sum of squares of all trained matrices is added to the loss,
-            once a step whatever the batch. Biases and tables of word vectors are left out.
+        vocabulary_size: number of ids, including padding (0) and the unknown word (1).
+        l2: weight of the L2 penalty; default 0. l2 times half the sum of squares of all trained matrices is added to
+            the loss, once per step for any batch size. Biases and tables of word vectors are left out.
         **kwargs: arguments of `keras.Model`.
 
     Raises:
-        InvalidArgumentError: for a number outside its range.
+        InvalidArgumentError: if a number is out of range.
     """
 
     def __init__(self, vocabulary_size: Annotated[int, at_least(2)], *, l2: NonNegative = 0.0, **kwargs: Any) -> None:
@@ -106,51 +105,49 @@ class NextWordModel(Configured, ReplicatedModel):
         self.keep_arguments(locals())
 
     def call(self, inputs: Mapping[str, Tensor], training: bool = False) -> Tensor:
-        """Return (n, steps + 1, vocabulary_size) float32 logits of each next word."""
+        """Compute the logits of each next word, (n, steps + 1, vocabulary_size) float32."""
         raise NotImplementedError
 
     def start(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the state before the first word; every tensor has one row a sentence.
+        """Return the state before the first word, with one row per sentence in every tensor.
 
         Args:
-            inputs: what the model is conditioned on, without `text`.
+            inputs: inputs that the model is conditioned on, without `text`.
         """
         raise NotImplementedError
 
     def step(self, state: dict[str, Tensor], words: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Read one word more.
+        """Read the next word.
 
         Args:
-            state: from `start`, or from the step before.
-            words: (rows,) int32, the word written last; 0 in the first step.
+            state: state of `start`, or of the previous step.
+            words: (rows,) int32, the last word; 0 in the first step.
 
         Returns:
-            log_probs: (rows, vocabulary_size) float32, natural logarithms of what comes next; column 0 is
-                the sentence's end.
-            state: of the same structure.
+            log_probs: (rows, vocabulary_size) float32, natural logarithms of the probability of each next word; column
+                0 is the end of the sentence.
+            state: the new state, of the same structure.
         """
         raise NotImplementedError
 
     def set_frequencies(self, counts: np.ndarray) -> None:
-        """Start the softmax' bias at the logarithms of how often each word is to be written.
-
-        Karpathy & Fei-Fei 2015, section 3.3.
+        """Set the softmax bias to the logarithms of word frequencies (Karpathy & Fei-Fei 2015, section 3.3).
 
         Args:
-            counts: (vocabulary_size,) how often each id is a target in training, see `frequency_bias`.
+            counts: (vocabulary_size,) number of times that each id is a target in training, see `frequency_bias`.
 
         Raises:
-            InvalidArgumentError: for another number of counts or negative ones.
+            InvalidArgumentError: if the number of counts differs from `vocabulary_size`, or a count is negative.
         """
         if np.shape(counts) != (self.vocabulary_size,):
             raise invalid_argument("counts", np.shape(counts), f"{self.vocabulary_size} numbers")
         self.output_bias.assign(frequency_bias(counts))
 
     def log_likelihoods(self, inputs: Mapping[str, Tensor]) -> Tensor:
-        """Return the logarithm of the probability of every word of `text` and of its end.
+        """Compute the logarithm of the probability of every word of `text` and of its end.
 
         Args:
-            inputs: as `call` takes them.
+            inputs: see `call`.
 
         Returns:
             (n, steps + 1) float32 natural logarithms; 0 at padding.
@@ -160,7 +157,7 @@ class NextWordModel(Configured, ReplicatedModel):
     def compute_loss(
         self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
     ) -> Tensor:
-        """Return the compiled loss of `x["text"]` under the logits `y_pred`, and the L2 penalty.
+        """Compute the compiled loss of `x["text"]` under the logits `y_pred`, plus the L2 penalty.
 
         Raises:
             InvalidArgumentError: if the model was compiled with another loss than `NextWordCrossEntropy`.
@@ -172,7 +169,7 @@ class NextWordModel(Configured, ReplicatedModel):
 
 
 def read_ids(text: Tensor) -> Tensor:
-    """Return what a model reads of sentences: START and their words.
+    """Return the input ids of sentences: START and the words.
 
     Args:
         text: (n, steps) int token ids.
@@ -189,19 +186,22 @@ def read_ids(text: Tensor) -> Tensor:
 
 
 def frequency_bias(counts: np.ndarray) -> np.ndarray:
-    """Return the first bias of a softmax over words: the logarithm of how often each is a target.
+    """Compute the initial bias of a softmax over words, the log frequency of each as a target.
 
-    Karpathy & Fei-Fei 2015, section 3.3. Of relative frequencies all logarithms are shifted by one number,
-    which no softmax sees, so that the largest is 0. A word that was never seen counts one half.
+    The logarithms are shifted so that the largest is 0, which does not change the softmax. The count of an unseen word
+    is one half.
 
     Args:
-        counts: (words,) how often each is a target in training; of id 0, the end, once a sentence.
+        counts: (words,) number of times that each id is a target in training; id 0, the end, once per sentence.
 
     Returns:
         (words,) float32.
 
     Raises:
-        InvalidArgumentError: for negative counts.
+        InvalidArgumentError: if a count is negative.
+
+    Reference:
+        Karpathy & Fei-Fei 2015, section 3.3.
 
     Example:
 

@@ -1,6 +1,6 @@
-"""The tasks of captions: a multimodal recurrent network that writes about images, or about their regions.
+"""Tasks of captions: multimodal recurrent networks for captions of images, or of regions.
 
-That of regions is trained on snippets that an alignment cut captions into.
+The task of regions is trained on snippets, which an alignment cuts from captions.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from vsemb.systems.regions.image_tower import (
 )
 from vsemb.systems.regions.signature import WholeImageInput
 
-# What the captions of a run depend on; other options are refused where they are given.
+# Supported options for beam search and for sampling; other options are rejected.
 _SEARCH = ("beam", "n_best", "length_penalty", "max_words")
 _DRAWS = ("n_best", "max_words", "sample", "temperature", "seed")
 N_BEST = 5
@@ -58,7 +58,7 @@ N_BEST = 5
 
 @dataclass(frozen=True)
 class CaptionText(WordText):
-    """The texts, and the vectors of their words.
+    """The texts and their word vectors.
 
     Attributes:
         words: the word vectors.
@@ -69,13 +69,13 @@ class CaptionText(WordText):
 
 @dataclass(frozen=True)
 class Search(Part):
-    """How captions are looked for.
+    """Options of the beam search.
 
     Attributes:
-        beam: hypotheses kept while a caption is searched for; 1 takes the likeliest word each time.
-        length_penalty: log-probabilities are divided by the number of words to this power before hypotheses of
-            different lengths are compared; 0 compares them as they are.
-        max_words: longest caption that is written.
+        beam: hypotheses of the beam search; 1 for greedy search.
+        length_penalty: exponent p of the score, log-probability / words ** p, which orders captions of different
+            lengths; 0 for no penalty.
+        max_words: maximum number of words per caption.
     """
 
     beam: Annotated[int, between(1, 1024)] = 7
@@ -85,10 +85,10 @@ class Search(Part):
 
 @dataclass(frozen=True)
 class PairBatchesOfCaptions(CaptionBatches):
-    """How pairs of an image and one of its captions become batches.
+    """Batches of pairs of an image and one of its captions.
 
     Attributes:
-        captions: `all` captions of an image in an epoch, or `one` drawn anew.
+        captions: captions per image and epoch: `all`, or `one`, drawn anew in each epoch.
     """
 
     captions: Literal["all", "one"] = "all"
@@ -100,9 +100,9 @@ class CaptionTask(NextWordTask):
 
     Attributes:
         text: the texts and their word vectors.
-        image: where image vectors come from.
-        decoder: the network that writes.
-        search: how captions are looked for.
+        image: the image tower.
+        decoder: the network that writes captions.
+        search: options of the beam search.
     """
 
     evaluation: ClassVar[str] = "captions"
@@ -139,7 +139,7 @@ class CaptionTask(NextWordTask):
         if options.sample is not None:
             options.check_only(_DRAWS, "nothing where words are drawn")
             sampler = Sampler.parse(options.sample, temperature=options.temperature, seed=options.seed)
-            # Greedy draws are all alike.
+            # Greedy sampling always returns the same caption.
             search.setdefault("n_best", 1 if options.sample == "greedy" else N_BEST)
             search |= {"beam": search["n_best"], "length_penalty": 0.0}
         else:
@@ -162,7 +162,7 @@ class Captioning(CaptionTask, kind="captions"):
     """A multimodal recurrent network that is trained on images and their captions.
 
     Attributes:
-        validation: what decides which epoch is kept.
+        validation: validation measure that selects the best epoch.
     """
 
     batches: PairBatchesOfCaptions = field(default_factory=PairBatchesOfCaptions)
@@ -182,11 +182,11 @@ class Captioning(CaptionTask, kind="captions"):
 
 
 class CaptionJob(NextWordJob):
-    """What a task of captions makes of a dataset; base of the jobs of images and of regions.
+    """Training job of a captions task; base of the jobs for images and for regions.
 
     Args:
         recipe: the recipe.
-        dataset: with splits `train` and `val`.
+        dataset: a dataset with splits `train` and `val`.
     """
 
     def __init__(self, recipe: CaptionTask, dataset: Dataset) -> None:
@@ -195,7 +195,7 @@ class CaptionJob(NextWordJob):
         self.info |= recipe.image.describe(self.store)
 
     def keep(self, folder: Path) -> None:
-        """Write what new images are captioned with."""
+        """Write the files needed to caption new images."""
         self.recipe.image.keep(self.store, folder)
 
     def texts(self) -> list[str]:
@@ -203,11 +203,11 @@ class CaptionJob(NextWordJob):
         return self.train.captions
 
     def features(self) -> np.ndarray | None:
-        """Return features whose statistics are those of the images, (n, dim) float32; None where there are none."""
+        """Return features for the image statistics, (n, dim) float32; None without stored features."""
         return None if self.store is None else self.recipe.image.features(self.store, self.train)
 
     def model(self, recipe: Any, dtype: str) -> MultimodalRNN:
-        """Build the model and sets feature statistics, word vectors and the words' frequencies."""
+        """Build the model and set feature statistics, word vectors and word frequencies."""
         model = recipe.build(len(self.vocabulary), self.info, dtype)
         recipe.image.initialize(model.image_encoder, self.features())
         ids, offsets = self.tokenizer.encode(self.texts())
@@ -219,11 +219,11 @@ class CaptionJob(NextWordJob):
 
 
 class ImageJob(CaptionJob):
-    """What `Captioning` makes of a dataset.
+    """Training job of `Captioning`.
 
     Args:
         recipe: the recipe.
-        dataset: with splits `train` and `val`.
+        dataset: a dataset with splits `train` and `val`.
     """
 
     def __init__(self, recipe: Captioning, dataset: Dataset) -> None:
@@ -244,7 +244,7 @@ class ImageJob(CaptionJob):
         )
 
     def validation(self) -> PerplexityValidation:
-        """Return the callback that measures the split `val`."""
+        """Return the callback that measures the validation split."""
         images = self.recipe.image.images(self.val, self.store)
         encoded = self.tokenizer.encode(self.val.captions)
         batches = sentence_batches(Sentences(*encoded, images=images, image_rows=self.val.caption_rows))
@@ -253,12 +253,12 @@ class ImageJob(CaptionJob):
 
 #: Folder of the snippets in a run directory, by split.
 SNIPPETS = "snippets"
-# Regions whose statistics stand for those of all.
+# Number of regions for the feature statistics.
 _REGIONS = 50_000
 
 
 class WholeImages(RegionImages):
-    """Features of a split's images: those of the first region, which is the whole image."""
+    """Features of the images of a split, from their first region, the whole image."""
 
     @property
     def spec(self) -> tf.TensorSpec:
@@ -270,12 +270,12 @@ class WholeImages(RegionImages):
 
 @dataclass(frozen=True)
 class SnippetRegions(CachedRegions, kind="snippet-regions"):
-    """Cached regions of images, see `vsemb regions`, of which a captioner reads one at a time.
+    """Cached regions of images, see `vsemb regions`, as single inputs of a captioner.
 
-    A whole image is its first region.
+    The whole image is the first region.
 
     Attributes:
-        projection: how a region's features become what the decoder reads.
+        projection: the map from region features to the input of the decoder.
     """
 
     produces: ClassVar[str] = "region"
@@ -305,8 +305,8 @@ class RegionCaptioning(CaptionTask, kind="region-captions"):
 
     Attributes:
         image: the regions.
-        affinity: what two neighbouring words on one region are worth when captions are cut into snippets; null
-            chooses it by the scores of the alignment.
+        affinity: score of two adjacent words on one region, used when captions are cut into snippets; null to choose
+            it by the scores of the alignment.
     """
 
     inputs: ClassVar[tuple[str, ...]] = ("alignment",)
@@ -326,16 +326,16 @@ class RegionCaptioning(CaptionTask, kind="region-captions"):
 
 
 class SnippetJob(CaptionJob):
-    """What `RegionCaptioning` makes of a dataset.
+    """Training job of `RegionCaptioning`.
 
     Args:
         recipe: the recipe.
-        dataset: with splits `train` and `val`, and cached regions.
-        out: the run directory, where a training that goes on finds the snippets that it kept.
-        alignment: the run of `dvsa` that cuts captions into snippets; None for those that were kept.
+        dataset: a dataset with splits `train` and `val`, and cached regions.
+        out: the run directory; a resumed training reads its stored snippets.
+        alignment: the run of `dvsa` that cuts captions into snippets; None for the stored snippets.
 
     Raises:
-        InvalidArgumentError: without an alignment where none were kept.
+        InvalidArgumentError: if there are neither an alignment nor stored snippets.
         DataError: if the alignment reads other regions.
     """
 
@@ -355,7 +355,7 @@ class SnippetJob(CaptionJob):
 
     @cached_property
     def snippets(self) -> dict[str, Snippets]:
-        """The snippets of the splits `train` and `val`, which take minutes to cut."""
+        """Snippets of the splits `train` and `val`; cutting takes minutes."""
         return {name: self._snippets(name) for name in ("train", "val")}
 
     def _snippets(self, name: str) -> Snippets:
@@ -365,7 +365,7 @@ class SnippetJob(CaptionJob):
         return stored_snippets(self._out / name, self._alignment, self.dataset, self.dataset.split(name), affinity)
 
     def keep(self, folder: Path) -> None:
-        """Write what new images are captioned with, and the snippets."""
+        """Write the files needed to caption new images, and the snippets."""
         super().keep(folder)
         for name, snippets in self.snippets.items():
             snippets.save(folder / SNIPPETS / name)
@@ -387,6 +387,6 @@ class SnippetJob(CaptionJob):
         return SentenceBatches(sentences, batch_size=size, seed=seed, unit=self.unit)
 
     def validation(self) -> PerplexityValidation:
-        """Return the callback that measures the snippets of the split `val`."""
+        """Return the callback that measures the snippets of the validation split."""
         sentences = snippet_sentences(self.snippets["val"], self.store, self.tokenizer)
         return PerplexityValidation(sentence_batches(sentences))

@@ -26,19 +26,19 @@ from vsemb.systems.regions.image_tower import kept_extractor
 from vsemb.systems.regions.signature import find_regions
 from vsemb.text.normalize import split_words
 
-#: Boxes that overlap a better one by more than this are left out, in intersection over union.
+#: Maximum intersection over union of a box with a better one; other boxes are left out.
 OVERLAP = 0.5
 
 
 @dataclass(frozen=True)
 class RegionCaption:
-    """What was written of one region.
+    """The caption of one region.
 
     Attributes:
         text: the caption.
         log_prob: natural logarithm of its probability.
-        score: the same for each of its words and its end, on average: what regions are compared by.
-        region: the row of the region among the image's, 0 for the whole image.
+        score: mean of `log_prob` over the words and the end; regions are compared by it.
+        region: row of the region among the regions of the image, 0 for the whole image.
         box: x, y, width and height in pixels.
     """
 
@@ -51,10 +51,10 @@ class RegionCaption:
 
 @dataclass(frozen=True, eq=False)
 class RegionCaptions:
-    """An image and what was written of its regions.
+    """An image and the captions of its regions.
 
     Attributes:
-        name: the image's file or key.
+        name: file or key of the image.
         picture: the image.
         captions: best first.
     """
@@ -64,7 +64,7 @@ class RegionCaptions:
     captions: tuple[RegionCaption, ...]
 
     def drawn(self, side: int | None = None) -> Image.Image:
-        """Return the picture that `draw_captions` makes of it."""
+        """Draw the image with its boxes and captions, see `draw_captions`."""
         boxes = [caption.box for caption in self.captions]
         return draw_captions(self.picture, boxes, [caption.text for caption in self.captions], side=side)
 
@@ -90,24 +90,24 @@ def caption_regions(
     boxes: str | os.PathLike[str] | None = None,
     report: Callable[[str], None] = print,
 ) -> RegionCaptions:
-    """Write a caption of each region of an image, and keeps the likeliest that show different things.
+    """Write a caption of each region of an image, and keep the most probable ones of different regions.
 
     Args:
         run: a run of `multimodal-rnn-regions`.
         image: an image file, or the key of an image of the dataset.
-        dataset: where keys are looked up; files are shrunk as it was prepared. None for neither.
-        most: captions wanted.
+        dataset: dataset of the keys; image files are resized as in its preparation. None: files only, not resized.
+        most: maximum number of captions; default 5.
         beam: hypotheses of the beam search; None for the recipe's.
         parts: whether the whole image, which is the first region, is left out.
         overlap: see `choose_regions`.
-        boxes: a file with candidate boxes of this image, where the run's regions are not proposed from its
-            pixels: a detector's results as COCO writes them, in pixels.
-        report: called with a line worth showing.
+        boxes: file with candidate boxes of this image, in pixels: a detector's results in COCO format. Only for runs
+            whose regions are not proposed from pixels.
+        report: function called with progress messages, one line each.
 
     Raises:
-        InvalidArgumentError: for a number out of range, or boxes for a run that proposes its own.
-        DataError: if the run is one of whole images or cannot look at images, the image or the boxes cannot
-            be read, or a score is not finite.
+        InvalidArgumentError: if a number is out of range, or boxes are given for a run that proposes its own.
+        DataError: if the run captions whole images or has no image network, the image or the boxes cannot be read, or
+            a score is not finite.
 
     Example:
 
@@ -122,7 +122,7 @@ def caption_regions(
             "vsemb train multimodal-rnn-regions"
         )
     captioner = run.recipe.captioner(run, CaptionOptions(beam=beam, n_best=1))
-    # What is wrong with the inputs is said before the network is built.
+    # Invalid inputs are reported before the network is built.
     given = GivenImage.of(image, dataset)
     candidates = candidate_boxes(run, given, dataset, boxes, report)
     asked = None if candidates is None else tf.constant(candidates[None], tf.float32)
@@ -160,19 +160,19 @@ def choose_regions(
     most: int,
     overlap: float = OVERLAP,
 ) -> list[int]:
-    """Choose regions that differ in place and text, greedily: the best one first.
+    """Choose regions with different places and texts, greedily, best first.
 
     Args:
         boxes: (regions, 4) [x, y, width, height].
-        scores: of each region, larger is better; of equal ones the first is better.
-        texts: of each; a region without is never chosen.
-        most: regions to choose.
-        overlap: a region is left out whose intersection over union with a chosen one is larger than this.
+        scores: (regions,) scores, larger is better; of equal scores the first is better.
+        texts: text of each region; a region with an empty text is never chosen.
+        most: maximum number of regions.
+        overlap: maximum intersection over union with a chosen region; default 0.5.
 
     Returns:
-        Their rows, best first.
+        Rows of the chosen regions, best first.
 
-    Example: the second overlaps the first, the third says the same.
+    Example: the second region overlaps the first, the third has the same text.
 
     >>> boxes = np.array([[0, 0, 4, 4], [0, 0, 4, 3], [5, 5, 2, 2], [7, 5, 2, 2]])
     >>> choose_regions(boxes, [-1.0, -1.5, -2.0, -3.0], ["a dog", "a cat", "a dog", "a ball"], 5)
@@ -196,23 +196,23 @@ def choose_regions(
 def draw_captions(
     image: Image.Image, boxes: Sequence[Rectangle], texts: Sequence[str], *, side: int | None = None
 ) -> Image.Image:
-    """Draw an image with boxes, and to its right their texts in the boxes' colours.
+    """Draw an image with boxes, and to its right their texts in the colours of the boxes.
 
-    A line leads from the centre of a box to its text (Karpathy and Fei-Fei 2015, figure 7). Texts stand on
-    paper, not on the image, so that they can be read whatever it shows; they keep the order of the boxes from
-    top to bottom, and where they need more room than the image is high, the picture gets higher.
+    A line leads from the centre of a box to its text (Karpathy and Fei-Fei 2015, figure 7). Texts are drawn beside the
+    image, so that they are readable on any image. They have the order of the boxes from top to bottom. If they need
+    more height than the image, the picture is higher.
 
     Args:
-        image: RGB.
-        boxes: x, y, width and height in pixels of the image.
-        texts: of each box.
-        side: the longer side of the image in the picture, in pixels; None for its own between 512 and 1280.
+        image: RGB image.
+        boxes: x, y, width and height of each box, in pixels of the image.
+        texts: text of each box.
+        side: longer side of the image in the picture, in pixels; None for its own, clipped to [512, 1280].
 
     Returns:
-        RGB, of another size than the image.
+        RGB picture, of another size than the image.
 
     Raises:
-        InvalidArgumentError: if the numbers of boxes and texts differ, or a side is below 64.
+        InvalidArgumentError: if the numbers of boxes and texts differ, or `side` < 64.
 
     Example:
 
@@ -248,7 +248,7 @@ def draw_captions(
 
 
 def _wrapped(text: str, font: Font, width: float) -> list[str]:
-    """Break a text into lines that fit a width, one at least; a word that is wider is cut."""
+    """Break a text into one or more lines of at most `width`; a wider word is cut."""
     lines: list[str] = []
     for word in drawable(text).split():
         longer = f"{lines[-1]} {word}" if lines else word
@@ -260,24 +260,24 @@ def _wrapped(text: str, font: Font, width: float) -> list[str]:
 
 
 def _stacked(centres: Sequence[int], heights: Sequence[int], limit: int, gap: int) -> tuple[list[int], int]:
-    """Stack blocks near heights that they belong to, in their order, none on another.
+    """Stack blocks without overlap, in order, near their preferred places.
 
     Args:
-        centres: where each would be, by its middle.
-        heights: of each.
-        limit: the bottom, if they fit above it.
-        gap: between two of them, above the first and below the last.
+        centres: preferred vertical centre of each block, in pixels.
+        heights: height of each block, in pixels.
+        limit: bottom of the stack, if the blocks fit above it.
+        gap: space between two blocks, above the first and below the last, in pixels.
 
     Returns:
-        tops: of each.
-        bottom: below all.
+        tops: top of each block.
+        bottom: bottom of the stack.
     """
     order = np.argsort(centres, kind="stable").tolist()
     tops, bottom = [0] * len(order), gap
     for number in order:
         tops[number] = max(centres[number] - heights[number] // 2, bottom)
         bottom = tops[number] + heights[number] + gap
-    # What hangs below the limit moves up again, as far as there is room.
+    # Blocks below the limit move up, as far as there is room.
     room = sum(heights) + gap * (len(heights) + 1)
     end = max(min(bottom, limit), room)
     lowest = end

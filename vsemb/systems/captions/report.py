@@ -114,7 +114,7 @@ def training_captions(run: Run, dataset: Dataset) -> TrainingCaptions | None:
 
     Args:
         run: the run.
-        dataset: a dataset, perhaps that of the training.
+        dataset: a dataset, possibly the training dataset.
     """
     try:
         own = dataset if dataset.fingerprint == run.info["dataset"] else Dataset.open(run.data_path)

@@ -1,10 +1,9 @@
-"""Whether a caption is true of a scene: the grammar of captions, read backwards.
+"""Truth of captions of synthetic scenes, by parsing them with the grammar of captions.
 
-`vsemb.data.synthetic.grammar` writes captions that are true; here any caption is read, whoever wrote it, and
-checked against what is stored of the image. Every caption that is made of the grammar's phrases, put together as
-there, is understood, and no other. It is checked as the grammar means it: counts are exact where a plural stands,
-`left of` and the like hold for boxes, the definite article wants one object that answers to the words, and noun
-phrases name different objects. A caption may leave out what there is: it has to be true, not complete.
+`vsemb.data.synthetic.grammar` generates true captions. This module parses captions of any source, and checks them
+against the stored objects of the image. It understands exactly the captions that consist of phrases of the grammar,
+combined by its rules. Plurals mean exact counts. Relations such as `left of` hold for boxes. The definite article needs
+exactly one matching object. Noun phrases name different objects. A true caption may be incomplete.
 """
 
 from __future__ import annotations
@@ -60,12 +59,12 @@ def is_true(caption: str, objects: Sequence[Mapping[str, Any]], image_size: int,
 
     Args:
         caption: a caption, in lower or upper case, with or without a full stop.
-        objects: what is stored of the image's objects: `shape`, `colour`, `size`, `box` and `centre` each.
-        image_size: side of the image in pixels, which boxes and centres are in.
+        objects: stored objects of the image, each with `shape`, `colour`, `size`, `box` and `centre`.
+        image_size: side of the image in pixels, the unit of boxes and centres.
         background: one of `BACKGROUNDS`, see `background_of`.
 
     Returns:
-        whether it is true, or None where the caption is not made of the grammar's phrases as those are.
+        whether the caption is true; None if the grammar does not contain it.
 
     Example:
 
@@ -84,10 +83,10 @@ def is_true(caption: str, objects: Sequence[Mapping[str, Any]], image_size: int,
 
 
 def has_truth(entry: Mapping[str, Any]) -> bool:
-    """Return whether a dataset stores of an image what `is_true` needs.
+    """Return whether a dataset has the data of an image that `is_true` needs.
 
     Args:
-        entry: its line in the index of its split.
+        entry: entry of the image in the index of its split.
 
     Example:
 
@@ -109,7 +108,7 @@ def has_truth(entry: Mapping[str, Any]) -> bool:
 
 
 def background_of(encoded: bytes) -> str:
-    """Return the background of an image of `generate`: the name in `BACKGROUNDS` of its corners' colour.
+    """Return the background of an image of `generate`: the name in `BACKGROUNDS` of the colour of its corners.
 
     Example:
 
@@ -119,14 +118,14 @@ def background_of(encoded: bytes) -> str:
     """
     with Image.open(io.BytesIO(encoded)) as image:
         pixels = np.asarray(image.convert("RGB"), np.float64)
-    # Shades differ by 4 % either way; no object reaches into more than one corner.
+    # Shades vary by +-4 %. An object covers at most one corner.
     corners = np.median(pixels[[0, 0, -1, -1], [0, -1, 0, -1]], axis=0)
     return min(BACKGROUNDS, key=lambda name: float(np.abs(corners - BACKGROUNDS[name]).sum()))
 
 
 @dataclass(frozen=True)
 class _Noun:
-    """A noun phrase: article or number, what it says of its objects; None for what it does not say."""
+    """A noun phrase: its article or number, and the properties that it names; None for other properties."""
 
     article: str
     different: bool
@@ -145,15 +144,15 @@ class _Noun:
 
 @dataclass(frozen=True)
 class _Reading:
-    """What a caption says.
+    """The statements of a caption.
 
     Attributes:
-        nouns: in their order; they name different objects.
-        places: (noun, phrase for its place).
-        relations: (noun, phrase for how it lies or compares, noun).
-        attributes: size and colour that the first noun's object is said to be.
-        colours: `same` or `different` of the only noun's objects, or None.
-        background: or None.
+        nouns: noun phrases in order; they name different objects.
+        places: (noun, phrase of its place).
+        relations: (noun, phrase of the spatial or size relation, noun).
+        attributes: size and colour stated of the first noun's object.
+        colours: `same` or `different`, stated of the objects of the only noun, or None.
+        background: the stated background, or None.
     """
 
     nouns: list[_Noun]
@@ -165,7 +164,7 @@ class _Reading:
 
 
 def _read(caption: str) -> _Reading | None:
-    """Read a caption; None where it is not understood."""
+    """Parse a caption; None if it is not understood."""
     nouns: list[_Noun] = []
 
     def numbered(match: re.Match[str]) -> str:
@@ -179,7 +178,7 @@ def _read(caption: str) -> _Reading | None:
     if whole is None:
         return None
     for before, noun in zip([None, *nouns], nouns, strict=False):
-        # `another` speaks of the same kind of thing as the noun before.
+        # `another` repeats colour and shape of the previous noun.
         alike = before is not None and (before.colour, before.shape) == (noun.colour, noun.shape)
         if noun.article == "another" and not alike:
             return None
@@ -202,7 +201,7 @@ def _read(caption: str) -> _Reading | None:
 def _assigned(
     said: _Reading, objects: Sequence[Mapping[str, Any]], image_size: int, groups: tuple[tuple[int, ...], ...]
 ) -> bool:
-    """Return whether the nouns that have no objects yet can be given some that make the caption true."""
+    """Return whether some assignment of objects to the other nouns makes the caption true."""
     if len(groups) == len(said.nouns):
         return _holds(said, [[objects[index] for index in group] for group in groups], image_size)
     noun = said.nouns[len(groups)]
@@ -218,7 +217,7 @@ def _assigned(
 
 
 def _holds(said: _Reading, named: Sequence[Sequence[Mapping[str, Any]]], image_size: int) -> bool:
-    """Return whether what is said of the nouns is true of the objects that each names."""
+    """Return whether the statements about the nouns are true of the objects assigned to them."""
     for noun, items in zip(said.nouns, named, strict=True):
         if noun.different and len({item["shape"] for item in items}) < len(items):
             return False
@@ -246,6 +245,6 @@ def _related(one: Mapping[str, Any], how: str, other: Mapping[str, Any]) -> bool
         return SIZES[smaller["size"]] < SIZES[larger["size"]]
     axis = 0 if how.endswith("of") else 1
     first, second = (one, other) if "left" in how or how == "above" else (other, one)
-    # Boxes are of whole pixels, so in a small image those of objects that are apart may share one.
+    # Boxes have integer pixels, so in a small image boxes of separate objects may share a pixel.
     end = first["box"][axis] + first["box"][axis + 2] - 1
     return end <= second["box"][axis] and first["centre"][axis] < second["centre"][axis]

@@ -1,4 +1,4 @@
-"""Sentences in memory, and batches of them for models of the next word."""
+"""Sentences in memory, and batches of sentences for next-word models."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from vsemb.errors import invalid_argument
 
 @dataclass(frozen=True, eq=False)
 class Sentences:
-    """Sentences in memory, and what language models are conditioned on.
+    """Sentences in memory, with the inputs that models are conditioned on.
 
     Attributes:
-        ids: int32 (tokens,), the words of all sentences one behind the other, see `Tokenizer.encode`.
+        ids: int32 (tokens,), the words of all sentences, concatenated, see `Tokenizer.encode`.
         offsets: int64 (sentences + 1,), sentence i is `ids[offsets[i]:offsets[i + 1]]`.
-        content: float32 (sentences, dim), a vector each; None where no model asks for it.
-        tags: int32 (tokens,), the part of speech of each word, from 1 on; None where no model asks for it.
-        images: what the sentences are about; None where no model asks for it.
-        image_rows: (sentences,) the row of each sentence's image.
+        content: float32 (sentences, dim), one vector per sentence; None if not needed.
+        tags: int32 (tokens,), part of speech of each word, from 1 on; None if not needed.
+        images: images of the sentences; None if not needed.
+        image_rows: (sentences,) row of each sentence's image; None if not needed.
 
     Raises:
-        InvalidArgumentError: if the parts are not of the same sentences.
+        InvalidArgumentError: if the lengths do not match.
 
     Example:
 
@@ -52,22 +52,22 @@ class Sentences:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Words of each sentence, int64 (sentences,)."""
+        """Number of words of each sentence, int64 (sentences,)."""
         return np.diff(self.offsets)
 
     @property
     def targets(self) -> int:
-        """What a model predicts: all words, and the end of each sentence."""
+        """Number of targets: all words, and the end of each sentence."""
         return len(self.ids) + len(self)
 
     def word_counts(self, vocabulary_size: int) -> np.ndarray:
-        """Return how often each id is predicted, int64 (vocabulary_size,); of id 0, the end."""
+        """Count each id among the targets, int64 (vocabulary_size,); id 0 is the end."""
         counts = np.bincount(self.ids, minlength=vocabulary_size)
         counts[0] = len(self)
         return counts
 
     def batch(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """Return sentences as a model takes them: `text`, and `content`, `tags` and `image` where they are there."""
+        """Return sentences as model inputs: `text`, and `content`, `tags` and `image` if present."""
         batch = {"text": pad_ids(self.ids, self.offsets, rows)}
         if self.content is not None:
             batch["content"] = self.content[rows]
@@ -78,7 +78,7 @@ class Sentences:
         return batch
 
     def signature(self, rows: int | None) -> dict[str, tf.TensorSpec]:
-        """Return the specification of what `batch` returns for so many rows; None for any number."""
+        """Return the specification of a batch of `rows` sentences; None for any number."""
         text = tf.TensorSpec((rows, None), tf.int32)
         signature = {"text": text}
         if self.content is not None:
@@ -94,14 +94,15 @@ class SentenceBatches(BatchSource):
     """Batches of sentences for `NextWordModel.fit`, bucketed by length.
 
     Args:
-        sentences: those of the training split.
-        batch_size: sentences per batch; what is left over in an epoch is dropped, each time another part.
-        seed: of the order.
-        unit: what a sentence is called in errors.
+        sentences: sentences of the training split.
+        batch_size: sentences per batch; default 100. Sentences after the last full batch of an epoch are dropped; they
+            differ between epochs.
+        seed: seed of the order; default 0.
+        unit: name of the sentences in errors.
 
     Raises:
-        InvalidArgumentError: for a batch size < 1.
-        DataError: if there are fewer sentences than a batch has.
+        InvalidArgumentError: if `batch_size` < 1.
+        DataError: if there are fewer sentences than `batch_size`.
 
     Example:
 
@@ -123,14 +124,14 @@ class SentenceBatches(BatchSource):
 
 
 def sentence_batches(sentences: Sentences, batch_size: int = 256) -> tf.data.Dataset:
-    """Batches all sentences by length, for measuring them.
+    """Batch all sentences by length, for evaluation.
 
     Args:
-        sentences: they.
-        batch_size: sentences per batch; the last may have fewer.
+        sentences: the sentences.
+        batch_size: sentences per batch; default 256. The last batch may have fewer.
 
     Returns:
-        Of what `Sentences.batch` returns; it may be iterated again and again.
+        Batches of `Sentences.batch`; may be iterated several times.
     """
     order = np.argsort(sentences.lengths, kind="stable")
     return row_batches(order, sentences.batch, sentences.signature(None), batch_size, sentences.images)

@@ -1,4 +1,4 @@
-"""Captions in a served model: image bytes in, sentences out, as the command line shows them too."""
+"""Captions in a served model, from image bytes to sentences; shared by the command line."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ from vsemb.image.decode import MAX_PIXELS
 if TYPE_CHECKING:
     from vsemb.systems.captions.decoding import Captioner
 
-# Golden pictures that are good ones, and how many are looked at until so many are found.
+# Number of golden pictures with stable captions, and maximum number of pictures tried.
 _PICTURES, _LOOKED_AT = 2, 12
-# Noises that captions of a golden picture must not change under.
+# Number of noise samples that must not change the captions of a golden picture.
 _NOISES = 3
-#: What counts for no difference of two answers.
+#: Differences of two outputs that are ignored.
 TIES = {"captions": Tie("permuted", "log_probs")}
 
 
 class ServedCaptioner(Exportable):
-    """A captioner as it is served.
+    """A captioner as a served model.
 
     Args:
-        captioner: takes images as a model does, (batch, ...) float32, and gives
-            `vsemb.systems.captions.decoding.Captions` of as many columns as its `n_best`; works in a graph.
-        image_input: from bytes to those images, one row an image.
-        facts: how it writes, for the contract and the model card: `words`, how many it knows, and `beam`,
-            `length_penalty`, `max_words` or `candidates`, whatever of them it has.
+        captioner: function of model inputs, (batch, ...) float32. Returns `vsemb.systems.captions.decoding.Captions`
+            with `n_best` columns; works in a graph.
+        image_input: layer from bytes to model inputs, one row per image.
+        facts: settings for the contract and the model card: `words`, the size of the vocabulary, and `beam`,
+            `length_penalty`, `max_words` or `candidates`, as far as they apply.
 
     Raises:
-        InvalidArgumentError: for images that are sets of regions.
+        InvalidArgumentError: if `image_input` returns sets of regions.
 
     Attributes:
-        caption: `image_bytes` string (batch,) of any size, zero included -> {"captions" string (batch, n),
-            best first, "" where there are fewer, "log_probs" float32 (batch, n), natural logarithms, 0 where
-            there is no caption, "valid" bool (batch,)}. Bytes that are no image give `valid` false, "" and 0,
-            and leave the other rows as they are.
+        caption: function of `image_bytes`, string (batch,), batch >= 0. Returns "captions", string (batch, n), best
+            first, "" for a missing caption; "log_probs", float32 (batch, n), natural logarithms, 0 for a missing
+            caption; and "valid", bool (batch,). Invalid bytes give `valid` false, "" and 0. They do not change other
+            rows.
 
     Example:
 
@@ -79,7 +79,7 @@ class ServedCaptioner(Exportable):
         self.caption = caption.function
 
     def caption_rows(self, image_bytes: tf.Tensor) -> Outputs:
-        """What `caption` computes, step by step where it is called outside a graph."""
+        """Compute `caption`; runs eagerly outside a graph."""
         rows = tf.shape(image_bytes)[0]
         images, valid = self.image_input(one_row_at_least(image_bytes))
         return first_rows(self._written(images, valid), rows)
@@ -102,16 +102,16 @@ class ServedCaptioner(Exportable):
 
     @property
     def tolerance(self) -> float:
-        """The largest relative difference that two computations of one row may show."""
-        # A model may be of another precision than its layers.
+        """Maximum relative difference of two computations of one row."""
+        # A model may have another precision than its layers.
         layers = [part for layer in self._layers() for part in layer._flatten_layers()]
         return tolerance_of(["float32", *(layer.compute_dtype for layer in layers)])
 
     def examples(self) -> Arrays:
-        """Return what `caption` is tried with: two good images, and three rows that are none.
+        """Return the test input of `caption`: two valid images and three invalid rows.
 
         Raises:
-            DataError: if a good image gets no caption.
+            DataError: if a valid image gets no caption.
         """
         first, second = self._steady_pictures()
         rows = [first, b"not an image", second, second[: len(second) // 2], b""]
@@ -124,7 +124,7 @@ class ServedCaptioner(Exportable):
 
     @property
     def about(self) -> About:
-        """The model in sentences, for the model card."""
+        """Description of the model, for the model card."""
         facts = self.facts
         most = facts["n_best"]
         each = "a caption" if most == 1 else f"captions, up to {most} an image, the best first"
@@ -160,11 +160,11 @@ class ServedCaptioner(Exportable):
         return " ".join(found)
 
     def _steady_pictures(self) -> list[bytes]:
-        """Return images whose captions rounding does not change.
+        """Return images whose captions do not change by rounding.
 
-        Of two words that are as good as equally likely, another processor may take the other, and all that
-        is written behind it is another too. So images whose captions change under noise as large as the
-        tolerance are no golden rows, unless there are no others.
+        If two words are almost equally probable, another processor may choose the other word, and the rest of the
+        caption changes too. So images whose captions change under noise of the size of the tolerance are only used as
+        golden rows if there are no others.
         """
         compiled = tf.function(self._written, reduce_retracing=True, autograph=False)
         random = np.random.default_rng(0)
@@ -193,15 +193,15 @@ class ServedCaptioner(Exportable):
 
 
 def golden_pictures(count: int) -> Iterator[bytes]:
-    """Yield good images to try an export with, the first two those of `golden_images`.
+    """Yield valid images to test an export, first the two of `golden_images`.
 
     Args:
-        count: so many; JPEG and PNG in turn, all different.
+        count: number of images, all different, JPEG and PNG in turn.
     """
     jpeg, _, png, *_ = golden_images()
     yield from (jpeg, png)[:count]
     for number in range(2, count):
         random = np.random.default_rng(number)
-        # Few large areas of colour, other than noise, which networks tell apart badly.
+        # A few large areas of colour: networks distinguish noise images poorly.
         pixels = random.integers(0, 256, (4, 5, 3)).astype(np.uint8).repeat(12, axis=0).repeat(12, axis=1)
         yield (tf.io.encode_png if number % 2 else tf.io.encode_jpeg)(pixels).numpy()

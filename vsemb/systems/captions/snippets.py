@@ -1,16 +1,15 @@
-"""Snippets: segments of captions, each with the region of an image that it describes; cut, on disk and as batches.
+"""Snippets: segments of captions with the regions that they describe; cutting, storage and batches.
 
-Each caption is aligned with the regions of its image, neighbouring words preferring the same region (Karpathy and
-Fei-Fei 2015, section 3.1.4, equations 10 to 12). Words in a row on one region are a snippet, and snippets with their
-regions are what the multimodal RNN of regions is trained on. All of them are kept, as in the paper: those of one word,
-of words that are in every caption, and those of the whole image, which is the first of its regions. Words behind the
-longest text that the alignment reads are left out, and so is an 's at the beginning of a snippet, which belongs to the
-word before it.
+Each caption is aligned with the regions of its image, and adjacent words prefer the same region (Karpathy and Fei-Fei
+2015, section 3.1.4, equations 10 to 12). Consecutive words on one region are a snippet. Snippets and their regions are
+the training data of the multimodal RNN of regions. All snippets are kept, as in the paper: also single words, frequent
+words, and snippets of the whole image, which is the first region. Words after the maximum length of the alignment are
+left out. An 's at the start of a snippet is left out too, since it belongs to the previous word.
 
 FOLDER/
   rows.npz        image_rows, image_ids and regions, int64 (snippets,) each
-  texts.jsonl     the words of each snippet, one JSON string a line
-  manifest.json   what they were cut with
+  texts.jsonl     the words of each snippet, one JSON string per line
+  manifest.json   affinity and fingerprints
 """
 
 from __future__ import annotations
@@ -45,22 +44,22 @@ from vsemb.text.tokenizers import Tokenizer, Words
 
 _FORMAT, _VERSION = "vsemb-snippets", 1
 _ROWS = ("image_rows", "image_ids", "regions")
-# Images whose regions are read at once.
+# Number of images whose regions are read at once.
 _IMAGES = 256
 
 
 @dataclass(frozen=True, eq=False)
 class Snippets:
-    """Segments of the captions of a split, in the captions' order.
+    """Segments of the captions of a split, in the order of the captions.
 
     Attributes:
-        image_rows: int64 (m,), the row in the split of the image that each describes.
-        image_ids: int64 (m,), the image's id.
-        regions: int64 (m,), the row of the region among the image's, 0 for the whole image.
-        texts: m of them, words joined by blanks.
-        affinity: what two neighbouring words on one region were worth.
-        store: fingerprint of the cache whose regions they are.
-        fingerprint: hex, of all that decides them.
+        image_rows: int64 (m,), row of the image in the split.
+        image_ids: int64 (m,), id of the image.
+        regions: int64 (m,), row of the region among the regions of the image, 0 for the whole image.
+        texts: m texts, words joined by spaces.
+        affinity: score of two adjacent words on one region.
+        store: fingerprint of the cache of the regions.
+        fingerprint: hex fingerprint of all inputs of the cutting.
 
     Example:
 
@@ -88,19 +87,19 @@ class Snippets:
 
     @property
     def mean_words(self) -> float:
-        """Words of a snippet, on average; 0 for no snippets."""
+        """Mean number of words per snippet; 0 without snippets."""
         return sum(len(text.split()) for text in self.texts) / max(len(self), 1)
 
     @property
     def whole_images(self) -> float:
-        """The share of the snippets whose region is the whole image; 0 for no snippets."""
+        """Share of the snippets whose region is the whole image, in [0, 1]; 0 without snippets."""
         return float(np.count_nonzero(self.regions == 0)) / max(len(self), 1)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the folder, whole or not at all; one that is there is replaced.
+        """Write the folder atomically; an existing folder is replaced.
 
         Raises:
-            DataError: if the file system refuses.
+            DataError: if the folder cannot be written.
         """
         with replacing_directory(path, overwrite=True) as folder:
             rows = {name: np.asarray(getattr(self, name), np.int64) for name in _ROWS}
@@ -113,10 +112,10 @@ class Snippets:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Snippets:
-        """Read a folder.
+        """Read a folder of snippets.
 
         Raises:
-            DataError: if it is missing, damaged or of another version.
+            DataError: if the folder is missing, damaged or of another version.
         """
         path = Path(path)
         manifest = read_json(path / "manifest.json", "manifest of snippets")
@@ -130,7 +129,7 @@ class Snippets:
                 raise ValueError(f"{len(texts)} texts of {manifest['snippets']}")
             made = str(manifest["store"]), str(manifest["fingerprint"])
             return cls(rows, ids, regions, texts, float(manifest["affinity"]), *made)
-        # What a damaged .npz raises depends on where it is damaged.
+        # A damaged .npz file raises different exceptions, depending on the damage.
         except Exception as error:
             raise DataError(
                 f"The snippets in {path} are damaged: {error}. Remove the folder, and they are cut again."
@@ -138,14 +137,14 @@ class Snippets:
 
 
 def check_same_regions(cut: str, read: str) -> None:
-    """Reject snippets of other regions than those that are read.
+    """Check that snippets and features are of the same regions.
 
     Args:
-        cut: fingerprint of the regions that captions were cut by.
-        read: fingerprint of those that the features come from.
+        cut: fingerprint of the regions of the alignment.
+        read: fingerprint of the regions of the features.
 
     Raises:
-        DataError: if they are not the same.
+        DataError: if the fingerprints differ.
     """
     if cut != read:
         raise DataError(
@@ -155,12 +154,12 @@ def check_same_regions(cut: str, read: str) -> None:
 
 
 class SnippetImages(ImageSource):
-    """Features of the regions that snippets describe, from their cache; in memory where they fit.
+    """Features of the regions of snippets, from the cache; held in memory if they fit.
 
     Args:
         snippets: the snippets.
         store: the regions of their dataset.
-        memory: bytes that the features may take; above, each batch reads its rows from disk.
+        memory: maximum memory of the features, in bytes; default 4 GiB. Larger features are read from disk per batch.
 
     Raises:
         DataError: if the snippets are of other regions.
@@ -170,13 +169,13 @@ class SnippetImages(ImageSource):
         check_same_regions(snippets.store, store.fingerprint)
         self._store, self._ids, self._regions = store, snippets.image_ids, snippets.regions
         self._features: np.ndarray | None = None
-        # A region that several snippets describe is held once.
+        # Regions shared by several snippets are stored once.
         pairs, places = np.unique(np.stack([snippets.image_ids, snippets.regions]), axis=1, return_inverse=True)
         if pairs.shape[1] * store.dim * 2 <= memory:
             self._features, self._places = self._read(*pairs), places.reshape(-1)
 
     def _read(self, ids: np.ndarray, regions: np.ndarray) -> np.ndarray:
-        # In float16, as they are stored: half of what they take, and nothing is lost.
+        # float16 as in the cache: half the memory, without loss.
         features = np.zeros((len(ids), self._store.dim), np.float16)
         for start in range(0, len(ids), _IMAGES):
             part = slice(start, start + _IMAGES)
@@ -189,7 +188,7 @@ class SnippetImages(ImageSource):
         return tf.TensorSpec((self._store.dim,), tf.float32)
 
     def gather(self, rows: np.ndarray) -> np.ndarray:
-        """Return the features of the regions of some snippets: (n,) numbers to (n, dim) float32."""
+        """Return the features of the regions of some snippets: (n,) rows to (n, dim) float32."""
         if self._features is None:
             return self._read(self._ids[rows], self._regions[rows]).astype(np.float32)
         return self._features[self._places[rows]].astype(np.float32)
@@ -198,26 +197,26 @@ class SnippetImages(ImageSource):
 def snippet_sentences(
     snippets: Snippets, store: RegionStore, tokenizer: Tokenizer, *, memory: int = 4 << 30
 ) -> Sentences:
-    """Return snippets as sentences about the features of their regions.
+    """Return snippets as sentences, with the features of their regions as images.
 
     Args:
         snippets: the snippets, see `find_snippets`.
         store: the regions of their dataset.
-        tokenizer: turns snippets into ids.
+        tokenizer: tokenizer of the snippets.
         memory: see `SnippetImages`.
 
     Raises:
-        DataError: if they are of other regions.
+        DataError: if the snippets are of other regions.
     """
     images = SnippetImages(snippets, store, memory=memory)
     return Sentences(*tokenizer.encode(snippets.texts), images=images, image_rows=np.arange(len(snippets)))
 
 
-# Version of what decides how captions are cut.
+# Version of the cutting algorithm.
 _CUT = 1
-# Captions whose images are embedded together, and captions of one length that are aligned together.
+# Captions per block, whose images are embedded together, and captions of similar length per aligned batch.
 _BLOCK, _BATCH = 2048, 256
-# The split whose scores an affinity is chosen by, and how many of its captions are scored for that.
+# Split for the choice of the affinity, and maximum number of captions scored for it.
 _CHOOSING, _CHOOSERS = "val", 2048
 
 
@@ -225,17 +224,17 @@ def find_snippets(alignment: Run, dataset: Dataset, part: Split, affinity: float
     """Cut the captions of a split into snippets, with a progress bar.
 
     Args:
-        alignment: a run of `dvsa` that read the dataset's regions.
+        alignment: a run of `dvsa` that was trained on the dataset's regions.
         dataset: the dataset.
         part: the split.
-        affinity: what two neighbouring words on one region are worth, the paper's beta; None chooses it.
+        affinity: score of two adjacent words on one region, the paper's beta; None to choose it.
 
     Returns:
         The snippets, in the order of the captions.
 
     Raises:
-        InvalidArgumentError: for an affinity that is no number >= 0, or a run that reads no words.
-        DataError: if the run has no regions, the dataset has none or others, or a score is not finite.
+        InvalidArgumentError: if the affinity is not a number >= 0, or the run does not read words.
+        DataError: if the run has no regions, the dataset has no or other regions, or a score is not finite.
 
     Example:
 
@@ -279,14 +278,14 @@ def find_snippets(alignment: Run, dataset: Dataset, part: Split, affinity: float
 def stored_snippets(
     path: Path, alignment: Run, dataset: Dataset, part: Split, affinity: float | None = None
 ) -> Snippets:
-    """Read snippets that were stored before, or finds them where there are none; stores nothing.
+    """Read stored snippets, or cut captions if none are stored; does not store the result.
 
     Args:
-        path: the folder that `Snippets.save` wrote; what was cut with something else does not count.
+        path: a folder of `Snippets.save`. It is ignored if its snippets were cut with other inputs.
         alignment, dataset, part, affinity: see `find_snippets`.
 
     Raises:
-        VsembError: as `find_snippets`; `DataError` for a folder that is damaged.
+        VsembError: see `find_snippets`; also `DataError` if the folder is damaged.
     """
     if path.exists():
         found = Snippets.load(path)
@@ -296,35 +295,35 @@ def stored_snippets(
 
 
 def snippets_fingerprint(alignment: Run, dataset: Dataset, split: Split, affinity: float | None) -> str:
-    """Return hex that changes with all that decides a split's snippets."""
+    """Return a hex fingerprint of all inputs of a split's snippets."""
     captions = json.dumps([split.captions, split.caption_rows.tolist()])
     parts = [_CUT, alignment.fingerprint, dataset.fingerprint, split.name, affinity]
     return sha256_bytes(json.dumps([*parts, sha256_bytes(captions.encode())]).encode())
 
 
 def _choose_affinity(aligner: _Aligner, dataset: Dataset) -> float:
-    """Choose an affinity by the scores of words and regions on the validation split, or the first one without.
+    """Choose the affinity by the scores of words and regions of the validation split, else of the first split.
 
-    It is how far the scores of a word's regions lie apart, their standard deviation: a word joins a neighbour
-    rather than go to a region that is no better than others by more than chance. Nothing has to be known of
-    the right regions. On synthetic scenes, where they are known, more words point right with it than each by
-    itself, though some nouns are carried along: see `vsemb evaluate --pointing`, which tries multiples of it.
+    The affinity is the standard deviation of the scores of a word's regions. So a word joins its neighbour, unless a
+    region is better than the others by more than chance. The choice needs no labelled regions. On synthetic scenes,
+    which have labels, more words point to the right region than without affinity, but some nouns follow their
+    neighbours: see `vsemb evaluate --pointing`, which tries multiples of this value.
     """
     known = dataset.manifest["splits"].get(_CHOOSING, {}).get("images")
     spread = aligner.spread(dataset.split(_CHOOSING if known else dataset.splits[0]))
-    # Two digits, so that it can be typed.
+    # Two digits, so that the value is easy to type.
     return float(f"{spread:.2g}")
 
 
-# Rows of captions among those of a block; scores (b, T, M); which words there are (b, T), and which regions (b, M).
+# Rows of captions in their block; scores (b, T, M); masks of words (b, T) and of regions (b, M).
 _Batch = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 class _Aligner:
-    """Aligns captions in bulk, in graph.
+    """Alignment of captions in batches, in graph.
 
     Args:
-        alignment: the run.
+        alignment: the run of `dvsa`.
         dataset: the dataset.
     """
 
@@ -336,7 +335,7 @@ class _Aligner:
         self.run = alignment
         self.store: RegionStore = regions_of(alignment, dataset)
         similarity = alignment.model.similarity
-        assert isinstance(similarity, MultiVectorSimilarity)  # As `require_regions` has seen to it.
+        assert isinstance(similarity, MultiVectorSimilarity)  # Ensured by `require_regions`.
         self._similarity = similarity
         self._embed = tf.function(
             alignment.model.encode_images, [tf.TensorSpec((None, None, self.store.dim), tf.float32)]
@@ -350,8 +349,8 @@ class _Aligner:
         self._score = tf.function(self._scores, inputs, autograph=False)
 
     def _scores(self, regions: Any, places: Any, ids: Any, lengths: Any) -> tuple[Any, Any, Any]:
-        """Return (b, T, M) scores, and which words and regions there are: (b, T) and (b, M)."""
-        # By their number: a word whose vector is zero is still a word, as the whole image is a region.
+        """Return (b, T, M) scores, and the masks of words, (b, T), and of regions, (b, M)."""
+        # Words are counted by length, since a word vector may be zero. The whole image is always a region.
         words = tf.range(tf.shape(ids)[1], dtype=tf.int64)[None] < lengths[:, None]
         real = item_mask(regions) | (tf.range(tf.shape(regions)[1]) == 0)[None]
         texts = self.run.model.encode_texts(ids)
@@ -359,7 +358,7 @@ class _Aligner:
         return scores, words, tf.gather(real, places)
 
     def paths(self, part: Split, affinity: float) -> Iterator[tuple[np.ndarray, list[list[str]], list[list[int]]]]:
-        """Yield the numbers of captions, a block at a time, their words, and the region of each word."""
+        """Yield, block by block, the rows of captions, their words, and the region of each word."""
         finite = tf.constant(min(affinity, float(np.finfo(np.float32).max)))
         for captions, batches in self._scored(part, np.arange(len(part.captions))):
             found: list[list[int]] = [[] for _ in captions]
@@ -372,7 +371,7 @@ class _Aligner:
             yield captions, [[word.decode() for word in of_caption] for of_caption in pieces.to_list()], found
 
     def spread(self, part: Split) -> float:
-        """Return how far the scores of a word's regions lie apart: their standard deviation."""
+        """Return the standard deviation of the scores of a word's regions."""
         count = len(part.captions)
         captions = np.unique(np.linspace(0, count - 1, min(count, _CHOOSERS)).astype(np.int64))
         spread = score_spread(batch[1:] for _, batches in self._scored(part, captions) for batch in batches)
@@ -380,7 +379,7 @@ class _Aligner:
         return spread
 
     def _scored(self, part: Split, captions: np.ndarray) -> Iterator[tuple[np.ndarray, list[_Batch]]]:
-        """Yield some captions, and their scores in batches of nearly one length."""
+        """Yield blocks of captions, and their scores in batches of similar length."""
         most = self.run.recipe.image.max_regions
         for start in range(0, len(captions), _BLOCK):
             block = captions[start : start + _BLOCK]
@@ -405,7 +404,7 @@ def _refuse_nan(fine: bool) -> None:
 
 
 def _joined(words: Sequence[str]) -> str:
-    """Return words as a text that splits into them again: 's follows its word without a gap."""
+    """Join words to a text that splits into the same words: 's is joined without a space."""
     while words and words[0].startswith("'"):
         words = words[1:]
     return "".join(word if word.startswith("'") else f" {word}" for word in words).strip()

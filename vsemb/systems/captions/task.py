@@ -1,4 +1,4 @@
-"""What the tasks of next-word models share: captions of images, captions of regions, and language models."""
+"""Base of the tasks of next-word models: captions of images, captions of regions, and language models."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class WordText(Part):
     """The texts.
 
     Attributes:
-        tokenizer: turns texts into words.
+        tokenizer: tokenizer of the texts.
     """
 
     tokenizer: Words = field(default_factory=Words)
@@ -34,7 +34,7 @@ class WordText(Part):
 
 @dataclass(frozen=True)
 class WordBatches(Part):
-    """How texts become batches.
+    """Batches of texts.
 
     Attributes:
         size: texts per batch, over all devices.
@@ -43,16 +43,16 @@ class WordBatches(Part):
     size: Count = 100
 
     def training_split(self, dataset: Dataset) -> Split:
-        """Return the split `train` of a dataset, with the captions that are used."""
+        """Return the training split of a dataset, with the captions that are used."""
         return dataset.split("train")
 
 
 @dataclass(frozen=True)
 class CaptionBatches(WordBatches):
-    """How the captions of images become batches.
+    """Batches of the captions of images.
 
     Attributes:
-        captions_per_image: how many captions of a training image are used, the first ones; null for all.
+        captions_per_image: number of captions used per training image, the first ones; null for all.
     """
 
     captions_per_image: Count | None = None
@@ -63,16 +63,15 @@ class CaptionBatches(WordBatches):
 
 @dataclass(frozen=True)
 class NextWordTask(Recipe):
-    """A model of the next word; base of the tasks that train one.
+    """A next-word model; base of the tasks that train one.
 
     Attributes:
         text: the texts.
-        batches: how they become batches.
-        l2: this much times half the sum of squares of all trained matrices is added to the loss, word vectors left
-            out.
+        batches: the batches.
+        l2: weight of the L2 penalty, half the sum of squares of all trained matrices except word vectors.
 
     Class attributes:
-        ranks_candidates: whether many captions of an image are written and the best are chosen.
+        ranks_candidates: whether the run writes many candidates per image and returns the best.
     """
 
     ranks_candidates: ClassVar[bool] = False
@@ -83,30 +82,30 @@ class NextWordTask(Recipe):
 
     @property
     def model_name(self) -> str:
-        """What the kind of model is called in tables."""
+        """Name of the model in tables."""
         raise NotImplementedError
 
     @property
     def how_written(self) -> str:
-        """How captions are looked for, as a phrase; "" where the model writes none."""
+        """The search for captions, as a phrase; "" if the model writes no captions."""
         raise NotImplementedError
 
     def open_data(self, path: str | os.PathLike[str]) -> Dataset:
         return Dataset.open(path)
 
     def refusal(self) -> str | None:
-        """Return why the trained model writes no captions, as a phrase; None where it does."""
+        """Return the reason why the trained model writes no captions, as a phrase; None if it writes captions."""
         return None
 
     def captioner(self, run: Run, options: CaptionOptions) -> Captioner:
-        """Return what writes captions of images, as rows of what `image_run` gives.
+        """Return the captioner, whose inputs are image rows of `image_run`.
 
         Args:
             run: a run of this recipe.
-            options: how captions are looked for.
+            options: options of the search.
 
         Raises:
-            InvalidArgumentError: for an option out of range, or one that is not read.
+            InvalidArgumentError: if an option is out of range or not supported.
         """
         raise NotImplementedError
 
@@ -117,7 +116,7 @@ class NextWordTask(Recipe):
         for name, value in {"corpus": corpus, "extras": extras or None, **options}.items():
             if value is not None:
                 raise invalid_argument(name, value, "nothing for a run that writes captions")
-        # The image network first: what a captioner needs takes long to read.
+        # The image network first, since loading a captioner takes long.
         image_input = self.image_run(run).image_input
         if image_input is None:
             raise DataError(
@@ -128,15 +127,15 @@ class NextWordTask(Recipe):
         return ServedCaptioner(captioner, image_input, {"words": len(run.vocabulary.words), **captioner.facts})
 
     def image_run(self, run: Run) -> Run:
-        """Return the run that says how images become what the captioner reads: itself, or its encoder.
+        """Return the run that converts images to the captioner's input: the run itself, or its encoder.
 
         Raises:
-            DataError: if there is none.
+            DataError: if the encoder is missing.
         """
         raise NotImplementedError
 
     def likelihood(self, run: Run, dataset: Dataset, split: str) -> tuple[Sentences, Likelihood]:
-        """Measure how well a run foresees the captions of a split.
+        """Measure the likelihood of the captions of a split.
 
         Args:
             run: a run of this recipe.
@@ -144,7 +143,7 @@ class NextWordTask(Recipe):
             split: name of the split.
 
         Returns:
-            The captions as the run reads them, and how likely they are.
+            The captions as token ids of the run, and their likelihood.
         """
         raise NotImplementedError
 
@@ -155,16 +154,16 @@ class NextWordTask(Recipe):
         ]
 
     def best(self, info: Mapping[str, Any]) -> str:
-        """Return what was selected on validation, as a phrase."""
+        """Return the best validation result, as a phrase."""
         return Perplexity().describe(info)
 
 
 class NextWordJob(Job):
-    """What a task makes of a dataset.
+    """Training job of a next-word task.
 
     Args:
         recipe: the recipe.
-        dataset: with splits `train` and `val`.
+        dataset: a dataset with splits `train` and `val`.
     """
 
     monitor = Perplexity.monitor

@@ -1,6 +1,6 @@
-"""Perplexity: how well models of the next word foresee the captions of a split, here and while `fit` runs.
+"""Perplexity of next-word models on the captions of a split, also as validation during `fit`.
 
-While `fit` runs, CIDEr of the captions that they write may be measured too.
+During `fit`, the CIDEr of generated captions can be measured too.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Likelihood:
     """The likelihood of sentences under a model.
 
     Attributes:
-        total: natural logarithm of the probability of all of them.
-        count: the number of targets, the words of all sentences and an end of each; at least 1.
+        total: natural logarithm of the probability of all sentences.
+        count: number of targets, all words and the end of each sentence; at least 1.
 
     Raises:
         DataError: if the logarithm is NaN.
@@ -55,25 +55,27 @@ class Likelihood:
 
     @property
     def log2_likelihood(self) -> float:
-        """Mean over targets of log2 p: minus the bits per word, at most 0; larger is better."""
+        """Mean of log2 p over targets, which is minus the bits per word; at most 0, larger is better."""
         return self.total / math.log(2) / self.count
 
     @property
     def perplexity(self) -> float:
-        """2 ** (-(sum of log2 p) / count), pooled over all targets, ends of sentences included.
+        """2 ** (-(sum of log2 p) / count), over all targets, including the ends of sentences.
 
-        Kiros et al. 2014 and the multimodal models before it report it; a model that gives each of V words the
-        same probability has perplexity V. Infinity if a target has probability 0.
+        The perplexity of a uniform model of V words is V. It is infinite if a target has probability 0.
+
+        Reference:
+            Kiros et al. 2014, who report it as earlier multimodal models do.
         """
         bits = -self.log2_likelihood
         return 2**bits if bits < 1024 else math.inf
 
 
 class LikelihoodMeasure:
-    """Measures the likelihood of sentences in batches, compiled once.
+    """Measure of the likelihood of sentences in batches, compiled once.
 
     Args:
-        model: the model; weights that change later are seen.
+        model: the model; each measurement uses its current weights.
 
     Example:
 
@@ -88,11 +90,11 @@ class LikelihoodMeasure:
         """Measure all sentences.
 
         Args:
-            batches: what the model's `log_likelihoods` takes, always of one `element_spec`, as
-                `vsemb.systems.captions.sentences.sentence_batches` makes them.
+            batches: inputs of the model's `log_likelihoods`, always with the same `element_spec`, see
+                `vsemb.systems.captions.sentences.sentence_batches`.
 
         Raises:
-            DataError: if there are no sentences, or a likelihood is NaN.
+            DataError: if `batches` is empty, or a likelihood is NaN.
         """
         if self._log_likelihoods is None:
             self._log_likelihoods = self.model.log_likelihoods
@@ -109,10 +111,10 @@ class LikelihoodMeasure:
 
 
 def uniform_likelihood(counts: np.ndarray) -> Likelihood:
-    """Return the likelihood of targets that are all equally likely.
+    """Compute the likelihood of targets under a uniform distribution.
 
     Args:
-        counts: (vocabulary_size,) how often each word is a target, of id 0 the end of a sentence.
+        counts: (vocabulary_size,) number of times that each id is a target; id 0 is the end of a sentence.
 
     Example:
 
@@ -124,11 +126,12 @@ def uniform_likelihood(counts: np.ndarray) -> Likelihood:
 
 
 def unigram_likelihood(counts: np.ndarray, training_counts: np.ndarray) -> Likelihood:
-    """Return the likelihood of targets by how frequent each is in training, whatever stands before it.
+    """Compute the likelihood of targets under the unigram distribution of the training sentences.
 
     Args:
-        counts: (vocabulary_size,) how often each word is a target, of id 0 the end of a sentence.
-        training_counts: the same of the training sentences; a word that is not there counts one half.
+        counts: (vocabulary_size,) number of times that each id is a target; id 0 is the end of a sentence.
+        training_counts: (vocabulary_size,) the counts of the training sentences; the count of a missing word is one
+            half.
 
     Example:
 
@@ -142,18 +145,18 @@ def unigram_likelihood(counts: np.ndarray, training_counts: np.ndarray) -> Likel
 
 @dataclass(frozen=True)
 class PerplexityRow:
-    """One line of the table.
+    """One row of the perplexity table.
 
     Attributes:
-        name: the run's directory, or `uniform` or `unigram`.
-        decoder: what the run's recipe calls its model; "" for a baseline.
+        name: run directory, `uniform` or `unigram`.
+        decoder: name of the model in the recipe; "" for a baseline.
         perplexity: see `Likelihood.perplexity`.
-        bits: base-2 logarithm of it, what a word takes.
-        words: the number of targets: words and ends of sentences.
-        unknown: share of the words that the vocabulary does not have, in [0, 1]; each counts as the same
-            word, so more of them make the task easier.
-        vocabulary_size: number of ids, from which targets are chosen.
-        vocabulary: its fingerprint.
+        bits: bits per word, the base-2 logarithm of the perplexity.
+        words: number of targets: words and ends of sentences.
+        unknown: share of words outside the vocabulary, in [0, 1]. All count as the same word, so a larger share makes
+            the task easier.
+        vocabulary_size: number of ids.
+        vocabulary: fingerprint of the vocabulary.
     """
 
     name: str
@@ -166,29 +169,29 @@ class PerplexityRow:
     vocabulary: str
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values; a perplexity without bounds is null."""
+        """Return plain values; infinity becomes null."""
         plain = asdict(self)
         return {name: None if value == math.inf else value for name, value in plain.items()}
 
 
 def measure_perplexities(runs: Sequence[Run], dataset: Dataset, split: str = "val") -> list[PerplexityRow]:
-    """Measure how well runs foresee the captions of a split, given what they are conditioned on.
+    """Measure the perplexity of runs on the captions of a split.
 
-    Language models are given the vector of the caption itself, as the paper trains them, and networks that
-    write about images the image; so a lower perplexity of the first is no better caption.
+    Language models are conditioned on the vector of the caption itself, as in the paper. Captioning networks are
+    conditioned on the image. So a lower perplexity of a language model does not mean better captions.
 
     Args:
-        runs: of recipes whose task foresees words; the first decides the vocabulary of the baselines.
-        dataset: the captions; with parts of speech, where a run reads them.
+        runs: runs of next-word recipes. The vocabulary of the first run is used for the baselines.
+        dataset: the captions, with parts of speech if a run reads them.
         split: name of the split.
 
     Returns:
-        A row a run, in order; then the baselines: `uniform`, all words equally likely, and, where the dataset
-        has a split `train`, `unigram`, each as likely as it is frequent there.
+        One row per run, in order, then the baselines: `uniform`, and, if the dataset has a split `train`, `unigram`
+        with the word frequencies of that split.
 
     Raises:
-        DataError: if there is no run, or a run cannot be measured on the dataset.
-        InvalidArgumentError: if the dataset has no such split.
+        DataError: if `runs` is empty, or a run cannot be measured on the dataset.
+        InvalidArgumentError: if the split is missing.
 
     Example:
 
@@ -205,10 +208,10 @@ def measure_perplexities(runs: Sequence[Run], dataset: Dataset, split: str = "va
 
 
 def difference_of(rows: Sequence[PerplexityRow]) -> str | None:
-    """Says why rows must not be compared: they foresee other words; None where they may be.
+    """Return the reason why rows cannot be compared, different targets; None if they can.
 
     Args:
-        rows: what `measure_perplexities` returned.
+        rows: rows of `measure_perplexities`.
     """
     first = rows[0]
     for row in rows[1:]:
@@ -251,18 +254,17 @@ def _baselines(run: Run, dataset: Dataset, name: str) -> list[PerplexityRow]:
 
 
 class PerplexityValidation(Validation):
-    """Measure how well a `NextWordModel` foresees the words of a split, after every epoch.
+    """Callback that measures the perplexity of a `NextWordModel` on a split after every epoch.
 
-    Later callbacks see `val_log2_likelihood`, the mean of the base-2 logarithm of the probability of each
-    word and each end of a sentence, and `val_perplexity`, 2 to the power of minus that. Put this callback
-    before those.
+    It adds two values to the logs of later callbacks. `val_log2_likelihood` is the mean of log2 p over all words and
+    ends of sentences. `val_perplexity` is 2 ** -val_log2_likelihood. Put this callback before callbacks that read them.
 
     Args:
-        batches: of the split, each mapping what the model reads; iterated once an epoch. See
+        batches: batches of the split with the inputs of the model, iterated once per epoch; see
             `vsemb.systems.captions.sentences.sentence_batches`.
 
     Raises:
-        DataError: at the end of an epoch, if there are no sentences or a likelihood is NaN.
+        DataError: at the end of an epoch, if the split is empty or a likelihood is NaN.
 
     Example:
 
@@ -277,10 +279,10 @@ class PerplexityValidation(Validation):
         self.batches = batches
 
     def measure(self) -> Likelihood:
-        """Measure the model as it is now.
+        """Measure the model with its current weights.
 
         Raises:
-            DataError: if there are no sentences, or a likelihood is NaN.
+            DataError: if `batches` is empty, or a likelihood is NaN.
         """
         with self.measures() as measure:
             return measure(self.batches)
@@ -294,16 +296,16 @@ class PerplexityValidation(Validation):
 
 
 class CiderValidation(PerplexityValidation):
-    """Measure the captions that a model writes too, each the likeliest word by word.
+    """Callback that measures perplexity, and the CIDEr-D of captions written by greedy search.
 
-    Later callbacks see `val_cider`, CIDEr-D times 100, beside what `PerplexityValidation` gives.
+    It adds `val_cider`, CIDEr-D times 100, to the logs, in addition to the values of `PerplexityValidation`.
 
     Args:
         batches: see `PerplexityValidation`.
         split: the validation split, whose captions are the references.
-        images: its images.
-        tokenizer: the model's tokenizer.
-        max_words: longest caption that is written.
+        images: images of the split.
+        tokenizer: tokenizer of the model.
+        max_words: maximum number of words per caption; default 20.
 
     Raises:
         MissingExtraError: if `pycocoevalcap` is not installed.
@@ -323,7 +325,7 @@ class CiderValidation(PerplexityValidation):
         max_words: int = 20,
     ) -> None:
         super().__init__(batches)
-        cider(["a"], [["a"]])  # What is missing is better missed now than after an epoch.
+        cider(["a"], [["a"]])  # Reports a missing extra now, not after an epoch.
         self.split = split
         self.images = images
         self.tokenizer = tokenizer
@@ -331,7 +333,7 @@ class CiderValidation(PerplexityValidation):
         self._captioner: NeuralCaptioner | None = None
 
     def captions(self) -> list[str]:
-        """Write a caption of each image of the split with the model as it is now."""
+        """Write a caption of each image of the split with the current weights."""
         if self._captioner is None or self._captioner.model is not self.model:
             vocabulary = self.tokenizer.vocabulary
             self._captioner = NeuralCaptioner(self.model, vocabulary, SearchOptions(beam=1, max_words=self.max_words))
@@ -352,10 +354,10 @@ class CiderValidation(PerplexityValidation):
 
 @dataclass(frozen=True)
 class CaptionValidation(Part, family="caption validation"):
-    """What a model that writes captions is measured by after every epoch; base of the family `caption validation`.
+    """Validation measure of a captioning model after every epoch; base of the family `caption validation`.
 
     Class attributes:
-        monitor: name in the logs that decides which epoch is kept; the highest value is best.
+        monitor: name of the logged value that selects the best epoch; larger is better.
     """
 
     monitor: ClassVar[str]
@@ -363,14 +365,14 @@ class CaptionValidation(Part, family="caption validation"):
     def build(
         self, batches: tf.data.Dataset, split: Split, images: ImageSource, tokenizer: Tokenizer, max_words: int
     ) -> PerplexityValidation:
-        """Return the callback that adds `monitor` to an epoch's logs.
+        """Return the callback that adds `monitor` to the logs of an epoch.
 
         Args:
-            batches: of the split, see `PerplexityValidation`.
+            batches: batches of the split, see `PerplexityValidation`.
             split: the validation split.
-            images: its images.
-            tokenizer: the model's tokenizer.
-            max_words: longest caption that is written.
+            images: images of the split.
+            tokenizer: tokenizer of the model.
+            max_words: maximum number of words per caption.
         """
         raise NotImplementedError
 
@@ -381,7 +383,7 @@ class CaptionValidation(Part, family="caption validation"):
 
 @dataclass(frozen=True)
 class Perplexity(CaptionValidation, kind="perplexity"):
-    """How well the words of the validation captions are foreseen."""
+    """Perplexity of the validation captions."""
 
     monitor: ClassVar[str] = "val_log2_likelihood"
 
@@ -396,7 +398,7 @@ class Perplexity(CaptionValidation, kind="perplexity"):
 
 @dataclass(frozen=True)
 class Cider(CaptionValidation, kind="cider"):
-    """CIDEr-D of the captions that are written for the validation images."""
+    """CIDEr-D of captions generated for the validation images."""
 
     monitor: ClassVar[str] = "val_cider"
 
