@@ -2,11 +2,11 @@
 
     python -m pipelines.beam_embed savedmodels/flickr8k --data data/flickr8k --out embeddings/flickr8k
 
-MODEL is what `vsemb export` wrote: a version's directory, or the one of all versions for its newest. It
-embeds the images (or --captions) of a dataset, image files (--images, one path or URI a line) or texts
-(--texts, one a line). OUT gets files of (id, key, split, embedding), Parquet or TFRecord, a manifest, and
-dead-letters.jsonl with what could not be embedded, and why. With --run and --index it also builds the index
-of `vsemb index`, for `vsemb search`. Interrupted, the same command goes on after the files that are finished.
+MODEL is an export of `vsemb export`: the directory of a version, or of all versions for the newest one. It embeds
+the images (or --captions) of a dataset, image files (--images, one path or URI per line) or texts (--texts, one text
+per line). OUT contains Parquet or TFRecord files of (id, key, split, embedding), a manifest, and dead-letters.jsonl
+with failed items and reasons. With --run and --index the job also builds the index of `vsemb index`, for
+`vsemb search`. After an interruption the same command resumes and keeps finished files.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ EXAMPLE = """  python -m pipelines.beam_embed savedmodels/flickr8k --data data/f
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Returns the parser of the job's own arguments."""
+    """Return the parser of the job's arguments."""
     parser = argparse.ArgumentParser(
         prog="python -m pipelines.beam_embed",
         description=__doc__,
@@ -62,7 +62,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the job; returns the exit status."""
+    """Run the job and return the exit status."""
     parser = build_parser()
     arguments, flags = parse(parser, argv)
     of_data = (arguments.index, arguments.split, arguments.captions, arguments.shards)

@@ -1,12 +1,11 @@
-"""Turn millions of images and captions into a dataset, with Apache Beam: `vsemb prepare` on many machines.
+"""Prepare a dataset of millions of images with Apache Beam: `vsemb prepare` on many machines.
 
     python -m pipelines.beam_prepare photos.csv --format table --images photos/ --out data/photos
 
-The dataset is the one that `vsemb prepare` writes from the same source, byte for byte, whatever the runner
-and the number of workers. The source itself is read here; its images, named by paths or URIs (https://,
-gs://, s3://, see --images and --uris), are read, checked and written by the workers. Images that cannot be
-used are left out and listed, with the reasons, in JSON lines. Interrupted, the same command goes on where it
-was; images that could not be read are tried again then.
+The dataset is byte-identical to the dataset of `vsemb prepare` from the same source, for any runner and number of
+workers. The source is read on this machine. Workers read, check and write its images, given as paths or URIs
+(https://, gs://, s3://, see --images and --uris). Unusable images are skipped and listed with reasons as JSON lines.
+After an interruption the same command resumes and reads unreadable images again.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ EXAMPLE = """  python -m pipelines.beam_prepare photos.csv --format table --out 
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Returns the parser of the job's own arguments, which are those of `vsemb prepare` and three more."""
+    """Return the parser of the job: arguments of `vsemb prepare` and three more."""
     parser = argparse.ArgumentParser(
         prog="python -m pipelines.beam_prepare",
         description=__doc__,
@@ -52,7 +51,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the job; returns the exit status."""
+    """Run the job and return the exit status."""
     arguments, flags = parse(build_parser(), argv)
     return main_of("beam_prepare", lambda: _run(arguments, flags))
 

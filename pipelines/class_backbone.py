@@ -1,9 +1,9 @@
-"""A small image network trained on class labels alone, as the networks of the papers were on ImageNet's.
+"""Train a small image network on class labels only, like the ImageNet networks of the papers.
 
     python -m pipelines.class_backbone DATA --out backbone.weights.h5
 
-Only the split `train` is read, so classes of the other splits stay unseen. The file is what `vsemb features
-DATA --backbone SmallConvNet --weights backbone.weights.h5` takes.
+Only the split `train` is read, so that classes of other splits remain unseen. The file is for `vsemb features DATA
+--backbone SmallConvNet --weights backbone.weights.h5`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from vsemb.text.vocabulary import Vocabulary
 
 
 def train_class_backbone(dataset: Dataset, out: Path, *, epochs: int = 20, seed: int = 0) -> float:
-    """Trains `SmallConvNet` to tell the training classes apart, and writes its weights.
+    """Train `SmallConvNet` on the training classes and write its weights.
 
     Args:
-        dataset: its split `train` has classes.
-        out: the file to write, ending in `.weights.h5`.
-        epochs: passes over the training images.
-        seed: of weights, batches and crops.
+        dataset: dataset with classes in the split `train`.
+        out: file to write, with suffix `.weights.h5`.
+        epochs: number of passes over the training images.
+        seed: random seed of weights, batches and crops.
 
     Returns:
         The training accuracy of the last epoch, in [0, 1].
@@ -60,7 +60,7 @@ def train_class_backbone(dataset: Dataset, out: Path, *, epochs: int = 20, seed:
     pairs = batches.dataset().map(_image_and_class)
     history = model.fit(pairs, epochs=epochs, verbose=2 if sys.stderr.isatty() else 0, shuffle=False)
     with replacing(out) as temporary:
-        # Keras insists on the ending.
+        # Keras requires the suffix.
         named_file = temporary.with_name(f"{temporary.name}.weights.h5")
         save_backbone_weights(backbone, named_file)
         named_file.replace(temporary)
@@ -72,7 +72,7 @@ def _image_and_class(batch: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs the pipeline; returns the exit status."""
+    """Run the pipeline and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, metavar="DATA", help="a dataset whose images have classes")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="NAME.weights.h5 to write")

@@ -4,10 +4,10 @@
     python -m pipelines.data_service worker --dispatcher HOST:5050        (on every machine that helps)
     vsemb train contrastive --data data/photos --out runs/photos --fine-tune --data-service grpc://HOST:5050
 
-Workers decode and augment the images of training batches; they read the dataset's shards under the same path
-as the training does, so share the folder. They may come and go: what none delivers is made by the training
-itself, and its weights are the same. Whoever reaches the ports can run computations there: keep them inside a
-network that you trust. By default only this machine is served; --host names the address to announce.
+Workers decode and augment the images of training batches. They read the dataset's shards from the same path as the
+training, so the folder must be shared. Workers can start and stop at any time: the training computes missing batches
+itself, with the same weights as result. Anyone with access to the ports can run computations on these machines, so use
+a trusted network. By default only this machine is served; --host is the address to announce.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pipelines.beam.running import main_of
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Returns the parser."""
+    """Return the parser."""
     parser = argparse.ArgumentParser(
         prog="python -m pipelines.data_service",
         description=__doc__,
@@ -41,7 +41,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a server until it is told to stop; returns the exit status."""
+    """Run a server until SIGTERM or SIGINT and return the exit status."""
     arguments = build_parser().parse_args(argv)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     return main_of("data_service", lambda: _serve(arguments))
@@ -55,7 +55,7 @@ def _serve(arguments: argparse.Namespace) -> int:
 
     if not 0 <= arguments.port <= 65535:
         raise invalid_argument("port", arguments.port, "an integer from 0 to 65535")
-    # gRPC would share a port with another server and leave it to chance whom a client meets.
+    # gRPC would share a port with another server, and clients would reach one of them at random.
     with socket.socket() as probe:
         try:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

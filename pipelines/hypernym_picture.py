@@ -1,10 +1,10 @@
-"""Draws a part of WordNet as an order-embedding of two dimensions (Vendrov et al. 2016, figure 2).
+"""Draw a part of WordNet as an order-embedding of two dimensions (Vendrov et al. 2016, figure 2).
 
     python -m pipelines.hypernym_picture [--wordnet DIR] [--out docs/pictures/hypernymy.png]
 
-A concept lies above another where neither of its coordinates is larger: what is general is near the origin,
-at the top left. Arrows lead to direct hypernyms: green ones to true ones, dashed ones to those that the
-embedding lacks, pink ones to spurious ones, which it has and WordNet has not.
+A concept is above another if none of its coordinates is larger. General concepts are near the origin, at the top left.
+Arrows point to direct hypernyms: green for correct ones, green and dashed for ones missing in the embedding, pink for
+spurious ones that are not in WordNet.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from vsemb.files import replacing
 if TYPE_CHECKING:
     from vsemb.systems.hypernymy.wordnet import WordNet
 
-#: Concepts, each by its first word and, since words have senses, the first word of something above it.
+#: Concepts: first word and, because words have several senses, first word of a hypernym.
 SUBSET = (
     ("entity", None),
     ("abstraction", "entity"),
@@ -67,7 +67,7 @@ Box: TypeAlias = tuple[float, float, float, float]  # left, top, right, bottom
 Font: TypeAlias = ImageFont.ImageFont | ImageFont.FreeTypeFont
 TRUE, SPURIOUS, INK = "#1f9d55", "#f062a6", "#222222"
 STARTS = 64
-# Large steps jump over the concepts in the way; true pairs are few beside false ones.
+# Large steps move a concept past others in its way. True pairs are rare and have more weight.
 _STEPS, _LEARNING_RATE, _TRUE_WEIGHT = 1000, 0.5, 4.0
 
 
@@ -77,8 +77,8 @@ class Embedding:
 
     Attributes:
         points: (concepts, 2) float32 >= 0.
-        pairs: (pairs, 2) int32, the (specific, general) pairs that it holds to be true.
-        accuracy: the share of all pairs of concepts that it classifies rightly.
+        pairs: (pairs, 2) int32, (specific, general) pairs classified as true.
+        accuracy: share of all pairs of concepts with correct classification.
     """
 
     points: np.ndarray
@@ -88,14 +88,14 @@ class Embedding:
 
 @dataclass(frozen=True)
 class Drawing:
-    """What is drawn.
+    """Content of the picture.
 
     Attributes:
-        labels: of the concepts.
+        labels: labels of the concepts.
         points: (concepts, 2) float32 >= 0.
-        true: (pairs, 2) direct hypernyms that the embedding has.
-        missed: (pairs, 2) direct hypernyms that it lacks.
-        spurious: (pairs, 2) direct hypernyms of the embedding that are false.
+        true: (pairs, 2) direct hypernyms in WordNet and in the embedding.
+        missed: (pairs, 2) direct hypernyms missing in the embedding.
+        spurious: (pairs, 2) direct hypernyms in the embedding but not in WordNet.
     """
 
     labels: list[str]
@@ -106,10 +106,10 @@ class Drawing:
 
 
 def subset(wordnet: WordNet, chosen: Sequence[tuple[str, str | None]]) -> tuple[list[str], np.ndarray]:
-    """Finds concepts by their words; returns their labels and the closure among them, numbered anew.
+    """Find concepts by their words; return their labels and the closure among them, renumbered.
 
     Raises:
-        DataError: for a word with no such sense.
+        DataError: for a word without this sense.
     """
     from vsemb.systems.hypernymy.wordnet import transitive_closure
 
@@ -123,7 +123,7 @@ def subset(wordnet: WordNet, chosen: Sequence[tuple[str, str | None]]) -> tuple[
             senses = np.intersect1d(senses, closure[words[closure[:, 1]] == above, 0])
         if not len(senses):
             raise DataError(f"WordNet has no {word} under {above}." if above else f"WordNet has no {word}.")
-        # Of several senses the one with most below it is the common one.
+        # The sense with the most hyponyms is the common one.
         found.append(int(senses[np.argmax(below[senses])]))
     inside = closure[np.isin(closure, found).all(axis=1)]
     numbers = {concept: number for number, concept in enumerate(found)}
@@ -132,15 +132,15 @@ def subset(wordnet: WordNet, chosen: Sequence[tuple[str, str | None]]) -> tuple[
 
 
 def embed(closure: np.ndarray, concepts: int, *, starts: int = STARTS, seed: int = 0) -> Embedding:
-    """Trains a model of two dimensions on every pair there is, from many starts side by side.
+    """Train a model of two dimensions on all pairs, from many initializations in parallel.
 
-    In two dimensions most starts end with some concept on the wrong side of another, so the best one counts.
+    The best one is returned, because in two dimensions most end with a concept on the wrong side of another.
 
     Args:
-        closure: (pairs, 2) int, every (concept, ancestor).
-        concepts: the number of concepts.
-        starts: how many copies of the concepts are trained at once, in one model.
-        seed: of the starts.
+        closure: (pairs, 2) int, all (concept, ancestor) pairs.
+        concepts: number of concepts.
+        starts: number of copies of the concepts, trained in one model.
+        seed: random seed of the initializations.
     """
     import keras
 
@@ -168,7 +168,7 @@ def embed(closure: np.ndarray, concepts: int, *, starts: int = STARTS, seed: int
 
 
 def direct(pairs: np.ndarray, concepts: int) -> np.ndarray:
-    """Returns the pairs that do not follow from two others by transitivity: (direct, 2)."""
+    """Return the pairs that are not implied by two others through transitivity: (direct, 2)."""
     above = np.zeros((concepts, concepts), bool)
     above[pairs[:, 0], pairs[:, 1]] = True
     by_way = (above.astype(int) @ above.astype(int)) > 0
@@ -176,7 +176,7 @@ def direct(pairs: np.ndarray, concepts: int) -> np.ndarray:
 
 
 def compare(labels: list[str], embedding: Embedding, closure: np.ndarray) -> Drawing:
-    """Sorts the direct edges of WordNet and of the embedding into true, missed and spurious ones."""
+    """Sort the direct edges of WordNet and of the embedding into true, missed and spurious ones."""
     has, holds = set(map(tuple, closure.tolist())), set(map(tuple, embedding.pairs.tolist()))
     real = [tuple(pair) for pair in direct(closure, len(labels)).tolist()]
     own = [tuple(pair) for pair in direct(embedding.pairs, len(labels)).tolist()]
@@ -194,8 +194,8 @@ def compare(labels: list[str], embedding: Embedding, closure: np.ndarray) -> Dra
 
 
 def draw(drawing: Drawing) -> Image.Image:
-    """Lays the embedding out as a picture, the origin at the top left corner."""
-    # Drawn large and made small, lines come out smooth.
+    """Draw the embedding with the origin at the top left corner."""
+    # Downscaling a large drawing gives smooth lines.
     side, edge = SIDE * FINENESS, EDGE * FINENESS
     picture = Image.new("RGB", (side, side), "white")
     pen = ImageDraw.Draw(picture)
@@ -224,7 +224,7 @@ def draw(drawing: Drawing) -> Image.Image:
 
 
 def _legend(pen: ImageDraw.ImageDraw, drawing: Drawing, font: Font) -> None:
-    """Explains the arrows, in the corner of what would be special in both ways."""
+    """Draw the legend of the arrows, in the corner of the largest coordinates."""
     lines = (
         (TRUE, False, f"direct hypernyms ({len(drawing.true)})"),
         (TRUE, True, f"missed ({len(drawing.missed)})"),
@@ -237,7 +237,7 @@ def _legend(pen: ImageDraw.ImageDraw, drawing: Drawing, font: Font) -> None:
 
 
 def _arrow(pen: ImageDraw.ImageDraw, start: np.ndarray, end: np.ndarray, colour: str, dashed: bool) -> list[Box]:
-    """Draws an arrow from one point nearly to another; returns boxes that cover it."""
+    """Draw an arrow that ends just before its target; return boxes that cover it."""
     length = math.dist(start, end)
     if length < 1:
         return []
@@ -253,7 +253,7 @@ def _arrow(pen: ImageDraw.ImageDraw, start: np.ndarray, end: np.ndarray, colour:
     sides = (base + head / 2.5 * across, base - head / 2.5 * across)
     pen.polygon([tuple(tip), *map(tuple, sides)], fill=colour)
     spots = [start + part * (tip - start) for part in np.linspace(0, 1, 2 + int(length / head))]
-    # What hides the head hides more than what hides some of the line.
+    # Hiding the head is worse than hiding a part of the line.
     sizes = [width] * (len(spots) - 2) + [head] * 2
     return [(x - r, y - r, x + r, y + r) for (x, y), r in zip(spots, sizes, strict=True)]
 
@@ -266,7 +266,7 @@ def _free_box(
     taken: list[Box],
     side: int,
 ) -> Box:
-    """Returns where a label covers least: right, left, below, above of its point, or between these."""
+    """Return the position of a label with the least overlap, of eight positions around its point."""
     left, top, right, bottom = pen.textbbox((0, 0), label, font=font, anchor="lt")
     width, height, gap = right - left, bottom - top, 9 * FINENESS
     best: tuple[float, Box] | None = None
@@ -287,7 +287,7 @@ def _free_box(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Draws the picture; returns 0, or 1 when it failed and one line on stderr says why."""
+    """Draw the picture; return 0, or 1 after an error with one line on stderr."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     parser = argparse.ArgumentParser(
         prog="python -m pipelines.hypernym_picture",

@@ -1,8 +1,8 @@
-"""Runs the notebooks of the documentation and stores what their cells print and draw.
+"""Run the notebooks of the documentation and store the outputs of their cells.
 
     python -m pipelines.notebooks [docs/notebooks/quickstart.ipynb ...]
 
-Needs the extra `docs`. Outputs are committed, so that the site shows them without training anything; a test runs the
+Requires the extra `docs`. Outputs are committed, so that the site shows them without training. A test runs the
 notebooks again.
 """
 
@@ -21,17 +21,17 @@ FOLDER = Path("docs/notebooks")
 
 
 def execute(path: Path, folder: Path, timeout: int = 3600) -> nbformat.NotebookNode:
-    """Returns a notebook with the outputs of its cells, run in another folder.
+    """Run a notebook in another folder and return it with the outputs of its cells.
 
     Args:
         path: the notebook.
-        folder: where it runs, and leaves its data.
+        folder: working directory, also for its data.
         timeout: seconds per cell.
 
     Raises:
         nbclient.exceptions.CellExecutionError: if a cell fails.
     """
-    # So that cells find the `vsemb` command of this Python.
+    # Cells must find the `vsemb` command of this Python.
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     notebook = nbformat.read(path, as_version=4)
@@ -48,7 +48,7 @@ def execute(path: Path, folder: Path, timeout: int = 3600) -> nbformat.NotebookN
 
 
 def main() -> None:
-    """Runs notebooks in temporary folders and writes their outputs back."""
+    """Run notebooks in temporary folders and write their outputs back."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("notebooks", nargs="*", type=Path, help=f"all of {FOLDER}")
     for path in parser.parse_args().notebooks or sorted(FOLDER.glob("*.ipynb")):

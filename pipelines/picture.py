@@ -1,4 +1,4 @@
-"""Draws the README's picture from a quickstart: queries and the test images found first.
+"""Draw the picture of the README from a quickstart: queries and the best test images.
 
 python -m pipelines.picture [--quickstart quickstart] [--out docs/pictures/search.png]
 """
@@ -25,7 +25,7 @@ BEST, SIDE, GAP, TEXT = 4, 112, 10, 390
 
 
 def rows_of(run: Run, dataset: Dataset, split: Split) -> list[tuple[str, int | None, np.ndarray]]:
-    """Returns (label, query image or None, rows of the best images) for each line of the picture."""
+    """Return (label, query image or None, rows of the best images) per line of the picture."""
     embedder = Embedder(run.model)
     images = embedder.images(run.images_of(dataset, split), len(split))
     texts = embedder.texts(*run.tokenizer.encode([*QUERIES, "blue", "red"]))
@@ -40,7 +40,7 @@ def rows_of(run: Run, dataset: Dataset, split: Split) -> list[tuple[str, int | N
 
 
 def draw(split: Split, lines: list[tuple[str, int | None, np.ndarray]]) -> Image.Image:
-    """Lays the lines out as a picture."""
+    """Draw the lines of the picture."""
     width = TEXT + BEST * (SIDE + GAP) + GAP
     picture = Image.new("RGB", (width, len(lines) * (SIDE + GAP) + GAP), "white")
     pen, font = ImageDraw.Draw(picture), ImageFont.load_default(size=18)
@@ -60,7 +60,7 @@ def _image(split: Split, row: int, side: int) -> Image.Image:
 
 
 def main() -> None:
-    """Draws the picture."""
+    """Draw the picture."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quickstart", type=Path, default=Path("quickstart"))
     parser.add_argument("--out", type=Path, default=Path("docs/pictures/search.png"))

@@ -1,9 +1,9 @@
-"""The whole way in about three minutes: data, training, evaluation, SavedModel, index, search.
+"""Run the quickstart in about three minutes: data, training, evaluation, SavedModel, index, search.
 
     python -m pipelines.quickstart [--out quickstart]
 
-Every step is a `vsemb` command, printed before it runs, so that it can be copied. Run again, it goes on
-where it was stopped.
+Every step is a `vsemb` command, printed before it runs, so that it can be copied. After an interruption the same
+command resumes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from vsemb.cli.__main__ import main as vsemb
 
 QUERIES = ("two yellow shapes", "a large blue shape on a black background", "a red circle")
 
-# Small towers and few epochs: enough to see the space work, quick enough to wait for.
+# Small towers and few epochs, for useful results in a short time.
 SETTINGS = (
     "embedding_dim=128",
     "text.encoder.words.dim=64",
@@ -32,7 +32,7 @@ SETTINGS = (
 
 
 def commands(out: Path) -> list[list[str]]:
-    """Returns the commands of the quickstart, writing below `out`."""
+    """Return the commands of the quickstart, with outputs in `out`."""
     data, run, model = str(out / "scenes"), str(out / "run"), str(out / "savedmodels" / "scenes")
     settings = [part for setting in SETTINGS for part in ("--set", setting)]
     steps = [
@@ -46,7 +46,7 @@ def commands(out: Path) -> list[list[str]]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs the quickstart; returns the exit status of the first command that fails, or 0."""
+    """Run the quickstart and return the exit status of the first command that fails, or 0."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("quickstart"), help="where everything goes (%(default)s)")
     out: Path = parser.parse_args(argv).out

@@ -1,4 +1,4 @@
-"""WordNet hypernymy: order-embeddings beside four baselines (Vendrov et al. 2016, section 3, table 1).
+"""Compare order-embeddings with four baselines on WordNet hypernymy (Vendrov et al. 2016, section 3, table 1).
 
     python -m pipelines.wordnet_hypernymy [--wordnet DIR] [--json FILE] [--out DIR]
 
@@ -6,24 +6,24 @@
 | --- | --- | --- |
 | equation 2 | E(x, y) = ||max(0, y - x)||² | `vsemb/ops/order.py` |
 | equation 4 | sum of E(u, v) + max(0, margin - E(u', v')) | `vsemb/losses/max_margin.py` |
-| section 3.1 | (u', v'), one end drawn anew | `vsemb/systems/hypernymy/wordnet.py`, `corrupt` |
-| section 3.1 | f, a non-negative vector a concept | `vsemb/systems/hypernymy/model.py`, `HypernymModel` |
+| section 3.1 | (u', v'), one end drawn again | `vsemb/systems/hypernymy/wordnet.py`, `corrupt` |
+| section 3.1 | f, a non-negative vector per concept | `vsemb/systems/hypernymy/model.py`, `HypernymModel` |
 | section 3.2 | transitive closure, 4,000 + 4,000 held out | `wordnet.py` and `pairs.py` beside it |
-| section 3.3 | Adam 0.01, 500 + 500 pairs a batch, early stopping | `vsemb/systems/hypernymy/training.py` |
+| section 3.3 | Adam 0.01, 500 + 500 pairs per batch, early stopping | `vsemb/systems/hypernymy/training.py` |
 | table 1 | accuracy at the threshold fitted on dev | `vsemb/systems/hypernymy/metrics.py` |
 
-Deviations from the paper, and what undoes them:
+Deviations from the paper, and options to undo them:
 
-- Pairs: the paper's 838,073 edges count an ancestor once for every path to it, so that one test edge in five
-  also stands in train. Here each pair counts once. `--edges paths` counts paths.
-- Corrupted pairs: a seventh of the paper's are true, since everything under "entity" is an entity. Here true
-  ones are drawn again: on dev and test those of the whole closure, in training those that follow from the
-  training pairs, so that nothing of dev and test leaks. `--negatives any` keeps them.
-- Adam moves the vectors of a batch's concepts alone. `--adam dense` moves all.
-- Vectors begin normally distributed, with a deviation chosen on dev; the paper does not state its own.
-- Bilinear: the score u'Wv goes through softplus(-score), since equation 4 needs an energy with a least value.
-- Symmetric: the margin (on dev) fits a distance that is at most 1.
-- word2gauss: the same loss, batches and corrupted pairs as the other models instead of the authors' program.
+- Pairs: the paper's 838,073 edges count an ancestor once per path, so that one test edge in five is also in train. Here
+  each pair counts once. `--edges paths` counts paths.
+- Corrupted pairs: a seventh of the paper's corrupted pairs are true, because all concepts below "entity" are entities.
+  Here true pairs are drawn again. On dev and test the whole closure decides. In training only the closure of the
+  training pairs decides, to prevent leaks of dev and test. `--negatives any` keeps true pairs.
+- Adam updates only the vectors of the concepts in a batch. `--adam dense` updates all.
+- Vectors are initialized from a normal distribution with a deviation selected on dev; the paper does not state it.
+- Bilinear: the energy is softplus(-score) of the score u'Wv, because equation 4 requires an energy with a minimum.
+- Symmetric: the margin, selected on dev, is for a distance of at most 1.
+- word2gauss: loss, batches and corrupted pairs are the same as for the other models, instead of the authors' program.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ CLOSURE = "closure"
 
 @dataclass(frozen=True)
 class Setting:
-    """How one row of the table is trained; chosen on the development pairs.
+    """Training settings of one row of the table, selected on the development pairs.
 
     Attributes:
-        paper: the accuracy of table 1, in percent.
-        epochs: at most so many; early stopping keeps the best.
-        scale: the standard deviation of the vectors before training.
-        learning_rate: of Adam.
-        decay: whether the learning rate falls linearly to 0.
-        margin: of the loss; None for the comparison's own.
+        paper: accuracy in table 1, in percent.
+        epochs: maximum number of epochs; early stopping keeps the best one.
+        scale: standard deviation of the initial vectors.
+        learning_rate: learning rate of Adam.
+        decay: whether the learning rate decreases linearly to 0.
+        margin: margin of the loss; None for the default of the comparison.
     """
 
     paper: float
@@ -79,23 +79,23 @@ SETTINGS = {
     "order": Setting(90.6),
 }
 
-PATIENCE = 10  # epochs without a better dev accuracy
-PROJECTED = 2000  # concepts in the tables for TensorBoard's projector
-_SEEDS = {"dev": 1, "test": 2}  # of the corrupted pairs, beside --seed
+PATIENCE = 10  # Epochs without a better dev accuracy.
+PROJECTED = 2000  # Concepts in the tables for TensorBoard's projector.
+_SEEDS = {"dev": 1, "test": 2}  # Seeds of the corrupted pairs, in addition to --seed.
 
 
 @dataclass(frozen=True)
 class Task:
-    """WordNet's pairs, split and labelled.
+    """Split and labelled pairs of WordNet.
 
     Attributes:
-        wordnet: the concepts and direct edges.
-        closure: (pairs, 2) every pair once.
-        split: the true pairs of train, dev and test.
+        wordnet: concepts and direct edges.
+        closure: (pairs, 2), every pair once.
+        split: true pairs of train, dev and test.
         dev: (pairs, labels), true and corrupted.
-        test: (pairs, labels).
-        known: what training must not draw as corrupted; None for nothing.
-        true_among_corrupted: the share of the corrupted test pairs that are true after all.
+        test: (pairs, labels), true and corrupted.
+        known: pairs that training must not draw as corrupted; None to allow all.
+        true_among_corrupted: share of true pairs among the corrupted test pairs.
     """
 
     wordnet: WordNet
@@ -109,7 +109,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Row:
-    """One row of the table."""
+    """Row of the table."""
 
     name: str
     pairs: PairMetrics
@@ -119,7 +119,7 @@ class Row:
     seconds_per_epoch: float | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the row as `--json` writes it."""
+        """Return the row for `--json`."""
         return {
             "model": self.name,
             **self.pairs.to_json(),
@@ -130,7 +130,7 @@ class Row:
 
 
 def make_task(wordnet: WordNet, edges: str, negatives: str, held_out: int, seed: int) -> Task:
-    """Builds the closure, the split and the corrupted pairs."""
+    """Build the closure, the split and the corrupted pairs."""
     import numpy as np
 
     from vsemb.systems.hypernymy.wordnet import PairSet, labelled_pairs, split_pairs, transitive_closure
@@ -152,7 +152,7 @@ def make_task(wordnet: WordNet, edges: str, negatives: str, held_out: int, seed:
 
 
 def closure_row(task: Task) -> Row:
-    """Measures the baseline that learns nothing: true is what follows from train and dev."""
+    """Measure the baseline without training: pairs in the closure of train and dev are true."""
     import numpy as np
 
     from vsemb.systems.hypernymy.metrics import (
@@ -165,7 +165,7 @@ def closure_row(task: Task) -> Row:
 
     started, concepts = time.perf_counter(), len(task.wordnet.names)
     known = np.unique(np.concatenate([task.split.train, task.split.dev]), axis=0)
-    # All of dev would follow from itself: its threshold is fitted on what follows from train alone.
+    # Dev would imply all of its own pairs, so its threshold is fitted on the closure of train only.
     of_dev = closure_errors(task.split.train, task.dev[0], concepts)
     pairs = evaluate_pairs(of_dev, task.dev[1], closure_errors(known, task.test[0], concepts), task.test[1])
     inferred = membership_energies(transitive_closure(known), concepts)
@@ -174,7 +174,7 @@ def closure_row(task: Task) -> Row:
 
 
 def trained_row(task: Task, name: str, adam: str, epochs: int | None, seed: int) -> tuple[Row, HypernymModel]:
-    """Trains and measures one model."""
+    """Train and measure one model."""
     import numpy as np
 
     from vsemb.systems.hypernymy.metrics import evaluate_pairs, pair_energies, reconstruct
@@ -211,7 +211,7 @@ def trained_row(task: Task, name: str, adam: str, epochs: int | None, seed: int)
 
 
 def results_table(rows: Sequence[Row]) -> str:
-    """Lays the rows out beside the paper's accuracies."""
+    """Return the table of the rows with the paper's accuracies."""
     from vsemb.commands import table
 
     lines = []
@@ -226,7 +226,7 @@ def results_table(rows: Sequence[Row]) -> str:
 
 
 def save_vectors(out: Path, wordnet: WordNet, model: HypernymModel) -> None:
-    """Writes the vectors, whole and as tables of the most general concepts for TensorBoard's projector."""
+    """Write all vectors, and tables of the most general concepts for TensorBoard's projector."""
     import numpy as np
 
     from vsemb.files import replacing_directory
@@ -244,7 +244,7 @@ def save_vectors(out: Path, wordnet: WordNet, model: HypernymModel) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Runs the whole comparison and prints its table."""
+    """Run the comparison and print its table."""
     from vsemb.data.readers.wordnet import find_wordnet
     from vsemb.errors import invalid_argument
     from vsemb.files import write_json
@@ -302,17 +302,17 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def one_thread() -> None:
-    """Keeps TensorFlow to one thread: the steps are small, and a second thread makes them slower."""
+    """Limit TensorFlow to one thread, because a second thread makes the small steps slower."""
     import tensorflow as tf
 
-    # Refused when this process has computed something before: then it is slower and otherwise the same.
+    # TensorFlow raises an error after its first operation; the run is then slower but the same.
     with contextlib.suppress(RuntimeError):
         tf.config.threading.set_intra_op_parallelism_threads(1)
         tf.config.threading.set_inter_op_parallelism_threads(1)
 
 
 def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the pipeline's arguments."""
+    """Return the parser of the pipeline's arguments."""
     result = argparse.ArgumentParser(
         prog="python -m pipelines.wordnet_hypernymy",
         description=__doc__,
@@ -333,7 +333,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the pipeline; returns 0, or 1 when it failed and one line on stderr says why."""
+    """Run the pipeline; return 0, or 1 after an error with one line on stderr."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     arguments = parser().parse_args(argv)
     try:

@@ -1,15 +1,15 @@
-"""Zero-shot recognition with every text encoder: tables 1 and 2 and figure 4 of Reed et al. 2016.
+"""Measure zero-shot recognition with all text encoders: tables 1 and 2 and figure 4 of Reed et al. 2016.
 
     python -m pipelines.zero_shot                       synthetic flowers, made and measured in OUT
     python -m pipelines.zero_shot --data data/birds     a dataset with classes and features
 
-Trains `da-sje-ENCODER` and `ds-sje-ENCODER` and prints top-1 accuracy and AP@50 over classes that no model
-was trained on. Without --data it first makes the dataset (vsemb scenes --fine-grained) and trains an image
-network on the labels of the training classes. Run again, it goes on where it was stopped.
+Trains `da-sje-ENCODER` and `ds-sje-ENCODER`, and prints top-1 accuracy and AP@50 on unseen classes. Without --data it
+first generates the dataset (vsemb scenes --fine-grained) and trains an image network on the labels of the training
+classes. After an interruption the same command resumes.
 
---sentences 1 2 5 10   figure 4a: trained on so many captions of each image
---curve                figure 4b: with 1, 2, 4, ... texts a class at test time
---typos 0.05 0.1 0.2   with so large a share of the texts' characters corrupted at test time
+--sentences 1 2 5 10   figure 4a: number of captions per image in training
+--curve                figure 4b: 1, 2, 4, ... texts per class at test time
+--typos 0.05 0.1 0.2   share of corrupted characters in the texts at test time
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from vsemb.systems.zero_shot.metrics import CurvePoint, ZeroShotMetrics
 from vsemb.systems.zero_shot.recognition import ZeroShotTask
 from vsemb.systems.zero_shot.sje import ENCODERS
 
-#: Encoders without captions, or without word order, that figure 4a and typing errors say nothing about.
+#: Encoders without captions, which are not in figure 4a and the typing errors.
 WITHOUT_TEXT = ("attributes",)
 OBJECTIVES = ("da", "ds")
 
 
 def flowers(out: Path) -> Path:
-    """Makes the synthetic flowers and their features; returns the dataset's directory."""
+    """Generate the synthetic flowers and their features; return the dataset's directory."""
     data, weights = out / "flowers", out / "backbone.weights.h5"
     run_command(["scenes", "--fine-grained", "--out", str(data)])
     if not weights.exists():
@@ -52,10 +52,10 @@ def flowers(out: Path) -> Path:
 
 
 def run_command(arguments: list[str]) -> None:
-    """Runs a `vsemb` command.
+    """Run a `vsemb` command.
 
     Raises:
-        DataError: if it fails; it has said why.
+        DataError: if it fails; the command prints the reason.
     """
     print(f"$ vsemb {' '.join(arguments)}", flush=True)
     if vsemb(arguments):
@@ -63,15 +63,15 @@ def run_command(arguments: list[str]) -> None:
 
 
 class Runs:
-    """Trains recipes on a dataset, one run a recipe, seed and number of captions.
+    """Trained runs on a dataset, one per recipe, seed and number of captions.
 
     Args:
         dataset: the dataset.
-        out: where the runs go.
-        variant: of the recipes.
-        settings: overrides, as `vsemb train --set` takes them.
-        seeds: how many runs are averaged.
-        split: the split to measure on.
+        out: folder of the runs.
+        variant: variant of the recipes.
+        settings: overrides in the form of `vsemb train --set`.
+        seeds: number of runs to average.
+        split: split for measurement.
     """
 
     def __init__(
@@ -81,11 +81,11 @@ class Runs:
         self.settings, self.seeds, self.split = list(settings), seeds, split
 
     def tasks(self, name: str, captions: int | None = None) -> list[ZeroShotTask]:
-        """Trains a recipe with each seed, or opens what was trained.
+        """Train a recipe with each seed, or open existing runs.
 
         Args:
-            name: of the recipe.
-            captions: a training image; None for all.
+            name: name of the recipe.
+            captions: number of captions per training image; None for all.
         """
         found = []
         for seed in range(self.seeds):
@@ -99,7 +99,7 @@ class Runs:
 
 
 def summary(metrics: Sequence[ZeroShotMetrics | CurvePoint]) -> dict[str, Any]:
-    """Returns the means over the seeds, in percent, with their deviation over the seeds."""
+    """Return means and deviations over the seeds, in percent."""
     top1, precision = [m.top1 for m in metrics], [m.average_precision for m in metrics]
     return {
         "texts": metrics[0].texts,
@@ -111,7 +111,7 @@ def summary(metrics: Sequence[ZeroShotMetrics | CurvePoint]) -> dict[str, Any]:
 
 
 def point(points: Sequence[CurvePoint]) -> dict[str, Any]:
-    """Returns the means over the seeds of one point of a curve; its deviations are over draws of texts."""
+    """Return the means over the seeds of one point of a curve; deviations are over samples of texts."""
     found = summary(points)
     found["top1_deviation"] = statistics.fmean(p.top1_deviation for p in points)
     found["average_precision_deviation"] = statistics.fmean(p.average_precision_deviation for p in points)
@@ -119,7 +119,7 @@ def point(points: Sequence[CurvePoint]) -> dict[str, Any]:
 
 
 def print_table(measured: dict[str, dict[str, Any]], encoders: Sequence[str], top: int) -> None:
-    """Prints the table of encoders and objectives, as tables 1 and 2 of the paper."""
+    """Print the table of encoders and objectives, like tables 1 and 2 of the paper."""
     objectives = [o for o in OBJECTIVES if any(o in found for found in measured.values())]
     rows = [
         [
@@ -134,7 +134,7 @@ def print_table(measured: dict[str, dict[str, Any]], encoders: Sequence[str], to
 
 
 def print_series(title: str, heads: Sequence[str], rows: dict[str, list[dict[str, Any]]]) -> None:
-    """Prints top-1 and AP@50 of each encoder against something, with deviations where there are some."""
+    """Print top-1 and AP@50 per encoder over the values in `heads`, with non-zero deviations."""
     for name, label in (("top1", "top-1"), ("average_precision", "AP@50")):
         cells = [
             [
@@ -151,10 +151,10 @@ def print_series(title: str, heads: Sequence[str], rows: dict[str, list[dict[str
 
 
 def check(arguments: argparse.Namespace) -> None:
-    """Checks what is asked for before anything is made.
+    """Check the arguments before any work.
 
     Raises:
-        InvalidArgumentError: for a value that is not allowed, or curves without the objective they show.
+        InvalidArgumentError: for an invalid value, or curves without the objective `ds`.
     """
     for encoder in arguments.encoders:
         if encoder not in ENCODERS:
@@ -174,7 +174,7 @@ def check(arguments: argparse.Namespace) -> None:
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Trains and measures everything that is asked for; returns it as plain values."""
+    """Train and measure all requested models; return the results as JSON values."""
     check(arguments)
     data = arguments.data or flowers(arguments.out)
     dataset = Dataset.open(data)
@@ -235,7 +235,7 @@ def _curve(trained: dict[str, list[ZeroShotTask]]) -> dict[str, Any]:
 
 
 def _typos(trained: dict[str, list[ZeroShotTask]], shares: Sequence[float]) -> dict[str, Any]:
-    # The mean over hundreds of texts hides typing errors, so one text a class shows more.
+    # The mean over hundreds of texts hides typing errors, so the result for one text per class is shown too.
     shares = (0.0, *shares)
     one: dict[str, list[dict[str, Any]]] = {}
     every: dict[str, list[dict[str, Any]]] = {}
@@ -250,7 +250,7 @@ def _typos(trained: dict[str, list[ZeroShotTask]], shares: Sequence[float]) -> d
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs the pipeline; returns the exit status."""
+    """Run the pipeline and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="a dataset with classes and features (synthetic flowers)")
     parser.add_argument("--out", type=Path, default=Path("zero_shot"), help="where everything goes (%(default)s)")

@@ -1,1 +1,1 @@
-"""What the bulk jobs `pipelines.beam_prepare` and `pipelines.beam_embed` are made of."""
+"""Implementation of the bulk jobs `pipelines.beam_prepare` and `pipelines.beam_embed`."""

@@ -1,13 +1,13 @@
-"""Examining images on many machines: blocks of records go in, their images and a report come out.
+"""Distributed examination of images: from blocks of records to images and reports.
 
-A block's files are named by its content, so that a later run finds what an earlier one did:
+The files of a block are named by its content, so that a later run finds existing results:
 
-    blocks/00000012-DIGEST.records      its records, one JSON a line
-    blocks/00000012-DIGEST-ATTEMPT.images   the images to store, one behind the other
-    blocks/00000012-DIGEST.json         the report, written last: what became of each record
+    blocks/00000012-DIGEST.records          records, one JSON object per line
+    blocks/00000012-DIGEST-ATTEMPT.images   concatenated images to store
+    blocks/00000012-DIGEST.json             report with the result of each record, written last
 
-Every attempt writes images of its own, which its report names: two machines at the same block, as a runner
-may have them, cannot mix theirs.
+Each attempt writes its own file of images, named in its report. Two machines can process the same block without
+conflicts.
 """
 
 from __future__ import annotations
@@ -35,16 +35,15 @@ from vsemb.errors import DataError, VsembError
 
 @dataclass(frozen=True)
 class BlockTask:
-    """A block to examine.
+    """Block to examine.
 
     Attributes:
-        number: of the block, from 0.
+        number: number of the block, from 0.
         first: position of its first record in the source.
-        path: of its files, without their endings.
+        path: path of its files without suffix.
         max_side: see `vsemb.data.images.sanitise_image`.
-        threads: that read and decode.
-        retry: whether a report is done anew that tells of images that could not be read, as servers may
-            answer later.
+        threads: number of threads for reading and decoding.
+        retry: whether to repeat an examination with unreadable images, because servers may answer later.
     """
 
     number: int
@@ -57,17 +56,17 @@ class BlockTask:
 
 @dataclass(frozen=True)
 class BlockSummary:
-    """What the plan of the shards needs of a report.
+    """Summary of a report for the plan of the shards.
 
     Attributes:
-        number: of the block.
-        report: its path.
-        kept: split -> images.
-        skipped: `key`, `split`, `image` and `reason` of the images left out, in source order.
-        dropped: empty captions left out.
-        with_image: an image with bytes; None if there is none.
-        without_image: one without.
-        error: why the source is at fault, or None.
+        number: number of the block.
+        report: path of the report.
+        kept: split -> number of images.
+        skipped: `key`, `split`, `image` and `reason` of the skipped images, in source order.
+        dropped: number of skipped empty captions.
+        with_image: key of an image with bytes, or None.
+        without_image: key of an image without bytes, or None.
+        error: error in the source, or None.
     """
 
     number: int
@@ -88,20 +87,20 @@ def write_blocks(
     max_side: int | None,
     threads: int,
 ) -> Iterator[BlockTask]:
-    """Writes the records of a source in blocks; those of blocks that were examined already are not written.
+    """Write the records of a source in blocks; existing blocks are not written again.
 
     Args:
-        records: the source.
-        folder: where the blocks go.
-        size: records a block.
+        records: records of the source.
+        folder: folder of the blocks.
+        size: number of records per block.
         max_side: see `vsemb.data.images.sanitise_image`.
         threads: see `BlockTask`.
 
     Yields:
-        One task a block.
+        One task per block.
 
     Raises:
-        DataError: if a record holds its image instead of naming it.
+        DataError: if a record contains its image instead of a path or URI.
     """
     there = storage.listing(folder)
     rest = iter(records)
@@ -146,10 +145,10 @@ def _from_json(fields: dict[str, Any]) -> ImageRecord:
 
 
 def examine_block(task: BlockTask) -> BlockSummary:
-    """Examines a block, unless that is done.
+    """Examine a block, unless its report exists.
 
     Returns:
-        Its summary; with an `error`, where a record is malformed, and no files.
+        The summary; for a malformed record a summary with `error`, without files.
     """
     report_path = f"{task.path}.json"
     if storage.exists(report_path):
@@ -172,7 +171,7 @@ def examine_block(task: BlockTask) -> BlockSummary:
                 lines.append(line)
     except VsembError as error:
         if isinstance(error.__cause__, OSError) or isinstance(error, ImportError):
-            raise  # This machine is at fault, and the runner may try another.
+            raise  # Error of this machine; the runner may try another.
         return BlockSummary(task.number, report_path, {}, [], 0, None, None, str(error))
     report = {"images": images_path, "lines": lines}
     storage.write_json(report_path, report)

@@ -1,4 +1,4 @@
-"""The index of `vsemb index`, from embeddings that `pipelines.beam_embed` made."""
+"""Index of `vsemb index` from embeddings of `pipelines.beam_embed`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from vsemb.searching import IndexSettings, SearchIndex, check_index_directory, w
 
 
 def check_index(model: Model, run: Run, out: str, kind: str, settings: IndexSettings) -> None:
-    """Checks what can be known of an index before the work of embedding.
+    """Check the requirements of an index before embedding.
 
     Raises:
-        DataError: if the model was exported from another run, or there is no index of such a run.
+        DataError: if the model was exported from another run, or an index of the run is not supported.
         MissingExtraError: if the backend is not installed.
     """
     check_indexable(run)
@@ -42,19 +42,19 @@ def build_index(
     out: str | os.PathLike[str],
     settings: IndexSettings | None = None,
 ) -> SearchIndex:
-    """Builds the index that `vsemb index` builds, from embeddings of a dataset.
+    """Build the index of `vsemb index` from embeddings of a dataset.
 
     Args:
-        run: the run whose export made them.
+        run: run of the exported model.
         dataset: the dataset.
-        split: its name, or `all`.
+        split: name of the split, or `all`.
         kind: `image` or `text`.
-        embeddings: their folder, on this machine.
-        out: the index's directory.
-        settings: how it is stored and searched.
+        embeddings: local folder of the embeddings.
+        out: directory of the index.
+        settings: settings of storage and search.
 
     Raises:
-        DataError: if they were made by another run or of something else, or one is missing.
+        DataError: if the embeddings are of another run or other items, or one is missing.
     """
     manifest, vectors = read_vectors(embeddings)
     if manifest["run"] != run.fingerprint or manifest["kind"] != kind:

@@ -1,4 +1,4 @@
-"""The job behind `pipelines.beam_embed`: units, the pipeline over them, and the published files."""
+"""Job of `pipelines.beam_embed`: units, Beam pipeline and published files."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 
     from pipelines.beam.embedding import FileTask, Unit
 
-#: kind -> the signature and its input.
+#: Kind -> signature and its input.
 SIGNATURES = {"image": ("encode_image", "image_bytes"), "text": ("encode_text", "text")}
-#: Rows that are embedded together.
+#: Kind -> number of rows per batch.
 BATCH = {"image": 64, "text": 256}
 _LIST_UNIT = 1024
 
 
 @dataclass(frozen=True)
 class Model:
-    """An exported model.
+    """Exported model.
 
     Attributes:
-        path: the directory of the version.
-        contract: what it promises.
+        path: directory of the version.
+        contract: contract of the version.
     """
 
     path: str
@@ -48,14 +48,14 @@ class Model:
 
     @classmethod
     def open(cls, path: str, kind: str) -> Model:
-        """Opens a version of a model, or its newest.
+        """Open a version of a model, or the newest version.
 
         Args:
-            path: the version's directory or the one of all versions; of a URI, the version's.
-            kind: `image` or `text`, what will be embedded.
+            path: directory of the version or of all versions; a URI must be of a version.
+            kind: type of the items to embed, `image` or `text`.
 
         Raises:
-            DataError: if there is none, or it does not embed that as one vector each.
+            DataError: if the model does not exist, or does not embed items of this type as one vector each.
         """
         where = path.rstrip("/")
         if storage.is_local(path):
@@ -83,17 +83,17 @@ class Model:
 
 
 def dataset_units(dataset: Dataset, split: str, kind: str, rows_per_file: int, shards: str | None = None) -> list[Unit]:
-    """Returns the shards of a dataset's splits as units, in the order of an index's rows.
+    """Return the shards of a dataset's splits as units, in the order of an index's rows.
 
     Args:
         dataset: the dataset.
-        split: its name, or `all`.
+        split: name of the split, or `all`.
         kind: `image` or `text`.
-        rows_per_file: about so many rows go to a file.
-        shards: the folder where workers find the shards, by path or URI; None for the dataset's own.
+        rows_per_file: approximate number of rows per file.
+        shards: path or URI of the folder with the shards for workers; None for the dataset's directory.
 
     Raises:
-        DataError: for images of a dataset of features alone.
+        DataError: for kind `image` if the dataset contains only features.
     """
     from pipelines.beam.embedding import Unit
 
@@ -115,15 +115,15 @@ def dataset_units(dataset: Dataset, split: str, kind: str, rows_per_file: int, s
 
 
 def dataset_content(dataset: Dataset, split: str) -> str:
-    """Returns a fingerprint of what the splits of a dataset hold, for `embed`."""
+    """Return a fingerprint of the content of the splits, for `embed`."""
     return sha256_bytes(json.dumps([dataset.fingerprint, split_names(dataset, split)]).encode())
 
 
 def list_units(path: str, kind: str, folder: str, rows_per_file: int) -> list[Unit]:
-    """Writes the lines of a file in parts, and returns these as units; empty lines are left out.
+    """Write the non-empty lines of a file in parts, and return the parts as units.
 
     Raises:
-        DataError: if the file cannot be read or holds nothing.
+        DataError: if the file cannot be read or is empty.
     """
     from pipelines.beam.embedding import Unit
     from vsemb.data.readers.source import text_lines
@@ -155,25 +155,25 @@ def embed(
     overwrite: bool = False,
     report: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
-    """Embeds units with a Beam pipeline, into `out/embeddings-NNNNN-of-NNNNN.FORMAT` and a manifest.
+    """Embed units with a Beam pipeline; write `out/embeddings-NNNNN-of-NNNNN.FORMAT` and a manifest.
 
     Args:
-        model: what embeds.
-        out: the directory to make, or a store's folder; whole when it has its manifest.
-        units: called with a folder for working files.
+        model: the exported model.
+        out: directory to write, or folder in a store; complete when the manifest exists.
+        units: function from a folder for working files to the units.
         kind: `image` or `text`.
-        content: fingerprint of what is embedded. With it and the model's an interrupted job is known again,
-            whose finished files are kept.
+        content: fingerprint of the items. With the fingerprint of the model it identifies an interrupted job, whose
+            finished files are kept.
         format: `parquet` or `tfrecord`.
-        flags: Beam's options.
-        overwrite: whether older embeddings at `out` are replaced.
-        report: called with lines worth showing.
+        flags: options of Beam.
+        overwrite: whether to replace older embeddings at `out`.
+        report: function for progress messages.
 
     Returns:
-        The manifest. Rows that could not be embedded are its `bad`, and `dead-letters.jsonl` in `out`.
+        The manifest. Rows without embedding are in its `bad` and in `dead-letters.jsonl` in `out`.
 
     Raises:
-        DataError: for an `out` that holds something else, or a job that failed.
+        DataError: if `out` contains other files, or the job fails.
         InvalidArgumentError: for an unknown format.
     """
     if format not in WRITERS:
@@ -260,7 +260,7 @@ def _refuse_other(out: str, names: dict[str, int], overwrite: bool) -> None:
 
 
 def _publish(out: str, work: str, manifest: dict[str, Any]) -> None:
-    """Moves the finished files to their place, the manifest last, and removes the others."""
+    """Move the finished files to `out`, the manifest last, and remove the working files."""
     letters = storage.join(work, "dead-letters.jsonl")
     with storage.writing(letters) as temporary, open(temporary, "w", encoding="utf-8") as file:
         file.writelines(json.dumps(item) + "\n" for item in manifest["bad"])

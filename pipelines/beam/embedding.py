@@ -1,7 +1,7 @@
 """Embedding on workers: units of a dataset or a list are read in blocks, embedded, and written to files.
 
-A block is always the same rows, whatever the runner and the number of workers: the last bits of an embedding
-depend on its neighbours in a batch.
+The rows of a block do not depend on the runner and the number of workers, because the last bits of an embedding depend
+on the other rows of its batch.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from vsemb.files import sha256_file
 
 @dataclass(frozen=True)
 class Unit:
-    """What one worker reads at a time: a shard of a dataset, or a part of a list.
+    """Input of one step of a worker: a shard of a dataset, or a part of a list.
 
     Attributes:
         kind: `image` or `text`.
-        path: the shard, or the file of JSON lines `[number, text or place of an image]`.
-        split: of the shard; `""` for a part of a list.
-        first: place of its first row among all.
-        batch: rows a block.
-        file: number of the file that its rows go to.
+        path: the shard, or the file of JSON lines `[number, text or location of an image]`.
+        split: split of the shard; `""` for a part of a list.
+        first: index of its first row among all rows.
+        batch: number of rows per block.
+        file: number of the output file.
     """
 
     kind: str
@@ -49,13 +49,13 @@ class Block:
     """Rows that are embedded together.
 
     Attributes:
-        file: number of the file that they go to.
-        first: place of the first row among all.
-        split: their split.
-        ids: of the rows.
+        file: number of the output file.
+        first: index of the first row among all rows.
+        split: split of the rows.
+        ids: ids of the rows.
         keys: names of the rows.
-        values: image bytes or texts; `b""` where there is no image.
-        reasons: why a row cannot be embedded, None for those that perhaps can.
+        values: image bytes or texts; `b""` for a missing image.
+        reasons: error per row, or None.
     """
 
     file: int
@@ -69,10 +69,10 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class Embedded:
-    """An embedded block.
+    """Embedded block.
 
     Attributes:
-        block: its rows, without their values.
+        block: rows of the block, without values.
         embeddings: (n, dim) float32.
         valid: (n,) bool.
     """
@@ -83,10 +83,10 @@ class Embedded:
 
 
 def read_blocks(unit: Unit) -> Iterator[Block]:
-    """Reads a unit in blocks of `unit.batch` rows.
+    """Read a unit in blocks of `unit.batch` rows.
 
     Raises:
-        DataError: if it is damaged.
+        DataError: if the unit is damaged.
     """
     rows = _rows_of_shard(unit) if unit.split else _rows_of_list(unit)
     pending: list[tuple[int, str, bytes, str | None]] = []
@@ -136,7 +136,7 @@ def _rows_of_list(unit: Unit) -> Iterator[tuple[int, str, bytes, str | None]]:
 
 
 def _stored_image(place: str) -> bytes:
-    """Reads an image as a dataset would store it: upright, JPEG or PNG."""
+    """Read an image in the form of a dataset: upright, JPEG or PNG."""
     try:
         if scheme(place):
             data = located(place).read_bytes()
@@ -151,12 +151,12 @@ def _stored_image(place: str) -> bytes:
 
 
 class SavedModelHandler(ModelHandler[Block, Embedded, Any]):
-    """Runs a signature of a SavedModel of `vsemb export` in Beam's `RunInference`.
+    """Handler of Beam's `RunInference` for a signature of a SavedModel of `vsemb export`.
 
     Args:
-        path: the version's directory.
+        path: directory of the version.
         signature: `encode_image` or `encode_text`.
-        argument: its input.
+        argument: name of the signature's input.
     """
 
     def __init__(self, path: str, signature: str, argument: str) -> None:
@@ -164,27 +164,27 @@ class SavedModelHandler(ModelHandler[Block, Embedded, Any]):
         self._path, self._signature, self._argument = path, signature, argument
 
     def load_model(self) -> Any:
-        """Loads the SavedModel, once in a process."""
+        """Load the SavedModel, once per process."""
         import tensorflow as tf
 
         return tf.saved_model.load(self._path)
 
     def batch_elements_kwargs(self) -> dict[str, Any]:
-        """Keeps Beam from putting blocks together as it sees fit."""
+        """Return options that prevent Beam from merging blocks."""
         return {"min_batch_size": 1, "max_batch_size": 1}
 
     def get_num_bytes(self, batch: Sequence[Block]) -> int:
-        """Returns the size of a batch, for Beam's metrics."""
+        """Return the size of a batch, for Beam's metrics."""
         return sum(len(value) for block in batch for value in block.values)
 
     def get_metrics_namespace(self) -> str:
-        """Returns where Beam's metrics of it stand."""
+        """Return the namespace of the handler's metrics in Beam."""
         return "vsemb"
 
     def run_inference(
         self, batch: Sequence[Block], model: Any, inference_args: dict[str, Any] | None = None
     ) -> Iterable[Embedded]:
-        """Embeds blocks."""
+        """Embed blocks."""
         import tensorflow as tf
 
         for block in batch:
@@ -196,12 +196,12 @@ class SavedModelHandler(ModelHandler[Block, Embedded, Any]):
 
 @dataclass(frozen=True)
 class FileTask:
-    """Where a file goes.
+    """Output file.
 
     Attributes:
-        number: its number, from 0.
-        path: the file.
-        report: what says what is in it, written last.
+        number: number of the file, from 0.
+        path: path of the file.
+        report: path of the description of its content, written last.
         kind: `parquet` or `tfrecord`.
     """
 
@@ -212,7 +212,7 @@ class FileTask:
 
 
 def write_file(task: FileTask, embedded: Iterable[Embedded]) -> None:
-    """Writes the valid rows of some blocks in their order; the report lists the others."""
+    """Write the valid rows of blocks in order; the report lists the invalid rows."""
     parts: list[Vectors] = []
     bad: list[dict[str, Any]] = []
     for item in sorted(embedded, key=lambda item: item.block.first):

@@ -1,4 +1,4 @@
-"""The job behind `pipelines.beam_prepare`: examine blocks, plan and write shards, publish the dataset."""
+"""Job of `pipelines.beam_prepare`: examine blocks, plan and write shards, publish the dataset."""
 
 from __future__ import annotations
 
@@ -38,32 +38,32 @@ _READERS = 16
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Where a job keeps its files until the dataset is whole.
+    """Folders of a job's working files until the dataset is complete.
 
     Attributes:
-        root: the folder of all of it, beside the dataset.
+        root: folder of all working files, beside the dataset.
     """
 
     root: str
 
     @property
     def blocks(self) -> str:
-        """The folder of examined blocks."""
+        """Folder of examined blocks."""
         return storage.join(self.root, "blocks")
 
     @property
     def reports(self) -> str:
-        """The folder of the reports of shards."""
+        """Folder of the reports of shards."""
         return storage.join(self.root, "shards")
 
     @property
     def dataset(self) -> str:
-        """The folder that becomes the dataset."""
+        """Folder that becomes the dataset."""
         return storage.join(self.root, "dataset")
 
     @property
     def plan(self) -> str:
-        """What the pipeline found out about the blocks, and which shards it wrote."""
+        """File with the results of the examination and the list of written shards."""
         return storage.join(self.root, "beam-plan.json")
 
 
@@ -84,35 +84,35 @@ def prepare(
     report: Callable[[str], None] = lambda line: None,
     **options: Any,
 ) -> dict[str, Any]:
-    """Does what `vsemb.data.writing.prepare.prepare` does; a Beam pipeline examines and writes the images.
+    """Prepare a dataset like `vsemb.data.writing.prepare.prepare`; a Beam pipeline examines and writes the images.
 
-    The dataset is the same, byte for byte, whatever the number of workers, the runner and the size of the
-    blocks, and also after interruptions, as long as all workers have the same version of Pillow.
+    The dataset is byte-identical for any number of workers, runner and block size, and after interruptions, if all
+    workers have the same version of Pillow.
 
     Args:
-        source: the file or folder to read, on this machine; its images may lie elsewhere.
-        out: the directory to make, or the URI of a folder in a store. It appears whole or not at all; in a
-            store, where nothing can be renamed at once, a dataset is one when it has its manifest.
+        source: local file or folder to read; its images can be stored elsewhere.
+        out: directory to write, or URI of a folder in a store. A directory is written atomically. A store cannot rename
+            a folder, so that a dataset in a store is complete when its manifest exists.
         format: see `vsemb.data.readers.formats`.
-        flags: Beam's options.
-        name: the dataset's name; default: the last part of `out`.
-        on_bad_image: `"skip"` or `"fail"`; with `"fail"` nothing is published where one is bad.
-        max_side: if given, larger images are shrunk to this many pixels on their longer side.
-        images_per_shard: images in a full shard.
-        overwrite: whether another dataset at `out` is replaced.
-        dead_letters: path or URI of the JSON lines about images left out; default: beside `out`.
-        block: images that a worker examines at a time.
-        threads: of a worker, that read and decode.
-        report: called with lines worth showing.
-        **options: the reader's options.
+        flags: options of Beam.
+        name: name of the dataset; default: the last part of `out`.
+        on_bad_image: `"skip"` or `"fail"`; with `"fail"` a bad image prevents publication.
+        max_side: if given, larger images are resized to this number of pixels on their longer side.
+        images_per_shard: number of images in a full shard.
+        overwrite: whether to replace another dataset at `out`.
+        dead_letters: path or URI of the JSON lines about skipped images; default: beside `out`.
+        block: number of images per examination task.
+        threads: number of threads per task for reading and decoding.
+        report: function for progress messages.
+        **options: options of the reader.
 
     Returns:
         The manifest.
 
     Raises:
-        DataError: for what `vsemb.data.writing.prepare.prepare` refuses, or a job that failed. What was
-            finished is kept, and the same call goes on.
-        InvalidArgumentError: for an option that is not allowed.
+        DataError: for errors of `vsemb.data.writing.prepare.prepare`, or if the job fails. Finished work is kept, and
+            the same call resumes.
+        InvalidArgumentError: for an invalid option.
         MissingExtraError: if Beam is not installed.
 
     Example:
@@ -205,7 +205,7 @@ def _counted(task: BlockTask) -> BlockSummary:
 def _plan(
     summaries: Iterable[dict[str, Any]], *, per_shard: int, layout: Layout, skip: bool, blocks: int
 ) -> list[ShardTask]:
-    """Plans the shards, and leaves a note for the process that started the job; none after a bad image."""
+    """Plan the shards and write the plan for the starting process; return [] if a bad image prevents publication."""
     every = sorted((BlockSummary(**fields) for fields in summaries), key=lambda summary: summary.number)
     skipped = [item for summary in every for item in summary.skipped]
     shards: list[ShardTask] = []
@@ -233,7 +233,7 @@ def _write_letters(path: str, skipped: Sequence[dict[str, Any]]) -> None:
 
 @contextlib.contextmanager
 def _destination(out: str, source: Source) -> Iterator[Path | None]:
-    """Yields a folder with the manifest of the dataset at `out`, None if there is none."""
+    """Yield a folder with the manifest of the dataset at `out`; None without a dataset."""
     if storage.is_local(out):
         yield Path(out) if holds_dataset(Path(out)) else None
         return
@@ -244,7 +244,7 @@ def _destination(out: str, source: Source) -> Iterator[Path | None]:
         )
     names = storage.listing(out)
     if MANIFEST not in names:
-        # What a job that was stopped while it published left behind may be replaced.
+        # Files of a job that was interrupted during publication may be replaced.
         other = [name for name in names if not _DATASET_FILE.fullmatch(name)]
         if other:
             raise DataError(f"{out} holds {other[0]!r} and is not a vsemb dataset; choose another name.")
@@ -260,13 +260,13 @@ def _destination(out: str, source: Source) -> Iterator[Path | None]:
 
 @contextlib.contextmanager
 def _working(out: str, layout: Layout) -> Iterator[WorkArea | None]:
-    """Holds the place beside the dataset; what is finished there stays, whatever happens."""
+    """Lock the working folder beside the dataset; finished work is kept after any error."""
     if not storage.is_local(out):
         yield None
         return
     area = WorkArea(Path(out))
     with area.locked():
-        if (area.root / "plan.json").exists():  # Of an interrupted `vsemb prepare`, whose shards are others.
+        if (area.root / "plan.json").exists():  # An interrupted `vsemb prepare` has other shards.
             area.clear()
         for folder in (layout.blocks, layout.reports, layout.dataset):
             Path(folder).mkdir(exist_ok=True)
@@ -281,7 +281,7 @@ def _working(out: str, layout: Layout) -> Iterator[WorkArea | None]:
 def _finish(
     layout: Layout, area: WorkArea | None, described: dict[str, Any], source: Source, found: dict[str, Any]
 ) -> None:
-    """Writes the last files of the dataset beside its shards."""
+    """Write the remaining files of the dataset beside its shards."""
     reports: dict[str, list[str]] = {}
     for split, path in found["shards"]:
         reports.setdefault(split, []).append(path)
@@ -297,18 +297,18 @@ def _finish(
             for file in sorted(folder.iterdir()):
                 with storage.writing(storage.join(layout.dataset, file.name)) as temporary:
                     shutil.copyfile(file, temporary)
-        # Shards of an earlier attempt with other bad images, and of another number.
+        # Shards of an earlier attempt with other bad images and another number of shards.
         stale = [name for name in storage.listing(layout.dataset) if name not in wanted]
         storage.remove([storage.join(layout.dataset, name) for name in stale])
     if area is not None:
         for path in list(area.dataset.iterdir()):
-            if path.is_dir():  # Features of an attempt that was stopped here.
+            if path.is_dir():  # Features of an interrupted attempt.
                 shutil.rmtree(path)
         write_beside(Dataset.open(area.dataset), source)
 
 
 def _finished(paths: list[str]) -> FinishedSplit:
-    """Reads the reports of a split's shards twice: their numbers, and their lines while these are written."""
+    """Read the reports of a split's shards twice: first the counts, then the lines during writing."""
     heads = []
     counts: Counter[str] = Counter()
     for content in _contents(paths):
@@ -319,7 +319,7 @@ def _finished(paths: list[str]) -> FinishedSplit:
 
 
 def _contents(paths: list[str]) -> Iterator[dict[str, Any]]:
-    """Reads reports ahead, as a store takes its time for each."""
+    """Read reports in parallel, because a store has high latency."""
     with ThreadPoolExecutor(_READERS) as pool:
         for start in range(0, len(paths), _READERS):
             yield from pool.map(storage.read_json, paths[start : start + _READERS])

@@ -1,4 +1,4 @@
-"""Running a Beam pipeline from the command line: its options, its progress, and its errors in one line."""
+"""Beam pipelines on the command line: options, progress, and errors on one line."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from vsemb.errors import DataError, VsembError, one_line
 if TYPE_CHECKING:
     import apache_beam as beam
 
-#: What `--runner` is by default, and what these names mean: Beam's runner in Python. Beam's own choice for
-#: DirectRunner would download another.
+#: Names of the default `--runner`: Beam's runner in Python. Beam itself would download another runner for
+#: DirectRunner.
 LOCAL = ("directrunner", "direct", "fnapirunner")
 
 RUNNER_HELP = """Whatever else is given is for Apache Beam. By default everything runs in this process; in
@@ -35,14 +35,14 @@ the same to every worker."""
 
 
 def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
-    """Parses a job's own arguments; the others must be options of Beam, if it is installed.
+    """Parse a job's arguments; the others must be options of Beam, if it is installed.
 
     Args:
-        parser: of the job, made with `allow_abbrev=False`.
+        parser: parser of the job, created with `allow_abbrev=False`.
         argv: the arguments.
 
     Returns:
-        The job's arguments, and Beam's.
+        The job's arguments and the options of Beam.
     """
     arguments, rest = parser.parse_known_args(argv)
     with contextlib.suppress(ImportError):
@@ -56,7 +56,7 @@ def _unknown(flags: list[str]) -> list[str]:
     need_beam()
     from apache_beam.options.pipeline_options import PipelineOptions
 
-    # Beam itself passes over what it does not know, a misspelt option included.
+    # Beam itself ignores unknown options, including misspelt ones.
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for kind in {str(kind): kind for kind in PipelineOptions.__subclasses__()}.values():
         with contextlib.suppress(argparse.ArgumentError):
@@ -73,18 +73,18 @@ def run_pipeline(
     unit: str,
     name: str,
 ) -> None:
-    """Runs a pipeline to its end.
+    """Run a pipeline until it ends.
 
     Args:
-        build: adds the job's steps to a pipeline.
-        flags: Beam's options.
-        watch: returns how much is done, for the progress bar.
-        total: how much there is to do.
-        unit: of what.
-        name: what is done.
+        build: function that adds the job's steps to a pipeline.
+        flags: options of Beam.
+        watch: function that returns the number of finished units, for the progress bar.
+        total: total number of units.
+        unit: name of the unit.
+        name: name of the activity.
 
     Raises:
-        DataError: if it fails, with the reason.
+        DataError: if the pipeline fails, with the reason.
         MissingExtraError: if Beam is not installed.
     """
     need_beam()
@@ -111,7 +111,7 @@ def run_pipeline(
 
 
 def _reason(error: Exception) -> str:
-    """Returns what a job failed of, without the worker's traceback around it."""
+    """Return the reason of a failure without the worker's traceback."""
     lines = [line.strip() for line in str(error).split("\n") if line.strip()]
     told = [line for line in lines if "[while running" in line]
     line = (told or lines[-1:] or [type(error).__name__])[-1]
@@ -133,11 +133,11 @@ def _local_runner(options: Any) -> Any:
 
 @contextlib.contextmanager
 def _local_surroundings() -> Iterator[None]:
-    """Keeps Beam's log quiet, and lets processes that it starts find `pipelines`, wherever this one runs."""
+    """Disable Beam's log, and make `pipelines` importable in child processes from any working directory."""
     level, path = logging.root.manager.disable, os.environ.get("PYTHONPATH")
     root = str(Path(__file__).resolve().parents[2])
     os.environ["PYTHONPATH"] = os.pathsep.join([root, *([path] if path else [])])
-    # Errors arrive as exceptions, too, and are told in one line.
+    # Errors also arrive as exceptions, and are printed on one line.
     logging.disable(max(level, logging.ERROR))
     try:
         yield
@@ -156,11 +156,11 @@ def _progress(watch: Callable[[], int], total: int, unit: str, name: str, second
 
     def look() -> None:
         while not done.wait(seconds):
-            with contextlib.suppress(Exception):  # A look that fails is no reason for the job to.
+            with contextlib.suppress(Exception):  # An error here must not stop the job.
                 bar.n = watch()
                 bar.refresh()
 
-    # Without a terminal nobody sees the bar, and listing a store costs money.
+    # Without a terminal the bar is not visible, and listing a store costs money.
     looking = threading.Thread(target=look, name="progress", daemon=True)
     if not bar.disable:
         looking.start()
@@ -175,11 +175,11 @@ def _progress(watch: Callable[[], int], total: int, unit: str, name: str, second
 
 
 def main_of(name: str, job: Callable[[], int]) -> int:
-    """Runs a job; an error becomes one line, and the exit status.
+    """Run a job and return its exit status; an error is printed on one line.
 
     Args:
-        name: of the job, for the line.
-        job: returns the exit status.
+        name: name of the job, for the error line.
+        job: function that returns the exit status.
     """
     try:
         return job()

@@ -1,8 +1,8 @@
-"""From examined blocks to the shards of a dataset: which images go where, and writing one shard.
+"""From examined blocks to the shards of a dataset: plan and write shards.
 
-Ids count the images that are kept in the order of the source, over all splits, and a split's shards are
-filled in that order. Both follow from how many images each block keeps, so that shards can be written
-anywhere in any order and have the bytes that `vsemb prepare` gives them.
+Ids number the kept images of all splits in source order, and the shards of a split are filled in this order. Both
+depend only on the number of kept images per block. Shards can therefore be written on any machine in any order, with
+the same bytes as by `vsemb prepare`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from vsemb.files import sha256_bytes
 
 @dataclass(frozen=True)
 class Part:
-    """The images that a block gives to a shard.
+    """Images of a block in a shard.
 
     Attributes:
         report: path of the block's report.
-        first_id: id of the first image that the block keeps, of whichever split.
-        skip: images of the shard's split to leave out at the block's beginning.
-        take: images of the split to take then.
+        first_id: id of the first kept image of the block, of any split.
+        skip: number of images of the shard's split to skip at the beginning of the block.
+        take: number of images of the split to take after them.
     """
 
     report: str
@@ -40,15 +40,15 @@ class Part:
 
 @dataclass(frozen=True)
 class ShardTask:
-    """A shard to write.
+    """Shard to write.
 
     Attributes:
-        split: its split.
-        number: its number in the split, from 0.
-        count: shards of the split.
-        parts: its images.
-        folder: of the datasets' files.
-        reports: the folder of the reports of shards.
+        split: split of the shard.
+        number: number of the shard in the split, from 0.
+        count: number of shards of the split.
+        parts: images of the shard.
+        folder: folder of the dataset's files.
+        reports: folder of the reports of shards.
     """
 
     split: str
@@ -60,31 +60,31 @@ class ShardTask:
 
     @property
     def path(self) -> str:
-        """The file to write."""
+        """Path of the shard."""
         return storage.join(self.folder, shard_name(self.split, self.number, self.count))
 
     @property
     def report(self) -> str:
-        """The file that says what is in it, named by where its images come from; written last."""
+        """Path of the report about its content, named by the origin of its images; written last."""
         content = [self.split, self.number, self.count, [asdict(part) for part in self.parts]]
         digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:24]
         return storage.join(self.reports, f"{self.split}-{self.number:05d}-{digest}.json")
 
 
 def plan_shards(summaries: Iterable[BlockSummary], per_shard: int, folder: str, reports: str) -> list[ShardTask]:
-    """Decides which images go into which shard.
+    """Assign images to shards.
 
     Args:
-        summaries: of all blocks, in any order.
-        per_shard: images in a full shard.
+        summaries: summaries of all blocks, in any order.
+        per_shard: number of images in a full shard.
         folder: see `ShardTask`.
         reports: see `ShardTask`.
 
     Returns:
-        The shards, those of a split in order.
+        The shards, in order per split.
 
     Raises:
-        DataError: if a record is malformed, some images have bytes and others do not, or none can be used.
+        DataError: if a record is malformed, only some images have bytes, or all images are unusable.
     """
     blocks = sorted(summaries, key=lambda block: block.number)
     for block in blocks:
@@ -135,13 +135,13 @@ def _nothing_left(blocks: Sequence[BlockSummary]) -> str:
 
 
 def write_shard(task: ShardTask) -> str:
-    """Writes a shard, unless that is done.
+    """Write a shard, unless it exists.
 
     Returns:
-        The path of its report: `bytes`, `sha256`, `images`, `captions` and `lines`, those of the index.
+        Path of its report: `bytes`, `sha256`, `images`, `captions` and `lines` of the index.
 
     Raises:
-        DataError: if an examined image is not as it was.
+        DataError: if an image changed after its examination.
     """
     name = shard_name(task.split, task.number, task.count)
     if storage.exists(task.report):
@@ -182,7 +182,7 @@ def _size(path: str) -> int | None:
 
 
 def _taken(report: dict[str, Any], split: str, part: Part) -> list[tuple[dict[str, Any], int]]:
-    """Returns the lines of a block that a shard takes, each with the id of its image."""
+    """Return the lines of a block for a shard, each with the id of its image."""
     kept = [line for line in report["lines"] if line["entry"] is not None]
     own = [(line, part.first_id + place) for place, line in enumerate(kept) if line["split"] == split]
     return own[part.skip : part.skip + part.take]

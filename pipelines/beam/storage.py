@@ -1,4 +1,4 @@
-"""Files by path or URI: those of this machine with Python's own means, others with Beam's file systems."""
+"""Files by path or URI: local files by the standard library, others by Beam's file systems."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from vsemb.files import replacing
 
 
 def need_beam() -> None:
-    """Checks that Apache Beam is installed.
+    """Check that Apache Beam is installed.
 
     Raises:
-        MissingExtraError: naming the extra.
+        MissingExtraError: with the name of the extra.
     """
     before = logging.root.manager.disable
-    logging.disable(max(before, logging.WARNING))  # Of a client for BigQuery that nobody asked for.
+    logging.disable(max(before, logging.WARNING))  # Warnings of a BigQuery client that is not used.
     try:
         import apache_beam  # noqa: F401
     except ImportError as error:
@@ -34,17 +34,17 @@ def need_beam() -> None:
 
 
 def is_local(path: str) -> bool:
-    """Whether a path is one of this machine, and no URI."""
+    """Return whether a path is local, not a URI."""
     return not scheme(path)
 
 
 def join(base: str, *names: str) -> str:
-    """Returns the path or URI of something in a folder."""
+    """Return the path or URI of a name in a folder."""
     return os.path.join(base, *names) if is_local(base) else "/".join([base.rstrip("/"), *names])
 
 
 def exists(path: str) -> bool:
-    """Whether there is a file."""
+    """Return whether a file exists."""
     if is_local(path):
         return os.path.exists(path)
     found: bool = _systems(path).exists(path)
@@ -52,7 +52,7 @@ def exists(path: str) -> bool:
 
 
 def listing(folder: str) -> dict[str, int]:
-    """Returns the files directly in a folder, name -> size in bytes; none where there is no folder."""
+    """Return the files directly in a folder, name -> size in bytes; {} for a missing folder."""
     if is_local(folder):
         if not os.path.isdir(folder):
             return {}
@@ -64,10 +64,10 @@ def listing(folder: str) -> dict[str, int]:
 
 @contextlib.contextmanager
 def reading(path: str) -> Iterator[IO[bytes]]:
-    """Yields a file that can be read and sought in.
+    """Yield a seekable file for reading.
 
     Raises:
-        DataError: if there is none.
+        DataError: if the file cannot be opened.
     """
     try:
         file = _opened(path)
@@ -78,10 +78,10 @@ def reading(path: str) -> Iterator[IO[bytes]]:
 
 
 def read_json(path: str) -> Any:
-    """Reads a JSON file.
+    """Read a JSON file.
 
     Raises:
-        DataError: if there is none, or something else.
+        DataError: if the file does not exist or is not JSON.
     """
     with reading(path) as file:
         try:
@@ -99,7 +99,7 @@ def _opened(path: str) -> IO[bytes]:
 
 @contextlib.contextmanager
 def writing(path: str) -> Iterator[Path]:
-    """Yields a file of this machine that stands under `path`, whole, after a clean exit."""
+    """Yield a local temporary file, stored atomically at `path` without an exception."""
     if is_local(path):
         with replacing(path) as temporary:
             yield temporary
@@ -107,19 +107,19 @@ def writing(path: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="vsemb-beam-") as folder:
         temporary = Path(folder) / "content"
         yield temporary
-        # An object of a store appears when it is closed.
+        # An object in a store becomes visible when it is closed.
         with open(temporary, "rb") as source, _systems(path).create(path, compression_type=_plain()) as file:
             shutil.copyfileobj(source, file, 1 << 20)
 
 
 def write_json(path: str, value: Any) -> None:
-    """Writes a JSON file on one line, whole or not at all."""
+    """Write a JSON file on one line, atomically."""
     with writing(path) as temporary:
         temporary.write_text(json.dumps(value, allow_nan=False), encoding="utf-8")
 
 
 def remove(paths: list[str]) -> None:
-    """Removes files; those that are not there are none the less."""
+    """Remove files; missing files are ignored."""
     for path in paths:
         if is_local(path):
             Path(path).unlink(missing_ok=True)
@@ -128,7 +128,7 @@ def remove(paths: list[str]) -> None:
 
 
 def move(source: str, target: str) -> None:
-    """Renames a file of a store, as stores do it: a copy that appears whole, and then a deletion."""
+    """Rename a file in a store: an atomic copy, then a deletion."""
     systems = _systems(source)
     if systems.exists(target):
         systems.delete([target])

@@ -1,4 +1,4 @@
-"""Embeddings on disk: Parquet or TFRecord files of (id, key, split, embedding), and their manifest."""
+"""Files of embeddings: Parquet or TFRecord with (id, key, split, embedding), and their manifest."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ MANIFEST = "manifest.json"
 
 @dataclass(frozen=True, eq=False)
 class Vectors:
-    """Some embeddings and what they are of.
+    """Embeddings with ids, keys and splits of their items.
 
     Attributes:
-        ids: (n,) int64: of the images; in lists of files or texts, the numbers of their lines, from 0.
-        keys: n names: of images their keys or files, of captions `KEY#NUMBER`, of other texts themselves.
-        splits: n names of splits, `""` where there is none.
+        ids: (n,) int64, ids of images; line numbers from 0 for lists of files or texts.
+        keys: n names: key or file of an image, `KEY#NUMBER` of a caption, or the text itself.
+        splits: n names of splits; `""` for lists.
         embeddings: (n, dim) float32.
     """
 
@@ -37,7 +37,7 @@ class Vectors:
 
 
 def joined(parts: Sequence[Vectors]) -> Vectors:
-    """Returns embeddings one behind the other.
+    """Concatenate embeddings.
 
     Example:
 
@@ -54,7 +54,7 @@ def joined(parts: Sequence[Vectors]) -> Vectors:
 
 
 def write_parquet(path: Path, vectors: Vectors) -> None:
-    """Writes columns `id` int64, `key` and `split` string, `embedding` lists of float32 of one length."""
+    """Write the columns `id` int64, `key` and `split` string, `embedding` lists of float32 of one length."""
     pyarrow, parquet = _pyarrow()
     flat = pyarrow.array(np.ascontiguousarray(vectors.embeddings, np.float32).ravel())
     dim = vectors.embeddings.shape[1]
@@ -68,7 +68,7 @@ def write_parquet(path: Path, vectors: Vectors) -> None:
 
 
 def read_parquet(path: Path, dim: int) -> Vectors:
-    """Reads what `write_parquet` wrote, embeddings of `dim` numbers."""
+    """Read a file of `write_parquet` with embeddings of size `dim`."""
     _, parquet = _pyarrow()
     table = parquet.read_table(str(path))
     flat = table["embedding"].combine_chunks().flatten().to_numpy()
@@ -81,7 +81,7 @@ def read_parquet(path: Path, dim: int) -> Vectors:
 
 
 def write_tfrecord(path: Path, vectors: Vectors) -> None:
-    """Writes `tf.train.Example`s: `id` int64, `key` and `split` bytes, `embedding` floats."""
+    """Write `tf.train.Example`s: `id` int64, `key` and `split` bytes, `embedding` floats."""
     import tensorflow as tf
 
     with tf.io.TFRecordWriter(str(path)) as writer:
@@ -96,7 +96,7 @@ def write_tfrecord(path: Path, vectors: Vectors) -> None:
 
 
 def read_tfrecord(path: Path, dim: int) -> Vectors:
-    """Reads what `write_tfrecord` wrote, embeddings of `dim` numbers."""
+    """Read a file of `write_tfrecord` with embeddings of size `dim`."""
     import tensorflow as tf
 
     ids, keys, splits, rows = [], [], [], []
@@ -109,16 +109,16 @@ def read_tfrecord(path: Path, dim: int) -> Vectors:
     return Vectors(np.array(ids, np.int64), keys, splits, np.array(rows, np.float32).reshape(len(rows), dim))
 
 
-#: Ending of the files -> what writes and reads them.
+#: Suffix of the files -> function that writes or reads them.
 WRITERS: dict[str, Callable[[Path, Vectors], None]] = {"parquet": write_parquet, "tfrecord": write_tfrecord}
 READERS: dict[str, Callable[[Path, int], Vectors]] = {"parquet": read_parquet, "tfrecord": read_tfrecord}
 
 
 def read_vectors(folder: str) -> tuple[dict[str, Any], Vectors]:
-    """Reads all embeddings of a folder of this machine, and its manifest.
+    """Read all embeddings of a local folder, and the manifest.
 
     Raises:
-        DataError: if it holds none.
+        DataError: if the folder does not contain embeddings.
 
     Example:
 
