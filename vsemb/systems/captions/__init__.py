@@ -1,4 +1,4 @@
-"""Captions: recurrent models that write them, and their metrics."""
+"""Captions: recurrent captioning models and caption metrics."""
 
 from vsemb.registry import System
 

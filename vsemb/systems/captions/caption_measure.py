@@ -1,7 +1,7 @@
 """Caption metrics of runs and baselines: the table of `vsemb evaluate RUN --captions`.
 
-The first baseline uses no language model. It takes the training image most similar to the image, by the cosine of the
-features that the first run reads, and of its captions the one most similar to the others. The second baseline is
+The first baseline uses no language model. It finds the training image most similar to the image, by the cosine of the
+features that the first run reads. Of its captions it takes the one most similar to the others. The second baseline is
 optional: captions by people, each image's first caption against its others.
 
 For datasets with labelled objects, such as the output of `vsemb scenes`, the share of true captions is measured too.

@@ -94,7 +94,7 @@ def beam_search(step: Step, state: State, options: SearchOptions, *, rows: int |
 
     Each row has `beam` places. A hypothesis that chooses END is frozen: it keeps its place and never grows. Live
     hypotheses share the other places. Each step keeps the best continuations of live hypotheses, by the sum of
-    log-probabilities. So a finished hypothesis is never displaced by a live one. The search ends when all hypotheses
+    log-probabilities. Live hypotheses never displace finished ones. The search ends when all hypotheses
     are finished or have `max_words` words. The latter are cut, and sorted after all finished ones. A beam of 1 is
     greedy search. A beam as wide as the number of sequences is exact.
 
@@ -154,7 +154,7 @@ def decode(
             returns their parents, (rows, beam).
         options: options of the search.
         rows: see `beam_search`.
-        first: hypotheses per row before the first word: one for beam search, all for sampling.
+        first: hypotheses per row before the first word: one for beam search and greedy sampling, else all.
     """
     beam = options.beam
     rows = tf.cast(rows, tf.int32)
@@ -226,8 +226,8 @@ class Sampler(tf.Module):
     """Sampler of next words from their log-probabilities; `Sampler.parse` creates one from text.
 
     Args:
-        kind: `greedy` (the most probable word), `random`, `top-k` (one of the k most probable words) or `top-p` (one
-            of the smallest set of most probable words whose probabilities sum to more than p).
+        kind: `greedy` takes the most probable word. `random` draws from all words, `top-k` from the k most probable
+            words. `top-p` draws from the smallest set of most probable words whose probabilities sum to more than p.
         number: k or p; None for `greedy` and `random`.
         temperature: divisor of log-probabilities before sampling; default 1. Values below 1 favour probable words.
             `greedy` ignores it.

@@ -37,7 +37,7 @@ class RegionCaption:
     Attributes:
         text: the caption.
         log_prob: natural logarithm of its probability.
-        score: mean of `log_prob` over the words and the end; regions are compared by it.
+        score: `log_prob` / (number of words + 1), where 1 is the end; regions are compared by it.
         region: row of the region among the regions of the image, 0 for the whole image.
         box: x, y, width and height in pixels.
     """

@@ -39,7 +39,7 @@ class ServedCaptioner(Exportable):
     Args:
         captioner: function of model inputs, (batch, ...) float32. Returns `vsemb.systems.captions.decoding.Captions`
             with `n_best` columns; works in a graph.
-        image_input: layer from bytes to model inputs, one row per image.
+        image_input: function from bytes to model inputs, one row per image.
         facts: settings for the contract and the model card: `words`, the size of the vocabulary, and `beam`,
             `length_penalty`, `max_words` or `candidates`, as far as they apply.
 

@@ -1,10 +1,10 @@
 """Snippets: segments of captions with the regions that they describe; cutting, storage and batches.
 
-Each caption is aligned with the regions of its image, and adjacent words prefer the same region (Karpathy and Fei-Fei
-2015, section 3.1.4, equations 10 to 12). Consecutive words on one region are a snippet. Snippets and their regions are
-the training data of the multimodal RNN of regions. All snippets are kept, as in the paper: also single words, frequent
-words, and snippets of the whole image, which is the first region. Words after the maximum length of the alignment are
-left out. An 's at the start of a snippet is left out too, since it belongs to the previous word.
+Each caption is aligned with the regions of its image; adjacent words prefer the same region (Karpathy and Fei-Fei 2015,
+section 3.1.4, equations 10 to 12). Consecutive words on one region are a snippet. Snippets and their regions are the
+training data of the multimodal RNN of regions. All snippets are kept, as in the paper: also single words, words that
+are in every caption, and snippets of the whole image, which is the first region. Words after the maximum length of the
+alignment are left out. An 's at the start of a snippet is left out too, since it belongs to the previous word.
 
 FOLDER/
   rows.npz        image_rows, image_ids and regions, int64 (snippets,) each

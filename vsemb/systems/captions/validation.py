@@ -208,7 +208,7 @@ def measure_perplexities(runs: Sequence[Run], dataset: Dataset, split: str = "va
 
 
 def difference_of(rows: Sequence[PerplexityRow]) -> str | None:
-    """Return the reason why rows cannot be compared, different targets; None if they can.
+    """Return the reason why the rows cannot be compared: different targets. None if they can be compared.
 
     Args:
         rows: rows of `measure_perplexities`.
