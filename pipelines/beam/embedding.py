@@ -1,7 +1,7 @@
 """Embedding on workers: units of a dataset or a list are read in blocks, embedded, and written to files.
 
-The rows of a block do not depend on the runner and the number of workers, because the last bits of an embedding depend
-on the other rows of its batch.
+The rows of a block do not depend on the runner and the number of workers. The reason: the last bits of an embedding
+depend on the other rows of its batch.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 1. An image has three content vectors: its embedding, the mean of the nearest words and the mean of the nearest
    training sentences.
 2. For each content vector and each sequence of parts of speech, the SC-NLM writes the most probable caption.
-3. The score of a caption is a weighted sum of its cosine with the image, reduced by a penalty for repeated words,
-   and its log-probability under a trigram model. The captions with the highest scores are returned.
+3. The score of a caption is a weighted sum of its cosine with the image and its log-probability under a trigram
+   model. A penalty for repeated words reduces the cosine. The captions with the highest scores are returned.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _GROUP_WORDS = 3
 class RankingWeights(Part):
     """Weights of the two terms of a caption's score.
 
-    The score is `translation` times the cosine of image and caption, with the penalty for repeated words, plus
-    `language` times the log-probability of the caption under the trigram model.
+    The score is `translation` times the cosine of image and caption plus `language` times the log-probability of the
+    caption under the trigram model. The cosine includes the penalty for repeated words.
 
     Attributes:
         translation: weight of the cosine.
