@@ -16,7 +16,7 @@ _ROWS = {
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's arguments."""
+    """Add the command's arguments."""
     Modes(parser, "analyze", word="analysis")
     parser.add_argument("runs", nargs="+", metavar="RUN", help="run directory; `lengths` compares several")
     parser.add_argument("--data", help="dataset (that of the first run's training)")

@@ -9,7 +9,7 @@ from vsemb.commands import Modes, save_json
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's arguments."""
+    """Add the command's arguments."""
     parser.add_argument("data", type=Path, metavar="DATA", help="a prepared dataset")
     parser.add_argument("--overwrite", action="store_true", help="replace annotations that are there")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the summary to FILE as JSON")

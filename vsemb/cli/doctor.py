@@ -22,7 +22,7 @@ _DEPTH = 3
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's arguments."""
+    """Add the command's arguments."""
     parser.add_argument("folders", nargs="*", default=["."], metavar="DIR", help="where to look for leftovers (here)")
     parser.add_argument("--json", metavar="FILE", help="also write the page to FILE as JSON")
 
@@ -75,7 +75,7 @@ def _version(package: str) -> str | None:
 
 
 def _computing() -> tuple[dict[str, str], bool]:
-    """Returns facts about processor and GPU, and whether TensorFlow loads."""
+    """Return facts about processor and GPU, and whether TensorFlow loads."""
     try:
         import tensorflow as tf
 
@@ -96,7 +96,7 @@ def _computing() -> tuple[dict[str, str], bool]:
 
 
 def _extras() -> dict[str, list[str]]:
-    """Returns extra -> what is not installed of it, or not in its version; nothing where vsemb is not installed."""
+    """Return extra -> what is not installed of it, or not in its version; nothing where vsemb is not installed."""
     from packaging.requirements import Requirement
 
     if _version("vsemb") is None:

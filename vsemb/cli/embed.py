@@ -11,7 +11,7 @@ from vsemb.runs.inputs import check_vectors_path, image_files, text_lines
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's arguments."""
+    """Add the command's arguments."""
     parser.add_argument("run", metavar="RUN", help="run directory")
     given = parser.add_mutually_exclusive_group(required=True)
     images = "image files: directories, globs, files, .txt lists of paths"

@@ -30,7 +30,7 @@ change        of R@1 and R@10 from exact float32, in points"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's arguments."""
+    """Add the command's arguments."""
     parser.add_argument("run", metavar="RUN", help="run directory; with --compare also that of an index")
     parser.add_argument("--data", help="dataset (that of the training)")
     parser.add_argument("--split", help="split to embed, or all (all)")

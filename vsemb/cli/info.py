@@ -10,7 +10,7 @@ from vsemb.runs.describe import describe
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's arguments."""
+    """Add the command's arguments."""
     parser.add_argument("path", metavar="DIR", help="directory of a run, dataset, index or exported model")
     parser.add_argument("--json", metavar="FILE", help="also write the page to FILE as JSON")
 

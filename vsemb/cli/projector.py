@@ -8,7 +8,7 @@ from vsemb.commands import picked, table
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's arguments."""
+    """Add the command's arguments."""
     parser.add_argument("run", help="run directory")
     parser.add_argument("--data", help="dataset (that of the training)")
     parser.add_argument("--split", default="val", help="split to show (%(default)s)")

@@ -9,7 +9,7 @@ from vsemb.commands import save_json, table
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's arguments."""
+    """Add the command's arguments."""
     parser.add_argument("name", nargs="?", metavar="RECIPE", help="recipe to explain, or a Python file with one")
     parser.add_argument("--variant", help="variant of the recipe (its first)")
     parser.add_argument("--json", metavar="FILE", help="also write the names, or the recipe, to FILE as JSON")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's arguments."""
+    """Add the command's arguments."""
     parser.add_argument("run", metavar="RUN_OR_INDEX", help="run directory, or directory of an index")
     parser.add_argument("text", nargs="?", help="text to search for; without one, queries are read line by line")
     parser.add_argument("--data", help="dataset to search (that of the training)")
@@ -100,7 +100,7 @@ def _search(arguments: argparse.Namespace) -> int:
 
 
 def _typed(several: dict[str, Any]) -> Iterator[Query]:
-    """Yields the queries that are typed at a prompt, or the lines of standard input."""
+    """Yield the queries that are typed at a prompt, or the lines of standard input."""
     at_terminal = sys.stdin.isatty()
     if at_terminal:
         with contextlib.suppress(ImportError):
@@ -121,7 +121,7 @@ def _typed(several: dict[str, Any]) -> Iterator[Query]:
 
 
 def _check_options(arguments: argparse.Namespace) -> None:
-    """Checks everything that needs no TensorFlow, which takes seconds to load.
+    """Check everything that needs no TensorFlow, which takes seconds to load.
 
     Raises:
         VsembError: naming the option.
@@ -167,7 +167,7 @@ def _opened(arguments: argparse.Namespace) -> Iterator[Search]:
 
 
 def _answer(arguments: argparse.Namespace, search: Search, query: Query) -> dict[str, Any]:
-    """Prints the results of a query; returns them as values of JSON."""
+    """Print the results of a query; returns them as values of JSON."""
     results = search.find(query, **picked(arguments, "k", "resort", "keep_query", "candidates"))
     captioned = any(result.item.caption for result in results)
     header = ["rank", "score", "key" if captioned else "file", *["caption"] * captioned]

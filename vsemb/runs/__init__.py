@@ -1,1 +1,1 @@
-"""Runs: directories that are made, opened, resumed, measured and exported."""
+"""Run directories: create, open, resume, measure and export them."""

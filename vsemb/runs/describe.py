@@ -1,4 +1,4 @@
-"""One short page about a run, dataset, index or exported model, from its JSON files alone."""
+"""Describe a run, dataset, index or exported model from its JSON files alone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Description:
     Attributes:
         kind: `run`, `dataset`, `index` or `model`.
         facts: name -> text.
-        next: commands to go on with.
+        next: suggested next commands.
     """
 
     kind: str
@@ -33,7 +33,7 @@ class Description:
 
 
 def describe(path: str | os.PathLike[str]) -> Description:
-    """Describes a directory that a command wrote.
+    """Describe a directory that a command wrote.
 
     Raises:
         DataError: if it is not a run, dataset, index or exported model, or is damaged.
@@ -58,12 +58,12 @@ def describe(path: str | os.PathLike[str]) -> Description:
 
 
 def size_of(path: Path) -> int:
-    """Returns the bytes of all files below a directory."""
+    """Return the size of all files below a directory, in bytes."""
     return sum(file.lstat().st_size for file in path.rglob("*") if file.is_file())
 
 
 def megabytes(size: int) -> str:
-    """Returns a number of bytes as text.
+    """Return a number of bytes as text in megabytes.
 
     Example:
 
@@ -73,7 +73,7 @@ def megabytes(size: int) -> str:
     return f"{size / 1e6:,.1f} MB"
 
 
-#: File whose time of change counts, facts, and commands to go on with.
+#: File that gives the modification time, facts, and suggested next commands.
 _Read = tuple[str, dict[str, str], list[str]]
 
 
@@ -110,7 +110,7 @@ def _run(path: Path) -> _Read:
 
 
 def _parts(recipe: Mapping[str, Any]) -> Iterator[str]:
-    """Yields the kinds of the parts that tell recipes apart."""
+    """Yield the kinds of the parts that distinguish recipes."""
     for name, of in (("tokenizer", recipe.get("text")), ("encoder", recipe.get("text")), ("similarity", recipe)):
         if of and isinstance(of.get(name), dict):
             yield of[name]["kind"]
@@ -145,7 +145,7 @@ def _dataset(path: Path) -> _Read:
     return "manifest.json", facts, [*following, f"vsemb train vsepp --data {name} --out RUN"]
 
 
-# Folders of a dataset with what was computed of its images.
+# Folders of a dataset with data computed from its images.
 _CACHES = ("features", "regions")
 
 

@@ -1,4 +1,4 @@
-"""Embedding image files and texts that are in no dataset; an interrupted command continues where it stopped."""
+"""Embed image files and texts outside a dataset. An interrupted command resumes where it stopped."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from vsemb.runs.run import Run
 from vsemb.runs.serve import run_encoders
 
 _IMAGES, _TEXTS = 64, 4096
-#: Embeddings (rows, dim) of rows from a start on, and which of them are valid.
+#: Embeddings (rows, dim) of consecutive rows, and a mask (rows,) of the valid rows.
 Block = tuple[np.ndarray, np.ndarray]
 
 
@@ -36,8 +36,8 @@ class Embedded:
     Attributes:
         names: n files or texts.
         embeddings: (n, dim) float32.
-        fingerprint: hex of the files with their sizes and times, or of the texts.
-        skipped: file or text that was left out -> reason.
+        fingerprint: hex digest of the files with their sizes and modification times, or of the texts.
+        skipped: omitted file or text -> reason.
     """
 
     names: list[str]
@@ -46,18 +46,19 @@ class Embedded:
     skipped: dict[str, str]
 
     def write(self, path: str | os.PathLike[str], kind: str) -> None:
-        """Writes a `.parquet` file with the columns `kind` and `embedding`, or a `.npy` array with names beside it.
+        """Write a `.parquet` file, or a `.npy` array with its row names beside it.
 
-        The names of an array's rows are in a JSON file of the same name.
+        A `.parquet` file has the columns `kind` and `embedding`. The row names of an array are in a JSON file of the
+        same name.
 
         Args:
             path: the file.
-            kind: what the names are, `image` or `text`.
+            kind: kind of the names, `image` or `text`.
 
         Raises:
-            InvalidArgumentError: for another ending.
-            MissingExtraError: for Parquet without pyarrow.
-            DataError: if the file system refuses.
+            InvalidArgumentError: if the ending is neither `.parquet` nor `.npy`.
+            MissingExtraError: if pyarrow is not installed, for Parquet.
+            DataError: if the file cannot be written.
         """
         if check_vectors_path(path) == ".npy":
             with replacing(path) as temporary, open(temporary, "wb") as file:
@@ -74,16 +75,16 @@ class Embedded:
 
 
 def embed_files(run: Run, files: Sequence[str], out: str | os.PathLike[str]) -> Embedded:
-    """Embeds image files; unreadable ones are left out.
+    """Embed image files; unreadable files are omitted.
 
     Args:
         run: a run with one vector per image.
-        files: paths of images of any format that a dataset takes.
-        out: what will be written; the work folder `.NAME.partial` lies beside it until all images are embedded. After
-            an interruption the same call continues.
+        files: paths of images in any format that a dataset accepts.
+        out: path of the final output. The work folder `.NAME.partial` lies beside it until all images are embedded.
+            After an interruption, the same call resumes.
 
     Raises:
-        DataError: if no image can be read, the run embeds no images, or the file system refuses.
+        DataError: if no image can be read, the run does not embed images, or a file cannot be written.
     """
     encode = image_encoder(run_encoders(run))
 
@@ -102,7 +103,7 @@ def embed_files(run: Run, files: Sequence[str], out: str | os.PathLike[str]) -> 
 
 
 def embed_lines(run: Run, texts: Sequence[str], out: str | os.PathLike[str]) -> Embedded:
-    """Embeds texts; those without a known word are left out.
+    """Embed texts; texts without a known word are omitted.
 
     Args:
         run: a run with one vector per text.
@@ -110,7 +111,7 @@ def embed_lines(run: Run, texts: Sequence[str], out: str | os.PathLike[str]) -> 
         out: see `embed_files`.
 
     Raises:
-        DataError: if no text has a known word, a text cannot be parsed, or the file system refuses.
+        DataError: if no text has a known word, a text cannot be parsed, or a file cannot be written.
     """
     embedder, tokenizer = Embedder(run.model), run.tokenizer
 
@@ -125,7 +126,7 @@ def embed_lines(run: Run, texts: Sequence[str], out: str | os.PathLike[str]) -> 
 
 
 def _readable(file: str) -> tuple[bytes, str]:
-    """Returns the bytes of an image as a dataset would store it, or none and the reason."""
+    """Return an image's bytes as a dataset would store them; for an unreadable file, empty bytes and the reason."""
     try:
         return read_image_file(file, None).encoded, ""
     except DataError as error:
@@ -170,5 +171,5 @@ def _embedded(
 
 
 def discard_work(out: str | os.PathLike[str]) -> None:
-    """Removes the work folder of `embed_files` and `embed_lines`, after what was asked for is written."""
+    """Remove the work folder of `embed_files` and `embed_lines`, after the output is written."""
     shutil.rmtree(Path(out).parent / f".{Path(out).name}.partial", ignore_errors=True)

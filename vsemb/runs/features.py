@@ -1,4 +1,4 @@
-"""Cached image features by the name of their network, for `vsemb features` and for a training that lacks them."""
+"""Cache image features of a named network, for `vsemb features` and for training without cached features."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def make_features(
     mirror: bool | None = None,
     **options: Any,
 ) -> FeatureStore:
-    """Cache the features of a dataset's images, or open them where they are cached.
+    """Compute and cache the features of a dataset's images, or open cached features.
 
     Args:
-        dataset: all of its splits.
+        dataset: the dataset; all splits are used.
         backbone: name of a keras.applications network, `SmallConvNet`, or `hub:PRESET`; default MobileNetV2.
         weights: `imagenet`, `preset`, `random`, a weights file, or a run that was trained from pixels. Default:
             `preset` for a preset, `imagenet` for other networks.
         size: side of the input in pixels; default: the network's own.
         pooling: pooling over grid cells; default: the network's own.
-        layer: an inner layer in place of the pooled map.
-        crops: 1 or 10.
-        mirror: whether mirror images are cached for training; default: with one crop and no training crops.
+        layer: inner layer to use instead of the pooled map.
+        crops: number of crops, 1 or 10.
+        mirror: whether mirror images are cached for training; default: with one crop and without training crops.
         **options: `batch_size`, `keep_crops` and `training_crops` of `cache_features`.
 
     Returns:
@@ -46,7 +46,7 @@ def make_features(
 
     Raises:
         DataError: if weights or images cannot be read.
-        InvalidArgumentError: for an unknown network, or options that do not fit together.
+        InvalidArgumentError: for an unknown network, or incompatible options.
 
     Example:
 
@@ -67,18 +67,18 @@ def with_features(
     weights: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> Any:
-    """Return a recipe that reads the features of a network, which are computed first where they are missing.
+    """Return a recipe that reads the features of a network. Missing features are computed first.
 
     Args:
         recipe: a recipe that is trained on cached features.
-        dataset: what it is trained on.
+        dataset: the training dataset.
         backbone, weights, **options: as `make_features`.
 
     Returns:
         The recipe, with the fingerprint of these features.
 
     Raises:
-        InvalidArgumentError: for a recipe that reads no cached features.
+        InvalidArgumentError: if the recipe does not read cached features.
         VsembError: as `make_features`.
 
     Example:

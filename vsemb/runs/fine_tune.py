@@ -1,4 +1,4 @@
-"""Image backbones that are trained: put into a recipe, started from another run, and taken out of one."""
+"""Fine-tune image backbones: add one to a recipe, start it from another run, take it from a run."""
 
 from __future__ import annotations
 
@@ -23,28 +23,29 @@ from vsemb.recipes.towers import PUBLISHED, Pixels
 from vsemb.runs.run import Run
 
 FROM_SCRATCH = ("SmallConvNet",)
-# Fields of an image tower that stay when its images become pixels through another backbone.
+# Fields of an image tower that are kept when another backbone from pixels replaces it.
 _KEPT = ("dropout", "augment", "augmentation", "erasing", "pooling", "projection")
 
 
 def with_backbone(recipe: Recipe, dataset: Dataset, backbone: str | None = None) -> Recipe:
-    """Returns the recipe with a backbone that is trained from pixels.
+    """Return the recipe with a backbone that is trained from pixels.
 
     Args:
-        recipe: the recipe; what its image tower says of dropout, projection and augmentation stays.
-        dataset: its features name the backbone and the weights to start from.
-        backbone: another backbone, from random weights, or a preset (`hub:NAME`), from its own; or the directory of a
-            run that was trained from pixels, from its.
+        recipe: the recipe; dropout, projection and augmentation of its image tower are kept.
+        dataset: its features name the backbone and the initial weights.
+        backbone: another backbone with random weights; a preset (`hub:NAME`) with its own weights; or the directory of
+            a run that was trained from pixels, with the weights of that run.
 
     Raises:
-        DataError: if no backbone is given and the features name none, or a preset cannot be opened.
+        DataError: if neither `backbone` nor the features name a backbone, or a preset cannot be opened.
         InvalidArgumentError: for an unknown backbone, or a recipe without images.
     """
     image = recipe.image_tower
     if image is None:
         raise invalid_argument("fine_tune", backbone, f"nothing: {recipe.name!r} reads no images")
     given = {name: getattr(image, name) for name in fields_of(type(image)) if name in _KEPT}
-    # Features that are the embedding are none that a backbone was trained for; one that is replaced by another stays.
+    # A size-keeping projection fits cached features that are the embedding already, not the outputs of a backbone.
+    # The projection of a tower from pixels is kept.
     if not image.from_pixels and "projection" in given and given["projection"].keeps_size:
         del given["projection"]
     if backbone is not None and backbone not in ARCHITECTURES and not is_preset(backbone):
@@ -69,21 +70,21 @@ def _pixels(config: BackboneConfig, weights: str, given: Mapping[str, Any]) -> P
 
 
 def _named(tower: Pixels) -> Pixels:
-    """Returns a tower whose backbone was named: augmented and with stored statistics, unless it starts from scratch."""
+    """Return a tower with augmentation and stored statistics, or without both if its backbone starts from scratch."""
     pretrained = tower.backbone not in FROM_SCRATCH
     return replace(tower, frozen_statistics=pretrained, augment=pretrained)
 
 
 def run_backbone(path: str | os.PathLike[str], name: str = "weights") -> tuple[BackboneConfig, keras.Model]:
-    """Returns the network of a run that was trained from pixels, with its selected weights.
+    """Return the network of a run that was trained from pixels, with the selected weights.
 
     Args:
-        path: the run.
-        name: of the argument, for messages.
+        path: the run directory.
+        name: name of the argument in errors.
 
     Raises:
-        InvalidArgumentError: for a run that has no network of its own.
-        DataError: for a directory that is not a run, or has no selected weights yet.
+        InvalidArgumentError: if the run does not have a network of its own.
+        DataError: if the directory is not a run, or does not have selected weights yet.
     """
     run = Run.open(path)
     tower = run.recipe.image_tower
@@ -95,7 +96,7 @@ def run_backbone(path: str | os.PathLike[str], name: str = "weights") -> tuple[B
 
 @contextlib.contextmanager
 def kept_weights(backbone: keras.Model) -> Iterator[Path]:
-    """Yields a file of a network's weights, for as long as it is needed."""
+    """Yield a temporary file with a network's weights."""
     with tempfile.TemporaryDirectory(prefix="vsemb-") as folder:
         file = Path(folder) / "backbone.weights.h5"
         save_backbone_weights(backbone, file)
@@ -104,11 +105,11 @@ def kept_weights(backbone: keras.Model) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def starting_weights(recipe: Any) -> Iterator[Any]:
-    """Yields a recipe whose backbone starts from a file where it names a run; other recipes as they are.
+    """Yield a recipe whose backbone starts from a weights file instead of a run. Other recipes are unchanged.
 
     Raises:
-        InvalidArgumentError: for a run of another network, or of none.
-        DataError: for a directory that is not a run.
+        InvalidArgumentError: if the run has another network, or does not have a network of its own.
+        DataError: if the directory is not a run.
     """
     image = recipe.image_tower
     run = None if image is None else image.starting_run
@@ -133,15 +134,15 @@ def _described(config: BackboneConfig) -> str:
 def lent_backbone(
     weights: str | os.PathLike[str], network: Mapping[str, Any]
 ) -> Iterator[tuple[BackboneConfig, str | Path]]:
-    """Yields a network's configuration and weights, those of a run in a file that exists for as long.
+    """Yield a network's configuration and weights. Weights of a run are in a temporary file.
 
     Args:
         weights: as in `build_backbone`, or the directory of a run that was trained from pixels.
-        network: fields of `BackboneConfig` that were asked for, None where they were not; `backbone` is
-            its name, by default MobileNetV2. Of a run's own network `pooling` and `crops` may be others.
+        network: requested fields of `BackboneConfig`, None for others. `backbone` is the name, by default MobileNetV2.
+            For the network of a run, only `pooling` and `crops` can be requested.
 
     Raises:
-        InvalidArgumentError: for a run that has no network, or fields beside one that has.
+        InvalidArgumentError: if the run does not have a network of its own, or other fields are requested of it.
 
     Example:
 
@@ -158,5 +159,5 @@ def lent_backbone(
     for name in sorted(given.keys() - {"pooling", "crops"}):
         raise invalid_argument(name, given[name], f"none with --weights {path}, whose own is taken")
     with kept_weights(trained) as file:
-        # It is all there: what a preset is called decides nothing now.
+        # The file has all weights, so the reference to a preset is not needed.
         yield replace(config, **given, name=display_name(config.name)), file

@@ -1,4 +1,4 @@
-"""Embedding of single images for search and classification: image files, or keys of a dataset's images."""
+"""Embed single images for search and classification: image files, or images of a dataset by key."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from vsemb.runs.run import Run
 def embed_image(
     run: Run, dataset: Dataset | None, encoders: ServedModel, image: str
 ) -> tuple[np.ndarray, bytes | tuple[Split, int]]:
-    """Embeds an image file, or an image of a dataset by its key.
+    """Embed an image file, or an image of a dataset by its key.
 
     Args:
         run: the run.
-        dataset: the dataset that keys name, and whose limit of size holds for files; None for neither.
-        encoders: the run's.
-        image: the file's path, or the key.
+        dataset: the dataset of the keys, whose size limit also applies to files; None for files without a limit.
+        encoders: encoders of the run.
+        image: path of the file, or the key.
 
     Returns:
         embedding: (dim,) float32.
-        source: the bytes of the file as a dataset would store them; or the split and row of the key.
+        source: bytes of the file as a dataset would store them, or the split and row of the key.
 
     Raises:
         DataError: if the image cannot be read or embedded.
@@ -46,26 +46,26 @@ def embed_image(
 
 
 def embed_new_image(run: Run, encoders: ServedModel, encoded: bytes, name: str) -> np.ndarray:
-    """Embeds the bytes of an image that is in no dataset.
+    """Embed the bytes of an image outside a dataset.
 
     Args:
         run: the run.
-        encoders: the run's.
+        encoders: encoders of the run.
         encoded: the bytes, as a dataset would store them.
         name: name of the image in errors.
 
     Returns:
-        (dim,) float32; (regions, dim) for a run of several vectors per item.
+        (dim,) float32; (regions, dim) for a run with several vectors per item.
 
     Raises:
-        DataError: if it cannot be embedded.
+        DataError: if the image cannot be embedded.
     """
     further = run.recipe.image.further_inputs(run.path, encoded, name)
     return embed_image_bytes(encoders, tf.constant([encoded]), [name], **further)[0]
 
 
 def find_key(dataset: Dataset | None, image: str) -> tuple[Split, int] | None:
-    """Returns split and row of the image with a key; None for an unknown key or an image file."""
+    """Return the split and row of the image with a key; None for an unknown key or an image file."""
     if dataset is None or os.path.isfile(image):
         return None
     splits = (dataset.split(name) for name in dataset.splits)
@@ -73,14 +73,14 @@ def find_key(dataset: Dataset | None, image: str) -> tuple[Split, int] | None:
 
 
 def read_image_file(image: str, dataset: Dataset | None) -> StoredImage:
-    """Reads an image file as a dataset would store it.
+    """Read an image file as a dataset would store it.
 
     Args:
-        image: the file's path.
-        dataset: the dataset whose limit of size holds; None for no limit.
+        image: path of the file.
+        dataset: the dataset whose size limit applies; None for no limit.
 
     Raises:
-        DataError: if it cannot be read or is not an image.
+        DataError: if the file cannot be read or is not an image.
     """
     try:
         data = Path(image).read_bytes()
@@ -93,15 +93,15 @@ def read_image_file(image: str, dataset: Dataset | None) -> StoredImage:
 
 
 def stored_image(data: bytes, dataset: Dataset | None, what: str = "image") -> StoredImage:
-    """Returns an image as a dataset would store it: upright, and in a format that is decoded in graph.
+    """Return an image as a dataset would store it: upright, and in a format that is decoded in the graph.
 
     Args:
-        data: the bytes of its file.
-        dataset: the dataset whose limit of size holds; None for no limit.
+        data: bytes of the file.
+        dataset: the dataset whose size limit applies; None for no limit.
         what: name of the image in errors.
 
     Raises:
-        DataError: if it is not an image.
+        DataError: if the bytes are not an image.
     """
     limit = None if dataset is None else dataset.manifest.get("writing", {}).get("max_side")
     try:
@@ -111,19 +111,19 @@ def stored_image(data: bytes, dataset: Dataset | None, what: str = "image") -> S
 
 
 def embed_image_bytes(encoders: ServedModel, encoded: tf.Tensor, names: list[str], **further: np.ndarray) -> np.ndarray:
-    """Embeds image bytes; all must decode.
+    """Embed image bytes; all images must decode.
 
     Args:
-        encoders: the run's.
-        encoded: string (n,).
-        names: n names, for the error.
+        encoders: encoders of the run.
+        encoded: (n,) string.
+        names: n names for errors.
         **further: (n, ...), further inputs of the encoders, see `ImageTower.further_inputs`.
 
     Returns:
-        (n, dim) float32; (n, regions, dim) for a run of several vectors per item.
+        (n, dim) float32; (n, regions, dim) for a run with several vectors per item.
 
     Raises:
-        DataError: if the run has no image encoder, or an image does not decode.
+        DataError: if the run does not have an image encoder, or an image does not decode.
     """
     outputs = image_encoder(encoders)(image_bytes=encoded, **further)
     valid = outputs["valid"].numpy()
@@ -133,10 +133,10 @@ def embed_image_bytes(encoders: ServedModel, encoded: tf.Tensor, names: list[str
 
 
 def image_encoder(encoders: ServedModel) -> Any:
-    """Returns the function from image bytes to `embedding` and `valid`.
+    """Return the function that maps image bytes to `embedding` and `valid`.
 
     Raises:
-        DataError: if the run has none.
+        DataError: if the run does not have an image encoder.
     """
     if encoders.encode_image is None:
         raise DataError(

@@ -1,4 +1,4 @@
-"""Embedding a dataset or image files with a run, into an index for search."""
+"""Embed a dataset or image files with a run into an index for search."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ from vsemb.searching import (
 from vsemb.searching.comparison import Compared, compare
 
 ALL = "all"
-#: In an index of image files, the name of their only split.
+#: Name of the only split in an index of image files.
 FILES = "files"
 _TEXTS, _IMAGES, _COMPARED_WITH = 4096, 64, 1000
 
 
 def split_names(dataset: Dataset, split: str) -> tuple[str, ...]:
-    """Returns the names of splits that `split` stands for: itself, or with `all` all of them."""
+    """Return the names of the selected splits: `split` itself, or all splits for `all`."""
     if split != ALL or ALL in dataset.splits:
         return (dataset.split(split).name,)
     return tuple(dataset.splits)
 
 
 def index_items(dataset: Dataset, names: tuple[str, ...], kind: str) -> list[Item]:
-    """Lists the items of an index, in the order of its rows."""
+    """List the items of an index in the order of its rows."""
     items = []
     for name in names:
         for entry in dataset.split(name).entries:
@@ -62,7 +62,7 @@ def index_items(dataset: Dataset, names: tuple[str, ...], kind: str) -> list[Ite
 
 
 def index_source(run: Run, dataset: Dataset, split: str, kind: str) -> IndexSource:
-    """Returns the source of an index of this run over these splits."""
+    """Return the source of an index of a run over splits of a dataset."""
     return IndexSource(
         run=run.fingerprint,
         dataset=_content(run, dataset, kind),
@@ -73,14 +73,14 @@ def index_source(run: Run, dataset: Dataset, split: str, kind: str) -> IndexSour
 
 
 def _content(run: Run, dataset: Dataset, kind: str) -> str:
-    """Returns the fingerprint of what is embedded: the dataset, and for captions also their annotations."""
+    """Return the fingerprint of the embedded data: the dataset, and for captions also their annotations."""
     annotated = run.recipe.text.tokenizer.describe(dataset) if kind == "text" else {}
     parts = [dataset.fingerprint, *map(str, annotated.values())]
     return sha256_bytes(" ".join(parts).encode()) if annotated else dataset.fingerprint
 
 
 def index_directory(run: Run, dataset: Dataset, split: str, kind: str) -> Path:
-    """Returns where the index of a run over these splits lies: `RUN/index/DATASET-SPLIT-KIND`."""
+    """Return the directory of the index of a run over splits of a dataset: `RUN/index/DATASET-SPLIT-KIND`."""
     return run.path / "index" / re.sub(r"[^\w.-]+", "_", f"{dataset.name}-{split}-{kind}s")
 
 
@@ -89,8 +89,8 @@ def require_single_vector(run: Run, what: str, instead: str) -> None:
 
     Args:
         run: the run.
-        what: the feature that was asked for, the beginning of the error.
-        instead: the fix, a sentence.
+        what: the requested feature, as the beginning of the error.
+        instead: the fix, as a sentence.
 
     Raises:
         DataError: for a run with several vectors per item.
@@ -110,7 +110,7 @@ def check_indexable(run: Run) -> None:
     """Check that a run can have an index.
 
     Raises:
-        DataError: if it has several vectors per item.
+        DataError: for a run with several vectors per item.
     """
     require_single_vector(run, "An index", "`vsemb search` scores all items without an index.")
 
@@ -125,23 +125,23 @@ def build_index(
     out: str | os.PathLike[str] | None = None,
     settings: IndexSettings | None = None,
 ) -> SearchIndex:
-    """Embeds the images or captions of a dataset and writes their index.
+    """Embed the images or captions of a dataset and write their index.
 
-    A run on cached features reads them from the dataset where it has them; otherwise images are decoded and embedded
+    A run on cached features reads them from the dataset if they are there. Otherwise images are decoded and embedded
     by the backbone.
 
     Args:
         run: the run.
         dataset: the dataset.
-        split: its name, or `all`.
+        split: name of the split, or `all`.
         kind: `image` or `text`.
         encoders: encoders of the run; None builds them.
-        out: the index's directory; None for its place in the run, see `index_directory`.
-        settings: how it is stored and searched; None for exactly, as float32.
+        out: directory of the index; None for `index_directory`.
+        settings: storage and search; None for exact search in float32.
 
     Raises:
-        VsembError: if run and dataset do not fit, the run has several vectors per item, an image does not decode,
-            the backend is not installed, or the file system refuses.
+        VsembError: if run and dataset do not match, the run has several vectors per item, an image does not decode,
+            the backend is not installed, or a file cannot be written.
 
     Example:
 
@@ -161,21 +161,21 @@ def build_index(
 def index_files(
     run: Run, files: Sequence[str], out: str | os.PathLike[str], settings: IndexSettings | None = None
 ) -> tuple[SearchIndex, dict[str, str]]:
-    """Embeds image files without captions and writes their index; an interrupted call continues.
+    """Embed image files without captions and write their index. An interrupted call resumes.
 
     Args:
         run: the run.
-        files: paths of images of any format that a dataset takes.
-        out: the index's directory.
-        settings: how it is stored and searched; None for exactly, as float32.
+        files: paths of images in any format that a dataset accepts.
+        out: directory of the index.
+        settings: storage and search; None for exact search in float32.
 
     Returns:
         index: the index; the keys of its items are the files.
         skipped: file that cannot be read or decoded -> reason.
 
     Raises:
-        VsembError: if the run has several vectors per item or embeds no images, no image can be read, the backend is
-            not installed, or the file system refuses.
+        VsembError: if the run has several vectors per item or does not embed images, no image can be read, the backend
+            is not installed, or a file cannot be written.
 
     Example:
 
@@ -192,7 +192,7 @@ def index_files(
 
 
 def indexed_file(index: SearchIndex, key: str) -> Path | None:
-    """Returns the file of an item of an index of image files; None for an index of a dataset."""
+    """Return the file of an item in an index of image files; None for an index of a dataset."""
     folder = index.recorded.get("folder")
     return None if folder is None else Path(folder) / key
 
@@ -223,19 +223,19 @@ def open_indexed(
     run: str | os.PathLike[str] | None = None,
     data: str | os.PathLike[str] | None = None,
 ) -> tuple[SearchIndex, Run, Dataset | None]:
-    """Open an index with its run, and with its dataset if that is still there.
+    """Open an index with its run, and with its dataset if it still exists.
 
     Args:
-        directory: the index's.
-        run: directory of the run; None for the recorded one.
-        data: directory of the dataset; None for the recorded one.
+        directory: directory of the index.
+        run: directory of the run; None for the recorded directory.
+        data: directory of the dataset; None for the recorded directory.
 
     Returns:
-        The index, the run, and the dataset or None. The dataset is not needed to search.
+        The index, the run, and the dataset or None. Search does not need the dataset.
 
     Raises:
         StaleIndexError: if the index was made from another run or dataset.
-        DataError: if the index is damaged, or the run is not at its recorded place.
+        DataError: if the index is damaged, or the run is not in its recorded directory.
 
     Example:
 
@@ -283,17 +283,17 @@ def open_index(
     encoders: ServedModel | None = None,
     report: Callable[[str], None] = print,
 ) -> SearchIndex:
-    """Open the index of a run over a dataset; a missing or stale one is built and reported.
+    """Open the index of a run over a dataset. A missing or stale index is reported and built.
 
     A stale index is rebuilt with its own settings.
 
     Args:
         run: the run.
         dataset: the dataset.
-        split: its name, or `all`.
+        split: name of the split, or `all`.
         kind: `image` or `text`.
         encoders: encoders of the run; None builds them.
-        report: called with lines of progress.
+        report: called with progress lines.
 
     Raises:
         VsembError: as `build_index`, or if the index is damaged.
@@ -320,21 +320,21 @@ def measure_candidates(
     k: int = 10,
     queries: int = 500,
 ) -> dict[int, float]:
-    """Measure approximate search in an index, with captions of the dataset as queries.
+    """Measure the recall of approximate search in an index, with captions of the dataset as queries.
 
     Args:
         run: the run.
         dataset: the dataset.
-        index: of the run, over the dataset.
-        candidates: numbers of items scored exactly for each query.
-        k: results wanted.
-        queries: captions drawn from the splits of the index, at most.
+        index: index of the run over the dataset.
+        candidates: numbers of items scored exactly per query.
+        k: number of results.
+        queries: maximum number of captions drawn from the splits of the index.
 
     Returns:
-        number of candidates -> share of the exact k best that is found, see `candidate_recall`.
+        number of candidates -> share of the exact k best items that is found, see `candidate_recall`.
 
     Raises:
-        InvalidArgumentError: for numbers below k, or a run without candidates.
+        InvalidArgumentError: if a number of candidates is below k, or the run does not support candidates.
     """
     for count in candidates:
         check_candidates(count, k, index.source.scored_by, approximate=index.backend is not None)
@@ -348,11 +348,11 @@ def compare_backends(run: Run, dataset: Dataset, index: SearchIndex) -> Iterator
     Args:
         run: the run.
         dataset: the dataset.
-        index: of the run, over the dataset.
+        index: index of the run over the dataset.
 
     Yields:
-        A row for each of `COMPARED`, see `vsemb.searching.comparison.compare`. Retrieval is measured on images only,
-        since among captions a caption finds itself.
+        One row per entry of `COMPARED`, see `vsemb.searching.comparison.compare`. Retrieval is measured on images
+        only, because among captions a caption finds itself.
 
     Raises:
         StaleIndexError: if the index was made with another run.
@@ -364,7 +364,7 @@ def compare_backends(run: Run, dataset: Dataset, index: SearchIndex) -> Iterator
 
 
 def _caption_queries(run: Run, dataset: Dataset, index: SearchIndex, queries: int) -> tuple[np.ndarray, np.ndarray]:
-    """Draws captions from the splits of an index: their embeddings, and the ids of their images."""
+    """Draw captions from the splits of an index; return their embeddings and the ids of their images."""
     captions: list[str] = []
     own = np.empty(0, np.int64)
     for part in map(dataset.split, index.source.splits):
@@ -377,10 +377,10 @@ def _caption_queries(run: Run, dataset: Dataset, index: SearchIndex, queries: in
 
 
 def captions_read(run: Run, split: Split) -> list[str]:
-    """Returns a split's captions as inputs of `Run.encode`, in their order.
+    """Return a split's captions as inputs of `Run.encode`, in the order of the split.
 
     Raises:
-        DataError: if the run reads class names, or the dataset lacks annotations that it needs.
+        DataError: if the run reads class names, or the dataset lacks required annotations.
     """
     if not run.recipe.text.tokenizer.per_caption:
         raise DataError(f"{run.path} must be a run that reads captions; it reads class names.")

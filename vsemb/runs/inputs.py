@@ -1,4 +1,4 @@
-"""Arguments of commands on runs, checked without TensorFlow: queries, image files, texts, kinds of directories."""
+"""Check arguments of commands on runs without TensorFlow: queries, image files, texts, kinds of directories."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _MANIFESTS = {"vsemb-dataset": "dataset", "vsemb-index": "index"}
 
 @dataclass(frozen=True)
 class Query:
-    """A search query: a text, an image or several of them, with words subtracted and added.
+    """A search query: a text, an image, or several of them, with words subtracted and added.
 
     Attributes:
         text: a sentence.
         image: path of an image file, or the key of an image of the dataset.
         minus: words (or phrases) whose embeddings are subtracted.
         plus: words (or phrases) whose embeddings are added.
-        compose: two or more of which all is wanted, each a text, the path of an image file or the key of
-            an image of the dataset.
-        abstract: two or more of which what they have in common is wanted.
+        compose: two or more operands; results show all of them. An operand is a text, the path of an image file, or
+            the key of an image of the dataset.
+        abstract: two or more operands; results show the content that they have in common.
 
     Raises:
-        InvalidArgumentError: unless there is exactly one of text, image, compose and abstract.
+        InvalidArgumentError: unless exactly one of text, image, compose and abstract is given.
     """
 
     text: str | None = None
@@ -57,15 +57,15 @@ class Query:
 
     @property
     def operands(self) -> tuple[str, tuple[str, ...]]:
-        """The attribute that is given, and the texts or images in it."""
+        """Name of the given attribute, and its texts or images."""
         ((name, value),) = self._given.items()
         return name, (value,) if isinstance(value, str) else tuple(value)
 
 
 def kind_of(path: str | os.PathLike[str]) -> str | None:
-    """Returns the kind of a directory: `run`, `index`, `dataset` or `model`; None for another.
+    """Return the kind of a directory: `run`, `index`, `dataset` or `model`; None for any other.
 
-    A damaged run or index counts as one.
+    A damaged run or index is also recognized.
     """
     path = Path(path)
     if (path / "recipe.json").exists():
@@ -80,7 +80,7 @@ def kind_of(path: str | os.PathLike[str]) -> str | None:
 
 
 def model_version(path: Path) -> Path | None:
-    """Returns the newest version of an exported model, or `path` where it is one; None without a SavedModel."""
+    """Return the newest version of an exported model, or `path` if it is a version; None without a SavedModel."""
     if (path / "saved_model.pb").exists():
         return path
     versions = [child for child in path.glob("[0-9]*") if (child / "saved_model.pb").exists()]
@@ -88,10 +88,10 @@ def model_version(path: Path) -> Path | None:
 
 
 def check_counts(**counts: int | None) -> None:
-    """Refuses numbers below 1; None stands for none.
+    """Check that numbers are at least 1; None is allowed.
 
     Raises:
-        InvalidArgumentError: naming the argument.
+        InvalidArgumentError: if a number is below 1; the error names the argument.
     """
     for name, value in counts.items():
         if value is not None and value < 1:
@@ -99,17 +99,17 @@ def check_counts(**counts: int | None) -> None:
 
 
 def image_files(given: Sequence[str]) -> list[str]:
-    """Lists image files.
+    """List image files.
 
     Args:
-        given: each a directory, which is read with its subdirectories; a glob pattern; an image file; or a `.txt` file
-            with a path per line.
+        given: directories (read with their subdirectories), glob patterns, image files, or `.txt` files with one path
+            per line.
 
     Returns:
-        Normalized paths, each once, in the order given; the files of a directory or pattern are sorted by name.
+        Normalized paths without duplicates, in the order given. Files of a directory or pattern are sorted by name.
 
     Raises:
-        DataError: if a directory, pattern or list has no image, or a file is missing.
+        DataError: if a directory, pattern or list is without images, or a file is missing.
     """
     found: list[str] = []
     for each in given:
@@ -136,7 +136,7 @@ def _below(folder: str) -> list[str]:
 
 
 def text_lines(path: str | os.PathLike[str]) -> list[str]:
-    """Returns the lines of a UTF-8 text file without blank ones.
+    """Return the non-blank lines of a UTF-8 text file.
 
     Raises:
         DataError: if the file cannot be read.
@@ -147,10 +147,10 @@ def text_lines(path: str | os.PathLike[str]) -> list[str]:
 
 
 def check_vectors_path(path: str | os.PathLike[str]) -> str:
-    """Returns the ending of a file of vectors, `.npy` or `.parquet`.
+    """Return the ending of a file of vectors, `.npy` or `.parquet`.
 
     Raises:
-        InvalidArgumentError: for another ending.
+        InvalidArgumentError: for any other ending.
     """
     ending = Path(path).suffix.lower()
     if ending not in (".npy", ".parquet"):

@@ -210,7 +210,7 @@ class LengthComparison:
 def compare_lengths(
     runs: Sequence[Run], dataset: Dataset, split: str = "val", *, pairs: int = 100, images: int | None = None
 ) -> LengthComparison:
-    """Measures how runs cope with captions of very different lengths for one image.
+    """Measure how runs cope with captions of very different lengths for one image.
 
     Args:
         runs: the runs.

@@ -35,7 +35,7 @@ Font: TypeAlias = "ImageFont.FreeTypeFont | ImageFont.ImageFont"
 
 
 def check_picture_path(path: str | os.PathLike[str]) -> str:
-    """Returns the format of a picture by the ending of its name, `"PNG"` or `"JPEG"`.
+    """Return the format of a picture by the ending of its name, `"PNG"` or `"JPEG"`.
 
     Raises:
         InvalidArgumentError: for another ending.
@@ -52,7 +52,7 @@ def check_picture_path(path: str | os.PathLike[str]) -> str:
 
 
 def save_picture(picture: Image.Image, path: str | os.PathLike[str]) -> None:
-    """Writes a picture, atomically, as PNG or JPEG by the ending of its name.
+    """Write a picture, atomically, as PNG or JPEG by the ending of its name.
 
     Raises:
         InvalidArgumentError: for another ending.
@@ -64,7 +64,7 @@ def save_picture(picture: Image.Image, path: str | os.PathLike[str]) -> None:
 
 
 def read_picture(encoded: bytes, name: str, side: int | None = None) -> Image.Image:
-    """Decodes an image of a dataset: RGB.
+    """Decode an image of a dataset: RGB.
 
     Args:
         encoded: JPEG or PNG bytes.
@@ -84,7 +84,7 @@ def read_picture(encoded: bytes, name: str, side: int | None = None) -> Image.Im
 
 
 def pixel_box(box: Sequence[float] | np.ndarray, size: tuple[int, int]) -> Rectangle:
-    """Returns a box in whole pixels, inside the image and at least one pixel wide and high.
+    """Return a box in whole pixels, inside the image and at least one pixel wide and high.
 
     Args:
         box: [x, y, width, height] as fractions of the image's.
@@ -109,20 +109,20 @@ def _span(start: float, length: float, pixels: int) -> tuple[int, int]:
 
 
 def crop(image: Image.Image, box: Rectangle) -> Image.Image:
-    """Returns the part of an image inside a box of pixels, as `pixel_box` returns it."""
+    """Return the part of an image inside a box of pixels, as `pixel_box` returns it."""
     x, y, width, height = box
     return image.crop((x, y, x + width, y + height))
 
 
 def scaled_to(image: Image.Image, side: int) -> Image.Image:
-    """Returns an image whose longer side has so many pixels, RGB."""
+    """Return an image whose longer side has so many pixels, RGB."""
     scale = side / max(image.size)
     width, height = (max(1, round(length * scale)) for length in image.size)
     return image.convert("RGB").resize((width, height), Image.Resampling.LANCZOS, reducing_gap=3.0)
 
 
 def decimals(values: Iterable[float]) -> int:
-    """Returns the number of decimals, 4 at most, that show the largest value with three digits.
+    """Return the number of decimals, 4 at most, that show the largest value with three digits.
 
     Example:
 
@@ -134,14 +134,14 @@ def decimals(values: Iterable[float]) -> int:
 
 
 def drawable(text: str) -> str:
-    """Returns a text without accents, which Pillow's font lacks, and without control characters."""
+    """Return a text without accents, which Pillow's font lacks, and without control characters."""
     letters = unicodedata.normalize("NFKD", text)
     letters = "".join(letter for letter in letters if not unicodedata.combining(letter))
     return "".join(letter if letter.isprintable() else " " for letter in letters)
 
 
 def cut_text(text: str, font: Font, width: float) -> str:
-    """Returns a text cut to a width in pixels, with an ellipsis where it was cut."""
+    """Return a text cut to a width in pixels, with an ellipsis where it was cut."""
     text = drawable(text)
     if font.getlength(text) <= width:
         return text
@@ -190,7 +190,7 @@ def contact_sheet(tiles: Sequence[tuple[Image.Image, str]], side: int = 160) -> 
 
 
 def thumbnail(split: Split, row: int, side: int) -> Image.Image:
-    """Returns an image of a split, shrunk: RGB, the longer side `side` pixels.
+    """Return an image of a split, shrunk: RGB, the longer side `side` pixels.
 
     Raises:
         DataError: if the image is damaged, or the dataset holds precomputed features only.
@@ -199,12 +199,12 @@ def thumbnail(split: Split, row: int, side: int) -> Image.Image:
 
 
 def square_thumbnail(split: Split, row: int, side: int) -> Image.Image:
-    """Returns an image of a split in the middle of a black square of `side` pixels."""
+    """Return an image of a split in the middle of a black square of `side` pixels."""
     return ImageOps.pad(thumbnail(split, row, side), (side, side))
 
 
 def text_tile(text: str, side: int) -> Image.Image:
-    """Returns a square of `side` pixels with a text, cut to fit.
+    """Return a square of `side` pixels with a text, cut to fit.
 
     Example:
 
@@ -221,7 +221,7 @@ def text_tile(text: str, side: int) -> Image.Image:
 
 
 def data_uri(image: Image.Image) -> str:
-    """Returns an image as a `data:` address of a JPEG."""
+    """Return an image as a `data:` address of a JPEG."""
     buffer = io.BytesIO()
     image.save(buffer, "JPEG", quality=_SMALL_QUALITY, optimize=True)
     return f"data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}"

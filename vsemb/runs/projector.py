@@ -151,7 +151,7 @@ def _columns(part: Split, rows: Sequence[int] | np.ndarray) -> dict[str, Sequenc
 
 
 def _everything(pictured: ProjectorTensor, said: ProjectorTensor) -> ProjectorTensor:
-    """Joins images and sentences in one tensor."""
+    """Join images and sentences in one tensor."""
     # Images come first where a sheet has no room for all.
     images = len(pictured.embeddings)
     kept = min(len(said.embeddings), MAX_POINTS - images)
@@ -205,7 +205,7 @@ class ProjectorTensor:
 
 
 def thumbnail_side(count: int) -> int:
-    """Returns the side in pixels of thumbnails that fit a sprite sheet.
+    """Return the side in pixels of thumbnails that fit a sprite sheet.
 
     Args:
         count: number of thumbnails, at most `MAX_POINTS`.
@@ -219,7 +219,7 @@ def thumbnail_side(count: int) -> int:
 
 
 def sprite_sheet(thumbnails: Sequence[Image.Image]) -> Image.Image:
-    """Joins thumbnails of one size in a square sheet, row by row."""
+    """Join thumbnails of one size in a square sheet, row by row."""
     width, height = thumbnails[0].size
     columns = _sheet_columns(len(thumbnails))
     # Square, even with empty rows: TensorBoard 2.20 computes positions from the number of rows.
@@ -296,7 +296,7 @@ def _sheet_columns(count: int) -> int:
 
 
 def _metadata(columns: Mapping[str, Sequence[object]]) -> str:
-    """Returns the lines; a single column has no header, which TensorBoard would show as a value."""
+    """Return the lines; a single column has no header, which TensorBoard would show as a value."""
     lines = [list(columns)] if len(columns) > 1 else []
     lines += [[str(value) for value in row] for row in zip(*columns.values(), strict=True)]
     return "".join("\t".join(_SEPARATORS.sub(" ", cell) for cell in line) + "\n" for line in lines)

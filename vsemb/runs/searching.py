@@ -92,7 +92,7 @@ class EmbeddedQuery:
         return (self._row_of(value) if self.dataset is None else find_key(self.dataset, value)) is not None
 
     def _row_of(self, key: str) -> int | None:
-        """Returns the row of an image in the index."""
+        """Return the row of an image in the index."""
         if self.index is None or self.index.source.kind != "image":
             return None
         keys = self.index.keys
@@ -121,7 +121,7 @@ class EmbeddedQuery:
 
 
 def embed_text(encoders: ServedModel, run: Run, text: str, name: str, report: Callable[[str], None]) -> np.ndarray:
-    """Embeds a text and reports unknown words.
+    """Embed a text and reports unknown words.
 
     Args:
         encoders: the encoders of the run.
@@ -141,7 +141,7 @@ def embed_text(encoders: ServedModel, run: Run, text: str, name: str, report: Ca
 
 
 def read_text(run: Run, text: str, name: str, report: Callable[[str], None]) -> tf.Tensor:
-    """Reads a text as the run takes it, and reports unknown words.
+    """Read a text as the run takes it, and reports unknown words.
 
     Args:
         run: the run.
@@ -199,7 +199,7 @@ class Searchable(Protocol):
         """Size of a vector."""
 
     def embedding(self, row: int) -> np.ndarray:
-        """Returns the embedding of an item, float32."""
+        """Return the embedding of an item, float32."""
 
     def search(
         self,
@@ -210,13 +210,13 @@ class Searchable(Protocol):
         query_kind: str | None = None,
         candidates: int | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Finds the k best items for each query, see `vsemb.searching.SearchIndex.search`."""
+        """Find the k best items for each query, see `vsemb.searching.SearchIndex.search`."""
 
     def resorted(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Sorts items by their distance to their mean, see `vsemb.searching.resort_by_mean`."""
+        """Sort items by their distance to their mean, see `vsemb.searching.resort_by_mean`."""
 
     def close(self) -> None:
-        """Frees memory and connections."""
+        """Free memory and connections."""
 
 
 class Searcher:
@@ -235,7 +235,7 @@ class Searcher:
     def check(
         cls, run: Run, query: Query, index: Path, k: int, resort: int | None = None, candidates: int | None = None
     ) -> None:
-        """Checks a query before any work.
+        """Check a query before any work.
 
         Args:
             run: the run.
@@ -262,7 +262,7 @@ class Searcher:
         report: Callable[[str], None] = print,
         keep: int = 0,
     ) -> Searchable:
-        """Opens the images or captions of a dataset for searches.
+        """Open the images or captions of a dataset for searches.
 
         Args:
             run: the run.
@@ -280,7 +280,7 @@ class Searcher:
 
 
 def searcher_of(run: Run) -> type[Searcher]:
-    """Returns the class that searches with a run."""
+    """Return the class that searches with a run."""
     return registry.load(registry.entries("searchers")[run.recipe.similarity.accepts])
 
 
@@ -299,7 +299,7 @@ class Result:
     item: Item
 
     def to_json(self) -> dict[str, Any]:
-        """Returns plain values."""
+        """Return plain values."""
         shown = {name: getattr(self.item, name) for name in ("key", "id", "split", "caption")}
         return {"rank": self.rank, "score": self.score, **shown}
 
@@ -368,7 +368,7 @@ class Search:
         keep_query: bool = False,
         candidates: int | None = None,
     ) -> list[Result]:
-        """Finds the items nearest to a query; an image of the dataset that is the query itself is left out.
+        """Find the items nearest to a query; an image of the dataset that is the query itself is left out.
 
         With an order, the captions that a text finds say what the text says and perhaps more; the
         captions that an image finds are true of it; see `SearchIndex.search`. A composition or abstraction with an
@@ -421,12 +421,12 @@ class Search:
         return self._encoders[images]
 
     def shown(self, item: Item) -> str:
-        """Returns the name of an item: its key, or the path of its file from the current directory."""
+        """Return the name of an item: its key, or the path of its file from the current directory."""
         path = None if self.index is None else indexed_file(self.index, item.key)
         return item.key if path is None or os.path.exists(item.key) else str(path)
 
     def sheet(self, results: Sequence[Result]) -> Image.Image:
-        """Returns a contact sheet of the images found, with scores, names and captions.
+        """Return a contact sheet of the images found, with scores, names and captions.
 
         Raises:
             InvalidArgumentError: without a result.
@@ -460,7 +460,7 @@ def search_run(
     report: Callable[[str], None] = print,
     **options: Any,
 ) -> list[Result]:
-    """Searches a dataset or an index once, see `Search`.
+    """Search a dataset or an index once, see `Search`.
 
     Args:
         run, dataset, index, split, captions, report: as `Search`.
@@ -485,7 +485,7 @@ def nearest(
     resort: int | None = None,
     candidates: int | None = None,
 ) -> list[Result]:
-    """Finds the items of an index nearest to an embedding.
+    """Find the items of an index nearest to an embedding.
 
     Args:
         index: the items to search.

@@ -13,7 +13,7 @@ from vsemb.searching import SearchIndex, StaleIndexError
 
 
 def run_encoders(run: Run, images: bool = True) -> ServedModel:
-    """Returns the functions that a run is searched and served with.
+    """Return the functions that a run is searched and served with.
 
     Args:
         run: the run.
@@ -31,7 +31,7 @@ def run_encoders(run: Run, images: bool = True) -> ServedModel:
 
 
 def check_run(index: SearchIndex, run: Run) -> None:
-    """Refuses a run whose embeddings are not comparable with those of an index.
+    """Refuse a run whose embeddings are not comparable with those of an index.
 
     Raises:
         StaleIndexError: if the index was made with other weights.
@@ -53,7 +53,7 @@ def export_run(
     report: Callable[[str], None] = print,
     **options: Any,
 ) -> Path:
-    """Writes a run as a version of a SavedModel; see `vsemb.exporting.export_savedmodel`.
+    """Write a run as a version of a SavedModel; see `vsemb.exporting.export_savedmodel`.
 
     Neither the dataset nor the network is needed.
 
@@ -81,7 +81,7 @@ def export_run(
 
 
 def model_facts(run: Run) -> ModelFacts:
-    """Returns what a run knows of itself, for the model card of its exports."""
+    """Return what a run knows of itself, for the model card of its exports."""
     info, recipe = run.info, run.recipe
     best = {name.removeprefix("best_"): info[name] for name in info if name.startswith("best_")}
     epoch = best.pop("epoch", None)

@@ -9,7 +9,7 @@ from vsemb.errors import needs_extra
 
 
 def page_template(package: str, name: str) -> Any:
-    """Returns a template; whatever is filled in is escaped.
+    """Return a template; whatever is filled in is escaped.
 
     Args:
         package: where the file lies. Templates import others as `package:name`.
