@@ -1,8 +1,8 @@
-"""Measuring runs: by the field's protocols, and on captions of very different lengths for one image.
+"""Measure runs with the protocols of the field, and on captions of one image with very different lengths.
 
-The latter as in Vendrov et al. 2016, section 4.6, figure 3. A symmetric similarity must put a short caption and a long
-one close to the same image, and so close to each other; an order lets the short one lie far above. Length stands in
-for the level of detail.
+The analysis of lengths follows Vendrov et al. 2016, section 4.6, figure 3. A symmetric similarity must place a short
+and a long caption close to the same image, and therefore close to each other. An order can place the short caption far
+above the image. Length is a proxy for the level of detail.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from vsemb.runs.run import Run
 from vsemb.similarities import Similarity
 from vsemb.text.normalize import words_of
 
-# Queries scored at a time.
+# Number of queries scored at once.
 _BLOCK = 100
 
 
@@ -35,11 +35,11 @@ def evaluate_run(run: Run, dataset: Dataset, split: str = "val", **protocol: Any
         run: the run.
         dataset: the dataset.
         split: name of the split.
-        **protocol: `folds`, `bootstrap`, `recalls` and `pairs` of `evaluate_retrieval`; for pairs, images are in the
-            order of the dataset's index, captions in the order in which the image has them.
+        **protocol: `folds`, `bootstrap`, `recalls` and `pairs` of `evaluate_retrieval`. For pairs, images are in the
+            order of the dataset's index; captions are in the order of their image.
 
     Raises:
-        VsembError: if run and dataset do not fit, the split is not there, or the protocol cannot be.
+        VsembError: if run and dataset do not match, the split is missing, or the protocol does not fit the split.
     """
     part = dataset.split(split)
     check_protocol(len(part), **protocol)
@@ -52,12 +52,12 @@ def evaluate_run(run: Run, dataset: Dataset, split: str = "val", **protocol: Any
 
 @dataclass(frozen=True, eq=False)
 class LengthAnalysis:
-    """Ranks of one model over pairs of captions; all from 1, ties counted against the model.
+    """Ranks of one model over pairs of captions. Ranks start at 1, and ties count against the model.
 
     Attributes:
         pairs: (pairs, 2) int64, rows of the shorter and of the longer caption.
-        image_ranks: (captions,) int64, the rank of its image with each caption as query.
-        longer_ranks: (pairs,) int64, the rank of the longer caption among all others with the shorter one as
+        image_ranks: (captions,) int64, rank of the image with each of its captions as query.
+        longer_ranks: (pairs,) int64, rank of the longer caption among all other captions, with the shorter caption as
             query.
     """
 
@@ -66,7 +66,7 @@ class LengthAnalysis:
     longer_ranks: np.ndarray
 
     def to_json(self) -> dict[str, float]:
-        """Return the mean ranks; a caption counts once in each, in however many pairs it is."""
+        """Return the mean ranks. A caption in several pairs counts once per mean."""
         return {
             "image_all": float(self.image_ranks.mean()),
             "image_pairs": self._mean(self.pairs),
@@ -83,16 +83,16 @@ def length_pairs(words: np.ndarray, text_image_ids: np.ndarray, count: int = 100
     """Find the pairs of captions of one image that differ most in length.
 
     Args:
-        words: (captions,) int, the length of each caption.
-        text_image_ids: (captions,) int64, the image that each describes; an image's captions stand together.
-        count: pairs wanted.
+        words: (captions,) int, number of words per caption.
+        text_image_ids: (captions,) int64, image of each caption; captions of one image are contiguous.
+        count: maximum number of pairs.
 
     Returns:
-        (count, 2) int64, rows of the shorter and of the longer caption, the biggest difference first, equal
-        ones in the order of the data; at most the number of pairs of different lengths.
+        (count, 2) int64, rows of the shorter and of the longer caption, by descending difference. Equal differences
+        are in the order of the data. There are fewer rows if fewer pairs differ in length.
 
     Raises:
-        InvalidArgumentError: for count < 1.
+        InvalidArgumentError: if count < 1.
         DataError: if no two captions of an image differ in length.
 
     Example: the second image's captions have 9, 2 and 4 words.
@@ -126,10 +126,10 @@ def analyse_lengths(
     pairs: np.ndarray,
     similarity: Similarity,
 ) -> LengthAnalysis:
-    """Rank images and captions for captions of very different lengths.
+    """Rank images and longer captions, with captions of very different lengths as queries.
 
-    The shorter caption finds the longer one as a text finds images: with an order, E(candidate, query), so
-    that the query is the general side.
+    The shorter caption finds the longer one as a text finds images. With an order the score is E(candidate, query), so
+    the query is the general side.
 
     Args:
         images: (n, dim) float32 embeddings.
@@ -137,7 +137,7 @@ def analyse_lengths(
         image_ids: (n,) int64, distinct.
         text_image_ids: (m,) int64.
         pairs: (pairs, 2) int64 from `length_pairs`.
-        similarity: compares the embeddings.
+        similarity: similarity of the embeddings.
 
     Raises:
         DataError: as `retrieval_ranks`.
@@ -151,21 +151,21 @@ def analyse_lengths(
         scores = np.array(ops.convert_to_numpy(scores))  # (m, queries)
         columns = np.arange(len(queries))
         scores[queries, columns] = -np.inf
-        # What reaches its score, itself included.
+        # Captions that reach its score, including itself.
         longer.append((scores >= scores[wanted, columns]).sum(axis=0))
     return LengthAnalysis(pairs, image_ranks + 1, np.concatenate(longer))
 
 
 @dataclass(frozen=True, eq=False)
 class LengthComparison:
-    """The result of `compare_lengths`.
+    """Result of `compare_lengths`.
 
     Attributes:
         split: name of the split.
-        keys: (images,) names of the images ranked.
-        captions: (captions,) their captions.
-        caption_rows: (captions,) int64, the row of each caption's image.
-        words: (captions,) int64, their lengths.
+        keys: (images,) keys of the ranked images.
+        captions: (captions,) captions of the images.
+        caption_rows: (captions,) int64, row of each caption's image.
+        words: (captions,) int64, number of words per caption.
         pairs: (pairs, 2) int64, rows of the shorter and of the longer caption.
         runs: one analysis per run.
     """
@@ -180,15 +180,14 @@ class LengthComparison:
 
     @property
     def differences(self) -> np.ndarray:
-        """(pairs,) by how many words the captions of each pair differ."""
+        """(pairs,) difference in words between the captions of each pair."""
         return self.words[self.pairs[:, 1]] - self.words[self.pairs[:, 0]]
 
     def examples(self, count: int) -> list[dict[str, Any]]:
-        """Return the most dramatic pairs, as figure 3 shows some.
+        """Return the pairs with the largest differences in rank, as in figure 3.
 
-        Those where the runs differ most in the rank that the shorter caption gives its image, whichever run
-        is the better one; for a single run, where the ranks of the two captions differ most. An image is
-        shown once.
+        With several runs, the difference is between the runs, in the rank of the image for the shorter caption. With
+        one run, it is between the ranks for the two captions. Each image appears once.
         """
         shorter, longer = (np.stack([run.image_ranks[side] for run in self.runs]) for side in self.pairs.T)
         spread = np.ptp(shorter, axis=0) if len(self.runs) > 1 else np.abs(shorter - longer)[0]
@@ -210,18 +209,18 @@ class LengthComparison:
 def compare_lengths(
     runs: Sequence[Run], dataset: Dataset, split: str = "val", *, pairs: int = 100, images: int | None = None
 ) -> LengthComparison:
-    """Measure how runs cope with captions of very different lengths for one image.
+    """Measure the ranks of runs on captions of one image with very different lengths.
 
     Args:
         runs: the runs.
-        dataset: a dataset that fits all of them.
+        dataset: a dataset that matches all runs.
         split: name of the split.
-        pairs: see `length_pairs`.
-        images: take only so many images of the split, the first, with their captions; None takes all.
+        pairs: number of pairs, see `length_pairs`.
+        images: number of images, the first of the split, with their captions; None uses all images.
 
     Raises:
-        InvalidArgumentError: for no runs, pairs < 1, or images < 1 or more than there are.
-        VsembError: if a run and the dataset do not fit, or the split is not there.
+        InvalidArgumentError: if `runs` is empty, pairs < 1, or images < 1 or above the size of the split.
+        VsembError: if a run and the dataset do not match, or the split is missing.
 
     Example:
 
@@ -237,7 +236,7 @@ def compare_lengths(
         raise invalid_argument("images", images, f"an integer from 1 to {len(part)}, the images of {split!r}")
     rows = part.caption_rows[part.caption_rows < count]
     captions = part.captions[: len(rows)]
-    # As the tokenizer splits them, of whole captions even where it cuts them.
+    # Words are split as by the tokenizer, and counted for whole captions even if the tokenizer truncates them.
     words = np.array([len(each) for each in words_of(captions)], np.int64)
     ids = part.ids[:count]
     chosen = length_pairs(words, ids[rows], pairs)

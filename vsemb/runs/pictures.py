@@ -1,4 +1,4 @@
-"""Pictures as files, boxes in pixels, crops, thumbnails, drawable text and contact sheets."""
+"""Picture files, boxes in pixels, crops, thumbnails, drawable text and contact sheets."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from vsemb.files import replacing
 if TYPE_CHECKING:
     from vsemb.data.store import Split
 
-#: The most pictures of a contact sheet, so that image viewers open it.
+#: Maximum number of pictures per contact sheet, so that image viewers can open it.
 MOST_TILES = 400
-#: Colours of the ground and of text.
+#: Colours of the background and of text.
 PAPER, INK = "#faf7f0", "#2b2926"
 
 _FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}
@@ -38,7 +38,7 @@ def check_picture_path(path: str | os.PathLike[str]) -> str:
     """Return the format of a picture by the ending of its name, `"PNG"` or `"JPEG"`.
 
     Raises:
-        InvalidArgumentError: for another ending.
+        InvalidArgumentError: for any other ending.
 
     Example:
 
@@ -52,11 +52,11 @@ def check_picture_path(path: str | os.PathLike[str]) -> str:
 
 
 def save_picture(picture: Image.Image, path: str | os.PathLike[str]) -> None:
-    """Write a picture, atomically, as PNG or JPEG by the ending of its name.
+    """Write a picture atomically, as PNG or JPEG by the ending of its name.
 
     Raises:
-        InvalidArgumentError: for another ending.
-        DataError: if the file system refuses.
+        InvalidArgumentError: for any other ending.
+        DataError: if the file cannot be written.
     """
     kind = check_picture_path(path)
     with replacing(path) as temporary:
@@ -64,15 +64,16 @@ def save_picture(picture: Image.Image, path: str | os.PathLike[str]) -> None:
 
 
 def read_picture(encoded: bytes, name: str, side: int | None = None) -> Image.Image:
-    """Decode an image of a dataset: RGB.
+    """Decode an image of a dataset to RGB.
 
     Args:
         encoded: JPEG or PNG bytes.
         name: name of the image in errors.
-        side: side in pixels that it will be shrunk to, for which large JPEGs are decoded smaller; None decodes all.
+        side: side in pixels to which the image is shrunk later; large JPEGs are then decoded at a lower resolution.
+            None decodes at full resolution.
 
     Raises:
-        DataError: if it is damaged.
+        DataError: if the image is damaged.
     """
     try:
         with Image.open(io.BytesIO(encoded), formats=("JPEG", "PNG")) as image:
@@ -87,11 +88,11 @@ def pixel_box(box: Sequence[float] | np.ndarray, size: tuple[int, int]) -> Recta
     """Return a box in whole pixels, inside the image and at least one pixel wide and high.
 
     Args:
-        box: [x, y, width, height] as fractions of the image's.
-        size: the image's width and height in pixels.
+        box: [x, y, width, height] as fractions of the image's width and height.
+        size: width and height of the image in pixels.
 
     Returns:
-        (x, y, width, height).
+        (x, y, width, height) in pixels.
 
     Example:
 
@@ -109,20 +110,20 @@ def _span(start: float, length: float, pixels: int) -> tuple[int, int]:
 
 
 def crop(image: Image.Image, box: Rectangle) -> Image.Image:
-    """Return the part of an image inside a box of pixels, as `pixel_box` returns it."""
+    """Return the part of an image inside a box in pixels from `pixel_box`."""
     x, y, width, height = box
     return image.crop((x, y, x + width, y + height))
 
 
 def scaled_to(image: Image.Image, side: int) -> Image.Image:
-    """Return an image whose longer side has so many pixels, RGB."""
+    """Return an RGB image, scaled so that the longer side has `side` pixels."""
     scale = side / max(image.size)
     width, height = (max(1, round(length * scale)) for length in image.size)
     return image.convert("RGB").resize((width, height), Image.Resampling.LANCZOS, reducing_gap=3.0)
 
 
 def decimals(values: Iterable[float]) -> int:
-    """Return the number of decimals, 4 at most, that show the largest value with three digits.
+    """Return the number of decimals, at most 4, that show the largest value with three digits.
 
     Example:
 
@@ -134,14 +135,14 @@ def decimals(values: Iterable[float]) -> int:
 
 
 def drawable(text: str) -> str:
-    """Return a text without accents, which Pillow's font lacks, and without control characters."""
+    """Return a text without control characters, and without accents, which Pillow's font lacks."""
     letters = unicodedata.normalize("NFKD", text)
     letters = "".join(letter for letter in letters if not unicodedata.combining(letter))
     return "".join(letter if letter.isprintable() else " " for letter in letters)
 
 
 def cut_text(text: str, font: Font, width: float) -> str:
-    """Return a text cut to a width in pixels, with an ellipsis where it was cut."""
+    """Return a text truncated to a width in pixels, with an ellipsis if it is truncated."""
     text = drawable(text)
     if font.getlength(text) <= width:
         return text
@@ -150,17 +151,17 @@ def cut_text(text: str, font: Font, width: float) -> str:
 
 
 def contact_sheet(tiles: Sequence[tuple[Image.Image, str]], side: int = 160) -> Image.Image:
-    """Lays pictures out in rows, each with lines of text below it.
+    """Arrange pictures in rows, each with lines of text below it.
 
     Args:
-        tiles: pictures of any sizes, and their texts of one or more lines; beyond `MOST_TILES` they are left out.
+        tiles: pictures of any size, with texts of one or more lines. Only the first `MOST_TILES` are shown.
         side: side in pixels of the square that each picture is scaled to.
 
     Returns:
-        RGB.
+        The contact sheet, RGB.
 
     Raises:
-        InvalidArgumentError: without a picture.
+        InvalidArgumentError: if `tiles` is empty.
 
     Example:
 
@@ -190,21 +191,21 @@ def contact_sheet(tiles: Sequence[tuple[Image.Image, str]], side: int = 160) -> 
 
 
 def thumbnail(split: Split, row: int, side: int) -> Image.Image:
-    """Return an image of a split, shrunk: RGB, the longer side `side` pixels.
+    """Return a thumbnail of an image in a split: RGB, the longer side has `side` pixels.
 
     Raises:
-        DataError: if the image is damaged, or the dataset holds precomputed features only.
+        DataError: if the image is damaged, or the dataset holds only precomputed features.
     """
     return scaled_to(read_picture(split.read_image(row), split.keys[row], side), side)
 
 
 def square_thumbnail(split: Split, row: int, side: int) -> Image.Image:
-    """Return an image of a split in the middle of a black square of `side` pixels."""
+    """Return a thumbnail of an image in a split, centred on a black square of `side` pixels."""
     return ImageOps.pad(thumbnail(split, row, side), (side, side))
 
 
 def text_tile(text: str, side: int) -> Image.Image:
-    """Return a square of `side` pixels with a text, cut to fit.
+    """Return a square of `side` pixels with a text, truncated to fit.
 
     Example:
 
@@ -221,7 +222,7 @@ def text_tile(text: str, side: int) -> Image.Image:
 
 
 def data_uri(image: Image.Image) -> str:
-    """Return an image as a `data:` address of a JPEG."""
+    """Return an image as the `data:` URI of a JPEG."""
     buffer = io.BytesIO()
     image.save(buffer, "JPEG", quality=_SMALL_QUALITY, optimize=True)
     return f"data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}"

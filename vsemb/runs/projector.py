@@ -1,4 +1,4 @@
-"""A run's words, sentences and images for TensorBoard's embedding projector.
+"""Write words, sentences and images of a run for TensorBoard's embedding projector.
 
     <directory>/
       projector_config.pbtxt      the list of tensors
@@ -7,8 +7,8 @@
       NAME.sprite.jpg             thumbnails, row by row in one sheet
       events.out.tfevents.…       a line of text
 
-TensorBoard does not show a directory without an event file. Vectors are written as text, since TensorBoard reads a
-file as binary only if reading it as text fails.
+TensorBoard does not show a directory without an event file. Vectors are written as text, because TensorBoard reads a
+file as binary only if it cannot be read as text.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from vsemb.runs.pictures import square_thumbnail, text_tile
 from vsemb.runs.run import Run
 from vsemb.text.normalize import words_of
 
-#: The folder inside a run where the projector's files lie.
+#: Folder inside a run with the files of the projector.
 PROJECTOR = "projector"
-#: Longest side of a sprite sheet in pixels, beyond which browsers' graphics refuse it.
+#: Maximum side of a sprite sheet in pixels, the limit of graphics in browsers.
 MAX_SHEET = 8192
-#: Largest and smallest side of a thumbnail in pixels.
+#: Maximum and minimum side of a thumbnail in pixels.
 MAX_SIDE, MIN_SIDE = 96, 64
-#: The most thumbnails of the smallest side that fit a sheet.
+#: Maximum number of thumbnails of the minimum side per sheet.
 MAX_POINTS = (MAX_SHEET // MIN_SIDE) ** 2
 
 CONFIG = "projector_config.pbtxt"
@@ -62,31 +62,31 @@ def project_run(
     words: int = 500,
     seed: int = 0,
 ) -> tuple[Path, dict[str, tuple[int, int]]]:
-    """Write the projector's folder for a split.
+    """Write the projector folder for a split.
 
     The tensors are `images`, `sentences`, `words`, and `everything` with images and sentences together. Words are the
-    most frequent ones of the split's captions in the run's vocabulary, embedded as sentences of one word. A run on
-    class names has no words.
+    most frequent words of the split's captions that are in the run's vocabulary. Each word is embedded as a sentence.
+    A run on class names does not have words.
 
     Args:
         run: the run.
         dataset: the dataset.
         split: name of the split.
         out: the directory; None for `projector` inside the run.
-        images: images, drawn at random; fewer where the split has fewer, 0 for none.
-        sentences: sentences of these images, or of drawn images where `images` is 0, taken from the images in turn; 0
-            for none.
-        words: words; 0 for none.
+        images: maximum number of images, drawn at random; 0 for none.
+        sentences: maximum number of sentences of these images, taken from the images in turn; 0 for none. If `images`
+            is 0, the sentences are of images drawn at random.
+        words: maximum number of words; 0 for none.
         seed: random seed, >= 0.
 
     Returns:
-        path: the directory.
-        shapes: name of a tensor -> its shape.
+        path: path of the directory.
+        shapes: name of a tensor -> shape.
 
     Raises:
-        InvalidArgumentError: for a number out of range, or all numbers 0.
-        DataError: if run and dataset do not fit, the run has several vectors per item, `out` holds something else,
-            or the file system refuses.
+        InvalidArgumentError: if a number is out of range, or all numbers are 0.
+        DataError: if run and dataset do not match, the run has several vectors per item, `out` holds other files, or a
+            file cannot be written.
 
     Example:
 
@@ -117,7 +117,7 @@ def project_run(
 
 def _images(run: Run, dataset: Dataset, part: Split, rows: np.ndarray) -> ProjectorTensor:
     embedded = Embedder(run.model).images(run.images_of(dataset, part), rows)
-    # The longest caption tells most.
+    # The longest caption is the most informative.
     captions = [max(part.entries[row]["captions"], key=len) for row in rows]
     thumbnails = None
     if part.has_images:
@@ -152,7 +152,7 @@ def _columns(part: Split, rows: Sequence[int] | np.ndarray) -> dict[str, Sequenc
 
 def _everything(pictured: ProjectorTensor, said: ProjectorTensor) -> ProjectorTensor:
     """Join images and sentences in one tensor."""
-    # Images come first where a sheet has no room for all.
+    # Images have priority if a sheet cannot hold all points.
     images = len(pictured.embeddings)
     kept = min(len(said.embeddings), MAX_POINTS - images)
     thumbnails = None
@@ -191,7 +191,7 @@ class ProjectorTensor:
         name: lower-case letters, digits and hyphens.
         embeddings: (n, dim) float32, finite.
         columns: name of a column -> n values; the first column labels the points.
-        thumbnails: n images of one size; None shows points.
+        thumbnails: n images of equal size; None shows points.
     """
 
     name: str
@@ -205,7 +205,7 @@ class ProjectorTensor:
 
 
 def thumbnail_side(count: int) -> int:
-    """Return the side in pixels of thumbnails that fit a sprite sheet.
+    """Return the side of thumbnails that fit a sprite sheet, in pixels.
 
     Args:
         count: number of thumbnails, at most `MAX_POINTS`.
@@ -219,7 +219,7 @@ def thumbnail_side(count: int) -> int:
 
 
 def sprite_sheet(thumbnails: Sequence[Image.Image]) -> Image.Image:
-    """Join thumbnails of one size in a square sheet, row by row."""
+    """Join thumbnails of equal size in a square sheet, row by row."""
     width, height = thumbnails[0].size
     columns = _sheet_columns(len(thumbnails))
     # Square, even with empty rows: TensorBoard 2.20 computes positions from the number of rows.
@@ -246,18 +246,18 @@ def check_projector_directory(out: str | os.PathLike[str]) -> None:
 
 
 def write_projector(out: str | os.PathLike[str], tensors: Sequence[ProjectorTensor], title: str = "embeddings") -> Path:
-    """Write the folder atomically; an earlier folder of the projector is replaced.
+    """Write the projector folder atomically; an earlier projector folder is replaced.
 
     Args:
         out: the directory.
-        tensors: tensors with distinct names; TensorBoard opens the first.
-        title: shown among TensorBoard's texts.
+        tensors: tensors with distinct names; TensorBoard opens the first tensor.
+        title: title in TensorBoard's list of texts.
 
     Returns:
         The directory.
 
     Raises:
-        DataError: if `out` holds other files, or the file system refuses.
+        DataError: if `out` holds other files, or a file cannot be written.
 
     Example:
 
@@ -296,7 +296,7 @@ def _sheet_columns(count: int) -> int:
 
 
 def _metadata(columns: Mapping[str, Sequence[object]]) -> str:
-    """Return the lines; a single column has no header, which TensorBoard would show as a value."""
+    """Return the lines of a metadata file. A single column is without header, which TensorBoard would show as value."""
     lines = [list(columns)] if len(columns) > 1 else []
     lines += [[str(value) for value in row] for row in zip(*columns.values(), strict=True)]
     return "".join("\t".join(_SEPARATORS.sub(" ", cell) for cell in line) + "\n" for line in lines)

@@ -1,17 +1,18 @@
-"""A run: a trained recipe and what it reads, in a directory that is made, entered again and opened.
+"""Create, resume and open run directories: a trained recipe with its vocabulary, weights and backbone.
 
-recipe.json          the recipe, complete
-run.json             dataset, features, versions, status, the selected epoch
-vocabulary.txt       one token per line; the line number is the id
-metrics.jsonl        one line per epoch
-logs/                TensorBoard
-checkpoints/best.weights.h5    selected on validation
-checkpoints/state.npz          where training goes on after an interruption
-backbone/            configuration and weights of the feature backbone, so that the run can embed images without the
-                     dataset it was trained on
-presets/             where its towers are presets of keras-hub: what was read of them, without weights
+    RUN/
+        recipe.json                    the complete recipe
+        run.json                       dataset, features, versions, status, selected epoch
+        vocabulary.txt                 one token per line; the line number is the id
+        metrics.jsonl                  one line per epoch
+        logs/                          logs for TensorBoard
+        checkpoints/best.weights.h5    weights selected on validation
+        checkpoints/state.npz          training state for resuming
+        backbone/                      configuration and weights of the feature backbone, so that the run can embed
+                                       images without the training dataset
+        presets/                       files of keras-hub presets that the towers read, without weights
 
-Parts of systems keep more there, such as `parser/` for dependency trees.
+Parts of systems store further files there, such as `parser/` for dependency trees.
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ from vsemb.text.vocabulary import Vocabulary
 
 RECIPE, STATUS, VOCABULARY, METRICS = "recipe.json", "run.json", "vocabulary.txt", "metrics.jsonl"
 BEST, STATE, LOGS = "checkpoints/best.weights.h5", "checkpoints/state.npz", "logs"
-#: What every `run.json` must have.
+#: Required fields of every `run.json`.
 FIELDS = ("dataset", "data", "vocabulary", "status")
-# `auto` is decided when training starts; what is done with a run has one answer on all machines.
+# `auto` is only for training, where it is resolved at the start. Results of a run must not depend on the machine.
 _PRECISIONS = ("float32", "mixed_bfloat16")
 
 
@@ -66,10 +67,10 @@ def read_recipe(path: Path) -> Recipe:
 
 
 def read_status(path: Path, needed: Collection[str]) -> dict[str, Any]:
-    """Return the `run.json` of a run directory.
+    """Return the contents of `run.json` in a run directory.
 
     Raises:
-        DataError: if it lacks a field of `needed`.
+        DataError: if a field of `needed` is missing.
     """
     info = read_json(path / STATUS, "run status")
     if lacking := set(needed) - set(info if isinstance(info, dict) else ()):
@@ -79,12 +80,12 @@ def read_status(path: Path, needed: Collection[str]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Run:
-    """A trained recipe, of any task.
+    """A trained recipe of any task.
 
     Attributes:
-        path: its directory.
-        recipe: what was trained.
-        info: `run.json`.
+        path: the run directory.
+        recipe: the trained recipe.
+        info: contents of `run.json`.
 
     Example:
 
@@ -117,10 +118,10 @@ class Run:
 
         Args:
             path: the directory.
-            task: kind of recipe that is needed, or one derived from it; None for any.
+            task: required kind of recipe; derived kinds are accepted too. None accepts any kind.
 
         Raises:
-            DataError: if it is not a run directory, one of another task, or has no selected weights yet.
+            DataError: if it is not a run directory, is a run of another task, or lacks selected weights.
 
         Example:
 
@@ -143,15 +144,15 @@ class Run:
     def computed_in(self, precision: str) -> Self:
         """Return the run with a model that computes in another precision, from the same weights.
 
-        The text tower does, and what stands behind an image network; the network itself stays in float32. In
-        bfloat16 large batches of texts take less time where the processor multiplies it by itself, single texts more,
-        and embeddings have two digits.
+        The precision applies to the text tower and to the layers behind an image network. The network itself stays in
+        float32. In bfloat16, large batches of texts take less time if the processor supports it; single texts take
+        more time. Embeddings then have two digits.
 
         Args:
             precision: `float32` or `mixed_bfloat16`.
 
         Raises:
-            InvalidArgumentError: for another.
+            InvalidArgumentError: for any other precision.
         """
         if precision not in _PRECISIONS:
             raise unknown_name("precision", precision, _PRECISIONS)
@@ -159,13 +160,13 @@ class Run:
             return self
         training = replace(self.recipe.training, precision=precision)
         other = replace(self, recipe=replace(self.recipe, training=training))
-        # All else that has been read or chosen, a parser among it, is as it was.
+        # Everything else that was read or chosen is kept, such as a parser.
         vars(other).update({name: vars(self)[name] for name in vars(self).keys() - vars(other) - {"model"}})
         return other
 
     @cached_property
     def model(self) -> Any:
-        """The Keras model with the selected weights."""
+        """Keras model with the selected weights."""
         recipe = rebuilt(self.recipe, methodcaller("without_downloads"))
         model = recipe.build(len(self.vocabulary), self.info, self.recipe.training.dtype)
         self._load_best(model)
@@ -185,7 +186,7 @@ class Run:
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        """The run's vocabulary, verified against `run.json`."""
+        """Vocabulary of the run, verified against `run.json`."""
         vocabulary = Vocabulary.load(self.path / VOCABULARY)
         if vocabulary.fingerprint != self.info["vocabulary"]:
             raise DataError(
@@ -196,25 +197,25 @@ class Run:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """The run's tokenizer."""
+        """Tokenizer of the run."""
         return self.recipe.text.tokenizer.build(self.vocabulary)
 
     @cached_property
     def reader(self) -> TextReader:
-        """The reader of raw texts, whose results the tokenizer reads."""
+        """Reader that converts raw texts to inputs of the tokenizer."""
         return self.recipe.text.tokenizer.reader(self.vocabulary, self.path)
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hex that changes with the selected weights, the recipe, the vocabulary, the features and other runs in it."""
-        # The recipe as it was written, not as it is read here.
+        """Hex digest of the selected weights, the recipe, the vocabulary, the features and other runs in it."""
+        # The recipe file as written, not as parsed.
         parts: list[Any] = [sha256_file(self.path / name) for name in (BEST, RECIPE)]
         parts += [self.info["vocabulary"], self.info.get("features"), *self.recipe.fingerprints(self.info)]
         return sha256_bytes(json.dumps(parts).encode())
 
     @property
     def data_path(self) -> Path:
-        """Where the data of the training was."""
+        """Path of the training data."""
         if self.info["data"] is None:
             raise DataError(f"{self.path} was trained on no dataset of yours. Name one with --data.")
         path = Path(self.info["data"])
@@ -226,10 +227,10 @@ class Run:
         """Open data of the run's task.
 
         Args:
-            path: None for the data of the training.
+            path: path of the data; None for the training data.
 
         Raises:
-            DataError: if those are not there any more, or have changed.
+            DataError: if the training data is missing or has changed.
         """
         data = self.recipe.open_data(path or self.data_path)
         if path is None:
@@ -238,7 +239,7 @@ class Run:
 
     @property
     def multi_vector(self) -> bool:
-        """Whether an image is a set of vectors."""
+        """Whether an image is embedded as a set of vectors."""
         return self.recipe.image.produces == "multi_vector"
 
     @cached_property
@@ -248,19 +249,19 @@ class Run:
 
     @property
     def sees_images(self) -> bool:
-        """Whether the run embeds images of its own."""
+        """Whether the run embeds images with an image tower."""
         return self.recipe.image_tower is not None
 
     @cached_property
     def image_input(self) -> ImageInput | None:
-        """How image bytes become what the model takes; None where it cannot."""
+        """Conversion of image bytes to inputs of the model; None if the run cannot convert them."""
         return self.recipe.image.image_input(self.path) if self.sees_images else None
 
     def features_of(self, dataset: Dataset) -> Any:
-        """Open the cached features that the run reads of a dataset's images; None where it decodes them.
+        """Open the cached image features of a dataset that the run reads; None if the run decodes images.
 
         Raises:
-            DataError: if the dataset lacks them, or has others.
+            DataError: if the dataset lacks these features, or has other features.
         """
         opened: dict[Path, Any] = vars(self).setdefault("_opened_features", {})
         if dataset.path not in opened:
@@ -268,52 +269,52 @@ class Run:
         return opened[dataset.path]
 
     def has_features(self, dataset: Dataset) -> bool:
-        """Whether the run takes images from the dataset's cached features, and not from their bytes."""
+        """Whether the run reads images from the dataset's cached features instead of their bytes."""
         return self.recipe.image.has_cache(dataset, self.info, self.path)
 
     def images_of(self, dataset: Dataset, split: Split) -> ImageSource:
         """Return a split's images as inputs of the model.
 
         Raises:
-            DataError: if the dataset's features are not of the backbone the run was trained with.
+            DataError: if the dataset's features are not from the backbone of the training.
         """
         return self.recipe.image.images(split, self.features_of(dataset))
 
     def encode(self, raw: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Tokenize any number of raw texts, or texts that `texts_of` returned.
+        """Tokenize raw texts, or texts from `texts_of`.
 
         Returns:
             ids and offsets, as `vsemb.text.tokenizers.Tokenizer.encode`.
 
         Raises:
-            DataError: if a text cannot be turned into what the tokenizer reads.
+            DataError: if a text cannot be converted to inputs of the tokenizer.
         """
         return self.tokenizer.encode(self.reader(raw))
 
     def texts_of(self, split: Split) -> tuple[list[str], np.ndarray]:
-        """Return a split's texts as the model reads them: its captions, or what stands in their place.
+        """Return a split's texts as the model reads them: captions, or the texts that replace them.
 
         Returns:
-            texts: m of them.
-            rows: int64 (m,), the row of the image that each describes.
+            texts: m texts.
+            rows: (m,) int64, row of the image that each text describes.
 
         Raises:
-            DataError: if the dataset lacks what the model reads.
+            DataError: if the dataset lacks these texts.
         """
         read = self.recipe.text.tokenizer.select(split)
         self.reader.check(read.captions, self.path)
         return read.captions, read.caption_rows
 
     def shown_texts_of(self, split: Split) -> list[str]:
-        """Return what `texts_of` returns as people write it: captions, not their parses."""
+        """Return the texts of `texts_of` in readable form: captions instead of their parses."""
         return split.captions if self.recipe.text.tokenizer.per_caption else self.texts_of(split)[0]
 
 
 def check_out(out: Path) -> None:
-    """Refuse a directory that holds something else than a run.
+    """Check that a new run directory does not exist yet or is empty.
 
     Raises:
-        DataError: if it does.
+        DataError: if it holds something else.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise DataError(f"{out} must be a run directory or not exist; it holds something else. Choose another --out.")
@@ -322,17 +323,17 @@ def check_out(out: Path) -> None:
 def enter_run(
     recipe: Recipe, info: dict[str, Any], out: Path, vocabulary: Vocabulary, keep: Callable[[Path], None]
 ) -> dict[str, Any]:
-    """Make a run directory, or enter one again, also to train a finished run for more epochs.
+    """Create a run directory, or resume an existing run, also to train a finished run for more epochs.
 
     Args:
         recipe: the recipe.
-        info: what `run.json` says about the data; fingerprints in it must not change.
+        info: fields of `run.json` about the data; fingerprints in them must not change.
         out: the directory.
-        vocabulary: that of the training texts.
-        keep: writes what the run needs beside its weights into the new directory.
+        vocabulary: vocabulary of the training texts.
+        keep: function that writes files other than weights that the run needs into the new directory.
 
     Returns:
-        The contents of `run.json`.
+        Contents of `run.json`.
 
     Raises:
         DataError: if `out` holds something else, or a run of another recipe or dataset.
@@ -350,7 +351,7 @@ def enter_run(
         "status": "running",
     }
     check_out(out)
-    # Whole or not at all: half of it would be refused when the same command comes again.
+    # Atomic, because the same command would reject a partial directory.
     with replacing_directory(out) as folder:
         (folder / "checkpoints").mkdir()
         vocabulary.save(folder / VOCABULARY)
@@ -363,18 +364,18 @@ def enter_run(
 
 
 def check_same(recipe: Recipe, info: Mapping[str, Any], out: Path) -> dict[str, Any]:
-    """Check that a run directory holds a run of a recipe, for as many epochs or others.
+    """Check that a run directory holds a run of a recipe. The number of epochs may differ.
 
     Args:
         recipe: the recipe.
-        info: what `run.json` says about the data, as far as it is known.
+        info: fields of `run.json` about the data, as far as they are known.
         out: the directory.
 
     Returns:
-        The contents of `run.json`, with the status `running` for a finished run that the recipe trains for more epochs.
+        Contents of `run.json`. The status is `running` if the recipe trains a finished run for more epochs.
 
     Raises:
-        DataError: for a run of another recipe or dataset, or a finished one of more epochs.
+        DataError: for a run of another recipe or dataset, or a finished run with more epochs.
     """
     there = read_recipe(out)
     epochs, before = recipe.training.epochs, there.training.epochs
@@ -403,7 +404,7 @@ def check_same(recipe: Recipe, info: Mapping[str, Any], out: Path) -> dict[str, 
 
 
 def _made_of(recipe: Recipe) -> dict[str, str]:
-    """Return the names of fingerprints in `run.json`, and what other ones are called."""
+    """Return name of a fingerprint in `run.json` -> phrase for a different value, for errors."""
     classes = [cls for part in walk(recipe) for cls in reversed(type(part).__mro__)]
     return {name: other for cls in classes for name, other in vars(cls).get("made_of", {}).items()}
 

@@ -1,4 +1,4 @@
-"""Search in a dataset or an index: embeddings of queries, and the items nearest to them."""
+"""Search a dataset or an index: embed queries and find the nearest items."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from vsemb.runs.run import Run
 from vsemb.runs.serve import check_run, run_encoders
 from vsemb.searching import IndexSource, Item, SearchIndex, abstract, check_candidates, combine, compose
 
-# Of a picture of a contact sheet, in pixels.
+# Side of a picture in a contact sheet, in pixels.
 _SIDE = 200
 _OPERATIONS = {"compose": compose, "abstract": abstract}
 
@@ -34,15 +34,15 @@ class EmbeddedQuery:
     """A query as an embedding.
 
     Args:
-        run: the run that embeds it.
-        dataset: the dataset whose images keys name; None for the index.
-        index: the index to be searched, if it is open.
+        run: the run that embeds the query.
+        dataset: the dataset of image keys; None looks up keys in the index.
+        index: the index to search, if it is open.
         query: the query.
         report: called with warnings.
-        encoders: returns the encoders of the run, as `run_encoders`.
+        encoders: function that returns the encoders of the run, as `run_encoders`.
 
     Attributes:
-        vector: (dim,) float32; (items, dim) for a run of several vectors per item.
+        vector: (dim,) float32; (items, dim) for a run with several vectors per item.
         own: ids of the images in the query.
         by_image: whether the query has images.
         encoders: the encoders of the run.
@@ -98,7 +98,7 @@ class EmbeddedQuery:
         keys = self.index.keys
         if not os.path.isfile(key):
             return keys.index(key) if key in keys else None
-        # An image file is not the item of that name, unless it is the item's own file.
+        # An image file matches an item only if it is the item's own file.
         if (folder := self.index.recorded.get("folder")) is None:
             return None
         paths = (os.path.abspath(os.path.join(folder, each)) for each in keys)
@@ -121,7 +121,7 @@ class EmbeddedQuery:
 
 
 def embed_text(encoders: ServedModel, run: Run, text: str, name: str, report: Callable[[str], None]) -> np.ndarray:
-    """Embed a text and reports unknown words.
+    """Embed a text and report unknown words.
 
     Args:
         encoders: the encoders of the run.
@@ -131,17 +131,17 @@ def embed_text(encoders: ServedModel, run: Run, text: str, name: str, report: Ca
         report: called with a line about unknown words.
 
     Returns:
-        (dim,) float32; (words, dim) for a run of several vectors per item.
+        (dim,) float32; (words, dim) for a run with several vectors per item.
 
     Raises:
-        InvalidArgumentError: if no word of it is in the run's vocabulary.
-        DataError: if it has to be parsed and the run has no parser.
+        InvalidArgumentError: if no word of the text is in the run's vocabulary.
+        DataError: if the text must be parsed and the run lacks a parser.
     """
     return encoders.encode_text(read_text(run, text, name, report))["embedding"].numpy()[0]
 
 
 def read_text(run: Run, text: str, name: str, report: Callable[[str], None]) -> tf.Tensor:
-    """Read a text as the run takes it, and reports unknown words.
+    """Convert a text to the input of the run, and report unknown words.
 
     Args:
         run: the run.
@@ -150,11 +150,11 @@ def read_text(run: Run, text: str, name: str, report: Callable[[str], None]) -> 
         report: called with a line about unknown words.
 
     Returns:
-        string (1,), the input of `encode_text`.
+        (1,) string, the input of `encode_text`.
 
     Raises:
-        InvalidArgumentError: if no word of it is in the run's vocabulary.
-        DataError: if it has to be parsed and the run has no parser.
+        InvalidArgumentError: if no word of the text is in the run's vocabulary.
+        DataError: if the text must be parsed and the run lacks a parser.
     """
     tokenizer = run.tokenizer
     read = tf.constant(run.reader([text]))
@@ -182,7 +182,7 @@ class Searchable(Protocol):
     Attributes:
         source: run, dataset and splits.
         items: keys and captions; None if unknown.
-        ids: int64, the image of each item.
+        ids: int64, id of each item's image.
     """
 
     @property
@@ -210,7 +210,7 @@ class Searchable(Protocol):
         query_kind: str | None = None,
         candidates: int | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Find the k best items for each query, see `vsemb.searching.SearchIndex.search`."""
+        """Find the k best items per query, see `vsemb.searching.SearchIndex.search`."""
 
     def resorted(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Sort items by their distance to their mean, see `vsemb.searching.resort_by_mean`."""
@@ -222,8 +222,8 @@ class Searchable(Protocol):
 class Searcher:
     """Search in a dataset with runs whose similarity accepts one form of embeddings.
 
-    This class is for one vector per item. Its index in the run directory is built if it is missing or stale. Systems
-    name subclasses in `vsemb.registry.System.searchers`.
+    This class is for one vector per item. It builds a missing or stale index in the run directory. Systems register
+    subclasses in `vsemb.registry.System.searchers`.
 
     Class attributes:
         combines: whether embeddings can be added, subtracted and averaged.
@@ -244,10 +244,10 @@ class Searcher:
             k, resort, candidates: as `search_run`.
 
         Raises:
-            InvalidArgumentError: naming the argument.
+            InvalidArgumentError: if an argument is not possible; the error names it.
         """
         if candidates is not None and not index.exists():
-            # The index would be exact, without candidates.
+            # A new index would be exact, without candidates.
             check_candidates(candidates, max(k, resort or 0), run.recipe.similarity)
 
     @classmethod
@@ -262,19 +262,19 @@ class Searcher:
         report: Callable[[str], None] = print,
         keep: int = 0,
     ) -> Searchable:
-        """Open the images or captions of a dataset for searches.
+        """Open the images or captions of a dataset for search.
 
         Args:
             run: the run.
             dataset: the dataset.
-            split: the split searched, or `all`.
+            split: split to search, or `all`.
             kind: `image` or `text`.
-            encoders: the encoders of the run; None builds them.
-            report: called with lines of progress.
+            encoders: encoders of the run; None builds them.
+            report: called with progress lines.
             keep: bytes of embeddings to keep in memory if they are not on disk.
 
         Raises:
-            VsembError: if run and dataset do not fit.
+            VsembError: if run and dataset do not match.
         """
         return open_index(run, dataset, split, kind, encoders, report)
 
@@ -286,12 +286,12 @@ def searcher_of(run: Run) -> type[Searcher]:
 
 @dataclass(frozen=True)
 class Result:
-    """One result.
+    """A search result.
 
     Attributes:
-        rank: from 1.
-        score: the similarity, higher is better; of re-sorted results, minus the distance to their mean.
-        item: the image or caption found.
+        rank: rank, from 1.
+        score: similarity, higher is better; for re-sorted results, the negative distance to their mean.
+        item: the image or caption.
     """
 
     rank: int
@@ -299,7 +299,7 @@ class Result:
     item: Item
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
+        """Return values for JSON."""
         shown = {name: getattr(self.item, name) for name in ("key", "id", "split", "caption")}
         return {"rank": self.rank, "score": self.score, **shown}
 
@@ -308,19 +308,19 @@ class Search:
     """A dataset or an index, opened once for any number of queries; a context manager.
 
     Queries are embedded by the functions of a SavedModel of the run. The index of a dataset is built on first use. A
-    run of several vectors per item has no index and scores all items for each query.
+    run with several vectors per item scores all items per query, without an index.
 
     Args:
         run: the run.
-        dataset: the dataset to search. With an index, its dataset or None; without it, keys of images are looked up in
-            the index, and the query image file may be among the results.
-        index: an index of the run, to search in place of the dataset.
+        dataset: the dataset to search. With an index, its dataset or None. With None, image keys are looked up in the
+            index, and the image file of a query may be among the results.
+        index: index of the run, to search instead of the dataset.
         split: split of the dataset to search, or `all`.
         captions: whether captions of the dataset are searched instead of images.
-        report: called with lines of progress and warnings: unknown words, an index being built.
+        report: called with progress lines and warnings: unknown words, an index being built.
 
     Raises:
-        InvalidArgumentError: for neither dataset nor index, or an unknown split.
+        InvalidArgumentError: if neither dataset nor index is given, or the split is unknown.
         StaleIndexError: if the index was made with another run.
 
     Example:
@@ -349,7 +349,7 @@ class Search:
         self.run, self.dataset, self.index, self.report = run, dataset, index, report
         self._split, self._kind = split, "text" if captions else "image"
         self._items: Searchable | None = index
-        # Keyed by whether they embed images; their functions are traced once for all queries.
+        # Whether images are embedded -> encoders, whose functions are traced once for all queries.
         self._encoders: dict[bool, ServedModel] = {}
 
     def __enter__(self) -> Self:
@@ -368,28 +368,27 @@ class Search:
         keep_query: bool = False,
         candidates: int | None = None,
     ) -> list[Result]:
-        """Find the items nearest to a query; an image of the dataset that is the query itself is left out.
+        """Find the items nearest to a query. If the query is an image of the dataset, that image is omitted.
 
-        With an order, the captions that a text finds say what the text says and perhaps more; the
-        captions that an image finds are true of it; see `SearchIndex.search`. A composition or abstraction with an
-        image in it counts as an image.
+        With an order, captions found by a text have its content and possibly more. Captions found by an image are true
+        of the image. See `SearchIndex.search`. A composition or abstraction that includes an image counts as an image.
 
         Args:
             query: the query.
             k: number of results.
-            resort: re-sort the best so many, at least `k`, by their distance to their mean (Kiros et al. 2014, section
-                3.2).
-            keep_query: whether the query's own image may be found.
-            candidates: number of items to score exactly, see `SearchIndex.search`; None scores all, or the default
-                number of the index's backend.
+            resort: number of best items, at least `k`, to re-sort by distance to their mean (Kiros et al. 2014, section
+                3.2); None keeps the order.
+            keep_query: whether the query's own image may be a result.
+            candidates: number of items to score exactly, see `SearchIndex.search`; None scores all items, or the
+                default number of the index's backend.
 
         Returns:
-            Results, the highest score first.
+            Results by descending score.
 
         Raises:
             InvalidArgumentError: if no word of a text is known, a number is below 1, or the run does not support
                 composition, candidates, or arithmetic.
-            DataError: if the image cannot be read or embedded, or run and dataset do not fit.
+            DataError: if the image cannot be read or embedded, or run and dataset do not match.
 
         Example:
 
@@ -421,7 +420,7 @@ class Search:
         return self._encoders[images]
 
     def shown(self, item: Item) -> str:
-        """Return the name of an item: its key, or the path of its file from the current directory."""
+        """Return the name of an item: its key, or the path of its file if the key is not a path from here."""
         path = None if self.index is None else indexed_file(self.index, item.key)
         return item.key if path is None or os.path.exists(item.key) else str(path)
 
@@ -429,8 +428,8 @@ class Search:
         """Return a contact sheet of the images found, with scores, names and captions.
 
         Raises:
-            InvalidArgumentError: without a result.
-            DataError: if an image is damaged or gone, or its dataset is not at hand.
+            InvalidArgumentError: if `results` is empty.
+            DataError: if an image is damaged or missing, or its dataset is missing.
         """
         tiles, digits = [], decimals(result.score for result in results)
         for result in results[:MOST_TILES]:
@@ -485,19 +484,19 @@ def nearest(
     resort: int | None = None,
     candidates: int | None = None,
 ) -> list[Result]:
-    """Find the items of an index nearest to an embedding.
+    """Find the items of an index that are nearest to an embedding.
 
     Args:
         index: the items to search.
         vector: (dim,) float32; (items, dim) for several vectors per item.
         k: number of results.
         query_kind: `"image"` or `"text"`, the kind of the query.
-        exclude: rows to leave out.
+        exclude: rows to omit.
         resort: as `Search.find`.
         candidates: as `Search.find`.
 
     Raises:
-        DataError: if the index has no keys and captions of its items.
+        DataError: if the index lacks keys and captions of its items.
         InvalidArgumentError: as `SearchIndex.search`.
     """
     if index.items is None:

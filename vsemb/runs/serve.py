@@ -1,4 +1,4 @@
-"""From a run to what is served: raw strings and image bytes in, whatever its task makes of them out."""
+"""Serve and export a run: functions from raw strings and image bytes to the outputs of its task."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from vsemb.searching import SearchIndex, StaleIndexError
 
 
 def run_encoders(run: Run, images: bool = True) -> ServedModel:
-    """Return the functions that a run is searched and served with.
+    """Return the functions for search and serving of a run.
 
     Args:
         run: the run.
-        images: whether images will be embedded; without, no backbone is built.
+        images: whether images will be embedded; if not, the backbone is not built.
 
     Raises:
-        DataError: for a task that embeds nothing.
+        DataError: for a task without embeddings.
 
     Example:
 
@@ -31,7 +31,7 @@ def run_encoders(run: Run, images: bool = True) -> ServedModel:
 
 
 def check_run(index: SearchIndex, run: Run) -> None:
-    """Refuse a run whose embeddings are not comparable with those of an index.
+    """Check that the embeddings of a run are comparable with an index.
 
     Raises:
         StaleIndexError: if the index was made with other weights.
@@ -55,15 +55,15 @@ def export_run(
 ) -> Path:
     """Write a run as a version of a SavedModel; see `vsemb.exporting.export_savedmodel`.
 
-    Neither the dataset nor the network is needed.
+    The dataset and access to the network are not needed.
 
     Args:
-        run: the run, of any task; `run.computed_in("mixed_bfloat16")` for a model in bfloat16.
-        out: the model's directory.
-        version: its number; None for the next.
-        index: what the model searches, of this very run; None for nothing.
-        report: called with a line for each thing that clients of the export before will notice.
-        **options: what the run's task takes, see `vsemb.recipes.schema.Recipe.served`: `extras`, further signatures.
+        run: a run of any task; `run.computed_in("mixed_bfloat16")` for a model in bfloat16.
+        out: directory of the model.
+        version: version number; None for the next.
+        index: index of the same run for search inside the model; None exports without search.
+        report: called with one line per change that clients of the previous export will notice.
+        **options: options of the run's task, see `vsemb.recipes.schema.Recipe.served`: `extras`, further signatures.
 
     Raises:
         StaleIndexError: if the index was made with other weights.
@@ -81,7 +81,7 @@ def export_run(
 
 
 def model_facts(run: Run) -> ModelFacts:
-    """Return what a run knows of itself, for the model card of its exports."""
+    """Return the facts about a run for the model card of its exports."""
     info, recipe = run.info, run.recipe
     best = {name.removeprefix("best_"): info[name] for name in info if name.startswith("best_")}
     epoch = best.pop("epoch", None)

@@ -1,4 +1,4 @@
-"""The templates of pages about runs, which lie beside the modules that fill them in."""
+"""Load templates of pages about runs. A template lies beside the module that renders it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from vsemb.errors import needs_extra
 
 
 def page_template(package: str, name: str) -> Any:
-    """Return a template; whatever is filled in is escaped.
+    """Return a template that escapes the values filled in.
 
     Args:
-        package: where the file lies. Templates import others as `package:name`.
-        name: its file.
+        package: package that contains the file. Templates import other templates as `package:name`.
+        name: name of the file.
 
     Raises:
-        MissingExtraError: without jinja2.
+        MissingExtraError: if jinja2 is not installed.
 
     Example:
 

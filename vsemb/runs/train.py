@@ -1,4 +1,4 @@
-"""Training a recipe of any task into a run directory: `fit` with selection on validation, logs and exact resume."""
+"""Train a recipe of any task into a run directory: `fit` with selection on validation, logs and exact resume."""
 
 from __future__ import annotations
 
@@ -39,22 +39,23 @@ def train(
     data_service: str | None = None,
     strategy: str | DistributionContext = "none",
 ) -> Run:
-    """Train a recipe, or resume a training that was stopped.
+    """Train a recipe, or resume an interrupted training.
 
-    A finished run continues where the recipe has more epochs than the run was trained for.
+    A finished run continues if the recipe has more epochs than the run was trained for.
 
     Args:
-        recipe: what to train, of any task.
-        data: what the recipe is trained on, as its `open_data` returns it, or its path.
+        recipe: a recipe of any task.
+        data: training data from the recipe's `open_data`, or the path of the data.
         out: the run directory.
-        backbone: network of the image features, such as `MobileNetV2`; they are computed first where the dataset lacks
-            them. Default: the features that the dataset has.
-        weights: of the backbone, see `vsemb.runs.features.make_features`; they suffice where they are a run.
+        backbone: network of the image features, such as `MobileNetV2`; missing features are computed first. Default:
+            the existing features of the dataset.
+        weights: weights of the backbone, see `vsemb.runs.features.make_features`. With the weights of a run, `backbone`
+            is not needed.
         inputs: runs that the recipe starts from, by name, such as `{"encoder": Run.open("runs/kiros")}`.
-        checkpoint_seconds: time between stored states.
-        checkpoint_steps: store after so many steps instead.
-        data_service: address of a tf.data service, `grpc://host:port`, whose workers decode and augment images; the
-            run is the same with and without, see `vsemb.data.sources.ServicePixels`.
+        checkpoint_seconds: seconds between stored states.
+        checkpoint_steps: steps between stored states; replaces `checkpoint_seconds`.
+        data_service: address of a tf.data service, `grpc://host:port`, whose workers decode and augment images. The
+            trained run is the same with and without it, see `vsemb.data.sources.ServicePixels`.
         strategy: `none`, `mirrored`, `multiworker`, or a context, see
             `vsemb.training.strategies.open_distribution`.
 
@@ -62,7 +63,7 @@ def train(
         The run, with the weights selected on validation.
 
     Raises:
-        VsembError: for bad recipes, data or directories; nothing written before is lost.
+        VsembError: for invalid recipes, data or directories; files written before are kept.
 
     Example:
 
@@ -91,7 +92,7 @@ def train(
         say(f"{out} is finished already. Train it for more epochs with --epochs.")
         return _finished(recipe, data, out, devices)
     batches = job.batches()
-    # A small training set has smaller batches.
+    # Batches of a small training set are smaller.
     devices.check_batch_size(batches.batch_size)
     steps = batches.steps_per_epoch
     with devices.scope():
@@ -102,7 +103,7 @@ def train(
             loss=job.loss(steps),
             jit_compile=False,
         )
-    # Only now, so that a recipe that does not work leaves no run behind.
+    # After the model is compiled, so that a failing recipe does not leave a run directory.
     info = devices.first_worker_first(enter)
     fit_run(
         job,
@@ -135,21 +136,21 @@ def fit_run(
     checkpoint_seconds: float,
     checkpoint_steps: int | None,
 ) -> None:
-    """Train a compiled model in its run directory, from where an earlier call stopped.
+    """Train a compiled model in its run directory; resume where an earlier call stopped.
 
     Args:
-        job: what the recipe made of its data; the best value of its `monitor` is kept in `run.json` under the same
-            name with `best` for `val`.
-        model: the model, built, started and compiled.
+        job: job from the recipe's `prepare`. The best value of its `monitor` is stored in `run.json`, with `best`
+            instead of `val` in the name.
+        model: the built, initialized and compiled model.
         batches: the training batches.
-        out: the run directory, as `enter_run` leaves it.
-        info: what `enter_run` returned.
-        devices: what the model was made on; this is called outside of their scope.
+        out: the run directory from `enter_run`.
+        info: return value of `enter_run`.
+        devices: devices on which the model was made. Call this function outside their scope.
         checkpoint_seconds: as `train`.
         checkpoint_steps: as `train`.
 
     Raises:
-        DataError: if the loss is not finite any more, or no epoch was measured.
+        DataError: if the loss is no longer finite, or no epoch was measured.
     """
     training, monitor, steps = job.recipe.training, job.monitor, batches.steps_per_epoch
     select = SelectBest(out / BEST, monitor, patience=training.patience, writes=devices.writes)
@@ -180,18 +181,18 @@ def fit_run(
             *job.checks(batches.batch_size),
         ]
     callbacks.append(state)
-    # The rest of an epoch that was interrupted is a `fit` of its own, see `PairBatches.dataset`.
+    # The rest of an interrupted epoch is a separate `fit`, see `PairBatches.dataset`.
     parts = [(epoch, step, epoch + 1), (epoch + 1, 0, training.epochs)] if step else []
     try:
         for first, skip, end in parts or [(epoch, 0, training.epochs)]:
             if first >= end or select.out_of_patience(first - 1):
                 break
             if first != epoch:
-                # With a moving average Keras leaves that in the weights at the end of each `fit`.
+                # Keras replaces the weights by their moving average, if there is one, at the end of each `fit`.
                 state.restore(model)
-            # Not in the scope: what worker 0 alone does there would make variables that all workers share.
+            # Outside the scope: inside it, operations of worker 0 alone would create variables shared by all workers.
             with devices.guarded(), warnings.catch_warnings():
-                # Keras does not know how long a distributed dataset is, and an epoch ends with it.
+                # The length of a distributed dataset is unknown to Keras. An epoch ends with the dataset.
                 warnings.filterwarnings("ignore", "Your input ran out of data")
                 model.fit(
                     devices.distribute(batches.dataset(first, skip)),
@@ -210,7 +211,7 @@ def fit_run(
     if select.best is None:
         raise DataError(f"Training ended before an epoch was measured. Remove {out} to start afresh.")
     if devices.writes:
-        # Of all epochs, those of earlier sessions included.
+        # Rows of all epochs, including earlier sessions.
         rows = [json.loads(line) for line in (out / METRICS).read_text(encoding="utf-8").splitlines()]
         info |= {
             "status": "finished",
@@ -220,12 +221,12 @@ def fit_run(
             "seconds": round(sum(row["seconds"] for row in rows), 1),
         }
         write_json(out / STATUS, info)
-    # The others may open the run from here on.
+    # A barrier: after it, the other workers may open the run.
     devices.total(0.0)
 
 
 def _check_shared(devices: DistributionContext, out: Path, epoch: int, step: int) -> None:
-    """Refuse workers that do not see the same run directory."""
+    """Check that all workers see the same run directory."""
     if devices.workers == 1:
         return
     there = [devices.of_first_worker(epoch), devices.of_first_worker(step)]
