@@ -20,7 +20,7 @@ from vsemb import __version__, registry
 from vsemb.commands import Command, Modes, console_of
 from vsemb.errors import VsembError
 
-#: Commands of the base: name -> summary; each is a module of that name, imported when it runs or explains itself.
+#: Commands of the base: name -> summary. Each is a module of that name, imported to run it or to show its help.
 _SUMMARIES = {
     "scenes": "generate the synthetic scenes dataset",
     "prepare": "turn images and captions into a dataset",
@@ -45,9 +45,9 @@ _SUMMARIES = {
 
 
 def commands() -> dict[str, tuple[str, str]]:
-    """Return all commands, name -> (reference, summary): the base first, then systems.
+    """Return all commands, name -> (reference, summary): commands of the base first, then of systems.
 
-    `annotate` has only modes, and the base none of them: it is left out where no system brings any.
+    `annotate` has only modes of systems. It is omitted if systems do not provide such modes.
     """
     own = {
         name: (f"vsemb.cli.{name}", summary)
@@ -76,7 +76,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def command_parser(name: str) -> argparse.ArgumentParser:
-    """Return the parser of one command, as it configures it."""
+    """Return the parser of one command."""
     command: Command = registry.load(commands()[name][0])
     text, _, examples = (inspect.getdoc(command.run) or "").partition("\n\nExamples:\n")
     parser = argparse.ArgumentParser(prog=f"vsemb {name}", formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -93,18 +93,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Returns:
-        0 on success, 1 when the command failed (one line on stderr says why), 2 on wrong usage,
-        130 when interrupted. `SystemExit` is raised when it is asked to terminate, so that no half-written
-        files are left.
+        0 on success, 1 if the command failed (stderr has the reason in one line), 2 on wrong usage, 130 if interrupted.
+        SIGTERM raises `SystemExit`, so that half-written files are removed.
     """
     _silence_tensorflow()
     try:
         given = build_parser().parse_args(argv)
-        # A text may stand after options too.
+        # A text may also follow options.
         arguments = command_parser(given.command).parse_intermixed_args(given.arguments)
         command: Command = registry.load(commands()[given.command][0])
     except VsembError as error:
-        # Of a system that cannot be loaded.
+        # A system cannot be loaded.
         print(f"vsemb: {_reason(error)}", file=sys.stderr)
         return 1
     arguments.argv = given.arguments
@@ -128,28 +127,28 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _reason(error: Exception) -> str:
-    """Return the line that says why a command failed; an error that nothing of the user's explains is raised."""
+    """Return the reason why a command failed, in one line. Raise internal errors again."""
     if isinstance(error, VsembError):
         return " ".join(str(error).split())
     if isinstance(error, MemoryError):
         return f"not enough memory. {error}"
     if isinstance(error, OSError):
         return f"{error.strerror or error}: {error.filename or ''}"
-    # TensorFlow's own errors, caught by name so that `--help` need not import it.
+    # TensorFlow's errors are recognized by name, so that `--help` does not import TensorFlow.
     if "OpError" not in {kind.__name__ for kind in type(error).__mro__}:
         raise error
     return f"TensorFlow: {str(getattr(error, 'message', error)).splitlines()[0]}"
 
 
 def _silence_tensorflow() -> None:
-    """Keep TensorFlow's start-up messages off the console; errors that matter are exceptions."""
+    """Suppress start-up messages of TensorFlow. Important errors are exceptions."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if "tensorflow" not in sys.modules and not any(isinstance(finder, _QuietImport) for finder in sys.meta_path):
         sys.meta_path.insert(0, _QuietImport())
 
 
 class _QuietImport(importlib.abc.MetaPathFinder):
-    """Imports TensorFlow without what its libraries write to standard error before they read the log level."""
+    """Import TensorFlow without the messages that its libraries write before they read the log level."""
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> importlib.machinery.ModuleSpec | None:
         if fullname != "tensorflow":
@@ -169,7 +168,7 @@ class _QuietImport(importlib.abc.MetaPathFinder):
 
 @contextlib.contextmanager
 def _stderr_aside() -> Iterator[None]:
-    """Drop what is written to the file descriptor of standard error, unless an exception needs it."""
+    """Drop output to the file descriptor of standard error, unless an exception is raised."""
     sys.stderr.flush()
     kept = os.dup(2)
     with tempfile.TemporaryFile() as aside:
@@ -188,7 +187,7 @@ def _stderr_aside() -> Iterator[None]:
 
 
 def _terminate(*_: object) -> None:
-    # 128 and the signal's number, as shells have it.
+    # 128 plus the number of the signal, as in shells.
     sys.exit(128 + signal.SIGTERM)
 
 

@@ -1,4 +1,4 @@
-"""`vsemb analyze`, and its analysis of lengths."""
+"""`vsemb analyze` and the analysis of lengths."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Analyze trained runs, by one of several analyses.
+    """Analyze trained runs with one of several analyses.
 
     Examples:
       vsemb analyze lengths runs/order runs/symmetric --data data/flickr8k --images 1000
@@ -42,10 +42,10 @@ def _configure_lengths(parser: argparse._ActionsContainer) -> None:
 def _analyze_lengths(arguments: argparse.Namespace) -> None:
     """Compare runs on captions of very different lengths.
 
-    It takes the pairs of captions of one image that differ most in length (Vendrov et al. 2016, section 4.6). It
-    prints the mean rank at which they find their image, and at which the shorter caption finds the longer one. Ranks
-    start at 1, and ties count against the model. A run with an order and its symmetric twin show the effect of the
-    order.
+    The queries are the pairs of captions of one image that differ most in length (Vendrov et al. 2016, section 4.6).
+    Two kinds of mean ranks are printed: of the image by its captions, and of the longer caption by the shorter one.
+    Ranks start at 1, and ties count against the model. To see the effect of an order, compare a run with an order and
+    the same run with a symmetric similarity.
     """
     from vsemb.errors import invalid_argument
     from vsemb.runs.measure import compare_lengths

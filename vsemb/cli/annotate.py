@@ -1,4 +1,4 @@
-"""`vsemb annotate`, whose modes are those of systems."""
+"""`vsemb annotate`; systems provide its modes."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Annotate the captions of a dataset.
 
-    Annotations are made, or read from files. The id of a caption in a file is the one that it has in the dataset's
-    source, or KEY#NUMBER with the image's key and the caption's number from 0. Words and tokens are matched by their
-    letters and digits. Nothing is downloaded.
+    Annotations are computed, or read from files. In a file, the id of a caption is its id in the dataset's source, or
+    KEY#NUMBER: the key of the image and the number of the caption, from 0. Words and tokens are matched by letters and
+    digits. Nothing is downloaded.
     """
-    # A mode annotates, prints, and returns what is written as JSON.
+    # A mode annotates, prints, and returns the values for JSON.
     save_json(arguments, arguments.modes.run(arguments))

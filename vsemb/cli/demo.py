@@ -21,8 +21,8 @@ def run(arguments: argparse.Namespace) -> None:
     """Serve a demonstration page of a run: search by sentence or image, arithmetic, comparison.
 
     The page is served on 127.0.0.1 only and loads nothing from other hosts. The first call builds an index of images
-    and captions, see `vsemb index`; runs without an index embed them at every start. Dropped images are kept in a
-    temporary directory until the command ends. Ctrl-C ends it.
+    and captions, see `vsemb index`. Runs without an index embed them at every start. Dropped images are kept in a
+    temporary directory until the command ends. Ctrl-C ends the command.
 
     Examples:
       vsemb demo runs/vsepp --open

@@ -16,7 +16,7 @@ from vsemb.errors import one_line
 
 _PACKAGES = ("tensorflow", "tensorflow-text", "keras", "keras-nlp", "numpy", "pillow")
 _FLAGS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
-# Work folders that commands remove at their end, see `vsemb.files` and `vsemb.data.features.files`.
+# Work folders that commands remove when they finish, see `vsemb.files` and `vsemb.data.features.files`.
 _LEFTOVER = re.compile(r"\..+\.(partial|[0-9a-f]{8}\.(tmp|old))")
 _DEPTH = 3
 
@@ -30,7 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Check the installation: versions, processor, GPU, extras, free disk and leftovers of killed commands.
 
-    The exit status is 1 if TensorFlow does not load. Put the page into a bug report.
+    The exit status is 1 if TensorFlow does not load. Include the output in bug reports.
 
     Examples:
       vsemb doctor
@@ -84,7 +84,7 @@ def _computing() -> tuple[dict[str, str], bool]:
         flags = processor_flags()
         gpus = [tf.config.experimental.get_device_details(each) for each in tf.config.list_physical_devices("GPU")]
         bfloat16 = multiplies_bfloat16()
-    except Exception as error:  # Whatever an installation is broken by is what is wanted.
+    except Exception as error:  # Any exception means a broken installation.
         return {"tensorflow loads": f"no: {one_line(error, 200)}"}, False
     names = [f"{each.get('device_name')}, compute capability {each.get('compute_capability')}" for each in gpus]
     return {
@@ -96,7 +96,7 @@ def _computing() -> tuple[dict[str, str], bool]:
 
 
 def _extras() -> dict[str, list[str]]:
-    """Return extra -> what is not installed of it, or not in its version; nothing where vsemb is not installed."""
+    """Return extra -> requirements that are missing or have a wrong version; empty if vsemb is not installed."""
     from packaging.requirements import Requirement
 
     if _version("vsemb") is None:
@@ -105,7 +105,7 @@ def _extras() -> dict[str, list[str]]:
     for line in metadata.requires("vsemb") or ():
         needed = Requirement(line)
         for extra, lacking in missing.items():
-            # A requirement without an extra holds for any.
+            # Only requirements of this extra; a requirement without an extra holds for all.
             if (
                 needed.marker is None
                 or "extra" not in str(needed.marker)

@@ -27,8 +27,8 @@ def run(arguments: argparse.Namespace) -> None:
 
     A .npy file holds (n, dim) float32; the JSON file beside it names the rows. A .parquet file has the columns `image`
     or `text` and `embedding`, and needs the extra `parquet`. Vectors have the geometry of the run's similarity: unit
-    length for cosine and order. Images that cannot be read and texts without a known word are listed and left out. An
-    interrupted command continues where it stopped.
+    length for cosine and order. Unreadable images and texts without a known word are listed and omitted. An
+    interrupted command resumes where it stopped.
 
     Examples:
       vsemb embed runs/vsepp --images photos --out photos.npy

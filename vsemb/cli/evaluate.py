@@ -1,4 +1,4 @@
-"""`vsemb evaluate`, and its protocol for retrieval."""
+"""`vsemb evaluate` and the protocol of retrieval."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Measure a run with one of the field's protocols, each with a flag of its own.
+    """Measure a run with a protocol of the field; each protocol has its own flag.
 
-    Without a flag, the protocol is the one of the run's recipe, such as retrieval for a dual encoder. Ties count
-    against the model in every protocol.
+    Without a flag, the protocol of the run's recipe is used, such as retrieval for a dual encoder. In every protocol,
+    ties count against the model.
 
     Examples:
       vsemb evaluate runs/vsepp --data data/flickr8k --split test --json metrics.json
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> None:
             f"{recipe.name!r}, which is for {recipe.kind}. Its own protocol is --{recipe.evaluation}."
         )
     apply_options(arguments, opened, "run")
-    # A protocol measures, prints, and returns what is written as JSON.
+    # A protocol measures, prints, and returns the values for JSON.
     save_json(arguments, protocol.run(arguments, opened))
 
 
@@ -66,12 +66,12 @@ def _configure_retrieval(parser: argparse._ActionsContainer) -> None:
 
 
 def _evaluate_retrieval(arguments: argparse.Namespace, opened: Run) -> dict[str, Any]:
-    """Recall at 1, 5, 10, median and mean rank, from images to texts and back."""
+    """Measure recall at 1, 5 and 10, median and mean rank, in both directions."""
     from vsemb.report.retrieval import retrieval_table
     from vsemb.runs.measure import evaluate_run
 
     dataset = opened.open_data(arguments.data)
-    # Without a number, all of them.
+    # `--pairs` without a number ranks all images.
     pairs = len(dataset.split(arguments.split)) if arguments.pairs is True else arguments.pairs
     options = picked(arguments, "folds", "bootstrap", "recalls")
     metrics = evaluate_run(opened, dataset, arguments.split, **options, pairs=pairs)

@@ -23,11 +23,11 @@ def run(arguments: argparse.Namespace) -> None:
     """Write a run as a SavedModel for TensorFlow Serving: strings and image bytes in, embeddings or captions out.
 
     Each export is a new version, NAME/1, NAME/2, published atomically. Before publication it is loaded and compared
-    with the run. The contract of its inputs and outputs is written to contracts/NAME.json, see `vsemb verify`. The
-    model card is written to contracts/NAME.md. The dataset is not needed.
+    with the run. The contract of inputs and outputs is written to contracts/NAME.json, see `vsemb verify`. The model
+    card is written to contracts/NAME.md. The dataset is not needed.
 
-    With --index, the model contains and searches the items of an index made by `vsemb index RUN`. A model of dependency
-    trees takes trees in place of strings, because a SavedModel cannot parse.
+    With --index, the model contains the items of an index from `vsemb index RUN` and searches them. A model of
+    dependency trees takes trees instead of strings, because a SavedModel cannot parse.
 
     Examples:
       vsemb export runs/vsepp savedmodels/flickr8k

@@ -34,17 +34,17 @@ def run(arguments: argparse.Namespace) -> None:
     `vsemb train --backbone NAME` does the same before training. Features are stored in DATA/features/FINGERPRINT. The
     fingerprint names network, weights and preprocessing. After an interruption, the same command resumes.
 
-    --backbone: hub: is followed by the name, handle or directory of a keras-hub preset.
+    --backbone: in hub:PRESET, PRESET is the name, handle or directory of a keras-hub preset.
 
-    --weights: imagenet and preset are downloaded by Keras; a file ends in .weights.h5 or .h5; a run must be trained
-    from pixels, and its network is used.
+    --weights: Keras downloads imagenet and preset. A file ends in .weights.h5 or .h5. A run must be trained from
+    pixels; its network is used.
 
-    --pooling: multilevel adds the means of inner layers to mean and max of the last, and flat keeps all grid cells.
-    With pyramid, the map and each ninth of it give their maximum. For transformers there are token, the class token,
-    and embedding, the joint embedding of CLIP and SigLIP.
+    --pooling: multilevel adds the means of inner layers to mean and max of the last layer. flat keeps all grid cells.
+    pyramid takes the maximum of the map and of each ninth of it. For transformers, token is the class token, and
+    embedding is the joint embedding of CLIP and SigLIP.
 
-    --crops 10 stores the mean of ten crops. --training-crops also stores ten crops per image, of which training draws
-    one each time; this takes eleven times as long.
+    --crops 10 stores the mean of ten crops. --training-crops also stores ten crops per image; training draws one of
+    them each time. This takes eleven times as long.
 
     Examples:
       vsemb features data/flickr8k --backbone MobileNetV2 --weights imagenet --crops 1
@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> None:
     network = picked(arguments, "backbone", "weights", "size", "pooling", "layer", "crops")
     options = picked(arguments, "mirror", "batch_size", "keep_crops", "training_crops")
     store = make_features(dataset, **network, **options)
-    # The fingerprint is needed only to choose among several.
+    # The fingerprint is needed only to choose among several features.
     one = len(FeatureStore.folders(dataset)) == 1
     chosen = [] if one else ["--set", f"image.fingerprint={store.fingerprint}"]
     following = command_line("train", "vsepp", "--data", arguments.data, "--out", f"runs/{dataset.name}", *chosen)

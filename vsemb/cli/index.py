@@ -52,18 +52,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Embed image files, a dataset's images or its captions into an index for `vsemb search`.
+    """Embed image files, or images or captions of a dataset, into an index for `vsemb search`.
 
-    --images takes directories, which are read with their subdirectories, glob patterns in quotes, image files and text
-    files with a path per line. It needs no dataset and no captions. Files that cannot be read are listed at the end
-    and left out. An interrupted command continues where it stopped.
+    --images takes directories (read with their subdirectories), glob patterns in quotes, image files, and text files
+    with one path per line. A dataset and captions are not needed. Unreadable files are listed at the end and omitted.
+    An interrupted command resumes where it stopped.
 
-    The index lies in RUN/index, or where --out says. It belongs to the run's weights and to the dataset as they
-    are now; search notices when either has changed. It names its items, so that search needs the run and no dataset.
-    By default every item is scored; --backend finds candidates faster, and --dtype int8 or binary in less memory, and
-    these are then scored exactly. --compare measures all of them and changes nothing. Runs on regions have no index;
-    `vsemb search` scores all their images. The token of a Milvus cluster is read from the environment variable
-    VSEMB_MILVUS_TOKEN.
+    The index is written to RUN/index or to --out. It is valid for the current weights of the run and the current
+    dataset; search detects changes of either. The index contains the names of its items, so search needs the run but
+    not the dataset.
+
+    By default every item is scored. --backend finds candidates faster, and --dtype int8 or binary finds them in less
+    memory; candidates are then scored exactly. --compare measures all of these and changes nothing.
+
+    Runs on regions do not have an index; `vsemb search` scores all their images. The token of a Milvus cluster is read
+    from the environment variable VSEMB_MILVUS_TOKEN.
 
     Examples:
       vsemb index runs/vsepp --images photos --out indexes/photos
@@ -87,7 +90,7 @@ def _build(arguments: argparse.Namespace) -> dict[str, Any]:
     check_indexable(opened)
     kind, split = "text" if arguments.captions else "image", arguments.split or "all"
     skipped: dict[str, str] = {}
-    for count in arguments.candidates:  # Before the work of embedding.
+    for count in arguments.candidates:  # Checked before embedding starts.
         approximate = settings.candidate_backend is not None
         check_candidates(count, _BEST, opened.recipe.similarity, approximate=approximate)
     if files is not None:

@@ -18,7 +18,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Describe a run, dataset, index or exported model on one short page.
 
-    It shows recipe, dataset, sizes, metrics, dates and the commands to go on with. Nothing is loaded or verified.
+    The page shows recipe, dataset, sizes, metrics, dates and suggested next commands. Nothing is loaded or verified.
 
     Examples:
       vsemb info runs/vsepp

@@ -43,28 +43,32 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Turn images and captions in a common layout into a dataset: sharded TFRecords and a manifest.
+    """Convert images and captions in a common layout into a dataset: sharded TFRecords and a manifest.
 
-    formats:
+    formats of captioned datasets:
       karpathy  dataset_*.json (or its folder) and images/; COCO's restval joins train
       coco      captions_train2017.json ..., or the COCO folder with annotations/ and train2017/ ...
       flickr    Flickr8k.token.txt or results_20130124.token with their split lists, or their folder
+
+    formats of tables and arrays:
       table     CSV, TSV or JSON lines with a header: file (or filepath, image, url), caption (or text, title,
-                description)[, split, class]; columns separated by commas, tabs, semicolons or bars. Without a split
-                column, a hash of the file name decides, or of the class with --disjoint-classes: 80 % train,
-                10 % val, 10 % test
-      tfds      the name of a tensorflow-datasets builder that has images and texts
+                description)[, split, class]; columns are separated by commas, tabs, semicolons or bars. Without a split
+                column, a hash of the file name selects the split, or a hash of the class with --disjoint-classes:
+                80 % train, 10 % val, 10 % test
+      tfds      name of a tensorflow-datasets builder with images and texts
       vsepp     VSE++'s precomputed {train,dev,test}_ims.npy and _caps.txt: features without images
+
+    formats of classes:
       cub       CUB_200_2011/ with Reed's descriptions (text_c10/) and lists of classes (trainclasses.txt, ...)
       flowers102  Flowers-102's jpg/ with Reed's descriptions and lists of classes
       wnid      class folders named by WordNet ids (ImageNet, Tiny ImageNet), described by WordNet's texts; the splits
-                share no class
+                do not share classes
 
-    --images may be a URI, https:// or with the extra beam gs:// and s3://, for table, karpathy, coco and flickr. With
-    --uris the file names of a table may be URIs, also file://.
+    For table, karpathy, coco and flickr, --images may be a URI: https://, or gs:// and s3:// with the extra beam. With
+    --uris, file names of a table may be URIs, also file://.
 
-    Images are decoded once to check them and stored upright, as JPEG or PNG. Bad images and malformed rows are left
-    out and listed; --on-bad-image fail stops instead. After an interruption, the same command resumes.
+    Images are decoded once as a check, and stored upright as JPEG or PNG. Bad images and malformed rows are listed and
+    omitted; --on-bad-image fail stops instead. After an interruption, the same command resumes.
 
     Examples:
       vsemb prepare photos.csv --images photos/ --out data/photos

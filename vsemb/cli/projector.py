@@ -25,8 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Write the embeddings of images, sentences and words for TensorBoard's projector.
 
-    Images have thumbnails. One tensor holds images and their sentences together. Words are embedded as sentences of one
-    word.
+    Images have thumbnails. One tensor holds images and their sentences together. Each word is embedded as a sentence.
 
     Examples:
       vsemb projector runs/vsepp

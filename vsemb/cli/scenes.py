@@ -30,9 +30,8 @@ def _configure_shapes(parser: argparse._ActionsContainer) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Generate the synthetic scenes dataset: images of coloured shapes, five captions each, and ground truth.
 
-    Nothing is downloaded, and the same seed always gives the same images. The split `compositional` shows
-    combinations of colour and shape that no other split shows; with --zero-shot, train, val and test share no such
-    combination.
+    Nothing is downloaded. The same seed always gives the same images. Combinations of colour and shape in the split
+    `compositional` are not in other splits. With --zero-shot, train, val and test do not share such combinations.
 
     Examples:
       vsemb scenes --out data/scenes --train 4000 --val 500 --test 500 --compositional 500
@@ -40,8 +39,8 @@ def run(arguments: argparse.Namespace) -> None:
     from vsemb.data.writing.writer import write_dataset
 
     given = {split: count for split, count in picked(arguments, *_IMAGES).items() if count is not None}
-    # A mode takes the numbers of images that were given, and returns those of all splits, keywords for
-    # `write_dataset`, and a function of the dataset that describes it.
+    # A mode takes the given numbers of images. It returns the numbers of all splits, keywords for `write_dataset`, and
+    # a function that describes the dataset.
     images, keywords, described = arguments.modes.run(arguments, given)
     dataset = write_dataset(out=arguments.out, total=sum(images.values()), overwrite=arguments.overwrite, **keywords)
     listing = ", ".join(f"{count:,} {split}" for split, count in images.items())

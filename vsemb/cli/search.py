@@ -51,15 +51,18 @@ def _configure_images(parser: argparse._ActionsContainer) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Find the images of a dataset that fit a text or an image, with words subtracted and added.
+    """Find the images of a dataset that match a text or an image, with words subtracted and added.
 
-    Without a query, queries are read from the terminal or from standard input, one per line; the model is loaded
-    once. The dataset of a run is embedded on first use. An index made by `vsemb index --out` needs no dataset. --image
-    takes an image file, or the key of an image of the dataset, which is then not among the results. --minus and --plus
-    are the arithmetic of Kiros et al. 2014: an image of a blue car, minus "blue", plus "red". --compose and --abstract
-    follow Vendrov et al. 2016 for order-embeddings: images that show all of several texts or images, or what
-    they have in common. The score of a result is its similarity; after --resort, minus its distance to the mean. A run
-    of several vectors per image has neither index nor arithmetic: each query is compared with all images.
+    Without a query, queries are read from the terminal or from standard input, one per line. The model is loaded once.
+    The dataset of a run is embedded on first use. An index from `vsemb index --out` does not need a dataset.
+
+    --image takes an image file, or the key of an image of the dataset; that image is omitted from the results. --minus
+    and --plus are the arithmetic of Kiros et al. 2014: an image of a blue car, minus "blue", plus "red". --compose and
+    --abstract follow Vendrov et al. 2016 for order-embeddings: images that show all of several texts or images, or
+    the content that they have in common.
+
+    The score of a result is its similarity. After --resort, it is the negative distance to the mean. A run with several
+    vectors per image does not support an index or arithmetic; each query is compared with all images.
 
     Examples:
       vsemb search runs/vsepp "a dog running on a beach" --data data/flickr8k
@@ -78,7 +81,7 @@ def _search(arguments: argparse.Namespace) -> int:
     typed = arguments.text is arguments.image is None and not several["compose"] + several["abstract"]
     queries = _typed(several) if typed else iter([Query(arguments.text, arguments.image, **several)])
     if typed and not sys.stdin.isatty():
-        # Before the model is loaded.
+        # Read the first query before the model is loaded.
         first = next(queries, None)
         if first is None:
             raise invalid_argument("query", None, "a text or an image (--image), or a line of standard input")
@@ -100,7 +103,7 @@ def _search(arguments: argparse.Namespace) -> int:
 
 
 def _typed(several: dict[str, Any]) -> Iterator[Query]:
-    """Yield the queries that are typed at a prompt, or the lines of standard input."""
+    """Yield the queries typed at a prompt, or the lines of standard input."""
     at_terminal = sys.stdin.isatty()
     if at_terminal:
         with contextlib.suppress(ImportError):
@@ -121,10 +124,10 @@ def _typed(several: dict[str, Any]) -> Iterator[Query]:
 
 
 def _check_options(arguments: argparse.Namespace) -> None:
-    """Check everything that needs no TensorFlow, which takes seconds to load.
+    """Check the options before TensorFlow is loaded, which takes seconds.
 
     Raises:
-        VsembError: naming the option.
+        VsembError: if an option is invalid; the error names it.
     """
     check_counts(**picked(arguments, "k", "resort", "candidates"))
     if arguments.out is not None:
@@ -167,7 +170,7 @@ def _opened(arguments: argparse.Namespace) -> Iterator[Search]:
 
 
 def _answer(arguments: argparse.Namespace, search: Search, query: Query) -> dict[str, Any]:
-    """Print the results of a query; returns them as values of JSON."""
+    """Print the results of a query and return them as values for JSON."""
     results = search.find(query, **picked(arguments, "k", "resort", "keep_query", "candidates"))
     captioned = any(result.item.caption for result in results)
     header = ["rank", "score", "key" if captioned else "file", *["caption"] * captioned]

@@ -109,7 +109,7 @@ def run(arguments: argparse.Namespace) -> None:
     import logging
     import os
 
-    # The error about a port in use replaces gRPC's message.
+    # vsemb has its own error about a port in use; gRPC's message is suppressed.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from vsemb.serving.server import Server, serve_until_stopped, served_models
 

@@ -43,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Train a recipe on a dataset, or resume a training that was stopped.
+    """Train a recipe on a dataset, or resume an interrupted training.
 
     With --backbone, missing image features are computed first, as `vsemb features` does. The run directory gets the
     recipe, the vocabulary, TensorBoard logs, checkpoints and metrics.jsonl. After Ctrl-C or a kill, the same command
@@ -73,10 +73,10 @@ def run(arguments: argparse.Namespace) -> int:
     from vsemb.runs.train import train
     from vsemb.training.strategies import open_distribution
 
-    # Before anything else of TensorFlow runs.
+    # Before other code of TensorFlow runs.
     devices = open_distribution(arguments.strategy, arguments.devices)
     recipe, data = _configured(recipe, arguments)
-    # A system of the recipe's own file came after the options were made.
+    # A system in the recipe's own file is registered after the options were made, so options may be missing.
     given = {name: getattr(arguments, name.replace("-", "_"), None) for name in registry.entries("train_inputs")}
     inputs = {name: Run.open(path) for name, path in given.items() if path is not None}
     try:
@@ -113,7 +113,7 @@ def _configured(recipe: Recipe, arguments: argparse.Namespace) -> tuple[Recipe, 
         return recipe, recipe.open_data(arguments.data)
     from vsemb.runs.fine_tune import with_backbone
 
-    # Overrides name fields of the tower that is trained; only the features that it starts from are of the other one.
+    # Overrides name fields of the trained tower. Only `image.fingerprint` names a field of the tower on features.
     starts = [each for each in arguments.set if each.startswith("image.fingerprint")]
     recipe = recipe.with_overrides(starts)
     data = recipe.open_data(arguments.data)
@@ -122,7 +122,7 @@ def _configured(recipe: Recipe, arguments: argparse.Namespace) -> tuple[Recipe, 
 
 
 def _launch_workers(arguments: argparse.Namespace) -> int:
-    """Run the same command as several workers, and return its status, see `vsemb.training.cluster.launch`."""
+    """Run the same command as several workers and return the exit status, see `vsemb.training.cluster.launch`."""
     from vsemb.training.cluster import launch
 
     launcher = argparse.ArgumentParser(add_help=False)
