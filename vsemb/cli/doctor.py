@@ -105,7 +105,7 @@ def _extras() -> dict[str, list[str]]:
     for line in metadata.requires("vsemb") or ():
         needed = Requirement(line)
         for extra, lacking in missing.items():
-            # Only requirements of this extra; a requirement without an extra holds for all.
+            # Requirements without an extra are skipped, because they apply to every extra.
             if (
                 needed.marker is None
                 or "extra" not in str(needed.marker)

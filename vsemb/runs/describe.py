@@ -33,7 +33,7 @@ class Description:
 
 
 def describe(path: str | os.PathLike[str]) -> Description:
-    """Describe a directory that a command wrote.
+    """Describe a directory written by a command.
 
     Raises:
         DataError: if it is not a run, dataset, index or exported model, or is damaged.

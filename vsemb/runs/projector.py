@@ -296,7 +296,7 @@ def _sheet_columns(count: int) -> int:
 
 
 def _metadata(columns: Mapping[str, Sequence[object]]) -> str:
-    """Return the lines of a metadata file. A single column is without header, which TensorBoard would show as value."""
+    """Return the text of a metadata file. TensorBoard would show the header of a single column, so it is omitted."""
     lines = [list(columns)] if len(columns) > 1 else []
     lines += [[str(value) for value in row] for row in zip(*columns.values(), strict=True)]
     return "".join("\t".join(_SEPARATORS.sub(" ", cell) for cell in line) + "\n" for line in lines)

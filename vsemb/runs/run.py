@@ -404,7 +404,7 @@ def check_same(recipe: Recipe, info: Mapping[str, Any], out: Path) -> dict[str, 
 
 
 def _made_of(recipe: Recipe) -> dict[str, str]:
-    """Return name of a fingerprint in `run.json` -> phrase for a different value, for errors."""
+    """Return names of fingerprints in `run.json` -> phrases for other values, for errors."""
     classes = [cls for part in walk(recipe) for cls in reversed(type(part).__mro__)]
     return {name: other for cls in classes for name, other in vars(cls).get("made_of", {}).items()}
 

@@ -420,7 +420,7 @@ class Search:
         return self._encoders[images]
 
     def shown(self, item: Item) -> str:
-        """Return the name of an item: its key, or the path of its file if the key is not a path from here."""
+        """Return the key of an item, or the path of its file if the key is not valid in the current directory."""
         path = None if self.index is None else indexed_file(self.index, item.key)
         return item.key if path is None or os.path.exists(item.key) else str(path)
 
