@@ -1,4 +1,4 @@
-"""Regions and words: detections, alignment, pointing."""
+"""Image regions and words: detections, alignment, pointing."""
 
 from vsemb.registry import System
 

@@ -1,4 +1,4 @@
-"""Aligning the words of a sentence with the regions of an image, as a served model does."""
+"""Alignment of the words of a sentence with the regions of an image, by the served function."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from vsemb.text.normalize import split_words
 
 @dataclass(frozen=True, eq=False)
 class Alignment(AlignedWords):
-    """A sentence and an image, each word on one region.
+    """A sentence aligned with an image: one region per word.
 
     Attributes:
-        name: the image's file or key.
-        picture: the image.
-        sentence: the sentence as it was read.
-        affinity: what two neighbours on one region are worth.
+        name: file or key of the image.
+        picture: the decoded image.
+        sentence: the sentence after reading.
+        affinity: bonus for two neighbouring words on one region.
     """
 
     name: str
@@ -50,11 +50,11 @@ class Alignment(AlignedWords):
         return [replace(phrase, box=pixel_box(phrase.box, size)) for phrase in super().phrases]
 
     def drawn(self, fade: float = FADE, side: int | None = None) -> Image.Image:
-        """Returns the picture that `vsemb.systems.regions.drawing.draw_alignment` makes of it."""
+        """Draw the alignment, see `vsemb.systems.regions.drawing.draw_alignment`."""
         return draw_alignment(self.picture, self.boxes, self.words, self.regions, self.scores, fade=fade, side=side)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns plain values; boxes are in pixels."""
+        """Return plain values; boxes are in pixels."""
         rows = np.flatnonzero(np.any(self.boxes != 0, axis=1)).tolist()
         return {
             "image": printable(self.name),
@@ -83,21 +83,21 @@ def align_image(
     boxes: str | os.PathLike[str] | None = None,
     report: Callable[[str], None] = print,
 ) -> Alignment:
-    """Finds the region of each word of a sentence, with the function that is served.
+    """Find the region of each word of a sentence, with the served function.
 
     Args:
-        run: the run, whose images are sets of regions.
-        image: an image file, or the key of an image of the dataset.
-        sentence: what is said of it.
-        dataset: where keys are looked up; files are shrunk as it was prepared. None for neither.
-        affinity: what two neighbours on one region are worth (beta of Karpathy and Fei-Fei 2015, equation
-            12): at 0 each word has its best region, and with more, phrases get longer.
-        boxes: a file with candidate boxes of this image, where the run's regions are not proposed from its
-            pixels: a detector's results as COCO writes them, in pixels.
-        report: called with a line worth showing: words that are not known, or too many.
+        run: run on regions.
+        image: image file, or key of an image of the dataset.
+        sentence: sentence about the image.
+        dataset: dataset for keys; files are shrunk like its images. None for neither.
+        affinity: bonus for two neighbouring words on one region (beta of Karpathy and Fei-Fei 2015, equation 12). At 0
+            each word takes its best region; larger values give longer phrases.
+        boxes: file with candidate boxes of this image, for a run that does not propose regions from pixels: results of
+            a detector in COCO's format, in pixels.
+        report: receives one-line notes about unknown words, or too many words.
 
     Raises:
-        InvalidArgumentError: if no word of the sentence is known, the affinity is no number >= 0, or boxes
+        InvalidArgumentError: if no word of the sentence is known, the affinity is not a number >= 0, or boxes
             are given to a run that proposes its own.
         DataError: if the run has no regions, the image or the boxes cannot be read, or a score is not finite.
 
@@ -110,7 +110,7 @@ def align_image(
     if not 0 <= affinity < math.inf:
         raise invalid_argument("affinity", affinity, "a number >= 0")
     text = read_text(run, sentence, "sentence", report)
-    # What is wrong with the inputs is said before the network is built.
+    # Errors of the inputs come before the network is built.
     given = GivenImage.of(image, dataset)
     candidates = candidate_boxes(run, given, dataset, boxes, report)
     inputs = [tf.constant([given.encoded]), text, tf.constant([affinity], tf.float32)]
@@ -139,14 +139,14 @@ def align_image(
 
 @dataclass(frozen=True, eq=False)
 class GivenImage:
-    """One image that a command was given, and where it came from.
+    """The image argument of a command.
 
     Attributes:
-        name: its file or key.
-        encoded: bytes as a dataset stores them.
-        picture: the same, decoded.
-        pixels: its width and height before it was shrunk, if it was.
-        found: the split and row of a key.
+        name: file or key.
+        encoded: image bytes as a dataset stores them.
+        picture: the decoded image.
+        pixels: width and height before shrinking, in pixels.
+        found: split and row of a key; None for a file.
     """
 
     name: str
@@ -157,10 +157,10 @@ class GivenImage:
 
     @classmethod
     def of(cls, image: str, dataset: Dataset | None) -> GivenImage:
-        """Reads an image file, or an image of a dataset by its key.
+        """Read an image file, or an image of a dataset by its key.
 
         Raises:
-            DataError: if it cannot be read.
+            DataError: if the image cannot be read.
         """
         found = find_key(dataset, image)
         if found is not None:
@@ -180,21 +180,21 @@ def candidate_boxes(
     boxes: str | os.PathLike[str] | None,
     report: Callable[[str], None],
 ) -> np.ndarray | None:
-    """Returns what a run of regions has to be told of an image besides its bytes.
+    """Return the candidate boxes that a run on regions needs for an image.
 
     Args:
-        run: the run.
+        run: run on regions.
         given: the image.
-        dataset: where its key was looked up.
-        boxes: a file with a detector's results for it; None for those of its key, or proposed ones.
-        report: called with a line worth showing.
+        dataset: dataset for keys.
+        boxes: file with results of a detector for this image; None for the boxes of its key, or proposed boxes.
+        report: receives one-line notes.
 
     Returns:
-        The candidate boxes, best first, (n, 4) fractions; None for a run that proposes them in graph.
+        (n, 4) float fractions of the image's width and height, best first; None for a run that proposes boxes in graph.
 
     Raises:
-        InvalidArgumentError: if boxes are given to such a run.
-        DataError: if boxes are wanted and there are none, they cannot be read, or the run cannot read new images.
+        InvalidArgumentError: if boxes are given to a run that proposes them in graph.
+        DataError: if required boxes are missing or cannot be read, or the run cannot read new images.
     """
     regions = kept_regions(run.path)
     if regions.in_graph:
@@ -210,7 +210,7 @@ def candidate_boxes(
         split, row = given.found
         try:
             cached = regions_of(run, dataset).boxes(split.ids[[row]])[0]
-            # The whole image is added anew.
+            # The extractor adds the whole image again.
             return cached[1:][np.any(cached[1:] != 0, axis=1)]
         except DataError:
             if regions.source == "detections":

@@ -1,4 +1,4 @@
-"""Words and the regions that they belong to; needs no TensorFlow."""
+"""Words aligned with regions, without TensorFlow."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy as np
 
 
 def phrases(path: Iterable[int]) -> list[tuple[int, int, int]]:
-    """Cuts the regions of the words of a sentence into phrases, runs of words on one region.
+    """Cut a sentence into phrases: runs of words on one region.
 
     Args:
-        path: (T,) the region of each word, -1 for padding.
+        path: (T,) int, the region of each word; -1 for padding.
 
     Returns:
-        The region, the first word and the number of words of each phrase, in order.
+        (region, first word, number of words) of each phrase, in order.
 
     Example:
 
@@ -38,10 +38,10 @@ class Phrase:
     """Neighbouring words on one region.
 
     Attributes:
-        words: in their order.
-        region: the row of the region, 0 for the whole image.
+        words: the words in order.
+        region: row of the region, 0 for the whole image.
         box: `(x, y, w, h)`, as fractions of the image's width and height or in pixels.
-        scores: how well each word fits the region.
+        scores: score of each word with the region.
 
     Example:
 
@@ -56,25 +56,25 @@ class Phrase:
 
     @property
     def score(self) -> float:
-        """The sum over the words."""
+        """Sum of the scores of the words."""
         return math.fsum(self.scores)
 
     @property
     def text(self) -> str:
-        """The words with spaces between them."""
+        """The words, joined by spaces."""
         return " ".join(self.words)
 
 
 @dataclass(frozen=True, eq=False)
 class AlignedWords:
-    """Which region of an image each word of a sentence belongs to.
+    """The words of a sentence, each with a region of an image.
 
     Attributes:
-        words: as many as the model reads.
-        regions: (words,) int64, a row of `boxes` for each word.
-        scores: (words,) float32, how well each word fits its region.
-        boxes: (regions, 4) float32, `[x, y, w, h]` as fractions of the image's width and height; the whole
-            image first.
+        words: the words that the model reads.
+        regions: (words,) int64, row of `boxes` for each word.
+        scores: (words,) float32, score of each word with its region.
+        boxes: (regions, 4) float32, `[x, y, w, h]` as fractions of the image's width and height. The first box is the
+            whole image.
     """
 
     words: Sequence[str]
@@ -84,7 +84,7 @@ class AlignedWords:
 
     @property
     def phrases(self) -> list[Phrase]:
-        """The runs of words on one region, in their order."""
+        """Runs of words on one region, in the order of the sentence."""
         found = []
         for region, start, length in phrases(self.regions):
             part = slice(start, start + length)

@@ -1,4 +1,4 @@
-"""Words and the regions they belong to, as a client sends and gets them."""
+"""Client methods of served models on regions: `align` and `encode_regions`."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _SHAPE = "n lists of boxes [x, y, w, h], fractions of the image's width and heig
 
 @dataclass(frozen=True, eq=False)
 class Alignment(AlignedWords):
-    """What a model answers about the words of a sentence and the regions of an image.
+    """The answer of a model: the words of a sentence, each with a region of an image.
 
     Attributes:
-        valid: whether there was an image, and a word; where not, there are no words.
+        valid: whether the image can be read and the sentence has a word; if false, `words` is empty.
     """
 
     valid: bool
@@ -31,11 +31,11 @@ class Alignment(AlignedWords):
 
 @dataclass(frozen=True, eq=False)
 class RegionEmbeddings(Embeddings):
-    """What images were embedded to, as sets of regions.
+    """Embeddings of images as sets of regions.
 
     Attributes:
-        boxes: (n, regions, 4) float32, `[x, y, w, h]` as fractions of the image's width and height, the whole image
-            first.
+        boxes: (n, regions, 4) float32, `[x, y, w, h]` as fractions of the image's width and height. The first box is
+            the whole image.
     """
 
     boxes: np.ndarray = field(kw_only=True)
@@ -44,16 +44,16 @@ class RegionEmbeddings(Embeddings):
 def encode_regions(
     client: Client, images: Sequence[bytes | str | os.PathLike[str]], boxes: Sequence[Any] | None = None
 ) -> RegionEmbeddings:
-    """Embeds the regions of images.
+    """Embed the regions of images.
 
     Args:
-        client: asks the model.
-        images: as `Client.encode_image`.
-        boxes: as `align`.
+        client: client of the served model.
+        images: n images, see `Client.encode_image`.
+        boxes: see `align`.
 
     Raises:
         DataError: if a file cannot be read.
-        ServingError: as `Client.predict`.
+        ServingError: see `Client.predict`.
     """
     contents = to_images(images)
     found = client.predict("encode_image", image_bytes=contents, **_box_inputs(boxes, len(contents)))
@@ -67,25 +67,25 @@ def align(
     affinity: float | Sequence[float] = 0.0,
     boxes: Sequence[Any] | None = None,
 ) -> list[Alignment]:
-    """Tells which region of an image each word of a sentence belongs to.
+    """Align the words of sentences with the regions of images.
 
     Args:
-        client: asks the model.
-        images: n images, as `Client.encode_image`.
-        texts: n sentences, one for each image.
-        affinity: how much better it is for two neighbouring words to share a region, from 0, where each
-            word has the region it fits best; one number, or one for each row.
-        boxes: for a model that proposes no regions itself, n lists of candidates, best first, each
-            `[x, y, w, h]` as fractions of the image's width and height.
+        client: client of the served model.
+        images: n images, see `Client.encode_image`.
+        texts: n sentences, one per image.
+        affinity: bonus for two neighbouring words on one region, >= 0; one number, or one per row. At 0 each word takes
+            its best region.
+        boxes: candidates for a model that does not propose regions: n lists, best first, each box `[x, y, w, h]` as
+            fractions of the image's width and height.
 
     Returns:
-        n of them; one that is not valid has no words.
+        n alignments; an invalid one has no words.
 
     Raises:
-        InvalidArgumentError: for a model that has no regions, other numbers of images and texts, or what
-            is no affinity or box.
+        InvalidArgumentError: if the model has no regions, the numbers of images and texts differ, or an affinity or box
+            is invalid.
         DataError: if a file cannot be read.
-        ServingError: as `Client.predict`.
+        ServingError: see `Client.predict`.
 
     Example:
 
@@ -106,10 +106,10 @@ def _box_inputs(boxes: Sequence[Any] | None, rows: int) -> Arrays:
 
 
 def alignments_of(answer: dict[str, np.ndarray]) -> list[Alignment]:
-    """Reads the answer of the signature `align`.
+    """Read the answer of the signature `align`.
 
     Args:
-        answer: its outputs.
+        answer: outputs of the signature.
 
     Raises:
         ServingError: if a word has no box.
@@ -141,10 +141,10 @@ def alignments_of(answer: dict[str, np.ndarray]) -> list[Alignment]:
 
 
 def to_affinities(affinity: float | Sequence[float], rows: int) -> np.ndarray:
-    """Returns one affinity a row: (rows,) float32.
+    """Return one affinity per row: (rows,) float32.
 
     Raises:
-        InvalidArgumentError: for one that is negative or no finite number, or another number of them.
+        InvalidArgumentError: if an affinity is negative or not finite, or their number is wrong.
 
     Example:
 
@@ -155,7 +155,7 @@ def to_affinities(affinity: float | Sequence[float], rows: int) -> np.ndarray:
         given = np.asarray(affinity)
     except ValueError:  # Lists of several lengths in a list.
         given = np.asarray(None)
-    # NaN is neither.
+    # Comparisons with NaN are false.
     fits = given.dtype.kind in "iuf" and bool(((given >= 0) & (given <= _LARGEST)).all())
     if not fits or given.shape not in ((), (rows,)):
         raise invalid_argument("affinity", affinity, f"a finite number >= 0, or a list of {rows} of them")
@@ -163,20 +163,20 @@ def to_affinities(affinity: float | Sequence[float], rows: int) -> np.ndarray:
 
 
 def to_boxes(boxes: Sequence[Any], rows: int) -> np.ndarray:
-    """Returns candidate boxes as the input `boxes` of a model.
+    """Return candidate boxes as the input `boxes` of a model.
 
-    The first of each row is padding, as the end of a shorter row is. Where requests of different lengths are
-    put together, TensorFlow Serving fills a request up with its first element, and that must be no box.
+    The first box of each row is padding, and so are the last boxes of shorter rows. TensorFlow Serving pads requests
+    of different lengths with their first element, so this element must be padding.
 
     Args:
-        boxes: (any number, 4) for each row, best first.
-        rows: so many.
+        boxes: (n, 4) per row, best first; n may differ between rows.
+        rows: number of rows.
 
     Returns:
         (rows, 1 + longest, 4) float32.
 
     Raises:
-        InvalidArgumentError: for another number of rows, or what is no box.
+        InvalidArgumentError: if the number of rows is wrong, or a box is invalid.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""What regions add to commands: `vsemb regions`, `vsemb align`, and modes of `search`, `analyze` and `evaluate`."""
+"""Commands on regions: `vsemb regions`, `vsemb align`, and modes of `search`, `analyze` and `evaluate`."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _BOXES = "a detector's results for this image, in COCO's format, in pixels"
 
 
 def check_files(arguments: argparse.Namespace, images: Sequence[str] = ()) -> None:
-    """Refuses, before any work, a picture without a known ending, or one file in the place of another.
+    """Check before any work that output files have valid endings and do not overwrite other files.
 
     Args:
-        arguments: with `out` and `json`.
-        images: files that are read.
+        arguments: parsed arguments with `out` and `json`.
+        images: input files.
 
     Raises:
-        InvalidArgumentError: naming the option.
+        InvalidArgumentError: if a path is invalid; the error names the option.
     """
     from vsemb.runs.pictures import check_picture_path
 
@@ -48,12 +48,12 @@ def check_files(arguments: argparse.Namespace, images: Sequence[str] = ()) -> No
 
 
 def save_files(arguments: argparse.Namespace, values: Any, draw: Callable[[], Image.Image] | None) -> None:
-    """Writes the picture and the JSON that were asked for.
+    """Write the picture and the JSON file of a command.
 
     Args:
-        arguments: with `out` and `json`.
-        values: what is written as JSON.
-        draw: makes the picture; None where there is nothing to draw.
+        arguments: parsed arguments with `out` and `json`.
+        values: content of the JSON file.
+        draw: returns the picture; None without a picture.
     """
     from vsemb.errors import printable
     from vsemb.runs.pictures import save_picture
@@ -65,7 +65,7 @@ def save_files(arguments: argparse.Namespace, values: Any, draw: Callable[[], Im
 
 
 def box_text(box: Sequence[float]) -> str:
-    """Returns a box as tables show it."""
+    """Return a box as text for tables."""
     return " ".join(map(str, box))
 
 
@@ -91,22 +91,22 @@ def _configure_regions(parser: argparse.ArgumentParser) -> None:
 
 
 def _find_regions(arguments: argparse.Namespace) -> None:
-    """Find regions of a dataset's images, describe them with an image network, and cache them beside it.
+    """Find regions of a dataset's images, compute their features with an image network, and cache them in the dataset.
 
-    Of each image the whole and the best boxes are kept. Boxes come from a grid of several scales, which needs
-    nothing else (--from grid); from OpenCV's selective search (--from selective-search, the extra `regions`); or
-    from a detector's results (--from FILE.json), a list in COCO's format of {"image_id", "bbox": [x, y, w, h] in
+    Each image keeps the whole image and the best boxes. Boxes have one of three sources:
+    a grid of several scales (--from grid), which needs nothing else;
+    OpenCV's selective search (--from selective-search), which needs the extra `regions`;
+    a detector's results (--from FILE.json), a list in COCO's format of {"image_id", "bbox": [x, y, w, h] in
     pixels, "score"}.
 
-    An image_id of a detector is the key of an image in the dataset, with or without folders and ending, or the
-    number in a file name such as 000000391895.jpg. For other ids --images names a COCO annotations file, whose
-    "images" list id and file_name. It also gives the width and height that the detector saw, where the dataset
-    was prepared with --max-side; otherwise boxes are in pixels of the images as they are stored. Ids that the
-    dataset does not have are left out, an image without a detection has the whole image alone, and both are
-    counted.
+    The image_id of a detection is the key of an image in the dataset, with or without folders and ending, or the
+    number in a file name such as 000000391895.jpg. For other ids, --images names a COCO annotations file, whose
+    "images" list id and file_name. For a dataset prepared with --max-side, this file also gives the width and height
+    of the detector's images. Otherwise boxes are in pixels of the stored images. Unknown ids are left out. An image
+    without detections keeps only the whole image. Both are counted.
 
-    The regions lie in DATA/regions/FINGERPRINT, where the fingerprint names network, weights, boxes and
-    preprocessing. An interrupted run goes on where it was when the same command is given again.
+    The regions are in DATA/regions/FINGERPRINT. The fingerprint names network, weights, boxes and preprocessing. To
+    resume an interrupted run, repeat the command.
 
     Examples:
       vsemb regions data/flickr8k
@@ -166,10 +166,10 @@ def _configure_align(parser: argparse.ArgumentParser) -> None:
 def _align(arguments: argparse.Namespace) -> None:
     """Align the words of a sentence with the regions of an image that they describe.
 
-    For runs on regions, such as those of the recipe dvsa. Each word gets the region that fits it best. With
-    --affinity, neighbouring words tend to share a region, so that phrases get longer. --out draws the image with the
-    boxes, and the words in their colours; words with low scores are grey. IMAGE is a file, or the key of an image of
-    the dataset.
+    The command needs a run on regions, such as one of the recipe dvsa. Each word gets its best region. With
+    --affinity, neighbouring words tend to share a region, so phrases get longer. --out draws the image with its boxes,
+    and the words in the colours of their boxes; words with low scores are grey. IMAGE is a file, or the key of an image
+    of the dataset.
 
     Examples:
       vsemb align runs/dvsa dog.jpg "a brown dog chases a child" --out aligned.png
@@ -207,8 +207,8 @@ def _configure_search(parser: argparse._ActionsContainer) -> None:
 def _search(arguments: argparse.Namespace) -> None:
     """Find regions of images by a text, for a run on regions.
 
-    A region is scored by all words together, and an image is found by its best region, or with --all-regions by
-    several. --out draws a sheet of them.
+    The score of a region is the sum over all words. Each image is found by its best region, or with --all-regions by
+    several regions. --out draws a contact sheet of the regions.
     """
     from vsemb.errors import invalid_argument, printable
     from vsemb.runs.run import Run
@@ -234,7 +234,12 @@ def _search(arguments: argparse.Namespace) -> None:
 
 
 def regions_table(found: Sequence[FoundRegion], score: str) -> str:
-    """Lays out regions that were found, with what they were found by."""
+    """Return a table of regions with their scores.
+
+    Args:
+        found: the regions, best first.
+        score: header of the score column.
+    """
     from vsemb.runs.pictures import decimals
 
     digits = decimals(region.score for region in found)
@@ -259,9 +264,9 @@ def _configure_norms(parser: argparse._ActionsContainer) -> None:
 def _analyze_norms(arguments: argparse.Namespace) -> None:
     """Norms of words and regions.
 
-    It lists the words and regions with the largest embeddings, and the words with the smallest, for a run on regions
-    whose score is a sum of inner products, such as the variant paper of the recipe dvsa. The norm of a word is the
-    mean norm of its vectors over its places in the captions of a split.
+    The tables list the words and regions with the largest norms, and the words with the smallest. The run must be on
+    regions with a sum of inner products as score, such as the variant paper of the recipe dvsa. The norm of a word is
+    the mean norm of its vectors over its places in the captions of a split.
     """
     from vsemb.errors import invalid_argument
     from vsemb.runs.pictures import decimals
@@ -295,10 +300,10 @@ def _configure_pointing(parser: argparse._ActionsContainer) -> None:
 
 
 def _evaluate_pointing(arguments: argparse.Namespace, opened: Run) -> dict[str, Any]:
-    """Share of words that choose the region of what they name.
+    """Share of words that choose the region of the object they name.
 
-    A word is right where its region overlaps what it names with an intersection over union of 0.5 or more. This reads
-    which words of a caption name which objects, as in the data of `vsemb scenes`.
+    A word is correct if its region overlaps its object with an intersection over union of 0.5 or more. The dataset must
+    contain the words of a caption that name each object, like the data of `vsemb scenes`.
     """
     from vsemb.systems.regions.pointing import measure_pointing
 
@@ -311,12 +316,12 @@ def _evaluate_pointing(arguments: argparse.Namespace, opened: Run) -> dict[str, 
 
 
 def pointing_table(metrics: PointingMetrics, split: str, chosen: float | None) -> str:
-    """Lays out pointing metrics, in percent, with their intervals where they are there.
+    """Return a table of pointing metrics in percent, with intervals if they were computed.
 
     Args:
         metrics: see `vsemb.systems.regions.pointing.evaluate_pointing`.
-        split: its name.
-        chosen: the affinity that is best on the validation split, which is marked; None marks none.
+        split: name of the split.
+        chosen: the best affinity on the validation split, marked in the table; None for no mark.
     """
     shares: list[tuple[str, PointingShare]] = [
         ("chance", metrics.chance),

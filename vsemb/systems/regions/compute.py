@@ -1,4 +1,4 @@
-"""Finds the regions of a dataset's images and computes their features, by running a backbone over them once."""
+"""Computation of the regions of a dataset's images and their features, in one pass of a backbone."""
 
 from __future__ import annotations
 
@@ -38,27 +38,27 @@ def cache_regions(
     detections: Detections | None = None,
     batch_size: int = 32,
 ) -> RegionStore:
-    """Finds and describes the regions of all images of a dataset, or opens what an earlier run left.
+    """Compute the regions of all images of a dataset and their features, or open them if they are cached.
 
-    Atomic and restartable: an interrupted run is taken up where it was by the next one with the same
-    arguments, and the files come out byte for byte as if it had not been interrupted.
+    An interrupted run resumes when it is called with the same arguments. Its files are then equal, byte for byte, to
+    the files of an uninterrupted run.
 
     Args:
-        dataset: the dataset; all of its splits.
-        backbone: which network, at which size, with one crop.
-        regions: which regions.
-        weights: as in `build_backbone`.
-        detections: where `regions.source` is `"detections"`, what `read_detections` returned.
-        batch_size: images at a time.
+        dataset: dataset; regions of all splits are computed.
+        backbone: configuration of the network, with one crop.
+        regions: configuration of the regions.
+        weights: see `build_backbone`.
+        detections: result of `read_detections`, if `regions.source` is `"detections"`; else None.
+        batch_size: images per batch.
 
     Returns:
         The opened regions.
 
     Raises:
-        DataError: if weights or images cannot be read (images are named), a feature is not finite, or one
-            is larger than float16 can hold.
+        DataError: if weights or images cannot be read (images are named), or a feature is not finite or too large for
+            float16.
         InvalidArgumentError: if an argument is not allowed.
-        MissingExtraError: for selective search without the extra `regions`.
+        MissingExtraError: if selective search is used without the extra `regions`.
     """
     if batch_size < 1:
         raise invalid_argument("batch_size", batch_size, "a number of images >= 1")
@@ -66,7 +66,7 @@ def cache_regions(
         allowed = f"{'the' if detections is None else 'no'} detections with source={regions.source!r}"
         raise invalid_argument("detections", detections, allowed)
     if regions.source == "selective-search":
-        # Without OpenCV this fails now and not after the network is built and a folder is made.
+        # Without OpenCV this fails here, before the network is built and a folder is made.
         selective_search(np.zeros((32, 32, 3), np.uint8))
     network = build_backbone(backbone, weights)
     weights_sha256 = hash_weights(network)
@@ -117,7 +117,7 @@ def cache_regions(
 
 
 def _in_graph(extractor: RegionExtractor) -> Any:
-    """Returns the extractor as one function, traced once."""
+    """Return the extractor as a graph function with a single trace."""
     takes = [tf.TensorSpec([None], tf.string)]
     if not extractor.regions.in_graph:
         takes.append(tf.TensorSpec([None, None, 4], tf.float32))
@@ -127,10 +127,10 @@ def _in_graph(extractor: RegionExtractor) -> Any:
 
 
 def _searched(batches: Iterator[tuple[Any, Any]], dataset: Dataset) -> Iterator[tuple[np.ndarray, tuple[Any, ...]]]:
-    """Searches the images of a batch on all cores while the network computes the features of the one before.
+    """Run selective search on all cores for one batch while the network computes the features of the batch before.
 
     Yields:
-        The ids of a batch, and what the extractor takes: bytes and candidate boxes.
+        The ids of a batch, and the extractor's inputs: bytes and candidate boxes.
     """
     waiting: deque[tuple[np.ndarray, Any, list[Future[np.ndarray | None]]]] = deque()
 
@@ -140,7 +140,7 @@ def _searched(batches: Iterator[tuple[Any, Any]], dataset: Dataset) -> Iterator[
         dataset.refuse_undecodable(ids[[part is None for part in boxes]])
         return ids, (images, pad_rows([part for part in boxes if part is not None]))
 
-    # Threads do: OpenCV lets others run while it works.
+    # Threads are sufficient, since OpenCV releases the interpreter lock.
     pool = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="vsemb-regions")
     try:
         for ids, images in batches:
@@ -154,13 +154,13 @@ def _searched(batches: Iterator[tuple[Any, Any]], dataset: Dataset) -> Iterator[
 
 
 def _search(encoded: bytes) -> np.ndarray | None:
-    """Returns the boxes of an image; None where it does not decode."""
+    """Return the boxes of an image by selective search; None if it does not decode."""
     try:
         with Image.open(io.BytesIO(encoded)) as image:
             pixels = np.asarray(image.convert("RGB"))
     except MemoryError:
         raise
-    except Exception:  # Pillow's decoders raise nearly anything on broken input
+    except Exception:  # Pillow's decoders raise many types on broken input
         return None
     return selective_search(pixels)
 

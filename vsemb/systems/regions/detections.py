@@ -61,7 +61,7 @@ class Detections:
         return sha256_bytes(b"".join(part.tobytes() for part in (self.ids, self.boxes, self.scores)))
 
     def of(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Gathers the boxes of some images.
+        """Gather the boxes of some images.
 
         Args:
             ids: int64 (n,); images without a detection have none.
@@ -75,7 +75,7 @@ class Detections:
 
 
 def pad_rows(rows: list[np.ndarray]) -> np.ndarray:
-    """Returns arrays (m, ...) of different lengths as one float32 (n, longest, ...), zeros behind.
+    """Return arrays (m, ...) of different lengths as one float32 (n, longest, ...), zeros behind.
 
     Example:
 
@@ -92,7 +92,7 @@ def pad_rows(rows: list[np.ndarray]) -> np.ndarray:
 def read_detections(
     path: str | os.PathLike[str], dataset: Dataset, images: str | os.PathLike[str] | None = None
 ) -> Detections:
-    """Reads a detector's results for the images of a dataset.
+    """Read a detector's results for the images of a dataset.
 
     An `image_id` names an image by its key in the dataset, with or without folders and ending, or by the
     number in a file name such as `000000391895.jpg` or `COCO_val2014_000000391895.jpg`. Other ids need
@@ -160,7 +160,7 @@ def read_detections(
 def read_detections_of_one(
     path: str | os.PathLike[str], size: tuple[float, float]
 ) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Reads a detector's results for a single image, whatever its image_id.
+    """Read a detector's results for a single image, whatever its image_id.
 
     Args:
         path: the results, COCO's JSON.
@@ -247,7 +247,7 @@ class _Results:
 
 
 def _entries(path: Path) -> Iterator[dict[str, Any]]:
-    """Yields the entries one by one: all of a large file as objects would take ten times its size."""
+    """Yield the entries one by one: all of a large file as objects would take ten times its size."""
     with reading(path, "detections"):
         text = path.read_text(encoding="utf-8-sig")
     decode = json.JSONDecoder().raw_decode
@@ -282,7 +282,7 @@ def _entries(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _clipped(pixels: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Returns boxes in pixels as fractions, float32, clipped; which have any area; and notes."""
+    """Return boxes in pixels as fractions, float32, clipped; which have any area; and notes."""
     corners = np.concatenate([pixels[:, :2], pixels[:, :2] + pixels[:, 2:]], axis=1)
     limits = np.tile(sizes, 2)
     clipped = np.clip(corners, 0, limits)
@@ -304,7 +304,7 @@ def _clipped(pixels: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def name_forms(name: str) -> tuple[str | None, ...]:
-    """Returns the ways to call an image, most exact first; names are compared way by way.
+    """Return the ways to call an image, most exact first; names are compared way by way.
 
     Example:
 
@@ -319,13 +319,13 @@ def name_forms(name: str) -> tuple[str | None, ...]:
 
 
 def _shown(names: Sequence[object]) -> str:
-    """Returns the first few of some names, for a message."""
+    """Return the first few of some names, for a message."""
     listed = ", ".join(one_line(repr(name), 60) for name in names[:3])
     return listed + (", …" if len(names) > 3 else "")
 
 
 def _plain_id(value: object, name: str) -> int | str:
-    """Returns an id as it stands in JSON; one written as 25.0 is 25.
+    """Return an id as it stands in JSON; one written as 25.0 is 25.
 
     Args:
         value: the id.
@@ -342,7 +342,7 @@ def _plain_id(value: object, name: str) -> int | str:
 
 
 def _listed_images(path: Path) -> dict[str, tuple[str, _Size | None]]:
-    """Reads the images that a COCO annotations file lists: id -> file name, and width and height where known.
+    """Read the images that a COCO annotations file lists: id -> file name, and width and height where known.
 
     Raises:
         DataError: if it is no such file, or an entry is broken or has the id of another.
@@ -415,7 +415,7 @@ class _DetectedImages:
                 self._rows[form].append(row)
 
     def find(self, image: int | str) -> int:
-        """Returns the row of an image_id; -1 if the dataset has no such image.
+        """Return the row of an image_id; -1 if the dataset has no such image.
 
         Raises:
             DataError: if it may be several images, or another image_id is the same image.
@@ -447,7 +447,7 @@ class _DetectedImages:
         return -1
 
     def check_sizes(self, rows: np.ndarray) -> list[str]:
-        """Checks that `sizes` are those that the detector saw.
+        """Check that `sizes` are those that the detector saw.
 
         Args:
             rows: int64 (k,), the images that have detections.
@@ -472,7 +472,7 @@ class _DetectedImages:
         return notes
 
     def _compare(self, rows: np.ndarray) -> list[str]:
-        """Compares the shapes of listed images with the stored ones."""
+        """Compare the shapes of listed images with the stored ones."""
         sizes, stored = self.sizes[rows], self._stored[rows]
         ratio, stored_ratio = sizes[:, 0] / sizes[:, 1], stored[:, 0] / stored[:, 1]
         # Sides of shrunk images are rounded to pixels.
@@ -500,7 +500,7 @@ class _DetectedImages:
         ]
 
     def nothing_fits(self, image_ids: Sequence[int | str]) -> str:
-        """Returns what to say where no image_id is an image of the dataset."""
+        """Return what to say where no image_id is an image of the dataset."""
         by = "" if self._listed is None else f" by the file names in {self._images}"
         advice = (
             "They must be keys, with or without folders and ending, or the numbers in file names such as "

@@ -45,7 +45,7 @@ def draw_alignment(
     fade: float = FADE,
     side: int | None = None,
 ) -> Image.Image:
-    """Draws an image with the boxes that have words, and below it the words in the colours of their boxes.
+    """Draw an image with the boxes that have words, and below it the words in the colours of their boxes.
 
     Words that score low are grey and add no box, to reduce clutter (Karpathy and Fei-Fei 2015, figure 5).
     A box and the words of a phrase carry the number of their region, so that colours need not be told apart.
@@ -101,7 +101,7 @@ def draw_alignment(
 
 
 def scaled_for_drawing(image: Image.Image, side: int | None) -> tuple[Image.Image, int]:
-    """Returns an image in the size that it is drawn on in, RGB, and its longer side.
+    """Return an image in the size that it is drawn on in, RGB, and its longer side.
 
     Args:
         image: any.
@@ -117,7 +117,7 @@ def scaled_for_drawing(image: Image.Image, side: int | None) -> tuple[Image.Imag
 
 
 def _draw_boxes(image: Image.Image, boxes: np.ndarray, colours: dict[int, str], size: int) -> None:
-    """Draws boxes, each with its region's number in its first corner where no other number stands."""
+    """Draw boxes, each with its region's number in its first corner where no other number stands."""
     pixels = {region: pixel_box(boxes[region], image.size) for region in colours}
     draw_outlines(image, [(pixels[region], colour) for region, colour in colours.items()], max(2, size // 6))
     pen, font = ImageDraw.Draw(image), ImageFont.load_default(size=size)
@@ -141,7 +141,7 @@ def _overlap(one: Rectangle, other: Rectangle) -> bool:
 
 
 def draw_outlines(image: Image.Image, boxes: Sequence[tuple[Rectangle, str]], line: int) -> None:
-    """Draws boxes on an image, each in its colour with a white edge, so that they show on any ground.
+    """Draw boxes on an image, each in its colour with a white edge, so that they show on any ground.
 
     Args:
         image: RGB; it is drawn on.
@@ -161,7 +161,7 @@ def draw_outlines(image: Image.Image, boxes: Sequence[tuple[Rectangle, str]], li
 
 
 def _chip(font: Font, text: str) -> tuple[int, int]:
-    """Returns the width and height of a number on its coloured ground."""
+    """Return the width and height of a number on its coloured ground."""
     height = math.ceil(font.getbbox("0123456789")[3]) + 4
     return max(math.ceil(font.getlength(text)) + 8, height), height
 
@@ -194,7 +194,7 @@ class _Text:
         return (self._row + 1) * self._line + 2 * self._margin if self._jobs else 0
 
     def phrase(self, words: list[str], scores: list[str], shown: list[bool], region: tuple[str, str] | None) -> None:
-        """Adds the words of one phrase.
+        """Add the words of one phrase.
 
         Args:
             words: they.
@@ -218,7 +218,7 @@ class _Text:
         self._x += self._gap
 
     def draw(self, pen: ImageDraw.ImageDraw, top: int) -> None:
-        """Draws all lines below a height."""
+        """Draw all lines below a height."""
         for draw, x, y, what in self._jobs:
             draw(pen, x, top + self._margin + y, *what)
 
@@ -235,7 +235,7 @@ class _Text:
     def _draw_word(
         self, pen: ImageDraw.ImageDraw, x: int, y: int, word: str, score: str, colour: str | None, shown: bool, gap: int
     ) -> None:
-        """Writes a word with its score below it, underlined in the colour of its box as far as the next word."""
+        """Write a word with its score below it, underlined in the colour of its box as far as the next word."""
         pen.text((x, y), word, colour if colour is not None and shown else _GREY, self._font)
         baseline = y + round(1.35 * self._size)
         if colour is not None:

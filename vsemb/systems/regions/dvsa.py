@@ -11,24 +11,24 @@
 | 10-12 | words of one phrase on one region | `vsemb.systems.regions.viterbi.best_chain` |
 | section 6.1 | norms of words and regions | `vsemb analyze norms` |
 
-Variant `paper` is section 3.3: batches of 100, SGD with momentum 0.9, gradients cut elementwise at 5, dropout
-everywhere but in the recurrence, words seen at least five times. Deviations and gaps we filled:
+Variant `paper` is section 3.3: batches of 100, SGD with momentum 0.9, gradients clipped elementwise at 5, dropout
+everywhere except in the recurrence, words with at least five occurrences. Deviations, and values missing in the paper:
 
-- The paper's regions are the detections of an R-CNN. Here they are what `vsemb regions` made of the dataset:
-  a detector's results where they are at hand, else a grid or selective search.
-- Equation 9 sums over l = k too, which adds a constant without gradient; an image's own pairs are left out.
-- h is 1000 and the network's state 512, inside the ranges that the paper gives. Learning rate and weight
-  decay were cross-validated there and are not given.
-- Words start from 300-d word2vec vectors there and stay fixed; `--set text.encoder.words.vectors=PATH --set
-  text.encoder.words.trainable=false` does so. The paper finds "little change" with random vectors that are trained.
+- The paper's regions are the detections of an R-CNN. Here `vsemb regions` makes them, from a detector's results, a
+  grid or selective search.
+- Equation 9 also sums over l = k, which adds a constant without gradient. Pairs of an image and its own captions are
+  left out here.
+- h is 1000 and the hidden size 512, inside the paper's ranges. The paper cross-validates learning rate and weight
+  decay, and does not give them.
+- The paper's words start from 300-d word2vec vectors and stay fixed; `--set text.encoder.words.vectors=PATH --set
+  text.encoder.words.trainable=false` does so. The paper finds "little change" with random trained vectors.
 
-Variant `adam` is `paper` with Adam in the place of SGD. Variant `tuned` (the default) keeps the regions, the
-network over words and each word's best region, and changes what stands around them: all vectors have unit
-length and a sentence's score is the mean over its words
-(`vsemb.systems.regions.similarities.LateInteraction`), the hardest
-negatives count, with InfoNCE beside them, and Adam trains. `cross-attention` is `tuned` with the score of Lee
-et al. 2018 (arXiv:1803.08024) in the place of equation 8. With `--set image.max_regions=1` any of them reads
-the whole image alone: what regions are worth.
+Variant `adam` is `paper` with Adam instead of SGD. Variant `tuned` (the default) keeps the regions, the network over
+words and the best region of each word. It changes three parts. All vectors have unit length, and the score of a
+sentence is the mean over its words (`vsemb.systems.regions.similarities.LateInteraction`). The loss is the ranking
+loss with the hardest negatives, plus InfoNCE. The optimizer is Adam. `cross-attention` is `tuned` with the score of
+Lee et al. 2018 (arXiv:1803.08024) instead of equation 8. With `--set image.max_regions=1` each variant reads the whole
+image alone, as a baseline without regions.
 """
 
 from __future__ import annotations

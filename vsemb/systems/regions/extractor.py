@@ -42,7 +42,7 @@ class ImageRegions(NamedTuple):
 
 
 class RegionExtractor:
-    """Finds the regions of images and describes them, from the images' bytes, wholly in graph.
+    """Find the regions of images and describes them, from the images' bytes, wholly in graph.
 
     Which boxes an image gets depends on its bytes alone, not on the rest of the batch.
 
@@ -94,7 +94,7 @@ class RegionExtractor:
     def __call__(
         self, encoded: tf.Tensor, boxes: tf.Tensor | None = None, scores: tf.Tensor | None = None
     ) -> ImageRegions:
-        """Finds and describes the regions of a batch of images.
+        """Find and describes the regions of a batch of images.
 
         Args:
             encoded: string (batch,), the bytes of JPEG or PNG images; may be empty.
@@ -145,7 +145,7 @@ class RegionExtractor:
     def _best(
         self, pixels: tf.Tensor, maps: list[tf.Tensor], boxes: tf.Tensor | None, scores: tf.Tensor | None
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the boxes that are kept of each image, and what they were ranked by."""
+        """Return the boxes that are kept of each image, and what they were ranked by."""
         count, overlap = self.regions.count, self.regions.overlap
         if boxes is None:
             return propose(pixels, count, overlap)
@@ -160,7 +160,7 @@ class RegionExtractor:
         return best_boxes(boxes, scores, count, overlap)[:2]
 
     def _cropped(self, encoded: tf.Tensor, pixels: tf.Tensor, boxes: tf.Tensor) -> tf.Tensor:
-        """Runs the network on the whole images and on each of the other boxes, some images at a time."""
+        """Run the network on the whole images and on each of the other boxes, some images at a time."""
         size = self.backbone_config.size
         detailed, _ = decode_images(encoded, _DETAIL * size)
         at_once = max(1, _PIXELS_AT_ONCE // (self.count * size * size))
@@ -182,7 +182,7 @@ class RegionExtractor:
 
 
 def _clipped(boxes: tf.Tensor) -> tf.Tensor:
-    """Clips boxes to the image; those that show nothing of it, or all of it, become padding."""
+    """Clip boxes to the image; those that show nothing of it, or all of it, become padding."""
     low = tf.clip_by_value(boxes[..., :2], 0.0, 1.0)
     sides = tf.clip_by_value(boxes[..., :2] + boxes[..., 2:], 0.0, 1.0) - low
     # Comparisons with NaN are false, so a box with one is dropped too.
@@ -191,7 +191,7 @@ def _clipped(boxes: tf.Tensor) -> tf.Tensor:
 
 
 def _confidence(classifier: keras.Model, places: tf.Tensor, boxes: tf.Tensor) -> tf.Tensor:
-    """Returns the largest class probability of each box: (batch, candidates)."""
+    """Return the largest class probability of each box: (batch, candidates)."""
     # The classifier is linear, so the logits of a mean are the mean of the places' logits.
     cells, channels = places.shape[1] * places.shape[2], places.shape[3]
     logits = classifier(tf.reshape(places, (-1, cells, channels)), training=False)
@@ -206,7 +206,7 @@ def _confidence(classifier: keras.Model, places: tf.Tensor, boxes: tf.Tensor) ->
 
 
 def pool_regions(maps: Sequence[tf.Tensor], boxes: tf.Tensor) -> tf.Tensor:
-    """Averages a map over each box, its cells weighted by the area that they share with the box.
+    """Average a map over each box, its cells weighted by the area that they share with the box.
 
     A place of the map counts as constant over its cell, so a box may begin and end anywhere; the
     whole image gives the map's mean. Gradients flow into the map.
@@ -240,7 +240,7 @@ def _pooled(maps: tf.Tensor, boxes: tf.Tensor) -> tf.Tensor:
 
 
 def _shares(start: tf.Tensor, length: tf.Tensor, cells: int) -> tf.Tensor:
-    """Returns what part of each interval lies in each of the cells that divide 0..1: (batch, n, cells)."""
+    """Return what part of each interval lies in each of the cells that divide 0..1: (batch, n, cells)."""
     low = start[..., None] * cells
     high = (start + length)[..., None] * cells
     cell = tf.range(cells, dtype=tf.float32)
@@ -249,7 +249,7 @@ def _shares(start: tf.Tensor, length: tf.Tensor, cells: int) -> tf.Tensor:
 
 
 def crop_regions(pixels: tf.Tensor, boxes: tf.Tensor, size: int) -> tf.Tensor:
-    """Cuts boxes out of images and resizes each to a square, bilinear and with antialiasing.
+    """Cut boxes out of images and resizes each to a square, bilinear and with antialiasing.
 
     Each side is a product with a small matrix: the triangle filter of `tf.image.resize(...,
     antialias=True)`, as wide as a pixel of the crop or of the image, whichever is larger.
@@ -279,7 +279,7 @@ def crop_regions(pixels: tf.Tensor, boxes: tf.Tensor, size: int) -> tf.Tensor:
 
 
 def _filters(start: tf.Tensor, length: tf.Tensor, pixels: int, size: int) -> tf.Tensor:
-    """Returns the weights of an image's pixels in those of a crop: (batch, n, size, pixels)."""
+    """Return the weights of an image's pixels in those of a crop: (batch, n, size, pixels)."""
     step = length[..., None, None] * (pixels / size)
     places = tf.range(size, dtype=tf.float32)[:, None] + 0.5
     centres = start[..., None, None] * pixels + places * step
@@ -290,7 +290,7 @@ def _filters(start: tf.Tensor, length: tf.Tensor, pixels: int, size: int) -> tf.
 
 
 def feature_maps(backbone: keras.Model, config: BackboneConfig) -> keras.Model:
-    """Returns the part of a network that comes before its pooling, for features of parts of an image.
+    """Return the part of a network that comes before its pooling, for features of parts of an image.
 
     Args:
         backbone: what `build_backbone(config)` returned; the weights are shared with it.
@@ -322,7 +322,7 @@ def feature_maps(backbone: keras.Model, config: BackboneConfig) -> keras.Model:
 
 
 def build_classifier(config: BackboneConfig, weights: str | os.PathLike[str]) -> keras.Model:
-    """Builds the linear classifier that a network was trained with, for ranking boxes by its confidence.
+    """Build the linear classifier that a network was trained with, for ranking boxes by its confidence.
 
     Args:
         config: the network; one whose classifier is linear in the mean of the last map.

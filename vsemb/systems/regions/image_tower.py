@@ -87,7 +87,7 @@ class CachedRegions(CachedImages):
         return f"features of {kept[0].name}, images of {kept[0].size} pixels a side, of {self.read_regions(path)}"
 
     def read_regions(self, path: Path) -> str:
-        """Returns which regions of an image a run reads, as a phrase."""
+        """Return which regions of an image a run reads, as a phrase."""
         return "the whole image alone"
 
 
@@ -118,7 +118,7 @@ class Regions(CachedRegions, kind="regions"):
         return RegionEncoder(size, **self.arguments("fingerprint", "max_regions"), dtype=dtype)
 
     def features(self, store: Any, split: Split) -> np.ndarray:
-        """Returns the features of regions of as many images as give enough: (n, dim)."""
+        """Return the features of regions of as many images as give enough: (n, dim)."""
         count = min(store.count, self.max_regions or store.count)
         step = max(1, len(split.ids) * count // _STATISTICS)
         regions = store.rows(split.ids[::step], count)
@@ -148,7 +148,7 @@ def keeps_network(path: Path) -> bool:
 
 
 def kept_regions(path: Path) -> RegionConfig:
-    """Returns how a run finds the regions of new images.
+    """Return how a run finds the regions of new images.
 
     Args:
         path: the run directory.
@@ -165,7 +165,7 @@ def kept_regions(path: Path) -> RegionConfig:
 
 
 def kept_extractor(path: Path, max_regions: int | None = None, **changes: Any) -> RegionExtractor:
-    """Returns what finds and describes the regions of new images as the cache of a run did.
+    """Return what finds and describes the regions of new images as the cache of a run did.
 
     Args:
         path: the run directory.
@@ -189,7 +189,7 @@ def kept_extractor(path: Path, max_regions: int | None = None, **changes: Any) -
 
 
 def require_regions(run: Run) -> None:
-    """Refuses a run whose images are not regions.
+    """Refuse a run whose images are not regions.
 
     Raises:
         DataError: naming a recipe whose images are.
@@ -202,7 +202,7 @@ def require_regions(run: Run) -> None:
 
 
 def regions_of(run: Run, dataset: Dataset) -> RegionStore:
-    """Opens the regions of a dataset's images that a run reads.
+    """Open the regions of a dataset's images that a run reads.
 
     Raises:
         DataError: if the run reads none, or the dataset has none or others.

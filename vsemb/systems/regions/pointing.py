@@ -57,7 +57,7 @@ class PointingShare:
     intervals: dict[str, list[float]] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Returns plain values; the intervals only where they were computed."""
+        """Return plain values; the intervals only where they were computed."""
         values: dict[str, Any] = {"words": self.words, "nouns": self.nouns}
         return values if self.intervals is None else values | {"intervals_95": self.intervals}
 
@@ -90,11 +90,11 @@ class PointingMetrics:
     regions: float
 
     def best_affinity(self) -> float:
-        """Returns the affinity with most words right; of equal ones the smallest."""
+        """Return the affinity with most words right; of equal ones the smallest."""
         return min(self.accuracy, key=lambda affinity: (-self.accuracy[affinity].words, affinity))
 
     def to_json(self) -> dict[str, Any]:
-        """Returns plain values; `accuracy` as a list, since keys of JSON are no numbers."""
+        """Return plain values; `accuracy` as a list, since keys of JSON are no numbers."""
         values = dict(vars(self))
         for name in ("chance", "whole_image", "ceiling"):
             values[name] = values[name].to_json()
@@ -103,7 +103,7 @@ class PointingMetrics:
 
 
 def box_iou(boxes: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Returns the intersection over union of every box with every other.
+    """Return the intersection over union of every box with every other.
 
     Args:
         boxes: (..., n, 4) [x, y, w, h] in any unit, the same for both.
@@ -127,7 +127,7 @@ def box_iou(boxes: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 
 def named_objects(alignment: Iterable[Sequence[int]]) -> dict[int, tuple[int, ...]]:
-    """Returns the objects that each word names.
+    """Return the objects that each word names.
 
     Args:
         alignment: (word, object) pairs of one caption, as `vsemb.data.records.ImageRecord` has them.
@@ -211,7 +211,7 @@ def evaluate_pointing(
     *,
     bootstrap: int = 0,
 ) -> PointingMetrics:
-    """Measures pointing of the words of many images.
+    """Measure pointing of the words of many images.
 
     Args:
         right: (words, regions) bool, from `right_regions`. Region 0 is the whole image.
@@ -259,7 +259,7 @@ def evaluate_pointing(
 
 
 def _interval(values: np.ndarray, images: np.ndarray, resamplings: int) -> list[float]:
-    """Resamples whole images, since words of one image are right or wrong together."""
+    """Resample whole images, since words of one image are right or wrong together."""
     numbers, rows = np.unique(images, return_inverse=True)
     sums, counts = np.bincount(rows, weights=values), np.bincount(rows)
     generator = np.random.default_rng(0)
@@ -271,7 +271,7 @@ def _interval(values: np.ndarray, images: np.ndarray, resamplings: int) -> list[
 
 
 def score_spread(blocks: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> float:
-    """Returns the standard deviation of the scores of a word's regions, over all words.
+    """Return the standard deviation of the scores of a word's regions, over all words.
 
     Each word's scores are taken from their own mean: what counts is how much better a word's best region is
     than its others, which an affinity (beta of Karpathy and Fei-Fei 2015, equation 12) has to outweigh.
@@ -404,11 +404,11 @@ class PointingTask:
         return score_spread((block.unaries, block.words, block.regions) for block in self._blocks)
 
     def affinities(self) -> list[float]:
-        """Returns 0 and a few affinities in units of `spread`, to two digits so that they can be typed."""
+        """Return 0 and a few affinities in units of `spread`, to two digits so that they can be typed."""
         return sorted({float(f"{step * self.spread:.2g}") for step in STEPS})
 
     def chosen(self, affinity: float) -> np.ndarray:
-        """Returns the region that each word takes: (words,) int64, -1 where it takes none."""
+        """Return the region that each word takes: (words,) int64, -1 where it takes none."""
         chosen = np.full(len(self._words.captions), -1, np.int64)
         for block in self._blocks:
             given = (block.unaries, block.words, block.regions, np.float32(min(affinity, _LARGEST)))
@@ -419,7 +419,7 @@ class PointingTask:
         return chosen
 
     def measure(self, affinities: Sequence[float], *, bootstrap: int = 0) -> PointingMetrics:
-        """Measures pointing.
+        """Measure pointing.
 
         Args:
             affinities: finite numbers >= 0, see `vsemb.systems.regions.viterbi.best_chain`.
@@ -446,7 +446,7 @@ def measure_pointing(
     affinities: Sequence[float] | None = None,
     bootstrap: int = 0,
 ) -> tuple[PointingMetrics, float | None]:
-    """Measures pointing on a split, with the affinity that is best on the validation split.
+    """Measure pointing on a split, with the affinity that is best on the validation split.
 
     Args:
         run: a run on regions.
@@ -488,7 +488,7 @@ def measure_pointing(
 
 
 def check_affinities(affinities: Sequence[float]) -> list[float]:
-    """Returns affinities in their order, each once.
+    """Return affinities in their order, each once.
 
     Raises:
         InvalidArgumentError: for none, or one that is not a finite number >= 0.
@@ -505,7 +505,7 @@ def check_affinities(affinities: Sequence[float]) -> list[float]:
 
 
 def _alignments(part: Split, dataset: Dataset) -> list[list[Sequence[Sequence[int]]]]:
-    """Returns for every image and caption which word names which object."""
+    """Return for every image and caption which word names which object."""
     found = [entry.get("alignments") or [[] for _ in entry["captions"]] for entry in part.entries]
     if not any(pairs for captions in found for pairs in captions):
         raise DataError(
@@ -521,7 +521,7 @@ def _words(
     store: RegionStore,
     alignments: list[list[Sequence[Sequence[int]]]],
 ) -> _Words:
-    """Finds the words that name objects, their tokens and their right regions."""
+    """Find the words that name objects, their tokens and their right regions."""
     boxes = store.boxes(part.ids)
     captions, positions, nouns, right = [], [], [], []
     caption = 0
@@ -546,7 +546,7 @@ def _words(
 
 
 def _object_boxes(entry: dict[str, Any]) -> np.ndarray:
-    """Returns the boxes of an image's objects as fractions of its sides: (objects, 4) float64."""
+    """Return the boxes of an image's objects as fractions of its sides: (objects, 4) float64."""
     try:
         sides = np.tile([entry["width"], entry["height"]], 2)
         boxes = [np.asarray(item["box"], np.float64) / sides for item in entry.get("objects", ())]
@@ -558,7 +558,7 @@ def _object_boxes(entry: dict[str, Any]) -> np.ndarray:
 
 
 def _tokens(run: Run, part: Split, captions: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """Returns the position of each word among the tokens of its caption, -1 for a word without a token.
+    """Return the position of each word among the tokens of its caption, -1 for a word without a token.
 
     A word counts as the first of its tokens: "dog's" as "dog".
     """

@@ -54,7 +54,7 @@ _SHORTEST = 1 / 32
 
 
 def propose(pixels: tf.Tensor, count: int, overlap: float) -> tuple[tf.Tensor, tf.Tensor]:
-    """Proposes boxes: the best of the grid by objectness, refined, without those that overlap.
+    """Propose boxes: the best of the grid by objectness, refined, without those that overlap.
 
     Args:
         pixels: (batch, height, width, 3), RGB in 0..255.
@@ -88,12 +88,12 @@ def propose(pixels: tf.Tensor, count: int, overlap: float) -> tuple[tf.Tensor, t
 
 
 def _without_zero(scores: tf.Tensor) -> tf.Tensor:
-    """Makes the score of boxes that show nothing NaN, which `best_boxes` never takes."""
+    """Make the score of boxes that show nothing NaN, which `best_boxes` never takes."""
     return tf.where(scores > 0, scores, float("nan"))
 
 
 def _repeated(edges: tf.Tensor) -> tf.Tensor:
-    """Returns which boxes (batch, n, 4), in cells, are the same as one before them: (batch, n)."""
+    """Return which boxes (batch, n, 4), in cells, are the same as one before them: (batch, n)."""
     side = CELLS + 1
     number = tf.reduce_sum(edges * tf.constant([side**3, side**2, side, 1], tf.int32), axis=-1)
     same = tf.equal(number[:, :, None], number[:, None, :])
@@ -103,7 +103,7 @@ def _repeated(edges: tf.Tensor) -> tf.Tensor:
 
 @functools.cache
 def grid_edges() -> np.ndarray:
-    """Returns the grid as edges: int32 (boxes, 4), `[left, top, right, bottom]` in cells, sorted."""
+    """Return the grid as edges: int32 (boxes, 4), `[left, top, right, bottom]` in cells, sorted."""
     edges: set[tuple[int, int, int, int]] = set()
     for side in _SIDES:
         for shape in _SHAPES:
@@ -122,7 +122,7 @@ def _places(length: int) -> list[int]:
 
 
 def grid_boxes() -> np.ndarray:
-    """Returns the boxes of the grid: float32 (boxes, 4), `[x, y, w, h]` as fractions of the image.
+    """Return the boxes of the grid: float32 (boxes, 4), `[x, y, w, h]` as fractions of the image.
 
     Six sizes from 2 % to 77 % of the image's area, four shapes from upright to lying, and a third of a
     side between two of one size.
@@ -137,7 +137,7 @@ def grid_boxes() -> np.ndarray:
 
 
 def objectness(pixels: tf.Tensor, boxes: tf.Tensor) -> tf.Tensor:
-    """Returns how much boxes differ from what surrounds them.
+    """Return how much boxes differ from what surrounds them.
 
     With the mean colour m and the variance V of the ring around a box (a tenth of its shorter side
     wide; colours in 0..1, variances summed over the three channels), the mean D of the squared distance
@@ -176,7 +176,7 @@ def objectness(pixels: tf.Tensor, boxes: tf.Tensor) -> tf.Tensor:
 
 
 def integral_image(pixels: tf.Tensor) -> tf.Tensor:
-    """Returns sums of colours and of their squares over all cells up to a corner.
+    """Return sums of colours and of their squares over all cells up to a corner.
 
     Args:
         pixels: (batch, height, width, 3), RGB in 0..255.
@@ -194,7 +194,7 @@ def integral_image(pixels: tf.Tensor) -> tf.Tensor:
 
 
 def contrast(integral: tf.Tensor, edges: tf.Tensor) -> tf.Tensor:
-    """Returns the objectness of boxes given as edges.
+    """Return the objectness of boxes given as edges.
 
     Args:
         integral: what `integral_image` returned.
@@ -241,7 +241,7 @@ def _sums(integral: tf.Tensor, edges: tf.Tensor) -> tf.Tensor:
 
 
 def refine(integral: tf.Tensor, edges: tf.Tensor, steps: int) -> tf.Tensor:
-    """Moves the edges of boxes, one at a time, to where their objectness is largest.
+    """Move the edges of boxes, one at a time, to where their objectness is largest.
 
     Args:
         integral: what `integral_image` returned.
@@ -273,7 +273,7 @@ def refine(integral: tf.Tensor, edges: tf.Tensor, steps: int) -> tf.Tensor:
 def best_boxes(
     boxes: tf.Tensor, scores: tf.Tensor, count: int, overlap: float
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Takes the best box, drops what overlaps it, and so on (greedy non-maximum suppression).
+    """Take the best box, drops what overlaps it, and so on (greedy non-maximum suppression).
 
     Rows are independent of each other, and of two boxes with the same score the first is taken, so
     the result does not depend on the batch.
@@ -335,7 +335,7 @@ def best_boxes(
 
 
 def selective_search(pixels: np.ndarray) -> np.ndarray:
-    """Finds boxes by merging similar neighbouring segments step by step (the "fast" strategies).
+    """Find boxes by merging similar neighbouring segments step by step (the "fast" strategies).
 
     OpenCV orders the boxes partly by chance. Here they come in an order of their own, the largest first,
     so that the same image always gives the same boxes; rank them by what they show.
@@ -372,7 +372,7 @@ def selective_search(pixels: np.ndarray) -> np.ndarray:
 
 
 def propose_boxes(regions: RegionConfig, pixels: np.ndarray, name: str, fix: str = "") -> np.ndarray:
-    """Proposes candidate boxes of a new image where they are not proposed in graph.
+    """Propose candidate boxes of a new image where they are not proposed in graph.
 
     Args:
         regions: which regions, with `in_graph` false.

@@ -59,7 +59,7 @@ class FoundRegion:
     box: Rectangle
 
     def to_json(self) -> dict[str, Any]:
-        """Returns plain values."""
+        """Return plain values."""
         return {name: value for name, value in vars(self).items() if name != "row"}
 
 
@@ -74,7 +74,7 @@ def search_regions(
     parts: bool = False,
     report: Callable[[str], None] = print,
 ) -> list[FoundRegion]:
-    """Finds the regions of a dataset's images that fit a snippet of text best.
+    """Find the regions of a dataset's images that fit a snippet of text best.
 
     The score of a region is the sum of its scores with all words of the snippet: as if all of them were
     aligned with it (Karpathy and Fei-Fei 2015, equation 10 with a large affinity; figures 9 and 10).
@@ -126,7 +126,7 @@ def best_regions(
     every: bool = False,
     parts: bool = False,
 ) -> list[FoundRegion]:
-    """Finds the regions of largest score; no more than a block of them is in memory.
+    """Find the regions of largest score; no more than a block of them is in memory.
 
     Args:
         run: the run.
@@ -188,7 +188,7 @@ def best_regions(
 
 
 def region_sheet(dataset: Dataset, found: Sequence[FoundRegion], side: int = 160) -> Image.Image:
-    """Returns a sheet of the crops of regions with their scores, see `contact_sheet`.
+    """Return a sheet of the crops of regions with their scores, see `contact_sheet`.
 
     Raises:
         InvalidArgumentError: without a region.
@@ -232,13 +232,13 @@ class Norms:
     regions: list[FoundRegion]
 
     def to_json(self) -> dict[str, Any]:
-        """Returns plain values."""
+        """Return plain values."""
         words = {name: [dict(vars(word)) for word in getattr(self, name)] for name in ("smallest", "largest")}
         return {**words, "regions": [region.to_json() for region in self.regions]}
 
 
 def word_norms(run: Run, dataset: Dataset, split: str, min_count: int = 5) -> list[WordNorm]:
-    """Measures the words of a split's captions.
+    """Measure the words of a split's captions.
 
     The vector of a word depends on its sentence, so that the mean over its occurrences is measured. Words that the
     run does not know share one vector and are left out.
@@ -295,7 +295,7 @@ def measure_norms(
     every: bool = False,
     parts: bool = False,
 ) -> Norms:
-    """Finds the words and regions of a split that weigh most, and the words that weigh least.
+    """Find the words and regions of a split that weigh most, and the words that weigh least.
 
     Args:
         run: the run, whose images are sets of regions.

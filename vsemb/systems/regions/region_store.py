@@ -139,7 +139,7 @@ class RegionStore(FeatureFolder):
 
     @classmethod
     def find_alike(cls, dataset: Dataset, fingerprint: str, network: str) -> RegionStore:
-        """Opens the dataset's regions of this fingerprint; else the only ones whose `network` is this.
+        """Open the dataset's regions of this fingerprint; else the only ones whose `network` is this.
 
         The detections of another dataset are others, but what describes them may be the same.
 
@@ -155,7 +155,7 @@ class RegionStore(FeatureFolder):
 
     @property
     def network(self) -> str:
-        """Names backbone, weights and preprocessing as `fingerprint` does, and no detections."""
+        """Name backbone, weights and preprocessing as `fingerprint` does, and no detections."""
         return _fingerprint_of(self.manifest, detections=False)
 
     @property
@@ -179,7 +179,7 @@ class RegionStore(FeatureFolder):
         return self.directory / CLASSIFIER_NAME if self.regions.by_classifier else None
 
     def rows(self, ids: np.ndarray, max_regions: int | None = None) -> np.ndarray:
-        """Gathers the features of images' regions.
+        """Gather the features of images' regions.
 
         Args:
             ids: int64 (n,), in any order, repeats allowed.
@@ -194,7 +194,7 @@ class RegionStore(FeatureFolder):
         return self._features[:, :max_regions][self.positions(ids)].astype(np.float32)
 
     def boxes(self, ids: np.ndarray) -> np.ndarray:
-        """Gathers the boxes of images' regions.
+        """Gather the boxes of images' regions.
 
         Args:
             ids: int64 (n,).
@@ -206,14 +206,14 @@ class RegionStore(FeatureFolder):
         return self._beside["boxes"][self.positions(ids)]
 
     def scores(self, ids: np.ndarray) -> np.ndarray:
-        """Gathers what the boxes were ranked by: float32 (n, count)."""
+        """Gather what the boxes were ranked by: float32 (n, count)."""
         return self._beside["scores"][self.positions(ids)]
 
 
 def region_fingerprint(
     backbone: BackboneConfig, weights_sha256: str, regions: RegionConfig, candidates_sha256: str | None = None
 ) -> str:
-    """Returns the name of the regions that a backbone with these weights makes: 16 hex digits.
+    """Return the name of the regions that a backbone with these weights makes: 16 hex digits.
 
     Covers the configurations, the values of the weights, the versions of the preprocessing, and what else
     decides the boxes.
@@ -235,7 +235,7 @@ def region_fingerprint(
 
 
 def _fingerprint_of(manifest: dict[str, Any], *, detections: bool = True) -> str:
-    """Returns the fingerprint that a manifest's contents have today, with or without the detections."""
+    """Return the fingerprint that a manifest's contents have today, with or without the detections."""
     backbone, regions = BackboneConfig.from_json(manifest["backbone"]), RegionConfig.from_json(manifest["regions"])
     named = detections or regions.source != "detections"
     candidates = manifest["candidates_sha256"] if named else None
@@ -243,7 +243,7 @@ def _fingerprint_of(manifest: dict[str, Any], *, detections: bool = True) -> str
 
 
 def _network(directory: Path) -> str | None:
-    """Returns the fingerprint of a folder without the detections; None for one without a manifest of this version."""
+    """Return the fingerprint of a folder without the detections; None for one without a manifest of this version."""
     try:
         return _fingerprint_of(read_json(directory / "manifest.json", "region manifest"), detections=False)
     except (KeyError, TypeError, VsembError):
@@ -253,7 +253,7 @@ def _network(directory: Path) -> str | None:
 def refuse_wrong_regions(
     features: np.ndarray, boxes: np.ndarray, scores: np.ndarray, *, ids: np.ndarray, dataset: Dataset, what: str
 ) -> None:
-    """Refuses regions that cannot be, naming the images.
+    """Refuse regions that cannot be, naming the images.
 
     Args:
         features: (n, count, dim), may be memory-mapped.
@@ -291,7 +291,7 @@ def refuse_wrong_regions(
 
 
 def _largest(block: np.ndarray) -> np.ndarray:
-    """Returns the largest magnitude of each row (..., dim), NaN where there is one."""
+    """Return the largest magnitude of each row (..., dim), NaN where there is one."""
     if block.dtype != np.float16:
         return np.abs(block).max(axis=-1, initial=0)
     # Without their sign, IEEE numbers are in the order of their bits, NaN last; float16 is slow otherwise.

@@ -104,7 +104,7 @@ class MultiVectorSearch(Searcher):
         return self.run.embedding_dim
 
     def embedding(self, row: int) -> np.ndarray:
-        """Returns the set of an image that is searched, by its row: (regions, dim) float32."""
+        """Return the set of an image that is searched, by its row: (regions, dim) float32."""
         starts = np.cumsum([0, *map(len, self._parts)])
         part = int(np.searchsorted(starts, row, "right")) - 1
         source = self._sources[part]
@@ -112,7 +112,7 @@ class MultiVectorSearch(Searcher):
         return self._encode(features)[0].numpy()
 
     def resorted(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Refuses to: sets of vectors have no mean.
+        """Refuse to: sets of vectors have no mean.
 
         Raises:
             InvalidArgumentError: always.
@@ -120,7 +120,7 @@ class MultiVectorSearch(Searcher):
         raise _refused("resort", len(rows))
 
     def close(self) -> None:
-        """Forgets what is kept."""
+        """Forget what is kept."""
         self._kept = None
 
     def search(
@@ -132,7 +132,7 @@ class MultiVectorSearch(Searcher):
         query_kind: str | None = None,
         candidates: int | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Finds the k best items for each query, of which all are scored.
+        """Find the k best items for each query, of which all are scored.
 
         What `vsemb.searching.SearchIndex.search` says of directions holds here: among items of its own kind a
         query stands as the text. An image that looks for images has its regions in the place of words, each
@@ -169,7 +169,7 @@ class MultiVectorSearch(Searcher):
         return kept[where], best
 
     def _scores(self, queries: np.ndarray, query_kind: str | None) -> np.ndarray:
-        """Scores all items for each query: (queries, n) float32."""
+        """Score all items for each query: (queries, n) float32."""
         as_image = not items_are_images(self.source.kind, query_kind)
         alike = l2_normalize if self.source.kind == query_kind == "image" else ops.convert_to_tensor
         sought = alike(_without_padding(queries))
@@ -190,7 +190,7 @@ class MultiVectorSearch(Searcher):
         return scores
 
     def _blocks(self) -> Iterator[Block]:
-        """Yields rows of the items and their vectors, (rows, items of a set, dim)."""
+        """Yield rows of the items and their vectors, (rows, items of a set, dim)."""
         if self._kept is not None:
             yield from self._kept
             return
@@ -227,7 +227,7 @@ class MultiVectorSearch(Searcher):
 
 
 def _without_padding(sets: np.ndarray) -> np.ndarray:
-    """Returns sets without the places where none has an item, but for one."""
+    """Return sets without the places where none has an item, but for one."""
     used = np.flatnonzero(np.any(sets != 0, axis=(0, 2)))
     return sets[:, used if len(used) else [0]]
 

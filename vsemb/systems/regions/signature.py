@@ -45,7 +45,7 @@ class WholeImageInput(ImageInput):
 
     @classmethod
     def of(cls, extractor: RegionExtractor) -> Self:
-        """Makes the input of an extractor, with its backbone."""
+        """Make the input of an extractor, with its backbone."""
         return cls(extractor.backbone_config, extractor.backbone, extractor=extractor)
 
     def __call__(self, encoded: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -105,7 +105,7 @@ class RegionInput(WholeImageInput):
 
 
 def align_signature(served: ServedModel, image_input: RegionInput) -> Signature:
-    """Returns the signature `align`: which region of an image each word of a text belongs to.
+    """Return the signature `align`: which region of an image each word of a text belongs to.
 
     `image_bytes` string (batch,), `text` string (batch,), `affinity` float32 (batch,), what two neighbouring words on
     one region are worth, and `boxes` where the model wants them -> {"boxes" float32 (batch, regions, 4), `[x, y, w,
@@ -144,7 +144,7 @@ def align_signature(served: ServedModel, image_input: RegionInput) -> Signature:
 
 
 def find_regions(extractor: RegionExtractor, image_bytes: tf.Tensor, boxes: tf.Tensor | None = None) -> ImageRegions:
-    """Finds the regions of images, among candidates where the caller has to give them.
+    """Find the regions of images, among candidates where the caller has to give them.
 
     Args:
         extractor: as the model was trained with.
@@ -168,7 +168,7 @@ def find_regions(extractor: RegionExtractor, image_bytes: tf.Tensor, boxes: tf.T
 
 
 def aligned(similarity: Similarity, images: Outputs, texts: Outputs, words: tf.Tensor, affinity: tf.Tensor) -> Outputs:
-    """Finds the region of each word: the best chain of Karpathy & Fei-Fei 2015, equations 10 to 12.
+    """Find the region of each word: the best chain of Karpathy & Fei-Fei 2015, equations 10 to 12.
 
     Args:
         similarity: the model's.
@@ -201,12 +201,12 @@ def aligned(similarity: Similarity, images: Outputs, texts: Outputs, words: tf.T
 
 @tf.function(reduce_retracing=True, autograph=False)
 def chain_in_graph(unaries: tf.Tensor, words: tf.Tensor, regions: tf.Tensor, affinity: tf.Tensor) -> tf.Tensor:
-    """Returns the path of `best_chain`; outside a graph its many small steps take a second per row."""
+    """Return the path of `best_chain`; outside a graph its many small steps take a second per row."""
     return best_chain(unaries, words, regions, affinity)[0]
 
 
 def same_rows(*tensors: tf.Tensor) -> list[tf.Tensor]:
-    """Checks in graph that tensors have as many rows as each other, and adds a row to those of none.
+    """Check in graph that tensors have as many rows as each other, and adds a row to those of none.
 
     Without the check, one row would pass for all.
     """
@@ -220,7 +220,7 @@ def same_rows(*tensors: tf.Tensor) -> list[tf.Tensor]:
 
 
 def golden_alignments(tokenizer: Any, boxes: bool) -> Arrays:
-    """Returns images, texts and affinities to try `align` with, and rows in which one of them is none.
+    """Return images, texts and affinities to try `align` with, and rows in which one of them is none.
 
     Args:
         tokenizer: of the model.
@@ -240,7 +240,7 @@ def golden_alignments(tokenizer: Any, boxes: bool) -> Arrays:
 
 
 def _boxes(rows: int) -> np.ndarray:
-    """Returns (rows, 5, 4) float32; the last row has one without a height."""
+    """Return (rows, 5, 4) float32; the last row has one without a height."""
     good = np.array([[0.1, 0.2, 0.5, 0.5], [0.5, 0.4, 0.75, 0.5], [0.3, 0, 0.25, 1]], np.float32)
     none = np.zeros((2, 4), np.float32)
     # Padding may come first, since TensorFlow Serving fills a request up with its own first element.

@@ -32,7 +32,7 @@ _TINY = 1e-12
 
 
 def _up_to(high: int) -> Range:
-    """Returns the range of the numbers above 0 up to `high`."""
+    """Return the range of the numbers above 0 up to `high`."""
     return Range(f"a number above 0, at most {high}", lambda value: 0 < value <= high)
 
 
@@ -47,7 +47,7 @@ class MultiVectorSimilarity(Similarity):
     geometry: ClassVar[str] = "sets of vectors; a row of zeros is padding"
 
     def word_region_scores(self, images: Tensor, texts: Tensor) -> Tensor:
-        """Scores every word of a text with every region of the image in its place.
+        """Score every word of a text with every region of the image in its place.
 
         Args:
             images: (..., M, dim) normalised regions.
@@ -206,7 +206,7 @@ def item_mask(vectors: Tensor) -> Tensor:
 
 
 def region_word_scores(regions: Tensor, words: Tensor, reduce: str = "max") -> Tensor:
-    """Scores every image k against every sentence l by inner products of regions v_i and words s_t.
+    """Score every image k against every sentence l by inner products of regions v_i and words s_t.
 
     S_kl = sum over t of max over i of v_i . s_t, each word with its best region, be it negative (Karpathy and
     Fei-Fei 2015, equation 8); with `reduce="sum"`, the sum over t and i of max(0, v_i . s_t) (equation 7).
@@ -241,7 +241,7 @@ def region_word_scores(regions: Tensor, words: Tensor, reduce: str = "max") -> T
 
 
 def region_word_pair_scores(regions: Tensor, words: Tensor, reduce: str = "max") -> Tensor:
-    """Scores each image against the sentence in its place, as `region_word_scores` does.
+    """Score each image against the sentence in its place, as `region_word_scores` does.
 
     Args:
         regions: (..., M, dim) float.
@@ -256,7 +256,7 @@ def region_word_pair_scores(regions: Tensor, words: Tensor, reduce: str = "max")
 
 
 def item_products(queries: Tensor, context: Tensor) -> Tensor:
-    """Returns the inner products of the items of sets that belong together.
+    """Return the inner products of the items of sets that belong together.
 
     Args:
         queries: (..., T, dim) float.
@@ -280,7 +280,7 @@ def _float32(x: Tensor) -> Tensor:
 
 
 def _padding_as_first_region(regions: Tensor) -> Tensor:
-    """Puts each image's first region in the place of its padding, which so never is the one best region.
+    """Put each image's first region in the place of its padding, which so never is the one best region.
 
     That is cheaper than to mask the products, of which there are many more.
     """
@@ -295,7 +295,7 @@ def _padding_as_first_region(regions: Tensor) -> Tensor:
 
 
 def turned(words: Tensor) -> Tensor:
-    """Prepares sets for `all_products`: (m, T, dim) to (dim, T, m) float32, turned once for many products.
+    """Prepare sets for `all_products`: (m, T, dim) to (dim, T, m) float32, turned once for many products.
 
     With T before m, sums over T are sums of rows, which padding does not round otherwise.
     """
@@ -303,7 +303,7 @@ def turned(words: Tensor) -> Tensor:
 
 
 def all_products(rows: Tensor, columns: Tensor) -> Tensor:
-    """Multiplies all items of some sets, (n, M, dim), with those of others, (dim, T, m), to (n, M, T, m)."""
+    """Multiply all items of some sets, (n, M, dim), with those of others, (dim, T, m), to (n, M, T, m)."""
     dim = ops.shape(rows)[-1]
     flat = ops.matmul(ops.reshape(rows, (-1, dim)), ops.reshape(columns, (dim, -1)))
     return ops.reshape(flat, (*ops.shape(rows)[:2], *ops.shape(columns)[1:]))
@@ -316,7 +316,7 @@ def in_blocks(
     regions: Tensor,
     words: Tensor,
 ) -> Tensor:
-    """Scores all images against all sentences, sentences of similar length together, without their padding.
+    """Score all images against all sentences, sentences of similar length together, without their padding.
 
     Args:
         score: from what the next two return to (n, m), for a block of images and one of sentences.
@@ -356,7 +356,7 @@ def _lengths(words: Tensor) -> np.ndarray:
 
 
 def cross_attention_scores(regions: Tensor, words: Tensor, attend: str = "regions", **options: Any) -> Tensor:
-    """Scores every image against every sentence by stacked cross attention (Lee et al. 2018, section 3.1).
+    """Score every image against every sentence by stacked cross attention (Lee et al. 2018, section 3.1).
 
     With `attend="regions"`, every word e_j looks at the regions v_i through their cosines s_ij:
 
@@ -403,7 +403,7 @@ def cross_attention_scores(regions: Tensor, words: Tensor, attend: str = "region
 
 
 def cross_attention_pair_scores(regions: Tensor, words: Tensor, attend: str = "regions", **options: Any) -> Tensor:
-    """Scores each image against the sentence in its place, as `cross_attention_scores` does.
+    """Score each image against the sentence in its place, as `cross_attention_scores` does.
 
     Args:
         regions: (..., M, dim) float, of unit length or zero.

@@ -1,4 +1,4 @@
-"""The best chain of regions along a sentence (Karpathy and Fei-Fei 2015, section 3.1.4)."""
+"""Best chain of regions along a sentence (Karpathy and Fei-Fei 2015, section 3.1.4)."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from keras import ops
 
 Tensor = Any
 
-# Of padded regions: finite, since inf - inf is NaN, and far below all that inner products sum up to.
+# Score of padded regions: finite, since inf - inf is NaN, and far below all sums of inner products.
 _LOWEST = -1e30
 
 
 def best_chain(unaries: Tensor, words: Tensor, regions: Tensor, affinity: Tensor) -> tuple[Tensor, Tensor]:
-    """Gives every word of a sentence its region, neighbours preferring the same one, exactly.
+    """Compute the best region of each word of a sentence, with a bonus for neighbours on one region, exactly.
 
-    Maximises the sum over words of `unaries[t, a_t]` plus `affinity` for each pair of neighbours with
-    a_t = a_(t+1) (equations 10 to 12; the paper says that it minimises this energy, of which both parts are
-    rewards). Whoever does not stay comes from the best region of all, so a step costs as many operations as
-    there are regions, and not their square. With an affinity of 0 every word takes its own best region, with
-    a huge one all words share the region of the best sum.
+    The result maximises the sum over words of `unaries[t, a_t]`, plus `affinity` for each pair of neighbours with
+    a_t = a_(t+1) (equations 10 to 12). The paper writes that it minimises this energy, but both of its parts are
+    rewards. A word that changes the region always comes from the best region, so a step costs O(M) operations and not
+    O(M^2). With an affinity of 0 each word takes its own best region. With a very large affinity all words share the
+    region of the best sum.
 
     Args:
         unaries: (b, T, M) float, v_i . s_t of every word and region.
-        words: (b, T) bool, false for padding, which may stand anywhere and is left out of the chain.
-        regions: (b, M) bool, false for padding, which no word is given.
-        affinity: scalar or (b,) float, beta; at least 0, which is not checked.
+        words: (b, T) bool, false for padding. Padding may be anywhere and is left out of the chain.
+        regions: (b, M) bool, false for padding, which is never chosen.
+        affinity: scalar or (b,) float, beta; must be >= 0, which is not checked.
 
     Returns:
         path: (b, T) int32, the region of each word, -1 for padding and in rows without regions.
         score: (b,) float32, the maximum; 0 for a row without words or regions.
 
-    Example: the second word goes with the first as soon as that is worth the 0.2 which it loses.
+    Example: the second word takes the region of the first if the affinity exceeds its loss of 0.2.
 
     >>> unaries = ops.array([[[2.0, 1.0], [0.8, 1.0]]])
     >>> words, regions = ops.ones((1, 2), "bool"), ops.ones((1, 2), "bool")
@@ -48,14 +48,14 @@ def best_chain(unaries: Tensor, words: Tensor, regions: Tensor, affinity: Tensor
     before = ops.cumsum(real, axis=1) - real
     affinity = ops.broadcast_to(ops.reshape(ops.cast(affinity, "float32"), (-1, 1)), (ops.shape(words)[0], 1))
     known, unaries = ops.expand_dims(regions, 1), ops.cast(unaries, "float32")
-    # More than all that changing can win decides the chain as that does, and would drown the unaries.
+    # A larger affinity than the total possible gain of changes gives the same chain, but loses the unaries in rounding.
     spread = _largest(ops.where(known, unaries, _LOWEST)) + _largest(ops.where(known, -unaries, _LOWEST))
     enough = ops.minimum(affinity, 2.0 * ops.sum(ops.where(words, spread, 0.0), axis=1, keepdims=True))
-    # What a word gets for staying: nothing for the first, which has no neighbour before it.
+    # Reward of a word for staying: 0 for the first, which has no neighbour before it.
     reward = ops.where(before > 0, enough, 0.0)
     unaries = ops.where(known, unaries, _LOWEST)
 
-    # One tensor, (T, b, M + 2), since `ops.scan` takes no more where T is unknown.
+    # One tensor, (T, b, M + 2), since `ops.scan` accepts only one if T is unknown.
     inputs = _by_step(unaries, real, reward)
 
     def forward(so_far: Tensor, now: Tensor) -> tuple[Tensor, Tensor]:
@@ -75,25 +75,25 @@ def best_chain(unaries: Tensor, words: Tensor, regions: Tensor, affinity: Tensor
         return region, region
 
     final = ops.cast(ops.argmax(last, axis=1), "int32")
-    # Each step's sums with what the step after it was; after the last one is padding.
+    # Sums of each step with word flag and reward of the next step; padding follows the last step.
     next_ = [ops.pad(x[:, 1:], [[0, 0], [0, 1]]) for x in (real, reward)]
     _, path = ops.scan(backward, final, _by_step(ops.transpose(all_sums, (1, 0, 2)), *next_), reverse=True)
 
     given = ops.logical_and(words, ops.any(regions, axis=1, keepdims=True))
     path = ops.where(given, ops.transpose(path), -1)
     score = _largest(last)
-    # Where the affinity was cut, the whole chain stays on one region.
+    # If the affinity was cut, the whole chain stays on one region.
     links, more = ops.sum(real, axis=1) - 1.0, (affinity - enough)[:, 0]
     score = score + ops.where(ops.logical_and(links > 0, more > 0), links * more, 0.0)
     return path, ops.where(ops.any(given, axis=1), score, 0.0)
 
 
 def _largest(x: Tensor, keepdims: bool = False) -> Tensor:
-    # `initial`, since Keras refuses the maximum of nothing: a batch without rows.
+    # `initial` allows empty batches, whose maximum Keras refuses.
     return ops.max(x, axis=-1, keepdims=keepdims, initial=_LOWEST)
 
 
 def _by_step(values: Tensor, *columns: Tensor) -> Tensor:
-    """(b, T, M) and columns of (b, T) as (T, b, M + columns)."""
+    """Stack (b, T, M) and columns of (b, T) as (T, b, M + columns)."""
     parts = [values, *(ops.expand_dims(column, -1) for column in columns)]
     return ops.transpose(ops.concatenate(parts, axis=-1), (1, 0, 2))
