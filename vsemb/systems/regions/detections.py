@@ -1,8 +1,7 @@
-"""Boxes that a detector found, in COCO's results format, made candidates for the regions of a dataset.
+"""Detected boxes in COCO's results format, as candidates for the regions of a dataset.
 
 Format: https://cocodataset.org/#format-results - `[{"image_id", "category_id", "bbox": [x, y, w, h],
-"score"}, ...]`, where a box is its upper left corner and its size, in pixels of the image that the detector
-saw.
+"score"}, ...]`. A box is its upper left corner and its size, in pixels of the detector's input image.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ from vsemb.files import read_json, reading, sha256_bytes
 if TYPE_CHECKING:
     from vsemb.data.store import Dataset
 
-#: More boxes of an image than this, the best ones, are not looked at.
+#: Maximum number of boxes per image; the best ones are kept.
 MOST_CANDIDATES = 1000
 
-# Far beyond the pixels of any image, and what float32 still holds.
+# Limit of coordinates: far beyond the pixels of any image, and within float32.
 _LARGEST = 1e9
 _SPACE = re.compile(r"[ \t\r\n]*")
 _ENDING = re.compile(r"\.(?:jpe?g|png|gif|bmp|webp|tiff?|ppm)$", re.IGNORECASE)
-# 000000391895 and COCO_val2014_000000391895: the image 391895 of COCO.
+# 000000391895 and COCO_val2014_000000391895 are the image 391895 of COCO.
 _NUMBERED = re.compile(r"(?:COCO_[A-Za-z0-9]+_)?0*([0-9]+)")
 
 _Size = tuple[float, float]
@@ -40,14 +39,14 @@ _Size = tuple[float, float]
 
 @dataclass(frozen=True)
 class Detections:
-    """The detected boxes of a dataset's images.
+    """Detected boxes of a dataset's images.
 
     Attributes:
-        ids: int64 (boxes,), ascending, the image of each box.
-        boxes: float32 (boxes, 4), `[x, y, w, h]` as fractions of the image's width and height, inside it;
-            those of an image best first.
-        scores: float32 (boxes,).
-        notes: lines worth showing about what was left out or clipped.
+        ids: int64 (boxes,), ascending, the image id of each box.
+        boxes: float32 (boxes, 4), `[x, y, w, h]` as fractions of the image's width and height, inside the image. Boxes
+            of one image are ordered best first.
+        scores: float32 (boxes,), confidence of the detector.
+        notes: one-line notes about skipped or clipped boxes.
     """
 
     ids: np.ndarray
@@ -57,14 +56,14 @@ class Detections:
 
     @property
     def sha256(self) -> str:
-        """Hex that changes with the boxes, their scores and their images."""
+        """SHA-256 of image ids, boxes and scores, as hex digits."""
         return sha256_bytes(b"".join(part.tobytes() for part in (self.ids, self.boxes, self.scores)))
 
     def of(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Gather the boxes of some images.
+        """Return the boxes of some images.
 
         Args:
-            ids: int64 (n,); images without a detection have none.
+            ids: int64 (n,), image ids; images without detections get padding only.
 
         Returns:
             `(boxes, scores)`: float32 (n, most, 4) and (n, most), best first; zeros are padding.
@@ -75,7 +74,7 @@ class Detections:
 
 
 def pad_rows(rows: list[np.ndarray]) -> np.ndarray:
-    """Return arrays (m, ...) of different lengths as one float32 (n, longest, ...), zeros behind.
+    """Stack arrays (m, ...) of different lengths as one float32 (n, longest, ...), padded with zeros at the end.
 
     Example:
 
@@ -94,26 +93,26 @@ def read_detections(
 ) -> Detections:
     """Read a detector's results for the images of a dataset.
 
-    An `image_id` names an image by its key in the dataset, with or without folders and ending, or by the
-    number in a file name such as `000000391895.jpg` or `COCO_val2014_000000391895.jpg`. Other ids need
-    `images`, which lists their file names.
+    An `image_id` is the key of an image in the dataset, with or without folders and ending, or the number in a file
+    name such as `000000391895.jpg` or `COCO_val2014_000000391895.jpg`. Other ids need `images`, which lists their file
+    names.
 
-    Boxes are in pixels of the image that the detector saw. Its size comes from `images` where that has it.
-    Otherwise it is that of the stored image, unless the dataset was prepared with a largest side that this
-    image has: then it may have been larger, and its size must be given.
+    Boxes are in pixels of the detector's input image. The size of this image comes from `images` if listed there.
+    Otherwise the size of the stored image is used. If the dataset was prepared with a largest side and the stored image
+    has this side, the original may have been larger, so its size must be listed.
 
     Args:
-        path: the results, COCO's JSON.
+        path: JSON file with COCO results.
         dataset: the dataset.
         images: a COCO annotations file, or another object with `"images": [{"id", "file_name", "width",
             "height"}, ...]`, sizes optional.
 
     Returns:
-        The boxes, clipped to their images; of each image the best `MOST_CANDIDATES`.
+        The boxes, clipped to their images; per image at most the best `MOST_CANDIDATES`.
 
     Raises:
-        DataError: if a file is broken, an entry lacks a field or has a number that is none, no image_id is
-            one of the dataset's, two are the same image, or sizes are needed; entries and images are named.
+        DataError: if a file is broken, an entry lacks a field or has an invalid number, no image_id matches an image of
+            the dataset, two match the same image, or sizes are missing; entries and images are named.
 
     Example:
 
@@ -143,7 +142,7 @@ def read_detections(
     notes += clip_notes
     places, boxes, scores = places[inside], boxes[inside], scores[inside].astype(np.float32)
     ids = matched.ids[places]
-    # Stable, so that equal scores keep the file's order.
+    # The sort is stable, so equal scores keep the file's order.
     order = np.lexsort((-scores, ids))
     ids, boxes, scores = ids[order], boxes[order], scores[order]
     best = np.arange(len(ids)) - np.searchsorted(ids, ids) < MOST_CANDIDATES
@@ -160,16 +159,16 @@ def read_detections(
 def read_detections_of_one(
     path: str | os.PathLike[str], size: tuple[float, float]
 ) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Read a detector's results for a single image, whatever its image_id.
+    """Read a detector's results for a single image, with any image_id.
 
     Args:
-        path: the results, COCO's JSON.
-        size: the width and height in pixels that the image had for the detector.
+        path: JSON file with COCO results.
+        size: width and height of the detector's input image, in pixels.
 
     Returns:
-        boxes: float32 (n, 4), `[x, y, w, h]` as fractions of the image, inside it, the best
+        boxes: float32 (n, 4), `[x, y, w, h]` as fractions of the image, inside it; at most the best
             `MOST_CANDIDATES`, best first.
-        notes: lines worth showing about what was left out or clipped.
+        notes: one-line notes about skipped or clipped boxes.
 
     Raises:
         DataError: if the file is broken, or has detections of several images.
@@ -187,13 +186,13 @@ def read_detections_of_one(
 
 
 class _Results:
-    """What stands in a results file, as arrays.
+    """Content of a results file as arrays.
 
     Attributes:
         image_ids: the different ids, in order of appearance.
-        images: int64 (boxes,), the place of each box's id among them.
+        images: int64 (boxes,), index into `image_ids` per box.
         boxes: float64 (boxes, 4), in pixels.
-        scores: float64 (boxes,).
+        scores: float64 (boxes,), confidence of the detector.
     """
 
     def __init__(self, path: Path) -> None:
@@ -247,7 +246,7 @@ class _Results:
 
 
 def _entries(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the entries one by one: all of a large file as objects would take ten times its size."""
+    """Yield the entries one by one, since all entries as objects would take ten times the file's size."""
     with reading(path, "detections"):
         text = path.read_text(encoding="utf-8-sig")
     decode = json.JSONDecoder().raw_decode
@@ -263,7 +262,7 @@ def _entries(path: Path) -> Iterator[dict[str, Any]]:
             f"{path} is not a COCO results file: it holds no list of detections. An annotations file, with "
             "images and their sizes, goes to --images."
         )
-    # Behind "[" or ",", or at the "]" of an empty list.
+    # The place is at "[" or ",", or at the "]" of an empty list.
     if text.startswith("]", after(place + 1)):
         place = after(place + 1)
     while not text.startswith("]", place):
@@ -282,11 +281,15 @@ def _entries(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _clipped(pixels: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Return boxes in pixels as fractions, float32, clipped; which have any area; and notes."""
+    """Clip boxes in pixels.
+
+    Returns:
+        Boxes as float32 fractions, a bool mask of boxes with area, and notes.
+    """
     corners = np.concatenate([pixels[:, :2], pixels[:, :2] + pixels[:, 2:]], axis=1)
     limits = np.tile(sizes, 2)
     clipped = np.clip(corners, 0, limits)
-    # Detectors round: half of a pixel outside is nothing to speak of.
+    # Detectors round, so half a pixel outside is normal.
     far = (np.abs(corners - clipped) > 1).any(axis=1)
     fractions = clipped / limits
     size = fractions[:, 2:] - fractions[:, :2]
@@ -304,7 +307,7 @@ def _clipped(pixels: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def name_forms(name: str) -> tuple[str | None, ...]:
-    """Return the ways to call an image, most exact first; names are compared way by way.
+    """Return the forms of an image's name, most exact first. Names match if they agree in the same form.
 
     Example:
 
@@ -319,20 +322,20 @@ def name_forms(name: str) -> tuple[str | None, ...]:
 
 
 def _shown(names: Sequence[object]) -> str:
-    """Return the first few of some names, for a message."""
+    """Return the first three names for a message."""
     listed = ", ".join(one_line(repr(name), 60) for name in names[:3])
     return listed + (", …" if len(names) > 3 else "")
 
 
 def _plain_id(value: object, name: str) -> int | str:
-    """Return an id as it stands in JSON; one written as 25.0 is 25.
+    """Return an id from JSON; 25.0 becomes 25.
 
     Args:
         value: the id.
-        name: what it is called, for the message.
+        name: name of the field, for the message.
 
     Raises:
-        TypeError: if it is neither a whole number nor text.
+        TypeError: if the id is neither a whole number nor text.
     """
     if isinstance(value, float) and value.is_integer():
         return int(value)
@@ -342,10 +345,10 @@ def _plain_id(value: object, name: str) -> int | str:
 
 
 def _listed_images(path: Path) -> dict[str, tuple[str, _Size | None]]:
-    """Read the images that a COCO annotations file lists: id -> file name, and width and height where known.
+    """Read the images that a COCO annotations file lists: id -> file name, and width and height if listed.
 
     Raises:
-        DataError: if it is no such file, or an entry is broken or has the id of another.
+        DataError: if the file is not a COCO annotations file, an entry is broken, or an id occurs twice.
     """
     content = read_json(path, "list of images")
     entries = content.get("images") if isinstance(content, dict) else None
@@ -379,20 +382,20 @@ def _size(entry: dict[str, Any]) -> _Size | None:
 
 
 class _DetectedImages:
-    """The images of a dataset, found by what detectors call them.
+    """Images of a dataset, found by the image ids of a detector.
 
     Args:
         dataset: the dataset.
-        path: the detections, for messages.
-        images: the file that lists names and sizes of the ids; None for none.
+        path: file with the detections, for messages.
+        images: file with names and sizes of the ids; None without such a file.
 
     Attributes:
         ids: int64 (n,), ascending.
-        keys: n.
-        sizes: float64 (n, 2), the width and height in pixels that images had for the detector.
+        keys: n keys of the images.
+        sizes: float64 (n, 2), width and height of the detector's input images, in pixels.
 
     Raises:
-        DataError: if the dataset holds no image bytes, or the list is broken.
+        DataError: if the dataset has no image bytes, or the file with names is broken.
     """
 
     def __init__(self, dataset: Dataset, path: Path, images: Path | None) -> None:
@@ -405,20 +408,20 @@ class _DetectedImages:
         self.ids = np.array([entry["id"] for entry in entries], np.int64)
         self.keys: list[str] = [entry["key"] for entry in entries]
         self._stored = np.array([[entry["width"], entry["height"]] for entry in entries], np.float64)
-        # Sizes that the detector saw, and where they are from the list.
+        # Sizes of the detector's input images, and whether they come from the list.
         self.sizes, self._known = self._stored.copy(), np.zeros(len(entries), bool)
         self._called: dict[int, int | str] = {}
-        # Way of calling an image, and its name that way -> the rows of the images that have it.
+        # Number of a form and the name in this form -> the rows of the images with this name.
         self._rows: defaultdict[tuple[int, str | None], list[int]] = defaultdict(list)
         for row, key in enumerate(self.keys):
             for form in enumerate(name_forms(key)):
                 self._rows[form].append(row)
 
     def find(self, image: int | str) -> int:
-        """Return the row of an image_id; -1 if the dataset has no such image.
+        """Return the row of an image_id; -1 if the dataset lacks the image.
 
         Raises:
-            DataError: if it may be several images, or another image_id is the same image.
+            DataError: if the image_id matches several images, or another image_id matches the same image.
         """
         name, size = str(image), None
         if self._listed is not None:
@@ -447,13 +450,13 @@ class _DetectedImages:
         return -1
 
     def check_sizes(self, rows: np.ndarray) -> list[str]:
-        """Check that `sizes` are those that the detector saw.
+        """Check that `sizes` are the sizes of the detector's input images.
 
         Args:
-            rows: int64 (k,), the images that have detections.
+            rows: int64 (k,), rows of images with detections.
 
         Returns:
-            Lines worth showing.
+            One-line notes.
 
         Raises:
             DataError: if an image may have been larger than the stored one, or was turned.
@@ -461,7 +464,7 @@ class _DetectedImages:
         notes = self._compare(rows[self._known[rows]])
         limit = self._dataset.manifest.get("writing", {}).get("max_side")
         unknown = rows[~self._known[rows]]
-        # What was shrunk has the largest side exactly; all smaller images are stored as they were.
+        # Shrunk images have exactly the largest side; smaller images are stored unchanged.
         if limit is not None and (doubtful := unknown[self._stored[unknown].max(axis=1) >= limit]).size:
             raise DataError(
                 f"{self._dataset.path} was prepared with --max-side {limit}, so {len(doubtful):,} images may "
@@ -475,7 +478,7 @@ class _DetectedImages:
         """Compare the shapes of listed images with the stored ones."""
         sizes, stored = self.sizes[rows], self._stored[rows]
         ratio, stored_ratio = sizes[:, 0] / sizes[:, 1], stored[:, 0] / stored[:, 1]
-        # Sides of shrunk images are rounded to pixels.
+        # The sides of shrunk images are rounded to pixels.
         slack = 1 + 0.01 + (1 / stored).sum(axis=1)
         same, turned = (
             np.maximum(a / b, b / a) <= slack for a, b in ((ratio, stored_ratio), (1 / ratio, stored_ratio))
@@ -500,7 +503,7 @@ class _DetectedImages:
         ]
 
     def nothing_fits(self, image_ids: Sequence[int | str]) -> str:
-        """Return what to say where no image_id is an image of the dataset."""
+        """Return the message for results whose image_ids all miss the dataset."""
         by = "" if self._listed is None else f" by the file names in {self._images}"
         advice = (
             "They must be keys, with or without folders and ending, or the numbers in file names such as "

@@ -1,4 +1,4 @@
-"""Drawing which words describe which regions: an image with its boxes, and the sentence below it."""
+"""Drawings of alignments: an image with its boxes, and the sentence below it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from vsemb.runs.pictures import (
     scaled_to,
 )
 
-#: A word that scores less than this share of the best word of its sentence is grey, and alone has no box.
+#: Minimum share of the sentence's best score. Words below it are grey and add no box.
 FADE = 0.25
 
 _GREY = "#a29c92"
-#: Dark enough to be read on the paper, each of another hue than its neighbours.
+#: Colours dark enough to be read on the background; neighbours differ in hue.
 COLOURS = (
     *("#c2281d", "#1a5fb4", "#1d7a35", "#8e2fa8", "#a85400"),
     *("#00707a", "#b0185f", "#5f6300", "#4a45cf", "#7a4a2b"),
@@ -45,22 +45,22 @@ def draw_alignment(
     fade: float = FADE,
     side: int | None = None,
 ) -> Image.Image:
-    """Draw an image with the boxes that have words, and below it the words in the colours of their boxes.
+    """Draw an image with the boxes of words, and below it the words in the colours of their boxes.
 
-    Words that score low are grey and add no box, to reduce clutter (Karpathy and Fei-Fei 2015, figure 5).
-    A box and the words of a phrase carry the number of their region, so that colours need not be told apart.
+    Words with low scores are grey and add no box, to reduce clutter (Karpathy and Fei-Fei 2015, figure 5). Boxes and
+    phrases show the number of their region, so the drawing does not depend on colours alone.
 
     Args:
-        image: RGB.
+        image: RGB image.
         boxes: (regions, 4) [x, y, width, height] as fractions of the image.
-        words: the words of the sentence.
-        regions: for each word the row of its box, -1 for none.
-        scores: for each word its score with that box.
-        fade: a word is grey that scores less than this share of the best word, or nothing above zero.
-        side: the longer side of the image in the picture, in pixels; None for its own between 512 and 1280.
+        words: words of the sentence.
+        regions: row of the box per word, -1 for words without a box.
+        scores: score of each word with its box.
+        fade: words below this share of the best score are grey, and so are words with scores <= 0.
+        side: longer side of the drawn image in pixels; None for its own side, limited to 512 to 1280.
 
     Returns:
-        RGB, of another size than the image.
+        RGB picture, larger than the drawn image by the text.
 
     Raises:
         InvalidArgumentError: if the numbers of words, regions and scores differ, or a side is below 64.
@@ -81,7 +81,7 @@ def draw_alignment(
     colours = {region: COLOURS[position % len(COLOURS)] for position, region in enumerate(used)}
     size = max(14, side // 44) if side >= _SMALLEST // 2 else max(9, side // 18)
     _draw_boxes(scaled, boxes, colours, size)
-    # A thin image must not squeeze the words.
+    # The text has a minimum width, for narrow images.
     width = max(scaled.width, side * 3 // 4)
     text = _Text(width, size)
     digits = decimals(scores)
@@ -101,14 +101,17 @@ def draw_alignment(
 
 
 def scaled_for_drawing(image: Image.Image, side: int | None) -> tuple[Image.Image, int]:
-    """Return an image in the size that it is drawn on in, RGB, and its longer side.
+    """Scale an image for drawing on it.
 
     Args:
-        image: any.
-        side: the longer side in pixels; None for its own between 512 and 1280.
+        image: image of any mode.
+        side: longer side in pixels; None for its own side, limited to 512 to 1280.
+
+    Returns:
+        The scaled RGB image, and its longer side in pixels.
 
     Raises:
-        InvalidArgumentError: for a side below 64.
+        InvalidArgumentError: if the side is below 64.
     """
     side = min(max(*image.size, _SMALLEST), _LARGEST) if side is None else side
     if side < 64:
@@ -117,7 +120,7 @@ def scaled_for_drawing(image: Image.Image, side: int | None) -> tuple[Image.Imag
 
 
 def _draw_boxes(image: Image.Image, boxes: np.ndarray, colours: dict[int, str], size: int) -> None:
-    """Draw boxes, each with its region's number in its first corner where no other number stands."""
+    """Draw boxes, each with the number of its region in the first free corner."""
     pixels = {region: pixel_box(boxes[region], image.size) for region in colours}
     draw_outlines(image, [(pixels[region], colour) for region, colour in colours.items()], max(2, size // 6))
     pen, font = ImageDraw.Draw(image), ImageFont.load_default(size=size)
@@ -141,15 +144,15 @@ def _overlap(one: Rectangle, other: Rectangle) -> bool:
 
 
 def draw_outlines(image: Image.Image, boxes: Sequence[tuple[Rectangle, str]], line: int) -> None:
-    """Draw boxes on an image, each in its colour with a white edge, so that they show on any ground.
+    """Draw boxes on an image, each in its colour with a white edge, so that they are visible on any background.
 
     Args:
-        image: RGB; it is drawn on.
+        image: RGB image, changed in place.
         boxes: x, y, width and height in pixels, and a colour.
         line: width of the lines in pixels.
     """
     pen = ImageDraw.Draw(image)
-    # Large ones first: a small one inside stays whole.
+    # Large boxes come first, so that small boxes inside stay visible.
     for (x, y, width, height), shown in sorted(boxes, key=lambda each: -each[0][2] * each[0][3]):
         for grown, colour, thick in ((1, "white", line + 2), (0, shown, line)):
             left, top = max(x - grown, 0), max(y - grown, 0)
@@ -161,7 +164,7 @@ def draw_outlines(image: Image.Image, boxes: Sequence[tuple[Rectangle, str]], li
 
 
 def _chip(font: Font, text: str) -> tuple[int, int]:
-    """Return the width and height of a number on its coloured ground."""
+    """Return the width and height of a number with its coloured background, in pixels."""
     height = math.ceil(font.getbbox("0123456789")[3]) + 4
     return max(math.ceil(font.getlength(text)) + 8, height), height
 
@@ -173,11 +176,11 @@ def _draw_chip(pen: ImageDraw.ImageDraw, x: int, y: int, font: Font, text: str, 
 
 
 class _Text:
-    """The words below an image, broken into lines that fit its width.
+    """Words below an image, wrapped into lines.
 
     Args:
-        width: of the lines, in pixels.
-        size: of the letters, in pixels.
+        width: width of the lines in pixels.
+        size: font size in pixels.
     """
 
     def __init__(self, width: int, size: int) -> None:
@@ -185,26 +188,26 @@ class _Text:
         self._size, self._limit, self._margin = size, width - size, size // 2
         self._gap, self._line = max(3, size // 3), round(2.6 * size)
         self._x, self._row = self._margin, 0
-        # What draws, from where, and what.
+        # Drawing function, x, y, and its further arguments.
         self._jobs: list[tuple[Callable[..., None], int, int, tuple]] = []
 
     @property
     def height(self) -> int:
-        """Of all lines, with the margins; 0 without a word."""
+        """Height of all lines with margins, in pixels; 0 without words."""
         return (self._row + 1) * self._line + 2 * self._margin if self._jobs else 0
 
     def phrase(self, words: list[str], scores: list[str], shown: list[bool], region: tuple[str, str] | None) -> None:
         """Add the words of one phrase.
 
         Args:
-            words: they.
-            scores: of each, as it is written.
-            shown: whether each has the colour of its region; others are grey.
-            region: number and colour, None for a phrase without a box.
+            words: words of the phrase.
+            scores: score of each word, as text.
+            shown: whether each word has the colour of its region; other words are grey.
+            region: number and colour; None for a phrase without a box.
         """
         if region is not None:
             chip, _ = _chip(self._small, region[0])
-            # Never at the end of a line, away from its words.
+            # The number stays on the line of its first word.
             self._fit(chip + self._gap + self._width(words[0], scores[0]))
             self._add(_draw_chip, self._small, *region)
             self._x += chip + self._gap
@@ -218,7 +221,12 @@ class _Text:
         self._x += self._gap
 
     def draw(self, pen: ImageDraw.ImageDraw, top: int) -> None:
-        """Draw all lines below a height."""
+        """Draw all lines.
+
+        Args:
+            pen: draws on the picture.
+            top: y of the first line, without margin, in pixels.
+        """
         for draw, x, y, what in self._jobs:
             draw(pen, x, top + self._margin + y, *what)
 
@@ -235,7 +243,7 @@ class _Text:
     def _draw_word(
         self, pen: ImageDraw.ImageDraw, x: int, y: int, word: str, score: str, colour: str | None, shown: bool, gap: int
     ) -> None:
-        """Write a word with its score below it, underlined in the colour of its box as far as the next word."""
+        """Draw a word with its score below it, underlined up to the next word in the colour of its box."""
         pen.text((x, y), word, colour if colour is not None and shown else _GREY, self._font)
         baseline = y + round(1.35 * self._size)
         if colour is not None:
