@@ -60,7 +60,7 @@ def draw_alignment(
         side: longer side of the drawn image in pixels; None for its own side, limited to 512 to 1280.
 
     Returns:
-        RGB picture, larger than the drawn image by the text.
+        RGB picture: the drawn image and the text below it.
 
     Raises:
         InvalidArgumentError: if the numbers of words, regions and scores differ, or a side is below 64.

@@ -1,4 +1,4 @@
-"""Encoders of sets of vectors: one vector per region of an image, and one per word of a sentence, in its context."""
+"""Multi-vector encoders: one vector per region of an image, and one contextual vector per word of a sentence."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ Cell = Literal["brnn", "gru", "lstm"]
 class RegionEncoder(ImageEncoder):
     """Affine map of every region's features, v = W CNN(I_b) + b (Karpathy, Fei-Fei 2015, equation 1).
 
-    An image is a set of regions, and a row of zeros is none: it stays zeros, whatever the bias is and the
-    scaling makes of it. So images with fewer regions than others are padded with zeros.
+    An image is a set of regions, and a row of zeros is padding. Padding stays zeros, independently of bias and
+    scaling. Images with fewer regions than others are padded with zeros.
 
     Args:
         dim: size of the embedding; 1000 to 1600 in the paper.
-        use_bias: whether b is there.
-        dropout: in training, the share of features set to 0.
-        standardize: whether features first pass a `FeatureScaling`, whose statistics `scaling.adapt` sets; it
-            wants the features of regions without the padding, (regions, feature_dim).
-        init_scale: W starts uniform in [-init_scale, init_scale]; None takes Glorot's.
-        projection: whether the map is there; without, `dim` is the size of the features.
-        **kwargs: the arguments behind `dim`, and those of `keras.layers.Layer`.
+        use_bias: whether the map has the bias b.
+        dropout: share of features set to 0 in training.
+        standardize: whether features first pass a `FeatureScaling`. `scaling.adapt` sets its statistics from features
+            of regions without padding, (regions, feature_dim).
+        init_scale: W is initialized uniformly in [-init_scale, init_scale]; None for Glorot's range.
+        projection: whether the map is applied; if false, `dim` is the size of the features.
+        **kwargs: the arguments after `dim`, and the arguments of `keras.layers.Layer`.
 
     Call args:
-        features: (batch, regions, feature_dim) float, a row of zeros = padding.
-        training: whether dropout acts.
+        features: (batch, regions, feature_dim) float; a row of zeros is padding.
+        training: whether dropout is applied.
 
     Returns:
-        (batch, regions, dim), zeros where padding stands.
+        (batch, regions, dim); zeros for padding.
 
     Example: the second region is padding.
 
@@ -60,9 +60,9 @@ class RegionEncoder(ImageEncoder):
 
 @keras.saving.register_keras_serializable("vsemb")
 class ContextualTokenEncoder(Configured, keras.layers.Layer):
-    """A sentence as a sequence of word vectors, each read in its context (Karpathy, Fei-Fei 2015, 3.1.2).
+    """Bidirectional encoder of a sentence to one vector per word (Karpathy, Fei-Fei 2015, 3.1.2).
 
-    With `cell="brnn"`, f being the ReLU:
+    With `cell="brnn"`, where f is the ReLU:
 
     | equation | here |
     | --- | --- |
@@ -72,32 +72,31 @@ class ContextualTokenEncoder(Configured, keras.layers.Layer):
     | (5) h^b_t = f(e_t + W_b h^b_{t+1} + b_b) | `recurrent.backward_layer` |
     | (6) s_t = f(W_d (h^f_t + h^b_t) + b_d) | `outer` |
 
-    With `"gru"` or `"lstm"`, Keras' cells over x_t stand in the place of (3) to (5), and (6) stays as it is,
-    its ReLU included: then no s_t has a negative entry with any cell, and a word that says nothing can be
-    exactly zero and counts for nothing in `vsemb.systems.regions.similarities.MaxSim`.
+    With `"gru"` or `"lstm"`, Keras' cells over x_t replace (3) to (5); (6) stays unchanged, with its ReLU. So s_t has
+    only entries >= 0 with every cell. An uninformative word can be exactly zero, and then adds nothing in
+    `vsemb.systems.regions.similarities.MaxSim`.
 
-    Dropout acts everywhere but inside the recurrence: on x_t (the dropout of `words`), on e_t and on
-    h^f_t + h^b_t.
+    Dropout is applied to x_t (the dropout of `words`), to e_t and to h^f_t + h^b_t, but not inside the recurrence.
 
     Args:
-        words: the word vectors; 300 numbers in the paper, fixed or trained.
-        dim: size of s_t, the size of the embedding; 1000 to 1600 in the paper; None for `units`.
+        words: word embedding; 300-dimensional in the paper, fixed or trained.
+        dim: size of s_t, the embedding; 1000 to 1600 in the paper; None for `units`.
         cell: `"brnn"` (the paper), `"gru"` or `"lstm"`.
         units: size of the hidden states; 300 to 600 in the paper.
-        dropout: in training, the share of entries of e_t and of h^f_t + h^b_t set to 0.
-        init_scale: all matrices start uniform in [-init_scale, init_scale]. None takes Glorot's range, and
-            for the recurrences orthogonal matrices, of half the size in `ReLUCell`.
+        dropout: share of entries of e_t and of h^f_t + h^b_t set to 0 in training.
+        init_scale: all matrices are initialized uniformly in [-init_scale, init_scale]. None for Glorot's range, and
+            for orthogonal matrices in recurrences, of half the size in `ReLUCell`.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call args:
-        token_ids: (batch, steps) int, 0 = padding, which no state reads.
-        training: whether dropout acts.
+        token_ids: (batch, steps) int, 0 for padding, which states skip.
+        training: whether dropout is applied.
 
     Returns:
-        (batch, steps, dim), zeros where padding stands.
+        (batch, steps, dim); zeros for padding.
 
     Raises:
-        InvalidArgumentError: for an unknown cell, or sizes below 1.
+        InvalidArgumentError: if the cell is unknown, or a size is below 1.
 
     Example: the last of three steps is padding.
 
@@ -158,7 +157,7 @@ class ContextualTokenEncoder(Configured, keras.layers.Layer):
         states = self.words(token_ids, training=training)  # (batch, steps, words.dim)
         if self.inner is not None:
             states = self._dropout_layers[0](self.inner(states), training=training)
-        # A masked step hands the state on, so that the backward direction starts at the last word.
+        # A masked step keeps the state, so the backward direction starts at the last word.
         states = self.recurrent(states, mask=mask, training=training)
         vectors = self.outer(self._dropout_layers[1](states, training=training))
         return ops.where(ops.expand_dims(mask, -1), vectors, ops.zeros_like(vectors))
@@ -172,10 +171,10 @@ class ContextualTokens(WordEncoderPart, kind="contextual-tokens"):
     """One vector per word, read in both directions (Karpathy, Fei-Fei 2015, section 3.1.2).
 
     Attributes:
-        words: the word vectors.
-        cell: `brnn` (the paper's), `gru` or `lstm`.
+        words: word embedding.
+        cell: `brnn` (the paper), `gru` or `lstm`.
         units: size of the hidden states.
-        dropout: share of entries dropped in training before and behind the recurrence.
+        dropout: share of entries dropped in training before and after the recurrence.
         init_scale: all matrices are uniform in +- this; null for Glorot's range and orthogonal recurrences.
     """
 

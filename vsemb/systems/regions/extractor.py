@@ -1,4 +1,4 @@
-"""From image bytes to regions and their features, in graph: for the cache and for serving alike."""
+"""Image bytes to regions and their features, in graph, for the cache and for serving."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from vsemb.image.decode import decode_images
 from vsemb.systems.regions.proposals import best_boxes, objectness, propose
 from vsemb.systems.regions.region_store import WHOLE_IMAGE, RegionConfig
 
-# Candidates narrower than this part of the image show nothing; larger than this are the whole image again.
+# Candidates with a side below the first share, or an area above the second share of the image, are dropped.
 _NARROWEST, _LARGEST = 1 / 512, 0.95
-# Crops are cut from images of this many times the network's size, since they enlarge what they show.
+# Crops are cut from images of this many times the network's size, since cropping enlarges.
 _DETAIL = 2
-# Pixels of crops that go through the network at a time: 64 crops of 224 x 224.
+# Pixels of crops per forward pass of the network: 64 crops of 224 x 224.
 _PIXELS_AT_ONCE = 64 * 224 * 224
 
 
 class ImageRegions(NamedTuple):
-    """The regions of a batch of images; rows of zeros are padding.
+    """Regions of a batch of images; rows of zeros are padding.
 
     Attributes:
-        features: float32 (batch, count, dim).
-        boxes: float32 (batch, count, 4), `[x, y, w, h]` as fractions of the image's width and height;
-            first the whole image, then the best boxes, best first.
-        scores: float32 (batch, count), what the boxes were ranked by; 1 for the whole image.
-        valid: bool (batch,), whether the image could be decoded; where not, the rest is zeros.
+        features: float32 (batch, count, dim), features of the regions.
+        boxes: float32 (batch, count, 4), `[x, y, w, h]` as fractions of the image's width and height. The whole image
+            comes first, then the best boxes, best first.
+        scores: float32 (batch, count), ranking scores of the boxes; 1 for the whole image.
+        valid: bool (batch,), whether the image decodes; if false, the other values are zeros.
     """
 
     features: tf.Tensor
@@ -42,24 +42,24 @@ class ImageRegions(NamedTuple):
 
 
 class RegionExtractor:
-    """Find the regions of images and describes them, from the images' bytes, wholly in graph.
+    """Extractor of regions and their features from image bytes, entirely in graph.
 
-    Which boxes an image gets depends on its bytes alone, not on the rest of the batch.
+    The boxes of an image depend on its bytes alone, not on the rest of the batch.
 
     Args:
-        backbone_config: the network's configuration, with one crop.
-        regions: which regions.
-        backbone: what `build_backbone(backbone_config)` returned.
-        classifier: what `build_classifier` returned, for candidates that the network's own confidence
-            is to rank. Without it, candidates ranked by confidence come best first or with scores.
+        backbone_config: configuration of the network, with one crop.
+        regions: configuration of the regions.
+        backbone: result of `build_backbone(backbone_config)`.
+        classifier: result of `build_classifier`, to rank candidates by the network's own confidence. Without it,
+            candidates ranked by confidence must come best first or with scores.
 
     Attributes:
-        count: regions of an image, the whole image and padding included.
-        dim: length of a region's features: the channels of the maps with `pooling="map"`, the
-            network's features with `"crops"`.
+        count: regions per image, including the whole image and padding.
+        dim: size of a region's features: the channels of the maps with `pooling="map"`, the network's features with
+            `"crops"`.
 
     Raises:
-        InvalidArgumentError: if network and regions do not go together.
+        InvalidArgumentError: if the network does not fit the regions.
 
     Example:
 
@@ -94,14 +94,14 @@ class RegionExtractor:
     def __call__(
         self, encoded: tf.Tensor, boxes: tf.Tensor | None = None, scores: tf.Tensor | None = None
     ) -> ImageRegions:
-        """Find and describes the regions of a batch of images.
+        """Compute the regions of a batch of images and their features.
 
         Args:
-            encoded: string (batch,), the bytes of JPEG or PNG images; may be empty.
-            boxes: float32 (batch, candidates, 4), `[x, y, w, h]` as fractions of the image, clipped to it;
-                zeros are padding. Ranked as `regions.rank` says, best first where that is confidence and
-                there is neither a classifier nor `scores`. None where `regions.source` is `"grid"`.
-            scores: float32 (batch, candidates), the confidence of a detector.
+            encoded: string (batch,), bytes of JPEG or PNG images; the batch may be empty.
+            boxes: float32 (batch, candidates, 4), `[x, y, w, h]` as fractions of the image, clipped to it; zeros are
+                padding. Candidates are ranked by `regions.rank`. They must come best first if this is confidence and
+                neither a classifier nor `scores` is given. None if `regions.source` is `"grid"`.
+            scores: float32 (batch, candidates), confidence of a detector.
 
         Returns:
             The regions.
@@ -125,7 +125,7 @@ class RegionExtractor:
             None if given is None else one_row_at_least(given) for given in (encoded, boxes, scores)
         )
         pixels, valid = decode_images(encoded, self.backbone_config.size)
-        # Keras takes a single output out of its list.
+        # Keras returns a single output without its list.
         maps = [] if self.maps is None else tf.nest.flatten(self.maps(pixels, training=False))
         best, best_scores = self._best(pixels, maps, boxes, scores)
         whole = tf.broadcast_to(tf.constant(WHOLE_IMAGE), tf.stack([tf.shape(pixels)[0], 1, 4]))
@@ -145,7 +145,7 @@ class RegionExtractor:
     def _best(
         self, pixels: tf.Tensor, maps: list[tf.Tensor], boxes: tf.Tensor | None, scores: tf.Tensor | None
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return the boxes that are kept of each image, and what they were ranked by."""
+        """Return the best boxes of each image, and their ranking scores."""
         count, overlap = self.regions.count, self.regions.overlap
         if boxes is None:
             return propose(pixels, count, overlap)
@@ -155,12 +155,12 @@ class RegionExtractor:
         elif self.classifier is not None and scores is None:
             scores = _confidence(self.classifier, maps[-1], boxes)
         elif scores is None:
-            # Best first: the place decides, counted among all that were given.
+            # Candidates come best first: the score is the reciprocal rank among all candidates.
             scores = tf.ones_like(boxes[..., 0]) / tf.range(1, tf.shape(boxes)[1] + 1, dtype=tf.float32)
         return best_boxes(boxes, scores, count, overlap)[:2]
 
     def _cropped(self, encoded: tf.Tensor, pixels: tf.Tensor, boxes: tf.Tensor) -> tf.Tensor:
-        """Run the network on the whole images and on each of the other boxes, some images at a time."""
+        """Compute network features of the whole images and of the crop of each other box, some images at a time."""
         size = self.backbone_config.size
         detailed, _ = decode_images(encoded, _DETAIL * size)
         at_once = max(1, _PIXELS_AT_ONCE // (self.count * size * size))
@@ -169,7 +169,7 @@ class RegionExtractor:
         def some(start: tf.Tensor, done: tf.TensorArray) -> tuple:
             part = slice(start, start + at_once)
             crops = crop_regions(detailed[part], boxes[part, 1:], size)
-            # The whole image as everywhere else; the others in whole numbers, as it is.
+            # The whole image has the usual pixels, in whole numbers; crops are rounded to whole numbers too.
             crops = tf.concat([pixels[part, None], tf.round(crops)], axis=1)
             features = self.backbone(tf.reshape(crops, (-1, size, size, 3)), training=False)
             features = tf.reshape(tf.cast(features, tf.float32), (-1, self.count, self.dim))
@@ -182,17 +182,17 @@ class RegionExtractor:
 
 
 def _clipped(boxes: tf.Tensor) -> tf.Tensor:
-    """Clip boxes to the image; those that show nothing of it, or all of it, become padding."""
+    """Clip boxes to the image; boxes that are too narrow, or nearly as large as the image, become padding."""
     low = tf.clip_by_value(boxes[..., :2], 0.0, 1.0)
     sides = tf.clip_by_value(boxes[..., :2] + boxes[..., 2:], 0.0, 1.0) - low
-    # Comparisons with NaN are false, so a box with one is dropped too.
+    # Comparisons with NaN are false, so boxes with NaN are dropped too.
     kept = tf.reduce_all(sides >= _NARROWEST, axis=-1) & (sides[..., 0] * sides[..., 1] <= _LARGEST)
     return tf.where(kept[..., None], tf.concat([low, sides], axis=-1), 0.0)
 
 
 def _confidence(classifier: keras.Model, places: tf.Tensor, boxes: tf.Tensor) -> tf.Tensor:
     """Return the largest class probability of each box: (batch, candidates)."""
-    # The classifier is linear, so the logits of a mean are the mean of the places' logits.
+    # The classifier is linear, so the logits of a mean are the mean of the logits of the map's cells.
     cells, channels = places.shape[1] * places.shape[2], places.shape[3]
     logits = classifier(tf.reshape(places, (-1, cells, channels)), training=False)
     logits = tf.reshape(logits, (-1, places.shape[1], places.shape[2], logits.shape[-1]))
@@ -201,23 +201,23 @@ def _confidence(classifier: keras.Model, places: tf.Tensor, boxes: tf.Tensor) ->
         pooled = pool_regions([image[0][None]], image[1][None])[0]
         return tf.reduce_max(tf.nn.softmax(pooled), axis=-1)
 
-    # One image at a time: the logits of a thousand boxes are 4 MB.
+    # One image at a time: the logits of 1,000 boxes take 4 MB.
     return tf.map_fn(of_one, (logits, boxes), fn_output_signature=tf.float32, parallel_iterations=1)
 
 
 def pool_regions(maps: Sequence[tf.Tensor], boxes: tf.Tensor) -> tf.Tensor:
-    """Average a map over each box, its cells weighted by the area that they share with the box.
+    """Average maps over each box, with cells weighted by the area that they share with the box.
 
-    A place of the map counts as constant over its cell, so a box may begin and end anywhere; the
-    whole image gives the map's mean. Gradients flow into the map.
+    The map is constant within each cell, so boxes may have any edges. The whole image gives the map's mean. Gradients
+    flow into the map.
 
     Args:
-        maps: one or more of (batch, height, width, channels), of any sides.
+        maps: one or more maps (batch, height, width, channels), of any height and width.
         boxes: float32 (batch, n, 4), `[x, y, w, h]` as fractions, within the image.
 
     Returns:
-        float32 (batch, n, channels), those of several maps one behind the other; zeros for boxes
-        without area, such as padding.
+        float32 (batch, n, channels), with the channels of several maps concatenated; zeros for boxes without area, such
+        as padding.
 
     Example:
 
@@ -240,7 +240,7 @@ def _pooled(maps: tf.Tensor, boxes: tf.Tensor) -> tf.Tensor:
 
 
 def _shares(start: tf.Tensor, length: tf.Tensor, cells: int) -> tf.Tensor:
-    """Return what part of each interval lies in each of the cells that divide 0..1: (batch, n, cells)."""
+    """Return the share of each interval in each of the equal cells of 0..1: (batch, n, cells)."""
     low = start[..., None] * cells
     high = (start + length)[..., None] * cells
     cell = tf.range(cells, dtype=tf.float32)
@@ -249,16 +249,16 @@ def _shares(start: tf.Tensor, length: tf.Tensor, cells: int) -> tf.Tensor:
 
 
 def crop_regions(pixels: tf.Tensor, boxes: tf.Tensor, size: int) -> tf.Tensor:
-    """Cut boxes out of images and resizes each to a square, bilinear and with antialiasing.
+    """Crop boxes from images and resize each crop to a square, bilinearly and with antialiasing.
 
-    Each side is a product with a small matrix: the triangle filter of `tf.image.resize(...,
-    antialias=True)`, as wide as a pixel of the crop or of the image, whichever is larger.
-    (`tf.image.crop_and_resize` takes single pixels and leaves out those between them when it shrinks.)
+    Each side is a product with a small matrix: the triangle filter of `tf.image.resize(..., antialias=True)`, as wide
+    as a pixel of the crop or of the image, whichever is larger. (`tf.image.crop_and_resize` samples single pixels, so
+    it skips pixels if it shrinks.)
 
     Args:
         pixels: (batch, height, width, 3), in any range.
         boxes: float32 (batch, n, 4), `[x, y, w, h]` as fractions, within the image.
-        size: height and width of a crop in pixels.
+        size: height and width of a crop, in pixels.
 
     Returns:
         float32 (batch, n, size, size, 3); zeros for boxes without area, such as padding.
@@ -279,7 +279,7 @@ def crop_regions(pixels: tf.Tensor, boxes: tf.Tensor, size: int) -> tf.Tensor:
 
 
 def _filters(start: tf.Tensor, length: tf.Tensor, pixels: int, size: int) -> tf.Tensor:
-    """Return the weights of an image's pixels in those of a crop: (batch, n, size, pixels)."""
+    """Return the weight of each image pixel in each crop pixel: (batch, n, size, pixels)."""
     step = length[..., None, None] * (pixels / size)
     places = tf.range(size, dtype=tf.float32)[:, None] + 0.5
     centres = start[..., None, None] * pixels + places * step
@@ -290,18 +290,18 @@ def _filters(start: tf.Tensor, length: tf.Tensor, pixels: int, size: int) -> tf.
 
 
 def feature_maps(backbone: keras.Model, config: BackboneConfig) -> keras.Model:
-    """Return the part of a network that comes before its pooling, for features of parts of an image.
+    """Return the part of a network before its pooling, for features of regions.
 
     Args:
-        backbone: what `build_backbone(config)` returned; the weights are shared with it.
-        config: its configuration.
+        backbone: result of `build_backbone(config)`; the weights are shared.
+        config: configuration of the network.
 
     Returns:
-        A functional model from float pixels (batch, size, size, 3) in 0..255 to the last map (batch,
-        height, width, channels); with `"multilevel"` pooling to a list of the inner maps and the last.
+        A functional model from float pixels (batch, size, size, 3) in 0..255 to the last map (batch, height, width,
+        channels). With `"multilevel"` pooling it returns a list of the inner maps and the last map.
 
     Raises:
-        InvalidArgumentError: if the network's features are no pooled map, but an inner layer.
+        InvalidArgumentError: if the network's features come from an inner layer instead of a pooled map.
 
     Example:
 
@@ -322,20 +322,19 @@ def feature_maps(backbone: keras.Model, config: BackboneConfig) -> keras.Model:
 
 
 def build_classifier(config: BackboneConfig, weights: str | os.PathLike[str]) -> keras.Model:
-    """Build the linear classifier that a network was trained with, for ranking boxes by its confidence.
+    """Build the linear classifier of a trained network, to rank boxes by its confidence.
 
     Args:
-        config: the network; one whose classifier is linear in the mean of the last map.
-        weights: `"imagenet"`, a `.weights.h5` or `.h5` file of the whole network, or one that
-            `save_weights` wrote.
+        config: a network whose classifier is linear in the mean of the last map.
+        weights: `"imagenet"`, a `.weights.h5` or `.h5` file of the whole network, or a file written by `save_weights`.
 
     Returns:
-        A model from features (batch, n, channels), means of the network's last map or single places of
-        it, to the logits of the classes (batch, n, 1000).
+        A model from features (batch, n, channels), means or single cells of the network's last map, to the logits of
+        the classes (batch, n, 1000).
 
     Raises:
-        DataError: if the weights cannot be read or hold no classifier.
-        InvalidArgumentError: if the network has no such classifier.
+        DataError: if the weights cannot be read or lack the classifier.
+        InvalidArgumentError: if the network lacks such a classifier.
     """
     instead = 'Use rank="objectness".'
     if config.name not in ARCHITECTURES or config.name == "SmallConvNet":
@@ -358,7 +357,7 @@ def build_classifier(config: BackboneConfig, weights: str | os.PathLike[str]) ->
             if source is None:
                 load_all_weights(classifier, weights)
                 return classifier
-        except ValueError:  # the file is of the whole network, or of another one
+        except ValueError:  # the file has the whole network, or another network
             load_all_weights(network, weights)
         logits.set_weights(dense.get_weights())
     except VsembError:

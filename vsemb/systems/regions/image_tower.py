@@ -1,4 +1,4 @@
-"""The image tower of recipes on regions: cached features of the regions of every image."""
+"""Image tower of recipes on regions: cached features of the regions of every image."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from vsemb.systems.regions.proposals import propose_boxes
 from vsemb.systems.regions.region_store import RegionConfig, RegionStore
 from vsemb.systems.regions.signature import RegionInput
 
-# How the regions of new images are found, beside the backbone in a run directory.
+# File with the configuration of regions for new images, next to the backbone in a run directory.
 _REGIONS_CONFIG = "regions.json"
-# Regions whose statistics stand for those of all.
+# Number of regions sampled for statistics of features.
 _STATISTICS = 50_000
 
 
 class RegionImages(ImageSource):
-    """Features of the regions of a split's images, from their cache; read from disk batch by batch.
+    """Cached features of the regions of a split's images, read from disk batch by batch.
 
     Args:
-        store: the cache.
+        store: the cached regions.
         split: the split.
-        max_regions: only the first so many regions, of which the whole image is the first; None for all.
+        max_regions: number of first regions to read, including the whole image; None for all.
     """
 
     def __init__(self, store: RegionStore, split: Split, max_regions: int | None = None) -> None:
@@ -58,7 +58,7 @@ class RegionImages(ImageSource):
 
 @dataclass(frozen=True)
 class CachedRegions(CachedImages):
-    """Base of the towers that read cached regions."""
+    """Base of towers on cached regions."""
 
     folder: ClassVar[str] = "regions"
 
@@ -66,7 +66,7 @@ class CachedRegions(CachedImages):
         return RegionStore.find(dataset, self.fingerprint)
 
     def open_for(self, dataset: Dataset, info: Mapping[str, Any], path: Path) -> RegionStore:
-        # The detections of another dataset are others, but the network may be the same.
+        # Another dataset has other detections, but may use the same network.
         store = RegionStore.find_alike(dataset, info["features"], info["regions"])
         self.check_dim(store, dataset, info)
         return store
@@ -87,7 +87,7 @@ class CachedRegions(CachedImages):
         return f"features of {kept[0].name}, images of {kept[0].size} pixels a side, of {self.read_regions(path)}"
 
     def read_regions(self, path: Path) -> str:
-        """Return which regions of an image a run reads, as a phrase."""
+        """Return a phrase for the regions per image that a run reads."""
         return "the whole image alone"
 
 
@@ -96,9 +96,9 @@ class Regions(CachedRegions, kind="regions"):
     """Cached features of the regions of every image, see `vsemb regions`.
 
     Attributes:
-        max_regions: only the first so many regions of an image, of which the whole image is the first; null for all.
+        max_regions: number of first regions to read per image, including the whole image; null for all.
         use_bias: whether the map to the embedding has a bias.
-        init_scale: the map is uniform in +- this; null for Glorot's range.
+        init_scale: the map is initialized uniformly in +- this; null for Glorot's range.
     """
 
     produces: ClassVar[str] = "multi_vector"
@@ -118,14 +118,14 @@ class Regions(CachedRegions, kind="regions"):
         return RegionEncoder(size, **self.arguments("fingerprint", "max_regions"), dtype=dtype)
 
     def features(self, store: Any, split: Split) -> np.ndarray:
-        """Return the features of regions of as many images as give enough: (n, dim)."""
+        """Return features of regions, without padding, of a sample of images: (n, dim) float32."""
         count = min(store.count, self.max_regions or store.count)
         step = max(1, len(split.ids) * count // _STATISTICS)
         regions = store.rows(split.ids[::step], count)
         return regions[regions.any(axis=-1)]
 
     def image_input(self, path: Path) -> RegionInput | None:
-        # The best come first, so that fewer are the first of more.
+        # Regions come best first, so a smaller count keeps the first ones.
         return RegionInput.of(kept_extractor(path, self.max_regions)) if keeps_network(path) else None
 
     def further_inputs(self, path: Path, encoded: bytes, name: str) -> dict[str, np.ndarray]:
@@ -143,18 +143,18 @@ class Regions(CachedRegions, kind="regions"):
 
 
 def keeps_network(path: Path) -> bool:
-    """Whether a run directory has the network that describes the regions of new images."""
+    """Return whether a run directory has the network for regions of new images."""
     return (path / BACKBONE / _REGIONS_CONFIG).exists()
 
 
 def kept_regions(path: Path) -> RegionConfig:
-    """Return how a run finds the regions of new images.
+    """Return the configuration of a run's regions for new images.
 
     Args:
         path: the run directory.
 
     Raises:
-        DataError: if the run's regions are of a network that is not known.
+        DataError: if the network of the run's regions is unknown.
     """
     if not keeps_network(path):
         raise DataError(
@@ -165,15 +165,15 @@ def kept_regions(path: Path) -> RegionConfig:
 
 
 def kept_extractor(path: Path, max_regions: int | None = None, **changes: Any) -> RegionExtractor:
-    """Return what finds and describes the regions of new images as the cache of a run did.
+    """Return the extractor of regions of new images, configured like the cached regions of a run.
 
     Args:
         path: the run directory.
-        max_regions: only the first so many regions; None for all.
-        **changes: other fields of the run's `RegionConfig`.
+        max_regions: number of first regions, including the whole image; None for all.
+        **changes: fields to change in the run's `RegionConfig`.
 
     Raises:
-        DataError: if the run's regions are of a network that is not known.
+        DataError: if the network of the run's regions is unknown.
     """
     regions = kept_regions(path)
     if max_regions is not None:
@@ -183,16 +183,16 @@ def kept_extractor(path: Path, max_regions: int | None = None, **changes: Any) -
     assert kept is not None
     config, weights = kept
     backbone = build_backbone(config, weights)
-    # Beside the weights of the backbone.
+    # The classifier is next to the weights of the backbone.
     classifier = build_classifier(config, weights.parent / CLASSIFIER_NAME) if regions.by_classifier else None
     return RegionExtractor(config, regions, backbone, classifier)
 
 
 def require_regions(run: Run) -> None:
-    """Refuse a run whose images are not regions.
+    """Check that a run is on regions.
 
     Raises:
-        DataError: naming a recipe whose images are.
+        DataError: if the run is not on regions; the error names a recipe on regions.
     """
     if not run.sees_images or not run.multi_vector:
         raise DataError(
@@ -202,10 +202,10 @@ def require_regions(run: Run) -> None:
 
 
 def regions_of(run: Run, dataset: Dataset) -> RegionStore:
-    """Open the regions of a dataset's images that a run reads.
+    """Open the cached regions of a dataset for a run.
 
     Raises:
-        DataError: if the run reads none, or the dataset has none or others.
+        DataError: if the run is not on regions, or the dataset lacks regions that fit the run.
     """
     require_regions(run)
     return run.features_of(dataset)
