@@ -1,12 +1,11 @@
-"""Pointing: whether the region that a word of a caption chooses lies on what the word names in the image.
+"""Pointing metrics: share of caption words whose region overlaps the object that the word names.
 
-Needs data that know it, such as `vsemb scenes` makes: the boxes of an image's objects, and which words of its captions
-name which of them. A word is right where its region overlaps one of its objects with an intersection over union of
-`THRESHOLD` or more.
+The dataset must have boxes of objects, and alignments of caption words with objects, like the data of `vsemb scenes`. A
+word is correct if its region overlaps one of its objects with an intersection over union of `THRESHOLD` or more.
 
-Each word takes the region of the best chain (Karpathy and Fei-Fei 2015, equations 10 to 12), which without affinity is
-its own best region. All regions of the dataset's cache can be chosen, whatever the run was trained on: so a run trained
-on whole images alone is measured by the same task.
+Each word takes its region of the best chain (Karpathy and Fei-Fei 2015, equations 10 to 12); without affinity this is
+the best region of the word. All cached regions can be chosen, also for a run trained on fewer regions. So a run trained
+on whole images alone is measured on the same task.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ from vsemb.systems.regions.region_store import RegionStore
 from vsemb.systems.regions.signature import chain_in_graph
 from vsemb.systems.regions.similarities import MultiVectorSimilarity, item_mask
 
-#: A region is right from this intersection over union with an object on.
+#: Minimum intersection over union of a correct region with an object.
 THRESHOLD = 0.5
-#: Affinities tried by default, in units of `PointingTask.spread`.
+#: Default affinities, in units of `PointingTask.spread`.
 STEPS = (0.0, 0.25, 0.5, 1.0, 2.0)
-# Boxes of regions are float32 fractions of the image, so an overlap of exactly the threshold may round below.
+# Boxes are float32 fractions of the image, so an overlap of exactly the threshold may round below it.
 _ROUNDING = 1e-6
-# The split that an affinity is chosen on.
+# Split for the choice of the affinity.
 _CHOOSING = "val"
 _CAPTIONS = 256
 _LARGEST = float(np.finfo(np.float32).max)
@@ -47,9 +46,9 @@ class PointingShare:
     """Shares of words and of nouns, in percent.
 
     Attributes:
-        words: of all words that name objects.
-        nouns: of the nouns among these, see `object_nouns`.
-        intervals: 95 % bootstrap intervals of both, over images, where asked for.
+        words: share of all words that name objects.
+        nouns: share of the nouns among them, see `object_nouns`.
+        intervals: 95 % bootstrap intervals of both, over images; None if not computed.
     """
 
     words: float
@@ -57,7 +56,7 @@ class PointingShare:
     intervals: dict[str, list[float]] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values; the intervals only where they were computed."""
+        """Return plain values; intervals only if they were computed."""
         values: dict[str, Any] = {"words": self.words, "nouns": self.nouns}
         return values if self.intervals is None else values | {"intervals_95": self.intervals}
 
@@ -67,16 +66,16 @@ class PointingMetrics:
     """The result of `evaluate_pointing`.
 
     Attributes:
-        accuracy: affinity -> share of the words that are right; affinity 0 is without smoothing.
-        chance: what a region drawn at random from those of the image is worth, exactly.
-        whole_image: what pointing at the whole image always is worth.
-        ceiling: the share of the words for which a right region exists.
+        accuracy: affinity -> share of correct words; affinity 0 is without smoothing.
+        chance: expected share of a random region of the image, computed exactly.
+        whole_image: share if every word takes the whole image.
+        ceiling: share of words for which a correct region exists.
         images: number of images.
         words: number of words.
-        nouns: number of nouns among them.
-        undecided: words that chose no region and count as wrong: they stand behind the longest text that the
-            model reads, have no letter or digit, or their vector is zero, which is no item of a set.
-        regions: regions to choose from, the mean over words.
+        nouns: number of nouns among the words.
+        undecided: number of words without a region, counted as wrong. They are beyond the maximum text length, have no
+            letter or digit, or have a zero vector, which counts as padding.
+        regions: mean number of regions to choose from, over words.
     """
 
     accuracy: dict[float, PointingShare]
@@ -90,11 +89,11 @@ class PointingMetrics:
     regions: float
 
     def best_affinity(self) -> float:
-        """Return the affinity with most words right; of equal ones the smallest."""
+        """Return the affinity with most correct words; of equal ones the smallest."""
         return min(self.accuracy, key=lambda affinity: (-self.accuracy[affinity].words, affinity))
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values; `accuracy` as a list, since keys of JSON are no numbers."""
+        """Return plain values; `accuracy` becomes a list, since JSON keys cannot be numbers."""
         values = dict(vars(self))
         for name in ("chance", "whole_image", "ceiling"):
             values[name] = values[name].to_json()
@@ -103,14 +102,14 @@ class PointingMetrics:
 
 
 def box_iou(boxes: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Return the intersection over union of every box with every other.
+    """Compute the intersection over union of all pairs of boxes.
 
     Args:
-        boxes: (..., n, 4) [x, y, w, h] in any unit, the same for both.
-        others: (..., m, 4).
+        boxes: (..., n, 4) [x, y, w, h] in any unit.
+        others: (..., m, 4) [x, y, w, h] in the same unit.
 
     Returns:
-        (..., n, m) float64 in [0, 1]; 0 where a box has no area, as padding has none.
+        (..., n, m) float64 in [0, 1]; 0 for boxes without area, such as padding.
 
     Example: the second box is the left half of the first.
 
@@ -130,10 +129,10 @@ def named_objects(alignment: Iterable[Sequence[int]]) -> dict[int, tuple[int, ..
     """Return the objects that each word names.
 
     Args:
-        alignment: (word, object) pairs of one caption, as `vsemb.data.records.ImageRecord` has them.
+        alignment: (word, object) pairs of one caption, see `vsemb.data.records.ImageRecord`.
 
     Returns:
-        word -> its objects, both ascending; words that name none are left out.
+        word -> its objects, both ascending; words without objects are left out.
 
     Example: "two red rings", a plural of objects 0 and 2.
 
@@ -147,17 +146,17 @@ def named_objects(alignment: Iterable[Sequence[int]]) -> dict[int, tuple[int, ..
 
 
 def object_nouns(named: Mapping[int, tuple[int, ...]]) -> set[int]:
-    """Tells the nouns among the words that name objects, by their places alone.
+    """Return the nouns among the words that name objects, found by word positions alone.
 
-    The noun of some objects is the last word of the first run of neighbouring words that name exactly
-    these. What names the same objects later in the caption is no noun, since it may as well be said of them
-    ("the square is large and yellow"). This is English, where adjectives stand before their noun.
+    The noun of some objects is the last word of the first run of neighbouring words that name exactly these objects.
+    Later words that name the same objects are not nouns, since they may be predicates ("the square is large and
+    yellow"). The rule holds for English, where adjectives precede their noun.
 
     Args:
         named: word -> its objects, from `named_objects`.
 
     Returns:
-        the words.
+        Positions of the nouns.
 
     Example: "a turquoise ring", "the square is large and yellow".
 
@@ -173,20 +172,20 @@ def object_nouns(named: Mapping[int, tuple[int, ...]]) -> set[int]:
 
 
 def right_regions(regions: np.ndarray, objects: np.ndarray, named: Sequence[Sequence[int]]) -> np.ndarray:
-    """Tells which regions of an image would be right for each word.
+    """Return which regions of an image are correct for each word.
 
     Args:
-        regions: (regions, 4) boxes [x, y, w, h]; a box of zeros is padding and never right.
+        regions: (regions, 4) boxes [x, y, w, h]; a box of zeros is padding and never correct.
         objects: (objects, 4) boxes in the same unit.
-        named: for each word the objects that it names.
+        named: objects per word.
 
     Returns:
         (words, regions) bool.
 
     Raises:
-        DataError: if a word names an object that is not there.
+        DataError: if a word names an object that does not exist.
 
-    Example: a plural is right on either object.
+    Example: both objects of a plural are correct.
 
     >>> objects = np.array([[0, 0, 1, 1], [5, 5, 2, 2]])
     >>> right_regions(np.array([[0, 0, 9, 9], [0, 0, 1, 1], [5, 5, 2, 3]]), objects, [[0], [0, 1]]).tolist()
@@ -211,20 +210,23 @@ def evaluate_pointing(
     *,
     bootstrap: int = 0,
 ) -> PointingMetrics:
-    """Measure pointing of the words of many images.
+    """Compute pointing metrics of the words of many images.
 
     Args:
         right: (words, regions) bool, from `right_regions`. Region 0 is the whole image.
-        real: (words, regions) bool, the regions that the word's image has; the rest is padding.
-        chosen: affinity -> (words,) int, the region of each word; -1 for words that chose none.
-        nouns: (words,) bool, which are nouns.
+        real: (words, regions) bool, false for padding.
+        chosen: affinity -> (words,) int, the region of each word; -1 for words without a region.
+        nouns: (words,) bool, true for nouns.
         images: (words,) int, the image of each word.
-        bootstrap: number of resamplings of the images for 95 % intervals; 0 for none.
+        bootstrap: number of resamplings of the images for 95 % intervals; 0 for no intervals.
+
+    Returns:
+        The metrics.
 
     Raises:
-        DataError: for no words, or no nouns.
+        DataError: if words or nouns are missing.
 
-    Example: two words of one image with two regions; the first is right on the second region only.
+    Example: two words of one image with two regions; for the first word only the second region is correct.
 
     >>> right, real = np.array([[False, True], [True, True]]), np.ones((2, 2), bool)
     >>> chosen = {0.0: np.array([0, 1]), 1.0: np.array([1, 1])}
@@ -259,7 +261,7 @@ def evaluate_pointing(
 
 
 def _interval(values: np.ndarray, images: np.ndarray, resamplings: int) -> list[float]:
-    """Resample whole images, since words of one image are right or wrong together."""
+    """Compute a bootstrap interval over images, since words of one image are not independent."""
     numbers, rows = np.unique(images, return_inverse=True)
     sums, counts = np.bincount(rows, weights=values), np.bincount(rows)
     generator = np.random.default_rng(0)
@@ -271,19 +273,19 @@ def _interval(values: np.ndarray, images: np.ndarray, resamplings: int) -> list[
 
 
 def score_spread(blocks: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> float:
-    """Return the standard deviation of the scores of a word's regions, over all words.
+    """Compute the standard deviation of the scores of a word's regions, over all words.
 
-    Each word's scores are taken from their own mean: what counts is how much better a word's best region is
-    than its others, which an affinity (beta of Karpathy and Fei-Fei 2015, equation 12) has to outweigh.
+    The mean of each word's scores is subtracted first. An affinity (beta of Karpathy and Fei-Fei 2015, equation 12)
+    must outweigh the difference between the best region of a word and its other regions.
 
     Args:
-        blocks: some captions each: scores (captions, steps, regions), those of padding may be anything; whether there
-            is a word (captions, steps) and whether there is a region (captions, regions), both bool.
+        blocks: blocks of captions: scores (captions, steps, regions), with any values for padding; word mask (captions,
+            steps) bool; region mask (captions, regions) bool.
 
     Returns:
-        The standard deviation; 0 where there is no score, and NaN or infinity where a score is.
+        The standard deviation; 0 without scores, NaN or infinity if a score is.
 
-    Example: the means are 2 and 5, so that four scores are 1 away from theirs.
+    Example: the means are 2 and 5, so each of the four scores is 1 away from its mean.
 
     >>> score_spread([(np.array([[[1.0, 3.0], [4.0, 6.0]]]), np.ones((1, 2), bool), np.ones((1, 2), bool))])
     1.0
@@ -293,7 +295,7 @@ def score_spread(blocks: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]) ->
         real = words[:, :, None] & regions[:, None]
         known = np.where(real, scores, 0).astype(np.float64)
         means = known.sum(axis=2, keepdims=True) / np.maximum(real.sum(axis=2, keepdims=True), 1)
-        # A broken score shows in the value.
+        # NaN or infinity of a score appears in the result.
         with np.errstate(invalid="ignore"):
             squares += float(np.where(real, (known - means) ** 2, 0).sum())
         count += int(real.sum())
@@ -302,13 +304,13 @@ def score_spread(blocks: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]) ->
 
 @dataclass(frozen=True, eq=False)
 class _Words:
-    """The words of a split that name objects.
+    """Words of a split that name objects.
 
     Attributes:
-        captions: (words,) int64, the caption of each.
-        tokens: (words,) int64, its position among the tokens of its caption; -1 where it is not read.
-        nouns: (words,) bool.
-        right: (words, regions) bool, the regions that are right for it.
+        captions: (words,) int64, the caption of each word.
+        tokens: (words,) int64, position among the tokens of the caption; -1 for words without a token.
+        nouns: (words,) bool, true for nouns.
+        right: (words, regions) bool, the correct regions.
     """
 
     captions: np.ndarray
@@ -319,14 +321,14 @@ class _Words:
 
 @dataclass(frozen=True, eq=False)
 class _Scores:
-    """What some captions say of the regions of their images.
+    """Scores of a block of captions with the regions of their images.
 
     Attributes:
-        own: the part of `_Words` that stands in these captions.
-        rows: the caption of each of these words, from 0 in this object.
-        unaries: (captions, steps, regions) float32.
-        words: (captions, steps) bool, whether there is a word.
-        regions: (captions, regions) bool, whether there is a region.
+        own: slice of `_Words` for these captions.
+        rows: row of the caption in this block, per word of the slice.
+        unaries: (captions, steps, regions) float32, scores.
+        words: (captions, steps) bool, false for padding.
+        regions: (captions, regions) bool, false for padding.
     """
 
     own: slice
@@ -337,18 +339,18 @@ class _Scores:
 
 
 class PointingTask:
-    """A split's words that name objects, each to find one of its objects among the image's regions.
+    """Pointing task: the words of a split that name objects, with the regions of their images.
 
-    Images and captions are embedded once, whatever is measured.
+    Images and captions are embedded once for all measurements.
 
     Args:
-        run: a run on regions.
-        dataset: the dataset; it knows objects and alignments, and its regions are cached.
+        run: run on regions.
+        dataset: dataset with objects, alignments and cached regions.
         split: name of the split.
 
     Raises:
-        DataError: if the run or the dataset has no regions, or the split no alignments.
-        InvalidArgumentError: if there is no such split.
+        DataError: if the run or the dataset lacks regions, or the split lacks alignments.
+        InvalidArgumentError: if the split does not exist.
 
     Example:
 
@@ -364,12 +366,12 @@ class PointingTask:
 
     @cached_property
     def _blocks(self) -> list[_Scores]:
-        """The scores of the captions that have words to measure, some captions at a time."""
+        """Scores of the captions with words to measure, in blocks of captions."""
         part = self._part
         every = np.unique(self._words.captions)
         texts = self.run.texts_of(part)[0]
         similarity = self.run.model.similarity
-        assert isinstance(similarity, MultiVectorSimilarity)  # As `regions_of` has seen to it.
+        assert isinstance(similarity, MultiVectorSimilarity)  # Checked by `regions_of`.
         embedder = Embedder(self.run.model)
         embed = tf.function(
             self.run.model.encode_images,
@@ -397,18 +399,15 @@ class PointingTask:
 
     @cached_property
     def spread(self) -> float:
-        """How far the scores of a word's regions lie apart: their standard deviation, over all words.
-
-        What an affinity has to outweigh, and so the unit to give it in.
-        """
+        """Standard deviation of the scores of a word's regions, over all words: the unit of affinities."""
         return score_spread((block.unaries, block.words, block.regions) for block in self._blocks)
 
     def affinities(self) -> list[float]:
-        """Return 0 and a few affinities in units of `spread`, to two digits so that they can be typed."""
+        """Return the default affinities: `STEPS` times `spread`, rounded to two digits."""
         return sorted({float(f"{step * self.spread:.2g}") for step in STEPS})
 
     def chosen(self, affinity: float) -> np.ndarray:
-        """Return the region that each word takes: (words,) int64, -1 where it takes none."""
+        """Return the region of each word: (words,) int64; -1 for words without a region."""
         chosen = np.full(len(self._words.captions), -1, np.int64)
         for block in self._blocks:
             given = (block.unaries, block.words, block.regions, np.float32(min(affinity, _LARGEST)))
@@ -419,7 +418,7 @@ class PointingTask:
         return chosen
 
     def measure(self, affinities: Sequence[float], *, bootstrap: int = 0) -> PointingMetrics:
-        """Measure pointing.
+        """Measure pointing at several affinities.
 
         Args:
             affinities: finite numbers >= 0, see `vsemb.systems.regions.viterbi.best_chain`.
@@ -446,24 +445,23 @@ def measure_pointing(
     affinities: Sequence[float] | None = None,
     bootstrap: int = 0,
 ) -> tuple[PointingMetrics, float | None]:
-    """Measure pointing on a split, with the affinity that is best on the validation split.
+    """Measure pointing on a split, and choose the best affinity on the validation split.
 
     Args:
-        run: a run on regions.
+        run: run on regions.
         dataset: the dataset, see `PointingTask`.
         split: name of the split.
-        affinities: finite numbers >= 0; None for 0 and a few in units of the scores' spread on the
-            validation split.
+        affinities: finite numbers >= 0; None for the defaults, in units of the scores' spread on the validation split.
         bootstrap: see `evaluate_pointing`.
 
     Returns:
-        metrics: of the split, at every affinity.
-        chosen: the affinity with most words right on the validation split; None where there is no such
-            split, which leaves no choice that the measured words did not take part in.
+        metrics: metrics of the split at every affinity.
+        chosen: the affinity with most correct words on the validation split. None without a validation split, since
+            an affinity must not be chosen on the measured words.
 
     Raises:
-        InvalidArgumentError: for an affinity or bootstrap out of range.
-        VsembError: as `PointingTask` and its `measure`.
+        InvalidArgumentError: if an affinity or `bootstrap` is out of range.
+        VsembError: see `PointingTask` and its `measure`.
 
     Example:
 
@@ -488,10 +486,10 @@ def measure_pointing(
 
 
 def check_affinities(affinities: Sequence[float]) -> list[float]:
-    """Return affinities in their order, each once.
+    """Return affinities in their order, without duplicates.
 
     Raises:
-        InvalidArgumentError: for none, or one that is not a finite number >= 0.
+        InvalidArgumentError: if the list is empty, or an affinity is not a finite number >= 0.
 
     Example:
 
@@ -505,7 +503,7 @@ def check_affinities(affinities: Sequence[float]) -> list[float]:
 
 
 def _alignments(part: Split, dataset: Dataset) -> list[list[Sequence[Sequence[int]]]]:
-    """Return for every image and caption which word names which object."""
+    """Return the (word, object) pairs of every image and caption."""
     found = [entry.get("alignments") or [[] for _ in entry["captions"]] for entry in part.entries]
     if not any(pairs for captions in found for pairs in captions):
         raise DataError(
@@ -521,7 +519,7 @@ def _words(
     store: RegionStore,
     alignments: list[list[Sequence[Sequence[int]]]],
 ) -> _Words:
-    """Find the words that name objects, their tokens and their right regions."""
+    """Find the words that name objects, their tokens and their correct regions."""
     boxes = store.boxes(part.ids)
     captions, positions, nouns, right = [], [], [], []
     caption = 0
@@ -558,9 +556,9 @@ def _object_boxes(entry: dict[str, Any]) -> np.ndarray:
 
 
 def _tokens(run: Run, part: Split, captions: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """Return the position of each word among the tokens of its caption, -1 for a word without a token.
+    """Return the position of each word among the tokens of its caption; -1 for words without a token.
 
-    A word counts as the first of its tokens: "dog's" as "dog".
+    A word with several tokens takes its first token: "dog's" takes "dog".
     """
     texts = {int(caption): part.captions[caption].split() for caption in np.unique(captions)}
     words = sorted({word for text in texts.values() for word in text})

@@ -1,12 +1,13 @@
-"""Candidate boxes of an image from its pixels alone, and the best of them.
+"""Candidate boxes of an image from its pixels, and the selection of the best boxes.
 
 - `propose`, in graph: the boxes of a multi-scale grid with the largest objectness, moved to fit.
-- `selective_search`: OpenCV's (Uijlings et al. 2013), the candidates of R-CNN. Needs the extra `regions`.
+- `selective_search`: selective search of OpenCV (Uijlings et al. 2013), the candidates of R-CNN. Needs the extra
+  `regions`.
 
-Objectness says how much a box looks as if it held one thing, by the colours in it and around it. Everything is exact
-or rounded alike wherever it stands in a batch (sums of whole numbers, and only operations that IEEE 754 rounds
-correctly), so that which boxes an image gets never depends on its neighbours. That is also why the network's
-activations have no say: their last bits do.
+Objectness measures by colours inside and around a box whether the box holds one object. The boxes of an image never
+depend on the rest of its batch. All results are exact, or rounded alike at every place of a batch: they use sums of
+whole numbers, and only operations that IEEE 754 rounds correctly. Network activations are not used, since their last
+bits depend on the batch.
 """
 
 from __future__ import annotations
@@ -20,51 +21,51 @@ import tensorflow as tf
 from vsemb.errors import DataError, missing_extra
 from vsemb.systems.regions.region_store import RegionConfig
 
-#: The image's side in cells. Boxes of the grid begin and end at cells, and objectness is measured on them.
+#: Cells per side of an image. Boxes of the grid have edges between cells, and objectness is measured on cells.
 CELLS = 64
 
-# A box is as large as a square of this side, in cells; the steps between are less than IoU 0.5 apart.
+# Sides of squares with the area of a box, in cells. Neighbouring sizes differ by an IoU of about 0.5.
 _SIDES = (9, 13, 19, 28, 42, 56)
-# Width over height.
+# Ratios of width to height.
 _SHAPES = (0.4, 0.7, 1.0, 1.6)
-# Boxes of one size are this part of their width, or height, apart.
+# Distance of boxes of one size, as a share of their width or height.
 _STEP = 1 / 3
 
-# The ring around a box is this part of the box's shorter side, and at least a cell.
+# Width of the ring around a box, as a share of the box's shorter side; at least one cell.
 _RING = 0.1
-# Deviations of colour (of 0..1) within the ring below this count little: noise, compression.
+# Standard deviations of colour (in 0..1) in the ring below this are noise or compression, and have little effect.
 _NOISE = 0.2
-# How much less a box in a corner of the image is worth than one in the middle.
+# Weight of the distance between a box's centre and the image's centre.
 _CENTRE = 0.5
 
-# Boxes of the grid that are refined, at least; some of them end at the same place.
+# Minimum number of refined boxes of the grid; some of them become equal.
 _REFINED = 64
-# Moves of one edge that refining tries, in cells, and how many moves it makes.
+# Moves of one edge in refinement, in cells, and number of moves.
 _MOVES, _STEPS = (-1, 1, -3, 3), 6
-# Refined boxes have at least this many cells a side.
+# Minimum side of refined boxes, in cells.
 _SMALLEST = 4
 
 _GONE, _HIGHEST = -float("inf"), 1e38
 
-# Selective search shrinks larger images to this longer side: as wide as images were for R-CNN, and seconds each as it
-# is.
+# Longer side for selective search in pixels, as wide as images for R-CNN; larger images are shrunk. It takes seconds
+# per image.
 _LONGEST = 500
-# Its boxes with a side shorter than this part of the image's are specks and seams.
+# Minimum side of its boxes, as a share of the image's side; smaller boxes are specks and seams.
 _SHORTEST = 1 / 32
 
 
 def propose(pixels: tf.Tensor, count: int, overlap: float) -> tuple[tf.Tensor, tf.Tensor]:
-    """Propose boxes: the best of the grid by objectness, refined, without those that overlap.
+    """Propose boxes: the boxes of the grid with the largest objectness, refined, without overlapping ones.
 
     Args:
         pixels: (batch, height, width, 3), RGB in 0..255.
-        count: boxes an image.
-        overlap: the intersection over union that two of them may have.
+        count: boxes per image.
+        overlap: maximum intersection over union of two boxes.
 
     Returns:
-        boxes: float32 (batch, count, 4), `[x, y, w, h]` as fractions, best first, all different; zeros where
-            an image has fewer. An image of one colour has none.
-        scores: float32 (batch, count), their objectness.
+        boxes: float32 (batch, count, 4), `[x, y, w, h]` as fractions, best first, all different. Images with fewer
+            boxes are padded with zeros; an image of one colour gets only padding.
+        scores: float32 (batch, count), objectness of the boxes.
 
     Example:
 
@@ -88,12 +89,12 @@ def propose(pixels: tf.Tensor, count: int, overlap: float) -> tuple[tf.Tensor, t
 
 
 def _without_zero(scores: tf.Tensor) -> tf.Tensor:
-    """Make the score of boxes that show nothing NaN, which `best_boxes` never takes."""
+    """Replace scores <= 0 by NaN, which `best_boxes` never takes."""
     return tf.where(scores > 0, scores, float("nan"))
 
 
 def _repeated(edges: tf.Tensor) -> tf.Tensor:
-    """Return which boxes (batch, n, 4), in cells, are the same as one before them: (batch, n)."""
+    """Return which boxes (batch, n, 4), in cells, equal an earlier box: (batch, n) bool."""
     side = CELLS + 1
     number = tf.reduce_sum(edges * tf.constant([side**3, side**2, side, 1], tf.int32), axis=-1)
     same = tf.equal(number[:, :, None], number[:, None, :])
@@ -103,7 +104,7 @@ def _repeated(edges: tf.Tensor) -> tf.Tensor:
 
 @functools.cache
 def grid_edges() -> np.ndarray:
-    """Return the grid as edges: int32 (boxes, 4), `[left, top, right, bottom]` in cells, sorted."""
+    """Return the edges of the grid's boxes: int32 (boxes, 4), `[left, top, right, bottom]` in cells, sorted."""
     edges: set[tuple[int, int, int, int]] = set()
     for side in _SIDES:
         for shape in _SHAPES:
@@ -124,8 +125,8 @@ def _places(length: int) -> list[int]:
 def grid_boxes() -> np.ndarray:
     """Return the boxes of the grid: float32 (boxes, 4), `[x, y, w, h]` as fractions of the image.
 
-    Six sizes from 2 % to 77 % of the image's area, four shapes from upright to lying, and a third of a
-    side between two of one size.
+    The grid has six sizes from 2 % to 77 % of the image's area, and four shapes from upright to wide. Boxes of one size
+    and shape are a third of their side apart.
 
     Example:
 
@@ -137,26 +138,28 @@ def grid_boxes() -> np.ndarray:
 
 
 def objectness(pixels: tf.Tensor, boxes: tf.Tensor) -> tf.Tensor:
-    """Return how much boxes differ from what surrounds them.
-
-    With the mean colour m and the variance V of the ring around a box (a tenth of its shorter side
-    wide; colours in 0..1, variances summed over the three channels), the mean D of the squared distance
-    to m of the pixels inside, the part r of the ring that lies within the image, the box's area A and
-    the distance d of its centre to the image's, both in units of the image's sides:
+    """Compute the objectness of boxes: their contrast to a ring around them.
 
         objectness = sqrt(D) / (sqrt(V) + 0.2) * r * A^(1/8) * (1 - d / 2)
 
-    A box that fits an object has an even ring (V small) of another colour (D large). A margin lowers D,
-    a part of the object raises V. The factors r and d are for photographs, where corners of sky would
-    win otherwise. Measured on 64 x 64 cells, to which boxes are rounded; 0 for an image of one colour
-    and for boxes of zeros.
+    The ring is a tenth of the box's shorter side wide. Colours are in 0..1. The symbols are:
+
+    - V: variance of the colours in the ring, summed over the three channels.
+    - D: mean squared distance of the pixels inside to the mean colour of the ring.
+    - r: share of the ring within the image.
+    - A: area of the box, in units of the image's sides.
+    - d: distance between the centres of box and image, in units of the image's sides.
+
+    A box that fits an object has an even ring (V small) of another colour (D large). A margin around the object lowers
+    D. A part of the object in the ring raises V. The factors with r and d are for photographs, where corners of sky
+    would win otherwise. Boxes are rounded to 64 x 64 cells. Images of one colour and boxes of zeros have objectness 0.
 
     Args:
         pixels: (batch, height, width, 3), RGB in 0..255.
-        boxes: (batch, n, 4), or (n, 4) for the same in every image; `[x, y, w, h]` as fractions.
+        boxes: (batch, n, 4), or (n, 4) for the same boxes in every image; `[x, y, w, h]` as fractions.
 
     Returns:
-        float32 (batch, n), 0 or more.
+        float32 (batch, n), >= 0.
 
     Example:
 
@@ -176,7 +179,7 @@ def objectness(pixels: tf.Tensor, boxes: tf.Tensor) -> tf.Tensor:
 
 
 def integral_image(pixels: tf.Tensor) -> tf.Tensor:
-    """Return sums of colours and of their squares over all cells up to a corner.
+    """Compute sums of colours and of their squares over all cells above and left of each corner.
 
     Args:
         pixels: (batch, height, width, 3), RGB in 0..255.
@@ -185,7 +188,7 @@ def integral_image(pixels: tf.Tensor) -> tf.Tensor:
         float64 (batch, 65 * 65, 4): the three channels, then the sum of their squares.
     """
     if list(pixels.shape[1:3]) != [CELLS, CELLS]:
-        # Means over cells: anything smoother takes an object's colour into the ring around it.
+        # Means over cells: smoother methods mix an object's colour into the ring around it.
         pixels = tf.image.resize(pixels, (CELLS, CELLS), method="area")
     cells = tf.cast(tf.round(pixels), tf.float64)
     cells = tf.concat([cells, tf.reduce_sum(cells * cells, axis=-1, keepdims=True)], axis=-1)
@@ -194,11 +197,11 @@ def integral_image(pixels: tf.Tensor) -> tf.Tensor:
 
 
 def contrast(integral: tf.Tensor, edges: tf.Tensor) -> tf.Tensor:
-    """Return the objectness of boxes given as edges.
+    """Compute the objectness of boxes given as edges.
 
     Args:
-        integral: what `integral_image` returned.
-        edges: int32 (batch, n, 4) or (n, 4), `[left, top, right, bottom]` in cells, none of them empty.
+        integral: result of `integral_image`.
+        edges: int32 (batch, n, 4) or (n, 4), `[left, top, right, bottom]` in cells; boxes must not be empty.
 
     Returns:
         float64 (batch, n).
@@ -212,7 +215,7 @@ def contrast(integral: tf.Tensor, edges: tf.Tensor) -> tf.Tensor:
     whole = tf.cast(tf.reduce_prod(sides + 2 * ring[..., None], axis=-1), tf.float64) - area
     spread = around[..., 2:] - around[..., :2]
     seen = tf.cast(spread[..., 0] * spread[..., 1], tf.float64) - area
-    # A box as large as the image has no ring, and every sum over it is 0.
+    # The ring of a box as large as the image is empty, and all sums over it are 0.
     ring_sums, cells = outside - inside, tf.maximum(seen, 1.0)
     mean = ring_sums[..., :3] / cells[..., None]
     squared = _over_channels(mean * mean)
@@ -226,7 +229,7 @@ def contrast(integral: tf.Tensor, edges: tf.Tensor) -> tf.Tensor:
 
 
 def _over_channels(values: tf.Tensor) -> tf.Tensor:
-    # Written out: the order of a reduction is not promised to be the same everywhere.
+    # Written out, since the order of a reduction may differ between places of a batch.
     return values[..., 0] + values[..., 1] + values[..., 2]
 
 
@@ -241,12 +244,12 @@ def _sums(integral: tf.Tensor, edges: tf.Tensor) -> tf.Tensor:
 
 
 def refine(integral: tf.Tensor, edges: tf.Tensor, steps: int) -> tf.Tensor:
-    """Move the edges of boxes, one at a time, to where their objectness is largest.
+    """Move the edges of boxes, one at a time, to increase their objectness.
 
     Args:
-        integral: what `integral_image` returned.
-        edges: int32 (batch, n, 4), in cells; boxes of zeros stay so.
-        steps: moves at most.
+        integral: result of `integral_image`.
+        edges: int32 (batch, n, 4), in cells; boxes of zeros stay zeros.
+        steps: maximum number of moves.
 
     Returns:
         int32 (batch, n, 4).
@@ -264,7 +267,7 @@ def refine(integral: tf.Tensor, edges: tf.Tensor, steps: int) -> tf.Tensor:
         best = tf.argmax(tf.reshape(scores, shape[:3]), axis=-1, output_type=tf.int32)
         return (tf.gather(tried, best, axis=2, batch_dims=2),)
 
-    # Padding takes part as the whole image, so that no sum is over an empty box.
+    # Padding is replaced by the whole image, so no sum is over an empty box.
     start = tf.where(real, edges, tf.constant([0, 0, CELLS, CELLS], tf.int32))
     (moved,) = tf.while_loop(lambda _: True, step, (start,), maximum_iterations=steps)
     return tf.where(real, moved, 0)
@@ -273,22 +276,22 @@ def refine(integral: tf.Tensor, edges: tf.Tensor, steps: int) -> tf.Tensor:
 def best_boxes(
     boxes: tf.Tensor, scores: tf.Tensor, count: int, overlap: float
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Take the best box, drops what overlaps it, and so on (greedy non-maximum suppression).
+    """Select boxes by greedy non-maximum suppression: take the best box, drop boxes that overlap it, and repeat.
 
-    Rows are independent of each other, and of two boxes with the same score the first is taken, so
-    the result does not depend on the batch.
+    The result does not depend on the rest of the batch: rows are independent, and of equal scores the first box is
+    taken.
 
     Args:
-        boxes: (batch, n, 4), or (n, 4) for the same in every image; `[x, y, w, h]`. Boxes without
-            area, such as padding, are never taken.
-        scores: (batch, n), larger is better; a box whose score is NaN is never taken.
-        count: boxes to take.
-        overlap: boxes whose intersection over union with a taken one is above this are dropped.
+        boxes: (batch, n, 4), or (n, 4) for the same boxes in every image; `[x, y, w, h]`. Boxes without area, such as
+            padding, are never taken.
+        scores: (batch, n), larger is better; boxes with score NaN are never taken.
+        count: maximum number of boxes to take.
+        overlap: boxes with a larger intersection over union with a taken box are dropped.
 
     Returns:
-        boxes: float32 (batch, count, 4), best first; zeros where there are no more.
-        scores: float32 (batch, count), likewise.
-        places: int32 (batch, count), which of the n they were; -1 where there are no more.
+        boxes: float32 (batch, count, 4), best first, padded with zeros.
+        scores: float32 (batch, count), padded with zeros.
+        places: int32 (batch, count), indices of the boxes, padded with -1.
 
     Example:
 
@@ -301,10 +304,10 @@ def best_boxes(
     batch, n = tf.unstack(tf.shape(scores))
     boxes = tf.broadcast_to(boxes, tf.stack([batch, n, 4]))
     possible = tf.reduce_all(boxes[..., 2:] > 0, axis=-1) & ~tf.math.is_nan(scores)
-    # Minus infinity marks what is gone; the lowest float too, `tf.argmax` would pass over.
+    # Minus infinity marks taken and dropped boxes. Scores are clipped, since `tf.argmax` skips the lowest float too.
     ranked = tf.clip_by_value(scores, -_HIGHEST, _HIGHEST)
     ranked = tf.where(possible, ranked, _GONE)
-    # A box more that is never taken, for images without any.
+    # One additional box that is never taken, for images without boxes.
     ranked = tf.pad(ranked, [[0, 0], [0, 1]], constant_values=_GONE)
     boxes = tf.pad(boxes, [[0, 0], [0, 1], [0, 0]])
     low, high, area = boxes[..., :2], boxes[..., :2] + boxes[..., 2:], boxes[..., 2] * boxes[..., 3]
@@ -320,7 +323,7 @@ def best_boxes(
         left = tf.where((same > overlap) | (columns == best[:, None]), _GONE, left)
         return step + 1, left, taken.write(step, tf.where(found, best, -1))
 
-    # One at least: an array of nothing cannot be stacked where the batch is unknown.
+    # At least one step, since an empty array cannot be stacked if the batch size is unknown.
     steps = max(count, 1)
     taken = tf.TensorArray(tf.int32, size=steps, element_shape=ranked.shape[:1])
     _, _, taken = tf.while_loop(
@@ -337,15 +340,15 @@ def best_boxes(
 def selective_search(pixels: np.ndarray) -> np.ndarray:
     """Find boxes by merging similar neighbouring segments step by step (the "fast" strategies).
 
-    OpenCV orders the boxes partly by chance. Here they come in an order of their own, the largest first,
-    so that the same image always gives the same boxes; rank them by what they show.
+    OpenCV orders the boxes partly at random. Here the largest boxes come first, so an image always gives the same
+    boxes. This order is not a ranking of quality.
 
     Args:
         pixels: uint8 (height, width, 3), RGB.
 
     Returns:
-        float32 (n, 4), `[x, y, w, h]` as fractions of the image's width and height, all different;
-        some hundred to two thousand for a photograph.
+        float32 (n, 4), `[x, y, w, h]` as fractions of the image's width and height, all different. A photograph has
+        some hundred to two thousand boxes.
 
     Raises:
         MissingExtraError: if OpenCV with its contributed modules is not installed.
@@ -353,7 +356,7 @@ def selective_search(pixels: np.ndarray) -> np.ndarray:
     try:
         import cv2
 
-        # Which of two distributions of OpenCV the stubs are of depends on the order of installation.
+        # The type stubs come from one of two OpenCV distributions, depending on the order of installation.
         create = vars(cv2)["ximgproc"].segmentation.createSelectiveSearchSegmentation
     except (ImportError, KeyError) as error:  # plain `opencv-python` lacks the module ximgproc
         raise missing_extra("opencv-contrib-python-headless", "regions") from error
@@ -372,20 +375,20 @@ def selective_search(pixels: np.ndarray) -> np.ndarray:
 
 
 def propose_boxes(regions: RegionConfig, pixels: np.ndarray, name: str, fix: str = "") -> np.ndarray:
-    """Propose candidate boxes of a new image where they are not proposed in graph.
+    """Propose candidate boxes of a new image for regions that are not proposed in graph.
 
     Args:
-        regions: which regions, with `in_graph` false.
+        regions: configuration of the regions, with `in_graph` false.
         pixels: uint8 (height, width, 3), RGB.
-        name: what the image is called in an error.
-        fix: what else helps where boxes are a detector's, the beginning of a sentence.
+        name: name of the image in errors.
+        fix: first part of the sentence with the fix, for regions of a detector.
 
     Returns:
         (boxes, 4) float32 fractions of the image's width and height.
 
     Raises:
-        DataError: if the boxes are a detector's.
-        MissingExtraError: for selective search without the extra `regions`.
+        DataError: if the regions are detections, which need a detector.
+        MissingExtraError: if selective search is used without the extra `regions`.
     """
     if regions.source == "detections":
         raise DataError(
