@@ -1,6 +1,6 @@
-"""Finding regions of images: by a snippet of text, or by any other score; norms of the embeddings of words and regions.
+"""Search for regions of images by text or by another score, and norms of the embeddings of words and regions.
 
-A score is a sum of inner products, so embeddings with larger norms weigh more (Karpathy and Fei-Fei 2015, section
+A score is a sum of inner products, so embeddings with larger norms have more weight (Karpathy and Fei-Fei 2015, section
 6.1, table 4 and figure 8).
 """
 
@@ -26,26 +26,26 @@ from vsemb.runs.serve import run_encoders
 from vsemb.searching.scan import best_of
 from vsemb.systems.regions.image_tower import regions_of, require_regions
 
-# Regions embedded at once: of 4,096 entries each, their features take 80 MB.
+# Regions per block: with 4,096 entries each, their features take 80 MB.
 _BLOCK = 5120
 
 Score = Callable[[np.ndarray], np.ndarray]
-# Captions embedded at once.
+# Captions per block.
 _CAPTIONS = 2048
 
 
 @dataclass(frozen=True)
 class FoundRegion:
-    """A region of an image.
+    """A region of an image, as a search result.
 
     Attributes:
-        rank: from 1.
+        rank: rank from 1.
         score: higher is better.
-        key: of its image.
-        id: of its image.
-        split: of its image.
-        row: of its image in the split.
-        region: its row among the image's regions, 0 for the whole image.
+        key: key of the image.
+        id: id of the image.
+        split: split of the image.
+        row: row of the image in the split.
+        region: row among the image's regions, 0 for the whole image.
         box: x, y, width and height in pixels of the stored image.
     """
 
@@ -74,25 +74,27 @@ def search_regions(
     parts: bool = False,
     report: Callable[[str], None] = print,
 ) -> list[FoundRegion]:
-    """Find the regions of a dataset's images that fit a snippet of text best.
+    """Find the best regions of a dataset's images for a snippet of text.
 
-    The score of a region is the sum of its scores with all words of the snippet: as if all of them were
-    aligned with it (Karpathy and Fei-Fei 2015, equation 10 with a large affinity; figures 9 and 10).
+    The score of a region is the sum of its scores with all words of the snippet, as if all words were aligned with it
+    (Karpathy and Fei-Fei 2015, equation 10 with a large affinity; figures 9 and 10).
 
     Args:
-        run: the run, whose images are sets of regions.
+        run: run on regions.
         dataset: the dataset.
         snippet: a few words, such as "red bus".
-        k: regions wanted.
-        split: the split searched, or `all`.
-        every: whether an image may be found by several of its regions; if not, by its best one.
+        k: number of regions.
+        split: name of the split, or `all`.
+        every: whether an image may be found by several regions; if false, only by its best one.
         parts: whether whole images are left out.
-        report: called with a line worth showing: words that are not known.
+        report: receives one-line notes about unknown words.
+
+    Returns:
+        At most k regions, best first.
 
     Raises:
         InvalidArgumentError: if no word is known, or k < 1.
-        DataError: if the run has no regions, the dataset has none of the run's kind, or a score is not
-            finite.
+        DataError: if the run is not on regions, the dataset lacks regions that fit the run, or a score is not finite.
 
     Example:
 
@@ -102,12 +104,12 @@ def search_regions(
     require_regions(run)
     text = read_text(run, snippet, "query", report)
     words = run_encoders(run, images=False).encode_text(text)["embedding"].numpy()  # (1, words, dim)
-    # Texts are filled up with zeros to the longest that there may be.
+    # Texts are padded with zeros to the maximum length.
     words = words[:, np.any(words[0] != 0, axis=1)]
     similarity: Any = run.model.similarity
 
     def score(regions: np.ndarray) -> np.ndarray:
-        # One image of very many regions.
+        # All regions are scored as one image.
         together = tf.constant(regions.reshape(1, -1, regions.shape[2]))
         each = similarity.word_region_scores(together, tf.constant(words)).numpy()  # (1, words, regions)
         return each.sum(axis=1).reshape(regions.shape[:2])
@@ -126,26 +128,26 @@ def best_regions(
     every: bool = False,
     parts: bool = False,
 ) -> list[FoundRegion]:
-    """Find the regions of largest score; no more than a block of them is in memory.
+    """Find the regions with the largest scores, with one block of regions in memory at a time.
 
     Args:
-        run: the run.
+        run: run on regions.
         dataset: the dataset.
-        splits: the splits looked at.
-        score: from embeddings of regions (images, regions, dim) to (images, regions).
-        k: regions wanted.
-        every, parts: as for `search_regions`.
+        splits: names of the splits.
+        score: maps embeddings of regions (images, regions, dim) to scores (images, regions).
+        k: number of regions.
+        every, parts: see `search_regions`.
 
     Returns:
-        The best first, of equals the first in the dataset; fewer than k where there are fewer.
+        At most k regions, best first; equal scores keep the order of the dataset.
 
     Raises:
-        VsembError: as `search_regions`.
+        VsembError: see `search_regions`.
     """
     if k < 1:
         raise invalid_argument("k", k, "an integer >= 1")
     store = regions_of(run, dataset)
-    # A run on fewer regions than are cached never read the others.
+    # A run with `max_regions` reads only the first regions of the cache.
     most = min(store.count, run.recipe.image.max_regions or store.count)
     images = [(dataset.split(name), row) for name in splits for row in range(len(dataset.split(name)))]
     step = max(1, _BLOCK // store.count)
@@ -154,7 +156,7 @@ def best_regions(
         for ids in (dataset.split(name).ids for name in splits)
         for start in range(0, len(ids), step)
     ]
-    # The best so far, and their places among all regions.
+    # Best scores so far, and their positions among all regions.
     best, places, seen = np.zeros(0, np.float32), np.zeros(0, np.int64), 0
     with progress(total=len(images), desc="regions", unit="image", leave=False) as bar:
         for ids in blocks:
@@ -188,10 +190,10 @@ def best_regions(
 
 
 def region_sheet(dataset: Dataset, found: Sequence[FoundRegion], side: int = 160) -> Image.Image:
-    """Return a sheet of the crops of regions with their scores, see `contact_sheet`.
+    """Draw a sheet of the crops of regions with their scores, see `contact_sheet`.
 
     Raises:
-        InvalidArgumentError: without a region.
+        InvalidArgumentError: if `found` is empty.
         DataError: if an image is damaged.
     """
     tiles = []
@@ -204,12 +206,12 @@ def region_sheet(dataset: Dataset, found: Sequence[FoundRegion], side: int = 160
 
 @dataclass(frozen=True)
 class WordNorm:
-    """A word of a run's vocabulary.
+    """The norm of a word of a run's vocabulary.
 
     Attributes:
-        word: it.
-        norm: the mean norm of its vectors, over all its occurrences in the captions.
-        count: of these.
+        word: the word.
+        norm: mean norm of its vectors over its occurrences in the captions.
+        count: number of occurrences.
     """
 
     word: str
@@ -219,12 +221,12 @@ class WordNorm:
 
 @dataclass(frozen=True)
 class Norms:
-    """Of one split.
+    """Norms of words and regions of one split.
 
     Attributes:
-        smallest: the words of smallest norm, the smallest first.
-        largest: the words of largest norm, the largest first.
-        regions: the regions of largest norm, the largest first; the score is the norm.
+        smallest: words with the smallest norms, smallest first.
+        largest: words with the largest norms, largest first.
+        regions: regions with the largest norms, largest first; the score is the norm.
     """
 
     smallest: list[WordNorm]
@@ -238,22 +240,22 @@ class Norms:
 
 
 def word_norms(run: Run, dataset: Dataset, split: str, min_count: int = 5) -> list[WordNorm]:
-    """Measure the words of a split's captions.
+    """Compute the mean norm of each word of a split's captions.
 
-    The vector of a word depends on its sentence, so that the mean over its occurrences is measured. Words that the
-    run does not know share one vector and are left out.
+    The vector of a word depends on its sentence, so the norm is a mean over occurrences. Unknown words share one
+    vector and are left out.
 
     Args:
-        run: the run, whose texts are sequences of word vectors.
+        run: run whose texts are sequences of word vectors.
         dataset: the dataset.
         split: name of the split.
-        min_count: words with fewer occurrences are left out.
+        min_count: minimum number of occurrences of a word.
 
     Returns:
-        The smallest norm first.
+        Words and norms, smallest norm first.
 
     Raises:
-        InvalidArgumentError: if no word has so many occurrences, or there is no such split.
+        InvalidArgumentError: if no word has `min_count` occurrences, or the split does not exist.
         DataError: if a norm is not finite.
     """
     if min_count < 1:
@@ -271,7 +273,7 @@ def word_norms(run: Run, dataset: Dataset, split: str, min_count: int = 5) -> li
             sums += np.bincount(tokens, np.linalg.norm(vectors, axis=2)[real], len(sums))
             counts += np.bincount(tokens, minlength=len(counts))
             bar.update(len(bounds) - 1)
-    # The first two are padding and words that are not known.
+    # The first two tokens are padding and the unknown word.
     counts[:2] = 0
     rows = np.flatnonzero(counts >= min_count)
     if not len(rows):
@@ -295,19 +297,19 @@ def measure_norms(
     every: bool = False,
     parts: bool = False,
 ) -> Norms:
-    """Find the words and regions of a split that weigh most, and the words that weigh least.
+    """Find the words and regions of a split with the largest norms, and the words with the smallest norms.
 
     Args:
-        run: the run, whose images are sets of regions.
+        run: run on regions.
         dataset: the dataset.
         split: name of the split.
-        k: words of each kind, and regions.
-        min_count: as for `word_norms`.
-        every, parts: as for `vsemb.systems.regions.region_search.search_regions`.
+        k: number of words per list, and of regions.
+        min_count: see `word_norms`.
+        every, parts: see `vsemb.systems.regions.region_search.search_regions`.
 
     Raises:
-        DataError: if the run has no regions, or its embeddings are unit vectors.
-        VsembError: as `word_norms` and `search_regions`.
+        DataError: if the run is not on regions, or its embeddings are unit vectors.
+        VsembError: see `word_norms` and `search_regions`.
 
     Example:
 
@@ -322,7 +324,7 @@ def measure_norms(
         )
     if k < 1:
         raise invalid_argument("k", k, "an integer >= 1")
-    # Opened first: what the dataset lacks is said before the work of embedding.
+    # Errors of missing regions come before the work of embedding.
     regions_of(run, dataset)
     words = word_norms(run, dataset, split, min_count)
     regions = best_regions(

@@ -1,18 +1,19 @@
-"""Regions of images on disk: their boxes and features, computed once, memory-mapped, tied to their dataset.
+"""Cached regions of images on disk: boxes and features, computed once, memory-mapped, for one dataset.
 
-    DATA/regions/<fingerprint>/
-      features.npy         float16 (images, regions, dim); a row of zeros is padding, no region
-      boxes.npy            float32 (images, regions, 4), [x, y, w, h] as fractions of the image's width and
-                           height; region 0 is the whole image, then the best boxes, best first
-      scores.npy           float32 (images, regions), what the boxes were ranked by
-      ids.npy              int64 (images,), ascending: row i of the others is of image ids[i]
-      manifest.json        of which dataset, by which network, weights, boxes and preprocessing
-      backbone.weights.h5  the weights that were used
-      classifier.weights.h5  where its confidence ranked the boxes, those of the network's classifier
+Files in `DATA/regions/<fingerprint>/`:
 
-Features are float16 on disk: 20 regions take 20 times the space of one vector an image, and half of that is
-saved. They are of the order of 1, so what is lost is a relative 2^-11, less than what an image loses when it
-is stored as JPEG; what float16 cannot hold is refused when it is written. Readers get float32.
+- features.npy: float16 (images, regions, dim); a row of zeros is padding.
+- boxes.npy: float32 (images, regions, 4), [x, y, w, h] as fractions of the image's width and height. Region 0 is the
+  whole image; the best boxes follow, best first.
+- scores.npy: float32 (images, regions), ranking scores of the boxes.
+- ids.npy: int64 (images,), ascending; row i of the other arrays is image ids[i].
+- manifest.json: dataset, network, weights, boxes and preprocessing.
+- backbone.weights.h5: weights of the network.
+- classifier.weights.h5: weights of the network's classifier, if its confidence ranked the boxes.
+
+Features are float16 on disk, which saves half of the space: 20 regions take 20 times the space of one vector per image.
+Features are of the order of 1, so the relative error is 2^-11, less than the error of storing an image as JPEG. Values
+too large for float16 are refused when written. Readers get float32.
 """
 
 from __future__ import annotations
@@ -33,30 +34,30 @@ from vsemb.files import read_json, sha256_bytes
 from vsemb.image.backbones import PREPROCESSING_VERSION, BackboneConfig
 from vsemb.parts import Part, Probability, between
 
-# Part of every fingerprint of regions: raise it when the grid, a score, cropping or pooling changes.
+# Part of every fingerprint of regions. Raise it if the grid, a score, cropping or pooling changes.
 REGIONS_VERSION = "vsemb-regions-1"
 #: The box of the first region of every image.
 WHOLE_IMAGE = (0.0, 0.0, 1.0, 1.0)
 _BLOCK_BYTES = 4 << 20
-# Corners are sums of float32 numbers near 1, which round.
+# Tolerance of corners, which are rounded sums of float32 numbers near 1.
 _OUTSIDE = 1e-4
 
 
 @dataclass(frozen=True)
 class RegionConfig(Part):
-    """Everything about the regions of images except the network that describes them.
+    """Configuration of the regions of images, without the network.
 
     Attributes:
-        source: where candidate boxes come from: `"grid"` (a multi-scale grid, in graph),
-            `"selective-search"` (OpenCV's) or `"detections"` (a detector's results).
-        count: boxes kept per image, besides the whole image; 0 for the whole image alone. More than 500 are
-            refused: features of a dataset would fill its disk.
-        overlap: of two boxes whose intersection over union is above this, the better one is kept.
-        pooling: `"map"` (means of the network's last map over each box: one forward pass per image) or
-            `"crops"` (each box is cut out and is an image of its own, as in R-CNN).
-        rank: what makes a box better: `"objectness"` (contrast to its surroundings, of the pixels
-            alone) or `"confidence"` (of a detector, or of the network's own classifier); None:
-            confidence for detections, objectness for the others.
+        source: source of candidate boxes: `"grid"` (a multi-scale grid, in graph), `"selective-search"` (OpenCV) or
+            `"detections"` (a detector's results).
+        count: boxes per image, besides the whole image; 0 for the whole image alone. The maximum is 500, since features
+            of more regions would fill the disk.
+        overlap: maximum intersection over union of two boxes; of two boxes above it, the better one is kept.
+        pooling: `"map"` (means of the network's last map over each box, one forward pass per image) or `"crops"` (each
+            box is cropped and embedded like an image, as in R-CNN).
+        rank: ranking of boxes: `"objectness"` (contrast to the surroundings, from pixels alone) or `"confidence"` (of a
+            detector, or of the network's own classifier). None for confidence with detections, and objectness
+            otherwise.
 
     Example:
 
@@ -84,7 +85,7 @@ class RegionConfig(Part):
 
     @property
     def in_graph(self) -> bool:
-        """Whether boxes are proposed in graph; where not, the caller gives candidates."""
+        """Whether boxes are proposed in graph; if false, the caller gives candidates."""
         return self.source == "grid"
 
 
@@ -139,12 +140,12 @@ class RegionStore(FeatureFolder):
 
     @classmethod
     def find_alike(cls, dataset: Dataset, fingerprint: str, network: str) -> RegionStore:
-        """Open the dataset's regions of this fingerprint; else the only ones whose `network` is this.
+        """Open the dataset's regions with a fingerprint; else the only regions with the same `network`.
 
-        The detections of another dataset are others, but what describes them may be the same.
+        Another dataset has other detections, but may use the same network.
 
         Raises:
-            DataError: if there are none, several have another fingerprint, or `open` refuses them.
+            DataError: if no regions match, several regions have another fingerprint, or `open` refuses them.
         """
         folders = cls.folders(dataset)
         if fingerprint not in [folder.name for folder in folders]:
@@ -155,38 +156,38 @@ class RegionStore(FeatureFolder):
 
     @property
     def network(self) -> str:
-        """Name backbone, weights and preprocessing as `fingerprint` does, and no detections."""
+        """Fingerprint of backbone, weights, regions and preprocessing, without detections."""
         return _fingerprint_of(self.manifest, detections=False)
 
     @property
     def regions(self) -> RegionConfig:
-        """Which regions they are."""
+        """Configuration of the regions."""
         return RegionConfig.from_json(self.manifest["regions"])
 
     @property
     def count(self) -> int:
-        """Regions of an image, the whole image and padding included."""
+        """Regions per image, including the whole image and padding."""
         return int(self._features.shape[1])
 
     @property
     def mean_count(self) -> float:
-        """Regions of an image without padding, the whole image included, on average."""
+        """Mean number of regions per image, including the whole image, without padding."""
         return float(self._beside["boxes"].any(axis=-1).sum(axis=-1).mean())
 
     @property
     def classifier_path(self) -> Path | None:
-        """The classifier whose confidence ranked the boxes; None where something else did."""
+        """File of the classifier whose confidence ranked the boxes; None for other rankings."""
         return self.directory / CLASSIFIER_NAME if self.regions.by_classifier else None
 
     def rows(self, ids: np.ndarray, max_regions: int | None = None) -> np.ndarray:
-        """Gather the features of images' regions.
+        """Return the features of the regions of images.
 
         Args:
-            ids: int64 (n,), in any order, repeats allowed.
-            max_regions: only the first so many regions of an image; None for all.
+            ids: int64 (n,), image ids in any order; repeats are allowed.
+            max_regions: number of first regions per image; None for all.
 
         Returns:
-            float32 (n, count, dim); padding is zeros.
+            float32 (n, count, dim); zeros are padding.
 
         Raises:
             DataError: if an id has no regions.
@@ -194,35 +195,34 @@ class RegionStore(FeatureFolder):
         return self._features[:, :max_regions][self.positions(ids)].astype(np.float32)
 
     def boxes(self, ids: np.ndarray) -> np.ndarray:
-        """Gather the boxes of images' regions.
+        """Return the boxes of the regions of images.
 
         Args:
-            ids: int64 (n,).
+            ids: int64 (n,), image ids.
 
         Returns:
-            float32 (n, count, 4), `[x, y, w, h]` as fractions of the image's width and height; padding is
-            zeros.
+            float32 (n, count, 4), `[x, y, w, h]` as fractions of the image's width and height; zeros are padding.
         """
         return self._beside["boxes"][self.positions(ids)]
 
     def scores(self, ids: np.ndarray) -> np.ndarray:
-        """Gather what the boxes were ranked by: float32 (n, count)."""
+        """Return the ranking scores of the boxes: float32 (n, count)."""
         return self._beside["scores"][self.positions(ids)]
 
 
 def region_fingerprint(
     backbone: BackboneConfig, weights_sha256: str, regions: RegionConfig, candidates_sha256: str | None = None
 ) -> str:
-    """Return the name of the regions that a backbone with these weights makes: 16 hex digits.
+    """Return the fingerprint of regions: 16 hex digits.
 
-    Covers the configurations, the values of the weights, the versions of the preprocessing, and what else
-    decides the boxes.
+    The fingerprint covers both configurations, the weights, the versions of the preprocessing, and the detections or
+    classifier.
 
     Args:
-        backbone: the network.
-        weights_sha256: of the network's weights.
-        regions: which regions.
-        candidates_sha256: of the detections that boxes come from, or of the classifier that ranks them.
+        backbone: configuration of the network.
+        weights_sha256: SHA-256 of the network's weights.
+        regions: configuration of the regions.
+        candidates_sha256: SHA-256 of the detections, or of the classifier that ranks the boxes.
     """
     content = {
         "backbone": backbone.identity(),
@@ -235,7 +235,7 @@ def region_fingerprint(
 
 
 def _fingerprint_of(manifest: dict[str, Any], *, detections: bool = True) -> str:
-    """Return the fingerprint that a manifest's contents have today, with or without the detections."""
+    """Compute the fingerprint of a manifest's content, with or without the detections."""
     backbone, regions = BackboneConfig.from_json(manifest["backbone"]), RegionConfig.from_json(manifest["regions"])
     named = detections or regions.source != "detections"
     candidates = manifest["candidates_sha256"] if named else None
@@ -243,7 +243,7 @@ def _fingerprint_of(manifest: dict[str, Any], *, detections: bool = True) -> str
 
 
 def _network(directory: Path) -> str | None:
-    """Return the fingerprint of a folder without the detections; None for one without a manifest of this version."""
+    """Return the fingerprint of a folder without the detections; None if its manifest is not of this version."""
     try:
         return _fingerprint_of(read_json(directory / "manifest.json", "region manifest"), detections=False)
     except (KeyError, TypeError, VsembError):
@@ -253,18 +253,18 @@ def _network(directory: Path) -> str | None:
 def refuse_wrong_regions(
     features: np.ndarray, boxes: np.ndarray, scores: np.ndarray, *, ids: np.ndarray, dataset: Dataset, what: str
 ) -> None:
-    """Refuse regions that cannot be, naming the images.
+    """Check that regions are valid.
 
     Args:
         features: (n, count, dim), may be memory-mapped.
         boxes: (n, count, 4).
         scores: (n, count).
-        ids: int64 (n,), the images.
+        ids: int64 (n,), image ids.
         dataset: the dataset.
-        what: what has the regions, for the message.
+        what: source of the regions, for the message.
 
     Raises:
-        DataError: if one is wrong.
+        DataError: if a region is invalid; the error names the images.
     """
 
     def refuse(bad: Any, why: Callable[[str], str]) -> None:
@@ -291,9 +291,9 @@ def refuse_wrong_regions(
 
 
 def _largest(block: np.ndarray) -> np.ndarray:
-    """Return the largest magnitude of each row (..., dim), NaN where there is one."""
+    """Return the largest magnitude of each row (..., dim); NaN if the row has NaN."""
     if block.dtype != np.float16:
         return np.abs(block).max(axis=-1, initial=0)
-    # Without their sign, IEEE numbers are in the order of their bits, NaN last; float16 is slow otherwise.
+    # The bits of IEEE numbers without sign have the order of the numbers, NaN last; float16 arithmetic is slow.
     bits = np.asarray(block).view(np.uint16) & 0x7FFF
     return bits.max(axis=-1, initial=0).view(np.float16)

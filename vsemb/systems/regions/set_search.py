@@ -1,7 +1,7 @@
-"""Searching with a run of several vectors an item: all images or captions of a dataset, scored block by block.
+"""Search with multi-vector runs: all images or captions of a dataset, scored block by block.
 
-An index holds one vector an item. A set has as many as an image has regions or a sentence words, so they are
-embedded anew from the cached regions for each search, and no more than a block of them is in memory.
+An index holds one vector per item. A set has one vector per region of an image or per word of a sentence. So sets are
+embedded again for each search, images from cached regions, with one block in memory at a time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from vsemb.runs.searching import Query, Searcher
 from vsemb.searching.index import items_are_images
 from vsemb.searching.scan import best_of
 
-# Numbers in a block of embeddings, or of the features they are made from, and captions in one.
+# Numbers per block of embeddings or of their input features, and captions per block.
 _BLOCK, _TEXTS = 1 << 23, 512
 _MOST_IMAGES = 256
 
@@ -34,25 +34,25 @@ Block = tuple[np.ndarray, np.ndarray]
 
 
 class MultiVectorSearch(Searcher):
-    """The images or captions of a dataset, each a set of vectors, to be scored against a query.
+    """Searcher of a dataset's images or captions, each a set of vectors.
 
-    Stands in the place of a `vsemb.searching.SearchIndex` for a run of several vectors an
-    item, see `vsemb.runs.searching.Searchable`.
+    It replaces `vsemb.searching.SearchIndex` for multi-vector runs, see `vsemb.runs.searching.Searchable`.
 
     Args:
-        run: the run.
-        dataset: the dataset; its regions are cached.
-        split: the split searched, or `all`.
+        run: a multi-vector run.
+        dataset: dataset with cached regions.
+        split: name of the split, or `all`.
         kind: `image` or `text`.
-        keep: bytes of embeddings that stay in memory after the first search, if all of them fit; 0 for none.
+        keep: maximum bytes of embeddings to keep in memory after the first search; they are kept only if all of them
+            fit. 0 keeps none.
 
     Attributes:
-        source: what is searched.
-        items: what is found.
-        ids: int64, of the image of each item.
+        source: source of the items.
+        items: the items.
+        ids: int64 (items,), image id of each item.
 
     Raises:
-        InvalidArgumentError: if there is no such split.
+        InvalidArgumentError: if the split does not exist.
         DataError: if run and dataset do not fit.
 
     Example:
@@ -83,7 +83,7 @@ class MultiVectorSearch(Searcher):
     def check(
         cls, run: Run, query: Query, index: Path, k: int, resort: int | None = None, candidates: int | None = None
     ) -> None:
-        # Arithmetic, several texts or images, re-sorting and candidates.
+        # Options that sets do not support: arithmetic, several texts or images, re-sorting and candidates.
         asked = {**vars(query), "resort": resort, "candidates": candidates}
         for name in _WHY:
             if asked[name] not in (None, ()):
@@ -104,7 +104,7 @@ class MultiVectorSearch(Searcher):
         return self.run.embedding_dim
 
     def embedding(self, row: int) -> np.ndarray:
-        """Return the set of an image that is searched, by its row: (regions, dim) float32."""
+        """Return the vectors of an image by its row: (regions, dim) float32."""
         starts = np.cumsum([0, *map(len, self._parts)])
         part = int(np.searchsorted(starts, row, "right")) - 1
         source = self._sources[part]
@@ -112,7 +112,7 @@ class MultiVectorSearch(Searcher):
         return self._encode(features)[0].numpy()
 
     def resorted(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Refuse to: sets of vectors have no mean.
+        """Raise an error, since sets of vectors cannot be re-sorted by their mean.
 
         Raises:
             InvalidArgumentError: always.
@@ -120,7 +120,7 @@ class MultiVectorSearch(Searcher):
         raise _refused("resort", len(rows))
 
     def close(self) -> None:
-        """Forget what is kept."""
+        """Release the embeddings in memory."""
         self._kept = None
 
     def search(
@@ -132,27 +132,26 @@ class MultiVectorSearch(Searcher):
         query_kind: str | None = None,
         candidates: int | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Find the k best items for each query, of which all are scored.
+        """Find the k best items for each query, after scoring all items.
 
-        What `vsemb.searching.SearchIndex.search` says of directions holds here: among items of its own kind a
-        query stands as the text. An image that looks for images has its regions in the place of words, each
-        of which finds its best region, by direction alone: with the lengths of both, which say how much a
-        region is worth saying, the same few images would be nearest to nearly all.
+        Among items of its own kind a query takes the role of the text, as in `vsemb.searching.SearchIndex.search`. An
+        image query has its regions as words, and each of them is compared with its best region by cosine. With the
+        norms of regions, the same few images would be nearest to nearly all queries.
 
         Args:
             queries: (queries, items, dim) float32; a row of zeros is padding.
-            k: items wanted.
-            exclude: rows never to return.
-            query_kind: what the queries are, `"image"` or `"text"`; None for the other kind than the items.
-            candidates: None alone, since no items are chosen before they are scored.
+            k: number of items.
+            exclude: rows to leave out.
+            query_kind: kind of the queries, `"image"` or `"text"`; None for the other kind than the items.
+            candidates: must be None, since all items are scored.
 
         Returns:
-            rows: (queries, k) int64, best first, equal scores in the order of the rows. There are fewer
-                than k columns where there are fewer items.
+            rows: (queries, k) int64, best first; equal scores keep the order of the rows. With fewer than k items,
+                there are fewer columns.
             scores: (queries, k) float32.
 
         Raises:
-            InvalidArgumentError: for k < 1, candidates, or queries of another shape or not finite.
+            InvalidArgumentError: if k < 1, candidates are given, or queries have a wrong shape or are not finite.
             DataError: if a score is NaN, or run and dataset do not fit.
         """
         if k < 1:
@@ -219,7 +218,7 @@ class MultiVectorSearch(Searcher):
     def _embed_captions(self) -> Iterator[Block]:
         embedder = Embedder(self.run.model)
         captions = [caption for part in self._parts for caption in captions_read(self.run, part)]
-        # Those of like length together, so that a block has little padding.
+        # Captions of similar length are in one block, so blocks have little padding.
         order = np.argsort([len(caption.split()) for caption in captions], kind="stable")
         for start in range(0, len(order), _TEXTS):
             rows = order[start : start + _TEXTS]
@@ -227,13 +226,13 @@ class MultiVectorSearch(Searcher):
 
 
 def _without_padding(sets: np.ndarray) -> np.ndarray:
-    """Return sets without the places where none has an item, but for one."""
+    """Return sets without the places where all are padding; at least one place is kept."""
     used = np.flatnonzero(np.any(sets != 0, axis=(0, 2)))
     return sets[:, used if len(used) else [0]]
 
 
 _SENTENCE = "Say what is wanted in one sentence."
-#: What a search with sets cannot do -> why, and what to do.
+#: Unsupported options of a search with sets -> reason and fix.
 _WHY = {
     "minus": f"Sets of vectors cannot be subtracted. {_SENTENCE}",
     "plus": f"Sets of vectors cannot be added. {_SENTENCE}",
