@@ -98,7 +98,7 @@ def align_image(
 
     Raises:
         InvalidArgumentError: if no word of the sentence is known, the affinity is not a number >= 0, or boxes
-            are given to a run that proposes its own.
+            are given to a run that proposes regions.
         DataError: if the run has no regions, the image or the boxes cannot be read, or a score is not finite.
 
     Example:

@@ -98,8 +98,8 @@ def read_detections(
     names.
 
     Boxes are in pixels of the detector's input image. The size of this image comes from `images` if listed there.
-    Otherwise the size of the stored image is used. If the dataset was prepared with a largest side and the stored image
-    has this side, the original may have been larger, so its size must be listed.
+    Otherwise the size of the stored image is used. In a dataset prepared with a largest side, a stored image with this
+    side may have been larger, so its size must be listed.
 
     Args:
         path: JSON file with COCO results.
@@ -111,8 +111,8 @@ def read_detections(
         The boxes, clipped to their images; per image at most the best `MOST_CANDIDATES`.
 
     Raises:
-        DataError: if a file is broken, an entry lacks a field or has an invalid number, no image_id matches an image of
-            the dataset, two match the same image, or sizes are missing; entries and images are named.
+        DataError: if a file is broken, an entry lacks a field or has an invalid number, or sizes are missing. Also if no
+            image_id matches an image of the dataset, or two match the same one. Entries and images are named.
 
     Example:
 
@@ -125,7 +125,7 @@ def read_detections(
     found = _Results(path)
     matched = _DetectedImages(dataset, path, None if images is None else Path(images))
     rows = np.array([matched.find(image) for image in found.image_ids], np.int64)
-    places = rows[found.images]  # Of each box, the row of its image; -1 where the dataset lacks it.
+    places = rows[found.images]  # The row of each box's image; -1 if the dataset lacks it.
     if not (rows >= 0).any():
         raise DataError(matched.nothing_fits(found.image_ids))
     notes = []

@@ -229,7 +229,7 @@ def contrast(integral: tf.Tensor, edges: tf.Tensor) -> tf.Tensor:
 
 
 def _over_channels(values: tf.Tensor) -> tf.Tensor:
-    # Written out, since the order of a reduction may differ between places of a batch.
+    # Written out, since the order of a reduction is not guaranteed.
     return values[..., 0] + values[..., 1] + values[..., 2]
 
 

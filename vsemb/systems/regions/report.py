@@ -21,7 +21,7 @@ from vsemb.systems.regions.image_tower import regions_of
 from vsemb.systems.regions.similarities import item_mask
 from vsemb.systems.regions.viterbi import best_chain
 
-#: Longer side of an image in pixels, and number of images.
+#: Longer side of images in pixels, and number of images.
 SIDE, SHOWN = 320, 6
 
 

@@ -1,6 +1,6 @@
-"""Regions in a served model: boxes beside embeddings, and `align`, which tells which word goes where.
+"""Regions in a served model: boxes with embeddings, and the signature `align` of words with regions.
 
-An embedding is a set of vectors here, (batch, items, dim), and a row of zeros is no item.
+An embedding is a set of vectors, (batch, items, dim); a row of zeros is padding.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ _BOXES = tf.TensorSpec([None, None, 4], tf.float32, name="boxes")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WholeImageInput(ImageInput):
-    """Image bytes to the features of the whole image, as a cache of regions has them.
+    """Image bytes to the features of the whole image, equal to region 0 of cached regions.
 
     Attributes:
-        extractor: what finds and describes the regions, as the model was trained with.
+        extractor: extractor of regions and features, as in training.
     """
 
     extractor: RegionExtractor
 
     @classmethod
     def of(cls, extractor: RegionExtractor) -> Self:
-        """Make the input of an extractor, with its backbone."""
+        """Return the input of an extractor and its backbone."""
         return cls(extractor.backbone_config, extractor.backbone, extractor=extractor)
 
     def __call__(self, encoded: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -54,9 +54,9 @@ class WholeImageInput(ImageInput):
 
 
 class RegionInput(WholeImageInput):
-    """Image bytes to a set of regions, for models that were trained on those of a cache.
+    """Image bytes to a set of regions, for models trained on cached regions.
 
-    `encode_image` gives `boxes` float32 (batch, regions, 4) too. Where regions are not proposed in graph, it takes
+    `encode_image` also returns `boxes` float32 (batch, regions, 4). If regions are not proposed in graph, it also takes
     candidates, `boxes` float32 (batch, candidates, 4), see `find_regions`. The model gets a signature `align`.
     """
 
@@ -68,7 +68,7 @@ class RegionInput(WholeImageInput):
 
     @property
     def wants_boxes(self) -> bool:
-        """Whether candidate boxes have to come with an image, since none are proposed in graph."""
+        """Whether the model needs candidate boxes with an image, since it does not propose regions in graph."""
         return not self.extractor.regions.in_graph
 
     @property
@@ -105,17 +105,26 @@ class RegionInput(WholeImageInput):
 
 
 def align_signature(served: ServedModel, image_input: RegionInput) -> Signature:
-    """Return the signature `align`: which region of an image each word of a text belongs to.
+    """Return the signature `align`, which aligns the words of a text with the regions of an image.
 
-    `image_bytes` string (batch,), `text` string (batch,), `affinity` float32 (batch,), what two neighbouring words on
-    one region are worth, and `boxes` where the model wants them -> {"boxes" float32 (batch, regions, 4), `[x, y, w,
-    h]` as fractions of the image, the whole of it first; "words" string, "" for padding; "regions" int64, the row of
-    each word's box, -1 for padding; "scores" float32, how well the word fits it, each (batch, steps); "valid", false
-    where image, text or affinity is not}.
+    Inputs of the signature:
+
+    - `image_bytes`: string (batch,).
+    - `text`: string (batch,).
+    - `affinity`: float32 (batch,), bonus for two neighbouring words on one region.
+    - `boxes`: float32 (batch, candidates, 4), if the model needs candidates.
+
+    Outputs of the signature:
+
+    - `boxes`: float32 (batch, regions, 4), `[x, y, w, h]` as fractions of the image; the first box is the whole image.
+    - `words`: string (batch, steps), "" for padding.
+    - `regions`: int64 (batch, steps), row of each word's box, -1 for padding.
+    - `scores`: float32 (batch, steps), score of each word with its region.
+    - `valid`: bool (batch,), false if image, text or affinity is invalid.
 
     Args:
-        served: a model of sets.
-        image_input: its own.
+        served: a multi-vector model.
+        image_input: image input of this model.
     """
 
     def rows(image_bytes: tf.Tensor, text: tf.Tensor, affinity: tf.Tensor, **more: tf.Tensor) -> Outputs:
@@ -144,17 +153,16 @@ def align_signature(served: ServedModel, image_input: RegionInput) -> Signature:
 
 
 def find_regions(extractor: RegionExtractor, image_bytes: tf.Tensor, boxes: tf.Tensor | None = None) -> ImageRegions:
-    """Find the regions of images, among candidates where the caller has to give them.
+    """Compute the regions of images, from candidates if the model needs them.
 
     Args:
-        extractor: as the model was trained with.
+        extractor: extractor of regions and features, as in training.
         image_bytes: (batch,) string.
-        boxes: (batch, candidates, 4) float32, `[x, y, w, h]` as fractions of the image, best first; zeros are
-            padding, anywhere. None where regions are proposed in graph.
+        boxes: (batch, candidates, 4) float32, `[x, y, w, h]` as fractions of the image, best first. Zeros at any
+            place are padding. None if regions are proposed in graph.
 
     Returns:
-        What the extractor gives. An image with a candidate that is no box (not finite, or without width or
-        height) is not valid.
+        The regions. An image is invalid if a candidate is not finite, or has no width or height.
     """
     if boxes is None:
         return extractor(image_bytes)
@@ -162,31 +170,31 @@ def find_regions(extractor: RegionExtractor, image_bytes: tf.Tensor, boxes: tf.T
     good = tf.reduce_all(tf.math.is_finite(boxes), axis=-1) & tf.reduce_all(boxes[..., 2:] > 0, axis=-1)
     fine = tf.reduce_all(good | ~real, axis=1)
     boxes = tf.where(good[..., None] & fine[:, None, None], boxes, 0.0)
-    # One place at least, so that no image may have candidates at all.
+    # One place is added, since the extractor needs at least one and requests may have none.
     found = extractor(image_bytes, tf.pad(boxes, [[0, 0], [0, 1], [0, 0]]))
     return found._replace(valid=found.valid & fine)
 
 
 def aligned(similarity: Similarity, images: Outputs, texts: Outputs, words: tf.Tensor, affinity: tf.Tensor) -> Outputs:
-    """Find the region of each word: the best chain of Karpathy & Fei-Fei 2015, equations 10 to 12.
+    """Compute the region of each word: the best chain of Karpathy & Fei-Fei 2015, equations 10 to 12.
 
     Args:
-        similarity: the model's.
+        similarity: similarity of the model.
         images: `embedding` (batch, regions, dim), `boxes` (batch, regions, 4) and `valid` (batch,).
         texts: `embedding` (batch, steps, dim) and `valid` (batch,).
         words: (batch, steps) string, "" for padding.
-        affinity: (batch,) float32, what two neighbours on one region are worth, the paper's beta; a row with
-            one that is negative or NaN is not valid.
+        affinity: (batch,) float32, bonus for two neighbouring words on one region, the paper's beta. A row with a
+            negative affinity or NaN is invalid.
 
     Returns:
-        `boxes` float32 (batch, regions, 4), `words` string, `regions` int64, -1 where no word is, and
-        `scores` float32, each (batch, steps), and `valid` bool (batch,).
+        `boxes` float32 (batch, regions, 4), and `valid` bool (batch,). `words` string, `regions` int64 (-1 for
+            padding) and `scores` float32, each (batch, steps).
     """
     valid = images["valid"] & texts["valid"] & (affinity >= 0)
     here = valid[:, None]
     unaries = similarity.word_region_scores(images["embedding"], texts["embedding"])  # type: ignore[attr-defined]
     is_word = tf.not_equal(words, "") & here
-    # An image that can be read has one region at least, the whole of it, even where nothing is seen in it.
+    # A valid image has at least the region of the whole image, even if its embedding is zero.
     is_region = item_mask(images["embedding"]) | (tf.range(tf.shape(unaries)[2]) == 0)[None, :]
     path = chain_in_graph(unaries, is_word, is_region, tf.where(affinity >= 0, affinity, 0.0))
     scores = tf.gather(unaries, tf.maximum(path, 0), axis=2, batch_dims=2)
@@ -201,14 +209,14 @@ def aligned(similarity: Similarity, images: Outputs, texts: Outputs, words: tf.T
 
 @tf.function(reduce_retracing=True, autograph=False)
 def chain_in_graph(unaries: tf.Tensor, words: tf.Tensor, regions: tf.Tensor, affinity: tf.Tensor) -> tf.Tensor:
-    """Return the path of `best_chain`; outside a graph its many small steps take a second per row."""
+    """Compute the path of `best_chain` in graph; eagerly, its many small steps take a second per row."""
     return best_chain(unaries, words, regions, affinity)[0]
 
 
 def same_rows(*tensors: tf.Tensor) -> list[tf.Tensor]:
-    """Check in graph that tensors have as many rows as each other, and adds a row to those of none.
+    """Check in graph that tensors have equal numbers of rows, and add a row to empty tensors.
 
-    Without the check, one row would pass for all.
+    Without the check, a single row would be broadcast.
     """
     first, *others = tensors
     checks = [
@@ -220,13 +228,13 @@ def same_rows(*tensors: tf.Tensor) -> list[tf.Tensor]:
 
 
 def golden_alignments(tokenizer: Any, boxes: bool) -> Arrays:
-    """Return images, texts and affinities to try `align` with, and rows in which one of them is none.
+    """Return example inputs of `align`: valid rows, and rows with one invalid input.
 
     Args:
-        tokenizer: of the model.
-        boxes: whether candidate boxes come with the images.
+        tokenizer: tokenizer of the model.
+        boxes: whether to add candidate boxes.
     """
-    # One that is known, and the odd ones.
+    # A text with known words, and unusual texts.
     texts, (jpeg, no_image, png, *_) = golden_texts(tokenizer)[1:], golden_images()
     images = [(jpeg, png)[row % 2] for row in range(len(texts))]
     affinities = np.resize(np.array([0, 0.25, 2, 1e6], np.float32), len(texts) + 3)
@@ -240,10 +248,10 @@ def golden_alignments(tokenizer: Any, boxes: bool) -> Arrays:
 
 
 def _boxes(rows: int) -> np.ndarray:
-    """Return (rows, 5, 4) float32; the last row has one without a height."""
+    """Return candidate boxes (rows, 5, 4) float32; the last row has a box with negative height."""
     good = np.array([[0.1, 0.2, 0.5, 0.5], [0.5, 0.4, 0.75, 0.5], [0.3, 0, 0.25, 1]], np.float32)
     none = np.zeros((2, 4), np.float32)
-    # Padding may come first, since TensorFlow Serving fills a request up with its own first element.
+    # Padding may come first, since TensorFlow Serving pads a request with its own first element.
     kinds = np.stack([np.concatenate([none, good]), np.concatenate([good, none]), np.zeros((5, 4), np.float32)])
     boxes = np.resize(kinds, (rows, 5, 4))
     boxes[-1] = kinds[0]

@@ -1,11 +1,11 @@
-"""Multi-vector similarities: they compare the regions of an image with the words of a sentence.
+"""Multi-vector similarities of the regions of an image and the words of a sentence.
 
-Every image is a set of region vectors, every sentence a sequence of word vectors: an embedding is (items, dim), and a
-row of zeros is padding. Scores are best or summed inner products (`region_word_scores`), or stacked cross attention
-(`cross_attention_scores`): scores by the regions that words attend to, or the words that regions attend to.
+An image is a set of region vectors, and a sentence a sequence of word vectors. An embedding is (items, dim), and a row
+of zeros is padding. Scores are best or summed inner products (`region_word_scores`), or stacked cross attention
+(`cross_attention_scores`), in which words attend to regions or regions to words.
 
-All scores of many images and sentences are computed block by block, each one matrix product and a reduction of it, so
-that memory never grows with regions x words.
+Scores of many images and sentences are computed in blocks, each with one matrix product and a reduction. So memory does
+not grow with regions x words.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from vsemb.parts import Range
 from vsemb.similarities import Similarity
 
 Tensor = Any
-# Up to so many inner products, such as those of a training batch, are one block: 64 MB.
+# Maximum inner products of a single block, such as a training batch: 64 MB.
 _FEW = 1 << 24
-# Regions and words of a block: enough for a matrix product to run at full speed.
+# Regions and words per block: enough for matrix products at full speed.
 _ROWS, _COLUMNS = 2048, 2048
-# Squared norms below are of vectors that say nothing.
+# Minimum of squared norms, to avoid division by zero.
 _TINY = 1e-12
 
 
 def _up_to(high: int) -> Range:
-    """Return the range of the numbers above 0 up to `high`."""
+    """Return the range of numbers above 0, at most `high`."""
     return Range(f"a number above 0, at most {high}", lambda value: 0 < value <= high)
 
 
@@ -40,21 +40,21 @@ def _up_to(high: int) -> Range:
 class MultiVectorSimilarity(Similarity):
     """Base of the multi-vector similarities: images are (rows, M, dim), sentences (rows, T, dim).
 
-    What the base says of shapes holds with two axes in the place of `dim`.
+    In the shapes of `Similarity`, two axes replace `dim`.
     """
 
     accepts: ClassVar[str] = "multi_vector"
     geometry: ClassVar[str] = "sets of vectors; a row of zeros is padding"
 
     def word_region_scores(self, images: Tensor, texts: Tensor) -> Tensor:
-        """Score every word of a text with every region of the image in its place.
+        """Compute the scores of every word of a text with every region of the paired image.
 
         Args:
-            images: (..., M, dim) normalised regions.
-            texts: (..., T, dim) normalised words, of a shape that broadcasts with the images'.
+            images: (..., M, dim) normalized regions.
+            texts: (..., T, dim) normalized words, in a shape that broadcasts with `images`.
 
         Returns:
-            (..., T, M) float32, 0 for padding; what `vsemb.systems.regions.viterbi.best_chain` takes.
+            (..., T, M) float32, 0 for padding: the unaries of `vsemb.systems.regions.viterbi.best_chain`.
         """
         return item_products(texts, images)
 
@@ -66,8 +66,8 @@ class MaxSim(MultiVectorSimilarity, kind="max-sim"):
 
         S_kl = sum over t of max over i of v_i . s_t
 
-    Karpathy and Fei-Fei 2015, equation 8. Vectors are compared as they are: their norms say how much a word or a
-    region counts (section 6.1). Longer sentences have larger scores.
+    Karpathy and Fei-Fei 2015, equation 8. Vectors are not normalized: their norms are the weights of words and regions
+    (section 6.1). Longer sentences have larger scores.
 
     Example: the words' best regions give 1 and 2.
 
@@ -78,7 +78,7 @@ class MaxSim(MultiVectorSimilarity, kind="max-sim"):
     [[[1.0, 0.0], [-3.0, 2.0]]]
     """
 
-    #: How the regions of a word are reduced, see `region_word_scores`.
+    #: Reduction over the regions of a word, see `region_word_scores`.
     reduce: ClassVar[str] = "max"
 
     def normalize(self, embeddings: Tensor) -> Tensor:
@@ -111,9 +111,9 @@ class LateInteraction(MultiVectorSimilarity, kind="late-interaction"):
 
         S_kl = mean over t of max over i of cos(v_i, s_t)
 
-    Equation 8 of Karpathy and Fei-Fei 2015 with all vectors at unit length, so that a sentence's length does
-    not matter and losses made for cosines fit: ColBERT's late interaction (arXiv:2004.12832, section 3.3),
-    with the mean that FILIP takes (arXiv:2111.07783, section 3.1).
+    Equation 8 of Karpathy and Fei-Fei 2015 with unit vectors and a mean. The score does not depend on the sentence's
+    length, and suits losses for cosines. This is ColBERT's late interaction (arXiv:2004.12832, section 3.3) with the
+    mean of FILIP (arXiv:2111.07783, section 3.1).
 
     Example: the cosines of the words with their best regions are 1 and 0.6.
 
@@ -137,29 +137,28 @@ class LateInteraction(MultiVectorSimilarity, kind="late-interaction"):
 
 
 def _word_counts(texts: Tensor) -> Tensor:
-    """The number of words of each text, (..., steps, dim) -> (...) float32, at least 1."""
+    """Return the number of words of each text, (..., steps, dim) -> (...) float32, at least 1."""
     return ops.maximum(ops.sum(ops.cast(item_mask(texts), "float32"), axis=-1), 1.0)
 
 
 @keras.saving.register_keras_serializable("vsemb")
 @dataclass(frozen=True)
 class CrossAttention(MultiVectorSimilarity, kind="cross-attention"):
-    """Stacked cross attention: how well each word fits its attention-weighted regions (Lee et al. 2018).
+    """Stacked cross attention: cosines of words with their attention-weighted regions (Lee et al. 2018).
 
-    Words and regions have unit length. With `attend="regions"` every word attends to the regions, weighted by a
-    softmax over their rectified cosines, and the score is the mean cosine of a word and the vector it attends to;
-    with `attend="words"` every region attends to the words. Equations:
-    `vsemb.systems.regions.similarities.cross_attention_scores`.
-    `word_region_scores` are the cosines, before any attention, in both cases.
+    Words and regions have unit length. With `attend="regions"` every word attends to the regions, weighted by a softmax
+    over their rectified cosines. The score is the mean cosine of a word and its attended vector. With `attend="words"`
+    every region attends to the words. `vsemb.systems.regions.similarities.cross_attention_scores` has the equations. In
+    both cases `word_region_scores` returns the cosines before attention.
 
     Attributes:
-        attend: `regions` (text-image in the paper) or `words` (image-text): what is attended to.
+        attend: attended items: `regions` (text-image in the paper) or `words` (image-text).
         temperature: inverse temperature of the softmax; null for the published one, 9 for regions and 4 for words.
-        pooling: over the words, or the regions, that attend: `mean`, or `lse` for log(sum of
-            exp(lse_temperature R)) / lse_temperature, where the best count most.
-        lse_temperature: published 6.
+        pooling: pooling over the attending words or regions: `mean`, or `lse` for log(sum of
+            exp(lse_temperature R)) / lse_temperature, where the best have most weight.
+        lse_temperature: inverse temperature of `lse`; published 6.
 
-    Example: the first word finds its region; the second, at right angles to all, scores 0.
+    Example: the first word equals a region; the second word is orthogonal to all regions and scores 0.
 
     >>> regions, words = ops.array([[[1.0, 0, 0], [0, 1, 0]]]), ops.array([[[1.0, 0, 0], [0, 0, 1]]])
     >>> round(float(CrossAttention().scores(regions, words)[0, 0]), 3)
@@ -169,7 +168,7 @@ class CrossAttention(MultiVectorSimilarity, kind="cross-attention"):
     unit_length: ClassVar[bool] = True
 
     attend: Literal["regions", "words"] = "regions"
-    # exp(30) squared, times the square of a million of items, is still a float32.
+    # exp(30) squared, times a million items squared, is within float32.
     temperature: Annotated[float, _up_to(30)] | None = None
     pooling: Literal["mean", "lse"] = "mean"
     lse_temperature: Annotated[float, _up_to(80)] = 6.0
@@ -189,10 +188,10 @@ class CrossAttention(MultiVectorSimilarity, kind="cross-attention"):
 
 
 def item_mask(vectors: Tensor) -> Tensor:
-    """Tells items from padding: a row of zeros is no item.
+    """Return a mask that is false for padding, which is a row of zeros.
 
     Args:
-        vectors: (..., items, dim) any dtype.
+        vectors: (..., items, dim) of any dtype.
 
     Returns:
         (..., items) bool.
@@ -206,21 +205,21 @@ def item_mask(vectors: Tensor) -> Tensor:
 
 
 def region_word_scores(regions: Tensor, words: Tensor, reduce: str = "max") -> Tensor:
-    """Score every image k against every sentence l by inner products of regions v_i and words s_t.
+    """Compute the scores of every image k with every sentence l from inner products of regions v_i and words s_t.
 
-    S_kl = sum over t of max over i of v_i . s_t, each word with its best region, be it negative (Karpathy and
-    Fei-Fei 2015, equation 8); with `reduce="sum"`, the sum over t and i of max(0, v_i . s_t) (equation 7).
+    With `reduce="max"`, S_kl is the sum over t of max over i of v_i . s_t, also for negative products (Karpathy and
+    Fei-Fei 2015, equation 8). With `reduce="sum"`, S_kl is the sum over t and i of max(0, v_i . s_t) (equation 7).
 
     Args:
-        regions: (n, M, dim) float; padded regions are never the best.
-        words: (m, T, dim) float; padded words add nothing.
-        reduce: `"max"` or `"sum"`, over the regions.
+        regions: (n, M, dim) float; padding is never the best region.
+        words: (m, T, dim) float; padding adds 0.
+        reduce: reduction over the regions, `"max"` or `"sum"`.
 
     Returns:
-        (n, m) float32. An image without regions and a sentence without words score 0.
+        (n, m) float32; 0 for images without regions and sentences without words.
 
-    Memory beyond the arguments and the result is a copy of the regions and one block. Where shapes are
-    unknown in a graph, everything is one block.
+    Additional memory is a copy of the regions and one block. With unknown shapes in a graph, the computation is one
+    block.
 
     Example: the words' best regions give 2, 0 and -1; the row of zeros is padding.
 
@@ -241,12 +240,12 @@ def region_word_scores(regions: Tensor, words: Tensor, reduce: str = "max") -> T
 
 
 def region_word_pair_scores(regions: Tensor, words: Tensor, reduce: str = "max") -> Tensor:
-    """Score each image against the sentence in its place, as `region_word_scores` does.
+    """Compute the scores of pairs of image and sentence, see `region_word_scores`.
 
     Args:
         regions: (..., M, dim) float.
-        words: (..., T, dim) float, of a shape that broadcasts with the regions'.
-        reduce: `"max"` or `"sum"`.
+        words: (..., T, dim) float, in a shape that broadcasts with `regions`.
+        reduce: reduction over the regions, `"max"` or `"sum"`.
 
     Returns:
         (...) float32.
@@ -256,11 +255,11 @@ def region_word_pair_scores(regions: Tensor, words: Tensor, reduce: str = "max")
 
 
 def item_products(queries: Tensor, context: Tensor) -> Tensor:
-    """Return the inner products of the items of sets that belong together.
+    """Compute the inner products of all items of paired sets.
 
     Args:
         queries: (..., T, dim) float.
-        context: (..., M, dim) float, of a shape that broadcasts with the queries'.
+        context: (..., M, dim) float, in a shape that broadcasts with `queries`.
 
     Returns:
         (..., T, M) float32, 0 for padding.
@@ -271,7 +270,7 @@ def item_products(queries: Tensor, context: Tensor) -> Tensor:
 def _over_regions(products: Tensor, axis: int, reduce: str) -> Tensor:
     if reduce == "sum":
         return ops.sum(ops.relu(products), axis=axis)
-    # `initial`, since Keras refuses the maximum of nothing: no images or no sentences.
+    # `initial` allows empty sets of images or sentences, whose maximum Keras refuses.
     return ops.max(products, axis=axis, initial=-float("inf"))
 
 
@@ -280,13 +279,13 @@ def _float32(x: Tensor) -> Tensor:
 
 
 def _padding_as_first_region(regions: Tensor) -> Tensor:
-    """Put each image's first region in the place of its padding, which so never is the one best region.
+    """Replace padding by each image's first region, so that padding never changes the maximum.
 
-    That is cheaper than to mask the products, of which there are many more.
+    This is cheaper than a mask of the products, which are many more.
     """
     regions = _float32(regions)
     if regions.shape[-2] == 0:
-        # One region of zeros says what no region says.
+        # One region of zeros gives the same scores as no regions.
         regions = ops.zeros((*ops.shape(regions)[:-2], 1, ops.shape(regions)[-1]))
     mask = item_mask(regions)
     first = ops.logical_and(mask, ops.equal(ops.cumsum(ops.cast(mask, "int32"), axis=-1), 1))
@@ -295,15 +294,15 @@ def _padding_as_first_region(regions: Tensor) -> Tensor:
 
 
 def turned(words: Tensor) -> Tensor:
-    """Prepare sets for `all_products`: (m, T, dim) to (dim, T, m) float32, turned once for many products.
+    """Transpose sets for `all_products`, once for many products: (m, T, dim) to (dim, T, m) float32.
 
-    With T before m, sums over T are sums of rows, which padding does not round otherwise.
+    With T before m, sums over T are sums of rows, so padding does not change their rounding.
     """
     return ops.transpose(_float32(words), (2, 1, 0))
 
 
 def all_products(rows: Tensor, columns: Tensor) -> Tensor:
-    """Multiply all items of some sets, (n, M, dim), with those of others, (dim, T, m), to (n, M, T, m)."""
+    """Compute the inner products of all items of sets (n, M, dim) with all items of sets (dim, T, m): (n, M, T, m)."""
     dim = ops.shape(rows)[-1]
     flat = ops.matmul(ops.reshape(rows, (-1, dim)), ops.reshape(columns, (dim, -1)))
     return ops.reshape(flat, (*ops.shape(rows)[:2], *ops.shape(columns)[1:]))
@@ -316,17 +315,18 @@ def in_blocks(
     regions: Tensor,
     words: Tensor,
 ) -> Tensor:
-    """Score all images against all sentences, sentences of similar length together, without their padding.
+    """Compute the scores of all images with all sentences in blocks; a block has sentences of similar length.
 
     Args:
-        score: from what the next two return to (n, m), for a block of images and one of sentences.
+        score: computes scores (n, m) from the results of `of_regions` and `of_words` for a block of images and a block
+            of sentences.
         of_regions: prepares a block of images, once.
         of_words: prepares a block of sentences, once.
         regions: (n, M, dim).
         words: (m, T, dim).
 
     Returns:
-        (n, m).
+        (n, m) scores.
     """
     (n, count), (m, steps) = np.shape(regions)[:2], np.shape(words)[:2]
     if None in (n, count, m, steps) or n * count * m * steps <= _FEW:
@@ -347,7 +347,7 @@ def in_blocks(
 
 
 def _lengths(words: Tensor) -> np.ndarray:
-    """The steps up to each sentence's last word, (m,) int64; all steps where values are not known yet."""
+    """Return the steps up to each sentence's last word, (m,) int64; all steps if values are unknown in a graph."""
     m, steps = words.shape[:2]
     if not (isinstance(words, np.ndarray) or hasattr(words, "numpy")):
         return np.full(m, steps)
@@ -356,36 +356,35 @@ def _lengths(words: Tensor) -> np.ndarray:
 
 
 def cross_attention_scores(regions: Tensor, words: Tensor, attend: str = "regions", **options: Any) -> Tensor:
-    """Score every image against every sentence by stacked cross attention (Lee et al. 2018, section 3.1).
+    """Compute the scores of every image with every sentence by stacked cross attention (Lee et al. 2018, section 3.1).
 
-    With `attend="regions"`, every word e_j looks at the regions v_i through their cosines s_ij:
+    With `attend="regions"`, every word e_j attends to the regions v_i by their cosines s_ij:
 
         w_ij = [s_ij]+ / sqrt(sum over j of [s_ij]+ squared)    over the words of the sentence
-        a_j  = sum over i of softmax_i(temperature w_ij) v_i     what the word saw
-        R_j  = cosine(e_j, a_j)                                  how well that fits it
+        a_j  = sum over i of softmax_i(temperature w_ij) v_i     attended vector of the word
+        R_j  = cosine(e_j, a_j)                                  relevance of the word
 
-    and the score is the mean of R over the words, or log(sum of exp(lse_temperature R)) / lse_temperature.
-    With `attend="words"`, every region looks at the words in the same way.
+    The score is the mean of R over the words, or log(sum of exp(lse_temperature R)) / lse_temperature. With
+    `attend="words"`, every region attends to the words in the same way.
 
-    No a_j is ever computed: with the Gram matrix G of the regions, cosine(e_j, a_j) is the weighted sum of
-    s_ij over sqrt(w' G w), in which the denominators of the softmax cancel. The authors' code has a leaky
-    rectifier of slope 0.1 where their equations and this function have [.]+.
+    The vectors a_j are never computed. With the Gram matrix G of the regions, cosine(e_j, a_j) is the weighted sum of
+    s_ij over sqrt(w' G w), in which the denominators of the softmax cancel. The authors' code has a leaky rectifier of
+    slope 0.1. Their equations and this function have [.]+ instead.
 
     Args:
         regions: (n, M, dim) float, of unit length or zero.
         words: (m, T, dim) float, of unit length or zero.
-        attend: `"regions"` or `"words"`: what is looked at.
+        attend: attended items, `"regions"` or `"words"`.
         **options: `temperature`, inverse temperature of the softmax, above 0 and at most 30, default 9, published 9 for
             regions and 4 for words; `pooling`, `"mean"` (default) or `"lse"`; `lse_temperature`, above 0 and at most
             80, default and published 6.
 
     Returns:
-        (n, m) float32. An image without regions and a sentence without words score 0.
+        (n, m) float32; 0 for images without regions and sentences without words.
 
-    Memory is bounded as that of `region_word_scores`, with a few arrays of a
-    block's size.
+    Memory is bounded as in `region_word_scores`, with a few arrays of a block's size.
 
-    Example: the word sees nearly only the region that equals it.
+    Example: the word attends nearly only to the region that equals it.
 
     >>> regions, words = ops.array([[[1.0, 0], [0, 1], [0, 0]]]), ops.array([[[1.0, 0]]])
     >>> round(float(cross_attention_scores(regions, words)[0, 0]), 4)
@@ -398,17 +397,17 @@ def cross_attention_scores(regions: Tensor, words: Tensor, attend: str = "region
 
     if attend == "regions":
         return in_blocks(score, _context, _query, regions, words)
-    # Regions ask and words are looked at: the same with changed places.
+    # Regions attend to words: the same computation with exchanged roles.
     return in_blocks(lambda r, w: ops.transpose(score(w, r)), _query, _context, regions, words)
 
 
 def cross_attention_pair_scores(regions: Tensor, words: Tensor, attend: str = "regions", **options: Any) -> Tensor:
-    """Score each image against the sentence in its place, as `cross_attention_scores` does.
+    """Compute the scores of pairs of image and sentence, see `cross_attention_scores`.
 
     Args:
         regions: (..., M, dim) float, of unit length or zero.
-        words: (..., T, dim) float, of a shape that broadcasts with the regions'.
-        attend, **options: as for `cross_attention_scores`.
+        words: (..., T, dim) float, in a shape that broadcasts with `regions`.
+        attend, **options: see `cross_attention_scores`.
 
     Returns:
         (...) float32.
@@ -430,13 +429,13 @@ def _attended(
     pooling: str = "mean",
     lse_temperature: float = 6.0,
 ) -> Tensor:
-    """From cosines (..., C, Q, q) of C items looked at with the Q items of q queries to scores (..., q).
+    """Compute scores (..., q) from cosines (..., C, Q, q) of C attended items with the Q items of q queries.
 
     `context_mask` is (..., C, 1, 1) bool, `gram` (..., C, C), `query_mask` (Q, q) or (..., Q, 1).
     """
     positive = ops.relu(products)
     norm = ops.sqrt(ops.maximum(ops.sum(ops.square(positive), axis=-2, keepdims=True), _TINY))
-    # Padding needs no mask here: its products and its part of the Gram matrix are 0.
+    # A mask is not needed here: products and Gram matrix are 0 for padding.
     weights = ops.exp(positive * (temperature / norm))
     inner = ops.sum(weights * products, axis=-3)  # (..., Q, q)
     shape = ops.shape(products)
@@ -447,11 +446,11 @@ def _attended(
     real = ops.cast(query_mask, "float32")
     count = ops.sum(real, axis=-2)
     if pooling == "mean":
-        # 0 for queries of padding.
+        # Queries of padding have relevance 0.
         return ops.sum(relevance, axis=-2) / ops.maximum(count, 1.0)
     total = ops.sum(ops.exp(lse_temperature * relevance) * real, axis=-2)
     something = ops.logical_and(count > 0, ops.any(context_mask, axis=-3)[..., 0])
-    # Not the logarithm of 0 where there is nothing, whose gradient would be NaN.
+    # Empty sets take the logarithm of 1, since the gradient at 0 would be NaN.
     return ops.log(ops.where(something, total, 1.0)) / lse_temperature
 
 
