@@ -111,8 +111,8 @@ def read_detections(
         The boxes, clipped to their images; per image at most the best `MOST_CANDIDATES`.
 
     Raises:
-        DataError: if a file is broken, an entry lacks a field or has an invalid number, or sizes are missing. Also if no
-            image_id matches an image of the dataset, or two match the same one. Entries and images are named.
+        DataError: if a file is broken, an entry lacks a field or has an invalid number, or sizes are missing. Also if
+            no image_id matches an image of the dataset, or two match the same one. Entries and images are named.
 
     Example:
 
