@@ -1,1 +1,1 @@
-"""The `vsemb` command: one file per command, without logic of its own."""
+"""The `vsemb` command: one file per subcommand, without further logic."""

@@ -140,8 +140,8 @@ def build_index(
         settings: storage and search; None for exact search in float32.
 
     Raises:
-        VsembError: if run and dataset do not match, the run has several vectors per item, an image does not decode,
-            the backend is not installed, or a file cannot be written.
+        VsembError: if run and dataset do not match, or the run has several vectors per item. Also if an image does not
+            decode, the backend is not installed, or a file cannot be written.
 
     Example:
 
@@ -174,8 +174,8 @@ def index_files(
         skipped: file that cannot be read or decoded -> reason.
 
     Raises:
-        VsembError: if the run has several vectors per item or does not embed images, no image can be read, the backend
-            is not installed, or a file cannot be written.
+        VsembError: if the run has several vectors per item or does not embed images. Also if no image can be read, the
+            backend is not installed, or a file cannot be written.
 
     Example:
 
