@@ -93,17 +93,18 @@ def _configure_regions(parser: argparse.ArgumentParser) -> None:
 def _find_regions(arguments: argparse.Namespace) -> None:
     """Find regions of a dataset's images, compute their features with an image network, and cache them in the dataset.
 
-    Each image keeps the whole image and the best boxes. Boxes have one of three sources:
-    a grid of several scales (--from grid), which needs nothing else;
-    OpenCV's selective search (--from selective-search), which needs the extra `regions`;
-    a detector's results (--from FILE.json), a list in COCO's format of {"image_id", "bbox": [x, y, w, h] in
-    pixels, "score"}.
+    The regions of an image are the whole image and the best boxes. Boxes have one of three sources:
+
+    - --from grid: a grid of several scales; needs nothing else.
+    - --from selective-search: selective search of OpenCV; needs the extra `regions`.
+    - --from FILE.json: a detector's results, a list in COCO's format of {"image_id", "bbox": [x, y, w, h] in pixels,
+      "score"}.
 
     The image_id of a detection is the key of an image in the dataset, with or without folders and ending, or the
     number in a file name such as 000000391895.jpg. For other ids, --images names a COCO annotations file, whose
     "images" list id and file_name. For a dataset prepared with --max-side, this file also gives the width and height
-    of the detector's images. Otherwise boxes are in pixels of the stored images. Unknown ids are left out. An image
-    without detections keeps only the whole image. Both are counted.
+    of the detector's images. Otherwise boxes are in pixels of the stored images. Ids that the dataset lacks are left
+    out, and an image without detections has only the whole image; notes report both counts.
 
     The regions are in DATA/regions/FINGERPRINT. The fingerprint names network, weights, boxes and preprocessing. To
     resume an interrupted run, repeat the command.
