@@ -40,8 +40,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("model", metavar="MODEL", help="the exported model")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--data", metavar="DATA", help="a dataset")
-    what.add_argument("--images", metavar="FILE", help="a list of image files: one path or URI a line")
-    what.add_argument("--texts", metavar="FILE", help="one text a line")
+    what.add_argument("--images", metavar="FILE", help="a list of image files: one path or URI per line")
+    what.add_argument("--texts", metavar="FILE", help="a file of texts, one per line")
     parser.add_argument("--split", help="with --data: the split to embed, or all (all)")
     parser.add_argument("--captions", action="store_true", help="with --data: embed captions instead of images")
     parser.add_argument(

@@ -156,7 +156,7 @@ def test_the_variable_names_files_and_modules(monkeypatch: pytest.MonkeyPatch, t
     assert declared.exists() and "d" in recipes.names()
     monkeypatch.setenv(registry.VARIABLE, str(tmp_path / "none.py"))
     registry.forget()
-    with pytest.raises(DataError, match="there is no such file"):
+    with pytest.raises(DataError, match="must be a Python file; it does not exist"):
         registry.systems()
 
 
@@ -226,7 +226,7 @@ def test_recipes_of_a_file(tmp_path: Path, line: str, variants: list[str]) -> No
 def test_a_file_without_a_recipe_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="must define RECIPE"):
         recipes.get(str(write(tmp_path, "nothing")))
-    with pytest.raises(DataError, match="there is no such file"):
+    with pytest.raises(DataError, match="must be a Python file; it does not exist"):
         recipes.get(str(tmp_path / "nowhere.py"))
 
 

@@ -148,7 +148,7 @@ def load_module(name: str) -> ModuleType:
             raise _not_loaded(name, error) from error
     path = Path(name).resolve()
     if not path.is_file():
-        raise DataError(f"{name} must be a Python file; there is no such file.")
+        raise DataError(f"{name} must be a Python file; it does not exist.")
     module_name = path.stem
     other = importlib.util.find_spec(module_name) if module_name.isidentifier() else None
     if not module_name.isidentifier() or (other is not None and other.origin != str(path)):

@@ -66,10 +66,10 @@ def build_index(
     items = index_items(dataset, source.splits, kind)
     if manifest["bad"]:
         bad = manifest["bad"][0]
-        raise DataError(f"{bad['key']!r} has no embedding ({bad['reason']}), so there is no index of all.")
+        raise DataError(f"{bad['key']!r} has no embedding ({bad['reason']}), so the index cannot be complete.")
     ids = np.array([item.id for item in items], np.int64)
     if not np.array_equal(ids, vectors.ids) or [item.key for item in items] != list(vectors.keys):
-        raise DataError(f"The embeddings in {embeddings} are not those of {dataset.path}; make them again.")
+        raise DataError(f"The embeddings in {embeddings} do not belong to {dataset.path}; make them again.")
     return write_index(
         out,
         vectors.embeddings,

@@ -70,7 +70,7 @@ class Model:
             try:
                 contract = Contract.from_json(storage.read_json(storage.join(where, "assets.extra", "contract.json")))
             except ValueError as error:
-                raise DataError(f"The contract of {path} is none: {error}. Export the model again.") from error
+                raise DataError(f"The contract of {path} cannot be read: {error}. Export the model again.") from error
         name, argument = SIGNATURES[kind]
         sides = contract.signatures.get(name)
         if sides is None:

@@ -239,7 +239,7 @@ def _destination(out: str, source: Source) -> Iterator[Path | None]:
         return
     if source.knows_more:
         raise DataError(
-            f"What the source {source.format} knows beside its images is not written to a store; make the "
+            f"Annotations of the source {source.format} beside its captions are not written to a store; make the "
             "dataset in a folder of this machine and copy it."
         )
     names = storage.listing(out)

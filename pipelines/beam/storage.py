@@ -87,7 +87,7 @@ def read_json(path: str) -> Any:
         try:
             return json.loads(file.read())
         except ValueError as error:
-            raise DataError(f"{path} is no JSON: {error}.") from error
+            raise DataError(f"{path} is not JSON: {error}.") from error
 
 
 def _opened(path: str) -> IO[bytes]:

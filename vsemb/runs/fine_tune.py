@@ -53,7 +53,7 @@ def with_backbone(recipe: Recipe, dataset: Dataset, backbone: str | None = None)
             config, _ = run_backbone(backbone, "fine_tune")
             return recipe.with_pixels(_named(_pixels(config, str(Path(backbone).resolve()), given)))
         if Path(backbone).name != backbone:
-            raise DataError(f"{backbone} must be a backbone or a run that was trained from pixels; there is no run.")
+            raise DataError(f"{backbone} must be a backbone or a run that was trained from pixels; it does not exist.")
     if backbone is not None:
         BackboneConfig(backbone)
         tower = Pixels(backbone, **given, weights="preset" if is_preset(backbone) else None)

@@ -55,7 +55,7 @@ def test_the_moving_average_is_what_is_measured() -> None:
 def test_no_sentences_and_a_model_that_came_apart() -> None:
     validation = PerplexityValidation(word_batches([]))
     validation.set_model(make_model())
-    with pytest.raises(DataError, match="no sentences"):
+    with pytest.raises(DataError, match="at least one sentence"):
         validation.on_epoch_end(0, {})
     model = make_model()
     model.scores.assign([1e6, 0, 0, 0])

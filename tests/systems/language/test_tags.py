@@ -82,7 +82,7 @@ def test_files_are_read_whatever_their_name(tmp_path, packed):
     ("content", "message"),
     [
         (b"0\ta/DT\n1 a/DT\n", "line 2: '1 a/DT' has no tab"),
-        (b"0\ta/DT dog\n", "line 1: 'dog' is no word with its tag"),
+        (b"0\ta/DT dog\n", "line 1: 'dog' must be a word with its tag"),
         (b"0\ta/\n", "'a/' is no word"),
         (b"0\t/DT\n", "'/DT' is no word"),
         (b"0\ta/\xff\n", "cannot be read: .*decode"),

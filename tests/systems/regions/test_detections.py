@@ -281,7 +281,7 @@ def test_missing_fields_are_named(field, data, write):
         ("", "not a COCO results file"),
         ("{}", "not a COCO results file.*--images"),
         ("[]", "holds no detection"),
-        ("[3]", "3 is no detection"),
+        ("[3]", "3 is not a detection"),
         ("[{}", "lacks 'image_id'"),
         (json.dumps([entry()])[:-1], "cannot be read"),
         (json.dumps([entry()])[:-9], "cannot be read"),

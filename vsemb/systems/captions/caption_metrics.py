@@ -181,7 +181,7 @@ def _tokens(candidates: Sequence[str], references: Sequence[Sequence[str]]) -> t
         raise invalid_argument("candidates", candidates, "the captions of one image or more")
     if len(references) != len(candidates):
         allowed = f"as many as candidates, {len(candidates)}"
-        raise invalid_argument("references", f"those of {len(references)} images", allowed)
+        raise invalid_argument("references", f"references of {len(references)} images", allowed)
     for row, captions in enumerate(references):
         if isinstance(captions, str) or not len(captions):
             raise invalid_argument("references", captions, f"a list of captions for image {row}, one or more")
@@ -253,7 +253,7 @@ def _command() -> list[str]:
         raise missing_extra("pycocoevalcap", "captions") from error
     java = shutil.which("java")
     if java is None:
-        raise DataError("It needs Java, and there is no `java` on the PATH; install a Java runtime.")
+        raise DataError("METEOR needs `java` on the PATH. Install a Java runtime.")
     if not jar.is_file():
         raise DataError(f"The installed pycocoevalcap is without {_METEOR}; install pycocoevalcap again.")
     return [java, *_JAVA, "-jar", str(jar), *_METEOR_OPTIONS]

@@ -63,7 +63,7 @@ class ServedCaptioner(Exportable):
     ) -> None:
         if image_input.multi_vector:
             fix = "A caption is of the whole image: see WholeImageInput."
-            raise invalid_argument("image_input", type(image_input).__name__, "one that gives one row an image", fix)
+            raise invalid_argument("image_input", type(image_input).__name__, "an input with one row per image", fix)
         self.captioner = captioner
         self.image_input = image_input
         self.facts = {"n_best": captioner.n_best, **(facts or {})}

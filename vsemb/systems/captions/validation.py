@@ -106,7 +106,7 @@ class LikelihoodMeasure:
             total += float(found.sum(dtype=np.float64))
             count += int(np.count_nonzero(batch["text"])) + len(batch["text"])
         if not count:
-            raise DataError("There are no sentences to measure.")
+            raise DataError("Perplexity needs at least one sentence; got none.")
         return Likelihood(total, count)
 
 
@@ -199,7 +199,7 @@ def measure_perplexities(runs: Sequence[Run], dataset: Dataset, split: str = "va
         print(difference_of(rows))
     """
     if not runs:
-        raise DataError("There is no run whose perplexity is to be measured.")
+        raise DataError("Perplexity needs at least one run; got none.")
     rows = []
     for run in runs:
         sentences, likelihood = run.recipe.likelihood(run, dataset, split)

@@ -285,12 +285,12 @@ def read_stopwords(name: str) -> tuple[str, ...]:
         ) from error
     except (OSError, ValueError) as error:
         raise DataError(
-            f"The stop words {name} cannot be read: {one_line(error)}. Name a file with one word a line, or "
-            "nltk for those of NLTK."
+            f"The stop words {name} cannot be read: {one_line(error)}. Name a file with one word per line, or "
+            "nltk for NLTK's stop words."
         ) from error
     words = {word for words in words_of(lines) for word in words}
     if not words:
-        raise DataError(f"{name} holds no stop word; write one a line.")
+        raise DataError(f"{name} holds no stop word; write one per line.")
     return tuple(sorted(words))
 
 

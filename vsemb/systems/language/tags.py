@@ -191,7 +191,7 @@ def _tagged(where: str, line: str, number: int) -> TaggedText:
     for token in text.split():
         word, slash, tag = token.rpartition("/")
         if not (word and slash and tag):
-            raise DataError(f"{where}: {one_line(token, 80)!r} is no word with its tag. Expected: word/TAG")
+            raise DataError(f"{where}: {one_line(token, 80)!r} must be a word with its tag: word/TAG")
         tokens.append((word, tag))
     return TaggedText(name.strip(), tokens, number)
 

@@ -178,7 +178,7 @@ def read_detections_of_one(
     if len(found.image_ids) > 1:
         raise DataError(
             f"{path} has detections of {len(found.image_ids):,} images ({_shown(found.image_ids)}). Keep "
-            "those of this image alone."
+            "the detections of this image only."
         )
     boxes, inside, notes = _clipped(found.boxes, np.tile(np.asarray(size, np.float64), (len(found.boxes), 1)))
     order = np.argsort(-found.scores[inside], kind="stable")[:MOST_CANDIDATES]
@@ -271,7 +271,7 @@ def _entries(path: Path) -> Iterator[dict[str, Any]]:
         except (ValueError, RecursionError) as error:
             raise DataError(f"The detections at {path} cannot be read: {one_line(error, 200)}.") from error
         if not isinstance(entry, dict):
-            raise DataError(f"{path} is not a COCO results file: {one_line(repr(entry), 60)} is no detection.")
+            raise DataError(f"{path} is not a COCO results file: {one_line(repr(entry), 60)} is not a detection.")
         yield entry
         place = after(end)
         if text[place : place + 1] not in {"]", ","}:
@@ -511,7 +511,7 @@ class _DetectedImages:
             "do."
         )
         if self._listed is not None:
-            advice = "Its ids must be those of the detections, and its file names the keys."
+            advice = "Its ids must match the detections, and its file names the keys."
         return (
             f"None of the {len(image_ids):,} image_ids of {self._path} is an image of {self._dataset.path}{by}: "
             f"they are {_shown(image_ids)}, and the keys {_shown(self.keys)}. {advice}"

@@ -235,7 +235,7 @@ def evaluate_pointing(
     ([50.0, 100.0], 75.0, 1.0)
     """
     if not len(right) or not nouns.any():
-        raise DataError("There are no words that name an object, so pointing cannot be measured.")
+        raise DataError("Pointing needs words that name an object; the split has none.")
     right = right & real
 
     def share(values: np.ndarray) -> PointingShare:
@@ -507,8 +507,8 @@ def _alignments(part: Split, dataset: Dataset) -> list[list[Sequence[Sequence[in
     found = [entry.get("alignments") or [[] for _ in entry["captions"]] for entry in part.entries]
     if not any(pairs for captions in found for pairs in captions):
         raise DataError(
-            f"The split {part.name!r} of {dataset.path} does not know which words name which objects, so "
-            "pointing cannot be measured on it. Data that know: vsemb scenes"
+            f"The split {part.name!r} of {dataset.path} has no links from words to objects, so pointing "
+            "cannot be measured on it. Data with such links: vsemb scenes"
         )
     return found
 
@@ -551,7 +551,7 @@ def _object_boxes(entry: dict[str, Any]) -> np.ndarray:
         return np.stack([np.zeros(4), *boxes])[1:]
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
-            f"The objects of image {entry['key']!r} have no boxes [x, y, w, h], or its size is not known."
+            f"The objects of image {entry['key']!r} have no boxes [x, y, w, h], or the image has no size."
         ) from error
 
 

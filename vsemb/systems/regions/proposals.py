@@ -392,7 +392,7 @@ def propose_boxes(regions: RegionConfig, pixels: np.ndarray, name: str, fix: str
     """
     if regions.source == "detections":
         raise DataError(
-            f"The regions of the run are detections, and there are none for the image {name!r}. {fix or 'Give'} the "
+            f"The regions of the run are detections, and the image {name!r} has no detections. {fix or 'Give'} the "
             "key of an image of the dataset."
         )
     return selective_search(pixels)
