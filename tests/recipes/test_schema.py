@@ -158,7 +158,6 @@ BAD_VALUES = [
     "optimizer.ema_momentum=1",
     "optimizer.ema_momentum=-0.5",
     "batches.size=1",
-    "batches.size=100000",
     "batches.captions=first",
     "batches.negatives=none",
     "training.epochs=0",

@@ -114,7 +114,7 @@ def retrieval_ranks(
         texts: (m, dim) embeddings, (m, items, dim) for a similarity of sets.
         image_ids: (n,) int64, distinct; None for 0 to n - 1.
         text_image_ids: (m,) int64, the id of the image of each text; None where text i describes image i.
-        similarity: a kind such as `"cosine"`, or a `Similarity`. Embeddings are normalized if they are not.
+        similarity: a kind such as `"cosine"`, or a `Similarity`. Embeddings are scored as they are.
         block: number of images scored at a time; memory grows with block x texts. Scores are kept in memory
             up to 1 GB; beyond, blocks are scored once more.
 
@@ -199,7 +199,7 @@ def _checked(
     text_image_ids: ArrayLike | None,
     similarity: Similarity,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Returns the embeddings, normalized, and the ids of images and texts as arrays."""
+    """Returns the embeddings and the ids of images and texts as arrays."""
     images, texts = _embeddings("images", images, similarity), _embeddings("texts", texts, similarity)
     if images.shape[-1] != texts.shape[-1]:
         raise invalid_argument("texts", texts.shape, f"embeddings of the images' size, {images.shape[-1]}")
@@ -211,8 +211,6 @@ def _checked(
         text_image_ids = image_ids
     text_image_ids = _ids("text_image_ids", text_image_ids)
     _check(images, texts, image_ids, text_image_ids)
-    if not similarity.multi_vector:
-        images, texts = similarity.normalized_array(images), similarity.normalized_array(texts)
     return images, texts, image_ids, text_image_ids
 
 
@@ -341,6 +339,8 @@ def evaluate_retrieval(
     """
     scored_by = similarities.get(similarity)
     images, texts, image_ids, text_image_ids = _checked(images, texts, image_ids, text_image_ids, scored_by)
+    if not scored_by.multi_vector:
+        images, texts = scored_by.normalized_array(images), scored_by.normalized_array(texts)
     check_protocol(len(images), folds, bootstrap, recalls, pairs)
 
     def ranked(rows: np.ndarray, chosen: np.ndarray) -> _Ranked:

@@ -234,10 +234,9 @@ def paired(x: Mapping[str, Tensor], y_pred: Mapping[str, Tensor]) -> tuple[Tenso
         `x` has it, and the rows' own numbers if it has no ids.
 
     Raises:
-        InvalidArgumentError: if inputs are missing, `x` has `class_id` together with negatives or `text_image_id`, or
-            images and texts are embedded into different sizes.
+        InvalidArgumentError: if `x` has `class_id` together with negatives or `text_image_id`, or images and texts are
+            embedded into different sizes.
     """
-    check_pairs(x)
     images, texts = y_pred["image"], y_pred["text"]
     if images.shape[-1] != texts.shape[-1]:
         sizes = (images.shape[-1], texts.shape[-1])

@@ -71,7 +71,7 @@ class SplitValidation(Validation):
         super().__init__()
         if not hasattr(split, "captions"):
             fix = "For arrays: RetrievalValidation.from_arrays(images, texts)."
-            raise invalid_argument("split", type(split).__name__, "a split of a vsemb.data.Dataset", fix)
+            raise invalid_argument("split", type(split).__name__, "a split of a vsemb.Dataset", fix)
         self.split = split
         self.images = images
         self._ids, self._offsets = tokenizer.encode(split.captions)

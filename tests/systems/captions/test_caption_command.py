@@ -58,7 +58,7 @@ def test_images_and_what_is_wrong_with_some(region_caption_run, region_scenes, t
     assert len(capsys.readouterr().out.splitlines()) == 2
     assert main(["caption", str(run), split.keys[0]]) == 1
     error = capsys.readouterr().err
-    assert "no dataset whose key it may be" in error and "gone" in error and error.count("\n") == 1
+    assert "no dataset with such a key" in error and "gone" in error and error.count("\n") == 1
     # Captions never take the place of an image.
     assert main(["caption", str(run), str(bad), str(good), "--json", str(good)]) == 1
     assert "which it would replace" in capsys.readouterr().err

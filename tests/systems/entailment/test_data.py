@@ -266,10 +266,10 @@ def test_quotation_marks_and_other_line_ends_are_text(tmp_path: Path) -> None:
     ("content", "message"),
     [
         (b"", "is empty"),
-        (b"premise\thypothesis\n", "line 1: no column label. Received: premise, hypothesis"),
+        (b"premise\thypothesis\n", "line 1: no column label; got premise, hypothesis"),
         (b"premise\tsentence1\thypothesis\tlabel\n", "several columns could be the premise"),
-        (b"premise\thypothesis\tlabel\na\tb\n", "line 2: 2 columns instead of 3"),
-        (b"premise\thypothesis\tlabel\n\na\tb\tc\td\n", "line 3: 4 columns instead of 3"),
+        (b"premise\thypothesis\tlabel\na\tb\n", "line 2: the row must have 3 columns; got 2"),
+        (b"premise\thypothesis\tlabel\n\na\tb\tc\td\n", "line 3: the row must have 3 columns; got 4"),
         (b"premise\thypothesis\tlabel\na\t\xff\t0\n", "line 2: not UTF-8"),
     ],
 )
@@ -286,7 +286,7 @@ def test_bad_tables(tmp_path: Path, content: bytes, message: str) -> None:
     [
         ("{", "line 2: not JSON"),
         ("[" * 100_000, "line 2: not JSON"),
-        ("[1]", "line 2: expected a JSON object"),
+        ("[1]", "line 2: the line must be a JSON object"),
         ('{"sentence1": "a", "sentence2": "b"}', "line 2: no column label"),
     ],
 )

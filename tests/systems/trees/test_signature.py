@@ -199,7 +199,7 @@ def test_the_contract_says_what_goes_in(exported):
     # The last good tree is longer than what is read.
     assert (rows.inputs["tokens"][7] != b"").sum() == 15
     # A row of words is a line, as one of heads is.
-    assert len(contract_path(exported).read_text().splitlines()) < 300
+    assert len(contract_path(exported).read_text().splitlines()) < 320
 
 
 def test_every_warm_up_request_is_a_tree(exported):

@@ -18,7 +18,7 @@ def test_zero_shot_table_has_a_row_for_each_share_and_number_of_texts():
     assert lines[3].split() == ["5", "%", "of", "characters", "mistyped", "35.0", "36.0", "37.0", "25.0"]
     # All texts stand in the curve too, but once in the table.
     assert lines[4] == "" and "disjoint from the training classes" in lines[5]
-    assert lines[6] == "AP@50 is at most 60.0: classes have fewer images."
+    assert lines[6] == "AP@50 is at most 60.0, because classes have fewer images."
     # Twelve images are fewer than fifty, and two classes of six each fill half of them at most.
     few = zero_shot_table({0.0: ZeroShotMetrics(50.0, 45.0, 40.0, 50.0, 50.0, 50, 2, 12, 24)}, "val", None)
     assert "AP@12" in few.splitlines()[0] and "AP@50" not in few

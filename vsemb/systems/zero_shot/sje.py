@@ -1,6 +1,6 @@
 """Reed, Akata, Lee, Schiele 2016: structured joint embedding of fine-grained descriptions (arXiv:1605.05395).
 
-| equation | symbol | code |
+| equation | what | where |
 | --- | --- | --- |
 | 2 | F(v, t), the inner product | `vsemb.similarities.Dot` |
 | 3, 4, 8 | the class of the highest expected score | `vsemb.systems.zero_shot.metrics` |
