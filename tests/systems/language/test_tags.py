@@ -83,8 +83,8 @@ def test_files_are_read_whatever_their_name(tmp_path, packed):
     [
         (b"0\ta/DT\n1 a/DT\n", "line 2: '1 a/DT' has no tab"),
         (b"0\ta/DT dog\n", "line 1: 'dog' must be a word with its tag"),
-        (b"0\ta/\n", "'a/' is no word"),
-        (b"0\t/DT\n", "'/DT' is no word"),
+        (b"0\ta/\n", "'a/' must be a word with its tag"),
+        (b"0\t/DT\n", "'/DT' must be a word with its tag"),
         (b"0\ta/\xff\n", "cannot be read: .*decode"),
         (gzip.compress(b"0\ta/DT\n" * 99)[:-9], "cannot be read: Compressed file ended"),
         (b"\x1f\x8bnonsense", "cannot be read"),
