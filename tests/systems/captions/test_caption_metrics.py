@@ -131,7 +131,7 @@ def test_novelty_and_vocabulary_stand_in_json() -> None:
     [
         ([], [], "candidates=[]"),
         ("a dog", [["a dog"]], "candidates='a dog'"),
-        (["a dog"], [], "those of 0 images"),
+        (["a dog"], [], "references of 0 images"),
         (["a dog"], [[]], "for image 0"),
         (["a dog"], ["a dog"], "for image 0"),
     ],
@@ -155,6 +155,6 @@ def test_what_keeps_meteor_away_is_a_note(monkeypatch) -> None:
     metrics = evaluate_captions(HYPOTHESES, REFERENCES)
     assert metrics.meteor is None
     (note,) = metrics.notes
-    assert note.startswith("METEOR was not measured. It needs Java") and "\n" not in note
-    with pytest.raises(DataError, match="Java"):
+    assert note.startswith("METEOR was not measured. METEOR needs `java`") and "\n" not in note
+    with pytest.raises(DataError, match="java"):
         meteor.meteor_of_tokens(["a"], [["a"]])

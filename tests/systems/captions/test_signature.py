@@ -77,7 +77,7 @@ def test_any_number_of_rows(served):
 
 def test_sets_of_regions_are_refused():
     captioner, _ = caption_parts()
-    with pytest.raises(InvalidArgumentError, match="image_input.*one row an image"):
+    with pytest.raises(InvalidArgumentError, match="image_input.*one row per image"):
         ServedCaptioner(captioner, SimpleNamespace(multi_vector=True))  # type: ignore[arg-type]
 
 
