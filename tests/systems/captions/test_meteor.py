@@ -93,7 +93,7 @@ def test_what_goes_wrong_is_one_line_and_in_time(monkeypatch, program, said) -> 
 
 def test_no_java_and_no_jar_are_told(monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(meteor.shutil, "which", lambda name: None)
-    with pytest.raises(DataError, match="needs Java"):
+    with pytest.raises(DataError, match="needs `java`"):
         meteor.meteor_of_tokens(["a"], [["a"]])
     monkeypatch.setattr(meteor.shutil, "which", lambda name: str(tmp_path / "java"))
     with pytest.raises(DataError, match="does not start"):

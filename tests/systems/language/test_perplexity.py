@@ -76,7 +76,7 @@ def test_what_must_not_be_compared(rows) -> None:
 
 
 def test_refusals(language_run, tagged_scenes, scenes) -> None:
-    with pytest.raises(DataError, match="no run"):
+    with pytest.raises(DataError, match="at least one run"):
         measure_perplexities([], tagged_scenes)
     with pytest.raises(InvalidArgumentError, match="split"):
         measure_perplexities([language_run], tagged_scenes, "vall")

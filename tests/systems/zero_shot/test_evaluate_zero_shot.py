@@ -22,6 +22,6 @@ def test_zero_shot_table_has_a_row_for_each_share_and_number_of_texts():
     # Twelve images are fewer than fifty, and two classes of six each fill half of them at most.
     few = zero_shot_table({0.0: ZeroShotMetrics(50.0, 45.0, 40.0, 50.0, 50.0, 50, 2, 12, 24)}, "val", None)
     assert "AP@12" in few.splitlines()[0] and "AP@50" not in few
-    assert few.splitlines()[-1] == "AP@12 is at most 50.0: classes have fewer images."
+    assert few.splitlines()[-1] == "AP@12 is at most 50.0, because classes have fewer images."
     assert "Classes seen in training" in zero_shot_table({0.0: clean}, "test", True)
     assert "is unknown" in zero_shot_table({0.0: clean}, "test", None)
