@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 
 import pytest
 
+from vsemb.cli.__main__ import command_parser
 from vsemb.errors import DataError
 from vsemb.runs.describe import describe
 from vsemb.runs.indexing import build_index
 
 
+def check_next(found):
+    for line in found.next:
+        _, name, *arguments = shlex.split(line, comments=True)
+        command_parser(name).parse_args(arguments)
+
+
 def test_a_run(tiny_run):
     found = describe(tiny_run.path)
+    check_next(found)
     assert found.kind == "run"
     assert found.facts["recipe"] == "vsepp, variant paper (retrieval)"
     assert found.facts["status"] == "finished, 2 of 2 epochs" and "scenes" in found.facts["dataset"]
@@ -29,17 +38,20 @@ def test_an_unfinished_run(tiny_run, tmp_path):
     (path / "metrics.jsonl").unlink()
     found = describe(path)
     assert found.facts["status"] == "running, 0 of 2 epochs" and "validation" not in found.facts
-    assert "vsemb train vsepp" in found.next[0] and f"--out '{path}'" in found.next[0]
+    assert "vsemb train vsepp --variant paper" in found.next[0] and f"--out '{path}'" in found.next[0]
+    check_next(found)
 
 
 def test_a_dataset_and_an_index(tiny_run, scenes, tmp_path):
     found = describe(scenes.path)
     assert found.facts["splits"].startswith("train 48 images, 240 captions; val 12 images")
     assert "precomputed, 16 numbers" in found.facts["features"]
+    check_next(found)
     build_index(tiny_run, scenes, "val", out=tmp_path / "val").close()
     found = describe(tmp_path / "val")
     assert found.facts["items"] == "12 images of val" and found.facts["similarity"] == "cosine"
     assert found.facts["run"] == str(tiny_run.path) and "vsemb search" in found.next[0]
+    check_next(found)
 
 
 def test_a_model_without_a_contract(tmp_path):
@@ -49,6 +61,7 @@ def test_a_model_without_a_contract(tmp_path):
     found = describe(tmp_path / "model")
     assert found.facts["version"] == "10" and "without a contract" in found.facts["about"]
     assert found.next[0] == f"vsemb verify {tmp_path / 'model'}"
+    check_next(found)
 
 
 def test_what_is_nothing_or_damaged_is_one_sentence(tiny_run, tmp_path):

@@ -102,11 +102,15 @@ def _run(path: Path) -> _Read:
     name = shlex.quote(str(path))
     if info["status"] != "finished":
         data = shlex.quote(str(info.get("data")))
-        return "run.json", facts, [f"vsemb train {recipe['name']} --data {data} --out {name}   # continues"]
+        return (
+            "run.json",
+            facts,
+            [f"vsemb train {recipe['name']} --variant {recipe['variant']} --data {data} --out {name}   # continues"],
+        )
     following = [f"vsemb evaluate {name}"]
     if recipe["kind"] == "retrieval":
         following += [f'vsemb search {name} "a dog on a beach"', f"vsemb index {name} --images DIR --out INDEX"]
-    return "run.json", facts, [*following, f"vsemb report {name}", f"vsemb export {name} --out MODEL"]
+    return "run.json", facts, [*following, f"vsemb report {name}", f"vsemb export {name} savedmodels/NAME"]
 
 
 def _parts(recipe: Mapping[str, Any]) -> Iterator[str]:
