@@ -33,6 +33,16 @@ def test_notices_and_bars_are_on_standard_error_unless_quiet(monkeypatch, capsys
     assert terminal.getvalue() == before + "aloud\n"
 
 
+def test_a_bar_that_was_asked_for_needs_no_terminal_and_is_silenced_all_the_same(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", stream := io.StringIO())
+    list(console.progress(range(3), "count", unit="image"))
+    with console.quieted():
+        list(console.progress(range(3), "count", unit="image", disable=False))
+    assert stream.getvalue() == ""
+    list(console.progress(range(3), "count", unit="image", disable=False))
+    assert "count: 100%" in stream.getvalue()
+
+
 def test_what_is_over_soon_has_no_bar(monkeypatch):
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
     list(console.progress(range(3), "count", unit="image", leave=False))

@@ -28,13 +28,13 @@ def say(line: str) -> None:
 
 
 def progress(iterable: Iterable[Any] | None = None, desc: str | None = None, *, unit: str, **options: Any) -> Any:
-    """Return a progress bar with rate and remaining time, shown on a terminal only.
+    """Return a progress bar with rate and remaining time, shown on a terminal.
 
     Args:
         iterable: what is iterated over; None for a bar that is moved with `update`.
         desc: what is being done.
         unit: what is counted, singular.
-        **options: as for `tqdm.tqdm`, `total` among them.
+        **options: as for `tqdm.tqdm`, `total` among them; `disable=False` shows the bar without a terminal, too.
 
     Example:
 
@@ -44,10 +44,10 @@ def progress(iterable: Iterable[Any] | None = None, desc: str | None = None, *, 
     from tqdm import tqdm
 
     # Where `disable` is None, tqdm looks whether there is a terminal.
-    options["disable"] = _quiet or options.get("disable") or None
+    options["disable"] = True if _quiet else options.get("disable")
     # A bar that stays is there from the start; one that goes away does not flicker.
-    delay = 0 if options.get("leave", True) else _DELAY
-    return tqdm(iterable, desc, unit=f" {unit}", delay=delay, dynamic_ncols=True, **options)
+    options.setdefault("delay", 0 if options.get("leave", True) else _DELAY)
+    return tqdm(iterable, desc, unit=f" {unit}", dynamic_ncols=True, **options)
 
 
 def accented(text: str) -> str:

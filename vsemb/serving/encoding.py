@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from tqdm import tqdm
 
+from vsemb import console
 from vsemb.errors import DataError, invalid_argument, one_line
 from vsemb.parts import Count, require
 
@@ -105,7 +105,7 @@ def _encoded(
         raise invalid_argument(what, rows, f"one or more {what}")
     found: list[np.ndarray] = []
     hidden = None if progress is None else not progress
-    with tqdm(total=len(rows), desc=what, unit=f" {what[:-1]}", delay=1.0, disable=hidden) as bar:
+    with console.progress(total=len(rows), desc=what, unit=what[:-1], delay=1.0, disable=hidden) as bar:
         for start in range(0, len(rows), batch_size):
             batch = rows[start : start + batch_size]
             embeddings, valid = embed(batch)

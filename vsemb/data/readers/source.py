@@ -118,7 +118,7 @@ def numbered_lines(path: Path, desc: str | None = None) -> Iterator[tuple[str, s
             unit="B",
             unit_scale=True,
             leave=False,
-            disable=not desc,
+            disable=None if desc else True,
         ) as bar,
     ):
         for number, data in enumerate(file, 1):
