@@ -2,7 +2,7 @@
 
     python -m pipelines.wordnet_hypernymy [--wordnet DIR] [--json FILE] [--out DIR]
 
-| paper | symbol | where |
+| paper | content | code |
 | --- | --- | --- |
 | equation 2 | E(x, y) = ||max(0, y - x)||² | `vsemb/ops/order.py` |
 | equation 4 | sum of E(u, v) + max(0, margin - E(u', v')) | `vsemb/losses/max_margin.py` |
@@ -17,13 +17,15 @@ Deviations from the paper, and options to undo them:
 - Pairs: the paper's 838,073 edges count an ancestor once per path, so that one test edge in five is also in train. Here
   each pair counts once. `--edges paths` counts paths.
 - Corrupted pairs: a seventh of the paper's corrupted pairs are true, because all concepts below "entity" are entities.
-  Here true pairs are drawn again. On dev and test the whole closure decides. In training only the closure of the
-  training pairs decides, to prevent leaks of dev and test. `--negatives any` keeps true pairs.
+  Here a corrupted pair that is true is drawn again. On dev and test, a pair is true if it is in the whole closure. In
+  training, only the closure of the training pairs is used, so that dev and test do not leak. `--negatives any` keeps
+  true pairs.
 - Adam updates only the vectors of the concepts in a batch. `--adam dense` updates all.
 - Vectors are initialized from a normal distribution with a deviation selected on dev; the paper does not state it.
 - Bilinear: the energy is softplus(-score) of the score u'Wv, because equation 4 requires an energy with a minimum.
-- Symmetric: the margin, selected on dev, is for a distance of at most 1.
-- word2gauss: loss, batches and corrupted pairs are the same as for the other models, instead of the authors' program.
+- Symmetric: the distance is at most 1. Its margin is selected on dev.
+- word2gauss: loss, batches and corrupted pairs are the same as for the other models. The paper uses its authors'
+  program.
 """
 
 from __future__ import annotations

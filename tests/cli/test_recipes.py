@@ -25,7 +25,7 @@ def test_explains_one_with_its_deviations_and_every_field(capsys, tmp_path):
     path = tmp_path / "recipe.json"
     assert main(["recipes", "kiros2014", "--variant", "released", "--json", str(path)]) == 0
     out = capsys.readouterr().out
-    assert "| equation | what | where |" in out and "Deviations" in out
+    assert "| equation | content | code |" in out and "Deviations" in out
     recipe = recipes.get("kiros2014", "released")
     assert json.loads(path.read_text()) == recipe.to_json()
     assert f"variants: {', '.join(recipes.variants('kiros2014'))}" in out

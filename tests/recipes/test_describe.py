@@ -13,7 +13,7 @@ from vsemb.recipes.describe import description, fields, summary, tree
 
 @pytest.mark.parametrize("name", sorted(recipes.names()))
 def test_every_recipe_has_an_equation_table(name):
-    assert "| equation | what | where |" in description(name)
+    assert "| equation | content | code |" in description(name)
     assert description(name).splitlines()[0] == summary(name)
 
 

@@ -1,15 +1,19 @@
 """InfoNCE with a learned temperature, as in CLIP (Radford et al. 2021, arXiv:2103.00020).
 
-| equation | what | where |
+| equation | content | code |
 | --- | --- | --- |
 | figure 3 | symmetric cross entropy over the batch | `vsemb.losses.InfoNCE` |
 | section 2.5 | learned temperature, start 0.07, factor at most 100 | `vsemb.models.LogitScale` |
 
-Deviations: the towers come from VSE++ (a map of image features, a recurrent network over words),
-not transformers, and batches are small. The reduction is the mean over queries, of both directions
-added up, where CLIP halves the sum. The variant `transformer` reads pieces of words with a Transformer,
-as section 2.4 does: a smaller one, since captions are few, of WordPiece's pieces in place of byte pairs,
-without a causal mask, and with the mean of all places in place of the last.
+Deviations:
+
+- The towers are small: a linear map of image features, and a bidirectional GRU over words. CLIP has Transformers.
+- Batches have 256 pairs; CLIP has 32,768.
+- The losses of both directions are added. CLIP takes their mean, which is half of it.
+
+Variant `transformer` has a Transformer over subwords as text encoder, as in section 2.4. It is smaller than CLIP's,
+since there are fewer captions. Its tokenizer is WordPiece in place of byte pair encoding, it has no causal mask, and
+its output is the mean over all positions in place of the last position.
 """
 
 from __future__ import annotations

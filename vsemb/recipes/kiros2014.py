@@ -1,6 +1,6 @@
 """Kiros, Salakhutdinov, Zemel 2014: Unifying Visual-Semantic Embeddings (arXiv:1411.2539).
 
-| equation | what | where |
+| equation | content | code |
 | --- | --- | --- |
 | 1-5 | LSTM with full peephole matrices, output gate sees the new cell | `vsemb.encoders.cells.PeepholeLSTMCell` |
 | x = W_I q | image embedding, no bias | `vsemb.encoders.ImageEncoder` |
@@ -9,28 +9,29 @@
 | section 3.2, v = sum of w_i | linear encoder | `vsemb.encoders.LinearSentenceEncoder` |
 | 12-15 | image - word + word, re-sorting | `vsemb.searching.arithmetic` |
 
-Variant `paper` (the default) is the text of the paper: K = 300, margin 0.2, weights from
-U[-0.08, 0.08], plain SGD from learning rate 1, decayed exponentially, batches of 40 (the paper's size
-for Flickr8K; 100 for Flickr30K, `--set batches.size=100`). Deviations and gaps we filled:
+Variant `paper` (the default) follows the text of the paper: K = 300, margin 0.2, initial weights from U[-0.08, 0.08],
+plain SGD with an initial learning rate of 1 and exponential decay, batches of 40. This is the paper's batch size for
+Flickr8K; for Flickr30K it is 100 (`--set batches.size=100`). Deviations, and choices that the paper leaves open:
 
-- The paper starts from 300-d CBOW vectors and keeps them fixed. None are shipped here: give your own
-  with `--set text.encoder.words.vectors=PATH --set text.encoder.words.trainable=false`; without, random
-  ones are trained.
-- "Contrastive terms are chosen randomly from the training set and resampled every epoch", their
-  number is not given. Default are the other pairs of the batch, as in the authors' code;
-  `--set batches.negatives=sampled` draws as many as the batch has pairs from the whole set.
-- The decay rate and number of epochs are not given: times 0.9 an epoch here, for 30 epochs.
-- The loss is a sum over the batch, at learning rate 1 too large a step for batches of 40: gradients
-  are clipped to norm 2, which the authors' code does.
-- Forget biases start at 1.
+- The paper starts from 300-d CBOW vectors and keeps them fixed. vsemb ships no word vectors: by default, random ones
+  are trained. `--set text.encoder.words.vectors=PATH --set text.encoder.words.trainable=false` reads a file and keeps
+  it fixed.
+- In the paper, contrastive terms are "chosen randomly from the training set and resampled every epoch". Their number is
+  not given. Here they are the other pairs of the batch, as in the authors' code. `--set batches.negatives=sampled`
+  draws as many negatives as the batch has pairs from the whole training set.
+- The paper gives neither the decay rate nor the number of epochs. Here the learning rate is multiplied by 0.9 after
+  every epoch, for 30 epochs.
+- The loss is a sum over the batch. With learning rate 1 and batches of 40, its steps are too large. Gradients are
+  therefore clipped to norm 2, as in the authors' code.
+- Biases of forget gates start at 1.
 
-Variant `released` follows the authors' code (visual-semantic-embedding) instead. It has a GRU of 1024
-units, 1024 dimensions, trained word vectors of 300 entries and an image map with a bias. It trains with Adam 2e-4 (its
-Adam has almost no bias correction, which we do not copy), global norm clipped to 2, batches of 128,
-Xavier-like and orthogonal initial weights, for 15 epochs. Its image vectors are not normalised in the
-training loss, only at test time; we normalise in both.
+Variant `released` follows the authors' released code (visual-semantic-embedding). It has a GRU of 1024 units, 1024
+dimensions, trained word vectors of 300 entries and an image map with a bias. It trains for 15 epochs with Adam at 2e-4,
+gradients clipped to global norm 2, batches of 128, and Xavier-like and orthogonal initial weights. Two details differ
+from the released code. Its Adam has almost no bias correction; ours is the usual Adam. It normalises image vectors only
+at test time; we also normalise them in training.
 
-`kiros2014-linear` is section 3.2: the sum of trained word vectors.
+`kiros2014-linear` is the model of section 3.2: the sum of trained word vectors.
 """
 
 from __future__ import annotations

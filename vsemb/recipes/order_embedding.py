@@ -1,6 +1,6 @@
 """Vendrov, Kiros, Fidler, Urtasun 2016: Order-Embeddings of Images and Language (arXiv:1511.06361).
 
-| equation | what | where |
+| equation | content | code |
 | --- | --- | --- |
 | 2 | order violation E(x, y) = max(0, y - x) squared and summed | `vsemb.ops.order` |
 | section 4 | S(c, i) = -E(image, caption): captions above images | `vsemb.similarities.OrderViolation` |
@@ -8,30 +8,29 @@
 | 6 | W CNN(i), no bias; absolute value and unit length | `ImageEncoder`, `OrderViolation.normalize` |
 | section 4.2 | GRU over words, state after the last word | `vsemb.encoders.RecurrentSentenceEncoder` |
 
-The variant `paper` is section 4.4: GRU of 1024 units over trained word vectors of 300 entries, 1024
-dimensions, margin 0.05, batches of 128 random pairs, Adam 1e-3, 30 epochs with early stopping.
-`order-embedding-symmetric` is the baseline of table 2: cosine, entries of either sign, margin 0.2;
-`--set similarity=order-reversed` puts images above captions, which the paper found to be far worse (R@1 of 11.2 instead
-of 46.7 on COCO). We find it worse: with `tuned` and 8 epochs, a recall sum of 204 instead of 231 on
-Flickr8k's validation split.
+Variant `paper` (the default) follows section 4.4: a GRU of 1024 units over trained word vectors of 300 entries, 1024
+dimensions, margin 0.05, batches of 128 random pairs, Adam at 1e-3, and 30 epochs with early stopping. Deviations, and
+choices that the paper leaves open:
 
-The variant `tuned` keeps the order, its margin and its loss, and takes from `vsepp` what stands around
-them: a bidirectional GRU of 256 units with mean and maximum over its states, a bag of words beside it,
-dropout, mirror images, all captions in batches of 256, a cosine schedule over 16 epochs. Neither its start
-from canonical correlation nor its standardised features and its loss: after 8 epochs on Flickr8k's
-validation split both ways had a recall sum of 231, but mean ranks from texts to images of 40.4 with them
-and 31.8 without.
+- An epoch takes one random caption per image, so a batch never contains an image twice. The paper says "random
+  image-caption pairs". On datasets much smaller than COCO, an epoch then has few steps; `--set batches.captions=all`
+  takes all captions.
+- Features come from the dataset's cache. For the features of the paper, run `vsemb features --backbone VGG19 --layer
+  fc7 --crops 10`; its "1-crop" is `--crops 1`.
+- The epoch with the best recall sum is selected. Training ends after 10 epochs without a better one.
+- Features are not standardised (`image.standardize=false`). The absolute value maps a vector and its opposite to the
+  same point, so centred features would lose their sign.
 
-Deviations and gaps we filled in `paper`:
+`order-embedding-symmetric` is the baseline of table 2: cosine similarity, entries of either sign, margin 0.2.
 
-- An epoch takes one caption of each image, drawn anew, so that no image is in a batch twice; the paper
-  says "random image-caption pairs". On sets much smaller than COCO that is few steps an epoch:
-  `--set batches.captions=all` takes all captions.
-- Features come from the dataset's cache. The paper's are `vsemb features --backbone VGG19 --layer fc7
-  --crops 10`; its "1-crop" is `--crops 1`.
-- Checkpoints are selected, and training ends early (10 epochs), by the sum of recalls.
-- Features go in as they are (`image.standardize=false`). Centred ones do badly here: an absolute value
-  cannot tell a vector from its opposite, so the sign of what is centred is lost.
+`--set similarity=order-reversed` puts images above captions. In the paper this is much worse on COCO: R@1 of 11.2 in
+place of 46.7. Here, `tuned` after 8 epochs has a recall sum of 204 in place of 231 on Flickr8k's validation split.
+
+Variant `tuned` keeps the order similarity, its margin and its loss. It takes these settings from `vsepp`: a
+bidirectional GRU of 256 units with mean and maximum over its states, a bag of words, dropout, mirror images, all
+captions in batches of 256, and a cosine schedule, here over 16 epochs. It does not take the initialization by canonical
+correlation, the standardised features or the loss of `vsepp`. After 8 epochs on Flickr8k's validation split, the recall
+sum was 231 with and without these three. The mean rank from texts to images was 40.4 with them and 31.8 without.
 """
 
 from __future__ import annotations

@@ -1,15 +1,20 @@
 """The sigmoid loss with a learned temperature and bias, as in SigLIP (Zhai et al. 2023, arXiv:2303.15343).
 
-| equation | what | where |
+| equation | content | code |
 | --- | --- | --- |
 | section 3.2 | a logistic regression for each pair of the batch | `vsemb.losses.SigmoidLoss` |
 | section 3.2 | learned factor and bias, start 10 and -10 | `vsemb.models.LogitScale` |
 | section 3.3 | scores in blocks, one device's texts at a time | `vsemb.ops.chunks`, `vsemb.ops.replicas` |
 
-Deviations: the towers come from VSE++ (a map of image features, a recurrent network over words), not
-transformers, and batches are small. The factor is at most 100, as in CLIP. The bias starts at -10 for the
-paper's batches of 16,384; minus the logarithm of the batch's size, -5.5 for 256 pairs, is where negatives
-and own pairs weigh the same, and where the default starts. Variant `paper` starts at -10.
+Deviations:
+
+- The towers are small, as in the recipe `contrastive`: a linear map of image features, and a bidirectional GRU over
+  words.
+- Batches have 256 pairs.
+- The factor is at most 100, as in CLIP.
+- In the variant `default`, the bias starts at -5.5, which is minus the logarithm of the batch size. With this bias, own
+  pairs and negatives have the same weight at the start. In the variant `paper` it starts at -10, the paper's value for
+  batches of 16,384.
 """
 
 from __future__ import annotations

@@ -1,28 +1,31 @@
 """Faghri, Fleet, Kiros, Fidler 2018: VSE++, hardest negatives (arXiv:1707.05612).
 
-| equation | what | where |
+| equation | content | code |
 | --- | --- | --- |
 | 2, 3 | linear image map, GRU over words, both to unit length | `vsemb.encoders` |
 | 5 | sum of hinges | `vsemb.losses.PairwiseRanking(negatives="all")` |
 | 6 | max of hinges | `vsemb.losses.PairwiseRanking(negatives="hardest")` |
 
-Variant `paper` is the authors' setting: GRU of 1024 units over 300-d words (those seen at least four
-times), last state, Adam 2e-4, a tenth of it after 15 of 30 epochs, global norm clipped to 2, batches of
-128. Deviation: the sum of hinges passes into the hardest over the first epoch, where the authors start
-with the hardest, or train the sum first by hand, since from random weights the hardest can collapse.
+Variant `paper` has the settings of the authors: the last state of a GRU of 1024 units over 300-d word vectors, and a
+vocabulary of words that occur at least four times. It trains with Adam at 2e-4 for 30 epochs, a tenth of this rate
+after 15
+epochs, gradients clipped to global norm 2, and batches of 128. One deviation: the loss changes gradually from the sum
+of hinges to the hardest negative during the first epoch. The authors start with the hardest negative, or train with the
+sum first. From random weights, the hardest negative alone can make all embeddings equal.
 
-Variant `tuned` (the default) keeps the hardest negatives and changes the rest. The numbers are gains of each change
-in recall sum on Flickr8k's validation split, measured in a prototype with one seed; seeds differ by about 3:
+Variant `tuned` (the default) keeps the hardest negatives and changes the other settings. Figures in brackets are the
+gain of each change in recall sum on Flickr8k's validation split. They were measured in a prototype with one seed; seeds
+differ by about 3.
 
-- InfoNCE beside the hinge, which makes the warm-up unnecessary (+9 over hinge with a warm-up).
-- Words and image map start from canonical correlation of training captions and features (+12).
-- A bag of words, rare words weighing more, beside the recurrent encoder (+8).
-- Features of several layers (`vsemb features` makes them so for MobileNetV2, +12), at unit length and
-  standardised; mirror images at random in training (not measured by themselves).
-- A bidirectional GRU of 256 units, mean and max over its states, and dropout throughout; larger ones
-  overfit 6,000 images.
-- Adam 1e-3 with a cosine schedule, batches of 256, 8 epochs.
-- bfloat16 where the processor multiplies it faster (`training.precision`): for time alone.
+- InfoNCE is added to the hinge loss, which makes the warm-up unnecessary (+9 over the hinge loss with warm-up).
+- Word vectors and image map are initialized by canonical correlation of training captions and features (+12).
+- A bag of words, in which rare words have larger weights, is added to the recurrent encoder (+8).
+- Features come from several layers, the default of `vsemb features` for MobileNetV2 (+12). They are scaled to unit
+  length and standardised. Training reads features of mirror images at random (not measured separately).
+- The encoder is a bidirectional GRU of 256 units with mean and maximum over its states, and dropout throughout. Larger
+  encoders overfit the 6,000 training images.
+- Training uses Adam at 1e-3 with a cosine schedule, batches of 256 and 8 epochs.
+- Training uses bfloat16 on processors that multiply it faster (`training.precision`), which only saves time.
 """
 
 from __future__ import annotations

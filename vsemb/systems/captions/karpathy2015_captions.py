@@ -1,6 +1,6 @@
 """Karpathy, Fei-Fei 2015: Deep Visual-Semantic Alignments (arXiv:1412.2306), the multimodal RNN.
 
-| equation | what | where |
+| equation | content | code |
 | --- | --- | --- |
 | 13 | b_v = W_hi CNN(I) | `vsemb.encoders.ImageEncoder`, without bias |
 | 14 | h_t = f(W_hx x_t + W_hh h_(t-1) + b_h + 1(t=1) b_v) | `vsemb.systems.captions.multimodal_rnn.MultimodalRNN` |
@@ -20,13 +20,13 @@ learning rate that falls to 0 over 12 epochs.
 
 Variant `attention` attends to the grid cells of the image's map at every word
 (`vsemb.systems.captions.multimodal_rnn.AttentiveRNN`; Xu et al. 2015, arXiv:1502.03044, Luong et al. 2015,
-arXiv:1508.04025). So it trains the image network too: a small one, or another with `--fine-tune`. It needs many images.
-The model and its batches are smaller, since training of the image network needs many steps.
+arXiv:1508.04025). It also trains the image network: a small one, or another with `--fine-tune`. It needs many images.
+The model and its batches are smaller, because training the image network needs many steps.
 
 Deviations, and choices that the paper leaves open:
 
-- START is a separate vector in the paper. Here it is row 0 of the table of words, which is not used by any word.
-- The paper trains part of its CNN. Here the CNN computed the features, and is only trained with `--fine-tune`.
+- START is a separate vector in the paper. Here it is row 0 of the word embedding, which no word uses.
+- The paper trains part of its CNN. Here the CNN is trained only with `--fine-tune`; otherwise its features are cached.
   Features are standardized first (`vsemb.encoders.FeatureScaling`).
 - Learning rate and dropout were cross-validated in the paper and are not given.
 - A ReLU around b_v and W_hx x_t before their sum, which "can help" in the paper, is left out, as in equation 14.

@@ -1,6 +1,6 @@
 """Vendrov, Kiros, Fidler, Urtasun 2016: order-embeddings, textual entailment (arXiv:1511.06361, section 5).
 
-| equation | what | where |
+| equation | content | code |
 | --- | --- | --- |
 | 2 | order violation E(p, h) = ‖max(0, f(h) - f(p))‖² | `vsemb.ops.order.order_violation` |
 | 7 | E of true pairs + max(0, α - E) of false ones, summed | `vsemb.losses.max_margin.MaxMargin` |
@@ -13,8 +13,9 @@ Variants `order` (the default) and `symmetric` (cosine distance, no absolute val
 vectors of 300, GRU and embedding of 1024, batches of 128, Adam 1e-3, at most 10 epochs. Deviations, and choices that
 the paper leaves open:
 
-- The margin α is not given. It was chosen on the validation pairs below: 0.05 for `order`, of 0.02, 0.05, 0.1, 0.2, 0.5
-  and 1, and 0.5 for `symmetric`, of 0.2, 0.5 and 1. Energies of `order` are at most 1, and mostly far below.
+- The margin α is not given. It was selected on the validation pairs below. For `order` it is 0.05, selected from 0.02,
+  0.05, 0.1, 0.2, 0.5 and 1. For `symmetric` it is 0.5, selected from 0.2, 0.5 and 1. Energies of `order` are at most 1,
+  and most of them are much lower.
 - "Early stopping": the epoch of the best validation accuracy is kept, and training ends after 3 epochs without a better
   one.
 - Section 5 mentions unit length only. The absolute value is taken from the caption task, since the order is defined on
@@ -22,12 +23,12 @@ the paper leaves open:
 - Every word of the training sentences has a vector. Pairs after the last full batch of an epoch are dropped.
 
 Variant `tuned` is `order` with a GRU of 256 units, the maximum over its states in place of the last state, and a linear
-map to 512. It was chosen on validation: 77.6 % (SNLI pairs) and 88.3 % (SICK), against 73.5 % and 83.6 % of `order` ¹.
-Dropout reduced the accuracy within 7 epochs.
+map to 512. It was selected on validation: its accuracy is 77.6 % (SNLI pairs) and 88.3 % (SICK), and 73.5 % and 83.6 %
+for `order` ¹. Dropout reduced the accuracy within 7 epochs.
 
-Two-class accuracy on test in percent, one seed. SICK has its own splits (495 validation pairs). SNLI's training pairs
-were not available. Its development pairs alone, split 80/10/10 by premise (7,833, 1,024 and 985 pairs), cannot be
-compared with SNLI's own test set, where the paper has 88.6 and 79.3.
+The table gives two-class accuracy on the test split in percent, with one seed. SICK has its own splits (495 validation
+pairs). SNLI's training pairs were not available, so its development pairs were split 80/10/10 by premise (7,833, 1,024
+and 985 pairs). These figures cannot be compared with SNLI's own test set, for which the paper reports 88.6 and 79.3.
 
 | test accuracy (average precision) | SICK | SNLI's development pairs |
 | --- | --- | --- |

@@ -1,9 +1,9 @@
 """Kiros, Salakhutdinov, Zemel 2014 (arXiv:1411.2539): the neural language models, sections 2.3 to 2.5.
 
-| equation | what | where |
+| equation | content | code |
 | --- | --- | --- |
 | 7, 8 | log-bilinear model | `vsemb.systems.language.log_bilinear.LogBilinear` |
-| 9, 10 | multiplicative model, the tensor in factors | `vsemb.systems.language.log_bilinear.Multiplicative` |
+| 9, 10 | multiplicative model with a factored tensor | `vsemb.systems.language.log_bilinear.Multiplicative` |
 | 11 | SC-NLM: parts of speech and content | `vsemb.systems.language.log_bilinear.StructureContent` |
 | u | embedding of the sentence itself, so that training requires text only | `--encoder RUN`, of `kiros2014` |
 | supplement | candidates, their scores, the five best | `vsemb.systems.language.candidates.StructureContentCaptioner` |
@@ -16,13 +16,13 @@ dimension of the encoder's space. In SC-NLM, T^(u) maps u to G. Deviations from 
 - The paper uses "stochastic gradient descent" without a learning rate. The default variant `adam` is faster: the
   perplexity of SC-NLM on Flickr8k after 50 steps is 33, and 83 with SGD at 0.1 (variant `paper`). Both clip gradients
   to norm 5.
-- START fills the context before a sentence. END is predicted after it and has the same vector. After the last word the
-  part of speech is that of END.
+- START fills the context before a sentence. END is predicted after the last word and has the same vector as START. The
+  part of speech at this position is a tag for END.
 - Word vectors are initialized uniformly in +- 0.1 and matrices by Glorot. The matrix of the content vector, which has
   unit length, is initialized with standard deviation 1.
 - The softmax bias is initialized with log word frequencies, or with 0 by `--set model.frequency_bias=false`.
 - Parts of speech come from `vsemb annotate --pos-tags`.
-- A candidate is "a MAP estimate" in the paper. Here it is written by greedy search, or by beam search with
+- A candidate is "a MAP estimate" in the paper. Here it is found by greedy search, or by beam search with
   `--set model.writing.beam=7`.
 - The trigram model is fitted on the training captions; the paper uses "a large corpus".
 - The paper has no formula for the penalty of repeated words, see

@@ -1,34 +1,35 @@
 """Karpathy, Fei-Fei 2015: Deep Visual-Semantic Alignments (arXiv:1412.2306), the alignment model.
 
-| equation | what | where |
+| equation | content | code |
 | --- | --- | --- |
 | section 3.1.1 | the 19 best boxes and the whole image | `vsemb.systems.regions.proposals`, `vsemb regions` |
 | 1 | v = W_m CNN(I_b) + b_m | `vsemb.systems.regions.encoders.RegionEncoder` |
 | 2-6 | bidirectional network over words | `vsemb.systems.regions.encoders.ContextualTokenEncoder` |
 | 7 | score of an image and a sentence, all regions | `vsemb.systems.regions.similarities.SumSim` |
-| 8 | the same, each word's best region | `vsemb.systems.regions.similarities.MaxSim` |
+| 8 | the same score with each word's best region only | `vsemb.systems.regions.similarities.MaxSim` |
 | 9 | max-margin in both directions | `vsemb.losses.PairwiseRanking(margin=1)` |
-| 10-12 | words of one phrase on one region | `vsemb.systems.regions.viterbi.best_chain` |
+| 10-12 | Markov random field over neighbouring words | `vsemb.systems.regions.viterbi.best_chain` |
 | section 6.1 | norms of words and regions | `vsemb analyze norms` |
 
 Variant `paper` is section 3.3: batches of 100, SGD with momentum 0.9, gradients clipped elementwise at 5, dropout
 everywhere except in the recurrence, words with at least five occurrences. Deviations, and values missing in the paper:
 
-- The paper's regions are the detections of an R-CNN. Here `vsemb regions` makes them, from a detector's results, a
+- The paper's regions are the detections of an R-CNN. Here `vsemb regions` takes them from a detector's results, a
   grid or selective search.
 - Equation 9 also sums over l = k, which adds a constant without gradient. Pairs of an image and its own captions are
   left out here.
 - h is 1000 and the hidden size 512, inside the paper's ranges. The paper cross-validates learning rate and weight
   decay, and does not give them.
-- The paper's words start from 300-d word2vec vectors and stay fixed; `--set text.encoder.words.vectors=PATH --set
-  text.encoder.words.trainable=false` does so. The paper finds "little change" with random trained vectors.
+- In the paper, word vectors are fixed 300-d word2vec vectors. `--set text.encoder.words.vectors=PATH --set
+  text.encoder.words.trainable=false` does the same. By default they are random and trained; the paper finds "little
+  change" with such vectors.
 
 Variant `adam` is `paper` with Adam instead of SGD. Variant `tuned` (the default) keeps the regions, the network over
 words and the best region of each word. It changes three parts. All vectors have unit length, and the score of a
 sentence is the mean over its words (`vsemb.systems.regions.similarities.LateInteraction`). The loss is the ranking
 loss with the hardest negatives, plus InfoNCE. The optimizer is Adam. `cross-attention` is `tuned` with the score of
-Lee et al. 2018 (arXiv:1803.08024) instead of equation 8. With `--set image.max_regions=1` each variant reads the whole
-image alone, as a baseline without regions.
+Lee et al. 2018 (arXiv:1803.08024) instead of equation 8. With `--set image.max_regions=1`, each variant uses only the
+whole image, as a baseline without regions.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The imgcap report (Stanford, 2015): dependency tree LSTM and a twin network (github.com/pveerina/imgcap).
 
-| equation | what | where |
+| equation | content | code |
 | --- | --- | --- |
 | 1 | hinges over all contrastive pairs of the batch, margin 1 | `vsemb.losses.PairwiseRanking` |
 | 2 | sum of h and c of children beyond the last slot | `vsemb.systems.trees.tree_lstm` |
@@ -15,18 +15,21 @@
 | section 4 | momentum rising from 0.5 to 0.95 | `rising_momentum.RisingMomentumSGD` |
 | section 4 | learning rate times 0.95 every 2,500 steps | `vsemb.training.optimizers.Step` |
 
+A node of the Tree-LSTM has *slots*, which are child positions with a weight matrix each. The *columns* of the twin
+network are the two networks that map images and texts into the shared space. The captions need parses: `vsemb annotate
+--dependencies`.
+
 Variants `vs`, `s`, `m1`, `m2` and `l` are the five models of tables 1 and 2. They differ in units and slots of the
-Tree-LSTM, dimension of the columns, batch size and learning rate. `vs` is the default and the report's best model. The
-captions need parses: `vsemb annotate --dependencies`.
+Tree-LSTM, dimension of the columns, batch size and learning rate. `vs` is the default and the report's best model.
 
 - `--set text.encoder.encoder=child-sum-tree-lstm` selects the other Tree-LSTM (Tai et al. 2015, arXiv:1503.00075,
   equations 2-8).
 - `--set text.tokenizer=words --set text.encoder.encoder=recurrent` reads the words in sentence order, with the same
   columns.
 
-Variant `tuned` keeps the trees and takes all else from `vsepp`: both sides at unit length, the hardest negatives with
-InfoNCE, words and image map initialized by canonical correlation, a bag of words beside the encoder, and mean and
-maximum over the states of all nodes. It has no columns. With the text tower of `vsepp` it equals `vsepp`.
+Variant `tuned` keeps the trees and takes the other settings from `vsepp`: embeddings of unit length, the hardest
+negatives with InfoNCE, words and image map initialized by canonical correlation, a bag of words, and mean and maximum
+over the states of all nodes. It has no columns. With the text tower of `vsepp` it equals `vsepp`.
 
 Deviations, and choices that the report leaves open:
 
@@ -34,15 +37,15 @@ Deviations, and choices that the report leaves open:
   file; the report's vectors have 300 entries. Each word missing in the file is drawn separately, each entry from the
   distribution of that entry. The report has one unknown word, drawn from one distribution of all entries.
 - Word vectors are trained, with or without a file, as in the released code. The report does not mention it.
-- The first layer of a column has a nonlinearity, as in the released code. In the report's text it is linear:
-  `--set text.encoder.activate_first=false --set image.projection.activate_first=false`. The configuration in that code
-  has a third layer, the report two.
+- The first layer of a column has a nonlinearity, as in the released code. In the report's text it is linear: `--set
+  text.encoder.activate_first=false --set image.projection.activate_first=false`. Columns have two layers, as in the
+  report; the configuration of the released code has a third one.
 - The growth of momentum has no formula in the report or in the versions of the code that we read. Here the distance to
   0.95 shrinks by the factor e every 2,500 steps.
 - Equation 1 is the cost of one pair; the report does not specify the reduction over a batch. We take the mean. The
-  released code divides by the B (B - 1) contrastive pairs of a batch of B, which is `loss.image_weight` and
-  `loss.text_weight` of 1 / (B - 1) here. Median rank of the image of a text among 1,000, after 600 steps of `vs` on
-  Flickr8k with a GRU:
+  released code divides by B (B - 1), the number of contrastive pairs in a batch of B; for this, set `loss.image_weight`
+  and `loss.text_weight` to 1 / (B - 1). The table compares the median text-to-image rank among 1,000 images, after 600
+  steps of `vs` on Flickr8k with a GRU:
 
   | reduction | median rank |
   | --- | --- |
@@ -58,9 +61,9 @@ Deviations, and choices that the report leaves open:
 - Features of the dataset's cache are scaled to unit length and standardized, since networks differ in scale.
   `--set image.standardize=false` uses them unchanged, as the report does. The report's features are
   `vsemb features --backbone VGG16 --layer fc7`, with VGG19 for `m2`.
-- L2 is off, as in the released training script; its configuration has `--set l2=1e-4`.
-- The report's models were trained for less than one epoch of COCO and Flickr30k together. Here the epoch with the best
-  recall sum on validation is kept, and training stops five epochs after it.
+- L2 regularization is off, as in the released training script. The released configuration has `--set l2=1e-4`.
+- The report's models were trained for less than one epoch of COCO and Flickr30k together. Here the epoch with
+  the best recall sum on validation is selected, and training stops after five epochs without a better one.
 """
 
 from __future__ import annotations

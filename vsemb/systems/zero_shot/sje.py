@@ -1,28 +1,29 @@
 """Reed, Akata, Lee, Schiele 2016: structured joint embedding of fine-grained descriptions (arXiv:1605.05395).
 
-| equation | what | where |
+| equation | content | code |
 | --- | --- | --- |
 | 2 | F(v, t), the inner product | `vsemb.similarities.Dot` |
-| 3, 4, 8 | the class of the highest expected score | `vsemb.systems.zero_shot.metrics` |
-| 5, 6, 7 | both directions, each the worst wrong class | `StructuredJointEmbedding` |
+| 3, 4, 8 | the class with the highest expected score | `vsemb.systems.zero_shot.metrics` |
+| 5, 6, 7 | loss of both directions, over the hardest wrong class | `StructuredJointEmbedding` |
 | section 3 | one image of each class, one of its captions | `ClassBatches` |
-| 4.1, 4.2 | convolutions, a recurrent network on them | `ConvolutionalSentenceEncoder` |
+| 4.1, 4.2 | convolutions, and a recurrent network over their output | `ConvolutionalSentenceEncoder` |
 | 4.3 | average of an LSTM's states | `vsemb.encoders.RecurrentSentenceEncoder` |
 | 4.4 | bag of words, word2vec, attributes | `BinaryBagOfWords`, `LinearSentenceEncoder`, `AttributeEncoder` |
 
-Each row of table 1 and both columns have a recipe. `ds-sje-ENCODER` trains both directions, `da-sje-ENCODER` the
-direction with image queries, its variant `text-side` the other direction. `python -m pipelines.zero_shot` makes the
-table.
+There is a recipe for each row and both columns of table 1. `ds-sje-ENCODER` trains both directions. `da-sje-ENCODER`
+trains the direction with image queries; its variant `text-side` trains the other direction. `python -m
+pipelines.zero_shot` reproduces the table.
 
 Variant `released` (the default, and the loss of `text-side`) sums over all wrong classes, as in the authors' released
 code. Variant `paper` takes the hardest wrong class, as in equations 6 and 7. From random weights the hardest class
 alone shrank all embeddings to zero within a few epochs on synthetic flowers (`ds-sje-word-cnn`,
 `da-sje-word-cnn-rnn`), so training starts with the sum and blends into the maximum over four epochs.
 
-From the paper: 1024 dimensions, margin 1, batches of 40 classes, RMSprop at 7e-4, 201 characters or 30 words, a full
-vocabulary, ten random crops per training image (`vsemb features --training-crops`), whole images in tests. The paper
-omits filter sizes and the decay of the learning rate. The convolutions follow the authors' released code: 384, 512 and
-256 filters of width 4 over characters, pooled to eight steps, then a recurrent network with ReLU and a linear map.
+These settings follow the paper: 1024 dimensions, margin 1, batches of 40 classes, RMSprop at 7e-4, texts of at most 201
+characters or 30 words, and a vocabulary of all words. Training images have ten random crops (`vsemb features
+--training-crops`); in evaluation, images are not cropped. The paper omits filter sizes and the decay of the learning
+rate. The convolutions follow the authors' released code: 384, 512 and 256 filters of width 4 over characters, pooled to
+eight steps, then a recurrent network with ReLU and a linear map.
 
 Deviations:
 
