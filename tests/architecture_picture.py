@@ -11,7 +11,7 @@ from tests.test_layering import BESIDE, ORDER, ROOT, SYSTEMS
 
 FILE = ROOT / "docs" / "design" / "architecture.svg"
 
-#: First room of a row by name -> what the row holds.
+#: First subpackage of a row by name -> what the row holds.
 CONTENTS = {
     "console": "exceptions; notices and progress bars",
     "files": "atomic writing, checksums, JSON; HTML tables",
@@ -19,19 +19,19 @@ CONTENTS = {
     "parts": "typed parts of a recipe, read from JSON and --set",
     "configured": "Keras objects that keep their arguments",
     "ops": "pure functions over tensors",
-    "image": "strings and bytes to tensors, in graph",
+    "image": "strings and bytes to tensors, in the graph",
     "encoders": "Keras layers, similarities and losses",
     "models": "dual encoder, replicas, losses per batch",
     "data": "readers, shards, features, batches",
-    "evaluation": "retrieval metrics, embedding in bulk",
+    "evaluation": "retrieval metrics, batched embedding",
     "searching": "fit, resume, devices; exact and approximate search",
     "exporting": "signatures, SavedModel, contract, verification",
     "recipes": "schema and recipes of the base; server and client",
     "runs": "run directories: train, open, search, export",
-    "api": "what `import vsemb` offers",
+    "api": "the names of `import vsemb`",
     "commands": "helpers that subcommands share",
-    "demo": "HTML report, demonstration page",
-    "systems": "one folder per further paper",
+    "demo": "HTML report, demo page",
+    "systems": "one folder per system",
     "cli": "the vsemb command",
 }
 _ROW, _BOX, _LEFT, _WIDTH = 42, 30, 20, 860
@@ -45,20 +45,20 @@ def _box(x: float, y: float, width: float, name: str, style: str) -> str:
     )
 
 
-def _row(names: list[str], x: float, y: float, room: float, style: str) -> list[str]:
-    width = (room - 8 * (len(names) - 1)) / len(names)
+def _row(names: list[str], x: float, y: float, space: float, style: str) -> list[str]:
+    width = (space - 8 * (len(names) - 1)) / len(names)
     return [_box(x + each * (width + 8), y, width, name, style) for each, name in enumerate(names)]
 
 
 def svg() -> str:
-    """Returns the picture: highest room first, an import leads downwards."""
+    """Returns the picture: highest row first; imports point down."""
     shapes: list[str] = []
     y = 56
-    for rooms in map(sorted, reversed(ORDER)):
-        style = "system" if "systems" in rooms else "base"
-        shapes += _row(rooms, _LEFT, y, 400, style)
-        shapes.append(f'<text class="about" x="{_LABELS}" y="{y + 20}">{CONTENTS[rooms[0]]}</text>')
-        if "systems" in rooms:
+    for names in map(sorted, reversed(ORDER)):
+        style = "system" if "systems" in names else "base"
+        shapes += _row(names, _LEFT, y, 400, style)
+        shapes.append(f'<text class="about" x="{_LABELS}" y="{y + 20}">{CONTENTS[names[0]]}</text>')
+        if "systems" in names:
             y += _ROW
             shapes += _row(SYSTEMS, _LEFT + 24, y, _WIDTH - 64, "system")
             y += _ROW
@@ -73,10 +73,10 @@ def svg() -> str:
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {y + 10}" role="img">',
-            "<title>Rooms of vsemb in import order</title>",
+            "<title>Subpackages of vsemb in import order</title>",
             f"<style>{style}</style>",
             f'<rect x="0" y="0" width="{_WIDTH}" height="{y + 10}" rx="10" fill="#ffffff"/>',
-            f'<text class="title" x="{_LEFT}" y="32">Each room imports only rooms of the rows below it</text>',
+            f'<text class="title" x="{_LEFT}" y="32">Each subpackage imports only from the rows below it</text>',
             *shapes,
             "</svg>\n",
         ]
