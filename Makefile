@@ -1,7 +1,7 @@
 # `make quickstart` and `make test` need Python 3.11 or newer and nothing else.
 PYTHON ?= python3
 VENV ?= .venv
-# Processes that run tests: each needs about 3 GB.
+# Processes that run tests.
 WORKERS ?= 2
 BIN = $(VENV)/bin
 
@@ -22,7 +22,7 @@ quickstart: $(VENV)/installed
 	$(BIN)/python -m pipelines.quickstart
 
 test: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -m 'not slow and not real_data' -n $(WORKERS) --dist loadfile
+	$(BIN)/python -m pytest -m 'not slow and not real_data' --processes $(WORKERS)
 
 test-all: $(VENV)/installed-dev
 	$(BIN)/python -m pytest

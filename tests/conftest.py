@@ -6,6 +6,7 @@ import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
+import fcntl
 import shutil
 import zlib
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.processes import SHARED
 from tests.tiny import tiny
 
 COUNTS = {"train": 48, "val": 12, "test": 12}
@@ -40,24 +42,60 @@ def word_sums(captions: list[str]) -> np.ndarray:
     return np.mean(vectors, axis=0).astype(np.float32)
 
 
+#: What `made_once` gives: (name, what fills a path) -> the path.
+MadeOnce = Callable[[str, Callable[[Path], object]], Path]
+
+
 @pytest.fixture(scope="session")
-def scenes_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made_once(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> MadeOnce:
+    """`made_once(name, make)` is a path that `make(path)` has filled, once for all processes; treat it as read-only."""
+    shared = request.config.stash.get(SHARED, tmp_path_factory.getbasetemp())
+
+    def path_of(name: str, make: Callable[[Path], object]) -> Path:
+        folder = shared / f"shared-{name}"
+        folder.mkdir(exist_ok=True)
+        with open(folder / "lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (folder / "made").exists():
+                shutil.rmtree(folder / name, ignore_errors=True)
+                make(folder / name)
+                (folder / "made").touch()
+        return folder / name
+
+    return path_of
+
+
+@pytest.fixture(scope="session")
+def trained(made_once: MadeOnce):
+    """`trained(name, recipe, dataset, **options)` is a `Run` that one process has trained; treat it as read-only."""
+    from vsemb.runs.run import Run
+    from vsemb.runs.train import train
+
+    def run(name: str, recipe, data, **options):
+        return Run.open(made_once(name, lambda out: train(recipe, data, out, **options)))
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def scenes_path(made_once: MadeOnce) -> Path:
     """The directory of a tiny scenes dataset, 32 x 32 pixels, five captions an image, with features."""
     from vsemb.data import synthetic as generator
     from vsemb.data.features.compute import write_precomputed
     from vsemb.data.writing.writer import write_dataset
 
-    path = tmp_path_factory.mktemp("data") / "scenes"
-    source = {"format": "scenes", "path_name": "vsemb.data.synthetic", "sha256": {}, "options": {}}
-    records = generator.generate(COUNTS, seed=5, image_size=32)
-    dataset = write_dataset(records, path, name="scenes", source=source, images_per_shard=20)
-    ids, features = [], []
-    for name in dataset.splits:
-        split = dataset.split(name)
-        ids.append(split.ids)
-        features += [word_sums(entry["captions"]) for entry in split.entries]
-    write_precomputed(dataset, np.concatenate(ids), 4 * np.stack(features))
-    return path
+    def make(path: Path) -> None:
+        source = {"format": "scenes", "path_name": "vsemb.data.synthetic", "sha256": {}, "options": {}}
+        records = generator.generate(COUNTS, seed=5, image_size=32)
+        dataset = write_dataset(records, path, name="scenes", source=source, images_per_shard=20)
+        ids, features = [], []
+        for name in dataset.splits:
+            split = dataset.split(name)
+            ids.append(split.ids)
+            features += [word_sums(entry["captions"]) for entry in split.entries]
+        write_precomputed(dataset, np.concatenate(ids), 4 * np.stack(features))
+
+    return made_once("scenes", make)
 
 
 @pytest.fixture(scope="session")
@@ -69,23 +107,23 @@ def scenes(scenes_path: Path):
 
 
 @pytest.fixture(scope="session")
-def flowers_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def flowers_path(made_once: MadeOnce) -> Path:
     """The directory of tiny flowers: 40, 8 and 12 classes of two images, with attributes and features."""
     from vsemb.data.features.compute import write_precomputed
-    from vsemb.data.store import Dataset
     from vsemb.data.writing.writer import write_dataset
     from vsemb.systems.zero_shot import flowers as generator
     from vsemb.systems.zero_shot.attributes import write_attributes
 
-    path = tmp_path_factory.mktemp("data") / "flowers"
-    source = {"format": "scenes", "path_name": "vsemb.data.synthetic", "sha256": {}, "options": {}}
-    records = generator.generate({"train": 80, "val": 16, "test": 24}, image_size=32)
-    dataset = write_dataset(records, path, name="flowers", source=source)
-    write_attributes(path, generator.attributes())
-    splits = [dataset.split(name) for name in dataset.splits]
-    features = [word_sums(entry["captions"]) for split in splits for entry in split.entries]
-    write_precomputed(dataset, np.concatenate([split.ids for split in splits]), 4 * np.stack(features))
-    return Dataset.open(path).path
+    def make(path: Path) -> None:
+        source = {"format": "scenes", "path_name": "vsemb.data.synthetic", "sha256": {}, "options": {}}
+        records = generator.generate({"train": 80, "val": 16, "test": 24}, image_size=32)
+        dataset = write_dataset(records, path, name="flowers", source=source)
+        write_attributes(path, generator.attributes())
+        splits = [dataset.split(name) for name in dataset.splits]
+        features = [word_sums(entry["captions"]) for split in splits for entry in split.entries]
+        write_precomputed(dataset, np.concatenate([split.ids for split in splits]), 4 * np.stack(features))
+
+    return made_once("flowers", make)
 
 
 @pytest.fixture
@@ -106,42 +144,40 @@ def tiny_recipe():
 
 
 @pytest.fixture(scope="session")
-def tiny_run(scenes, tiny_recipe, tmp_path_factory: pytest.TempPathFactory):
+def tiny_run(scenes, tiny_recipe, trained):
     """A `Run` of two epochs on the features of `scenes`; treat it as read-only."""
-    from vsemb.runs.train import train
-
-    return train(tiny_recipe, scenes, tmp_path_factory.mktemp("runs") / "tiny")
+    return trained("tiny", tiny_recipe, scenes)
 
 
 @pytest.fixture(scope="session")
-def tiny_pixel_run(scenes, tiny_recipe, tmp_path_factory: pytest.TempPathFactory):
+def tiny_pixel_run(scenes, tiny_recipe, trained):
     """A `Run` of two epochs on the pixels of `scenes`, with a SmallConvNet of its own."""
     from vsemb.runs.fine_tune import with_backbone
-    from vsemb.runs.train import train
 
     recipe = with_backbone(tiny_recipe, scenes, "SmallConvNet").with_overrides(["image.size=32"])
-    return train(recipe, scenes, tmp_path_factory.mktemp("runs") / "tiny-pixels")
+    return trained("tiny-pixels", recipe, scenes)
 
 
 @pytest.fixture(scope="session")
-def spacy_pipeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def spacy_pipeline(made_once: MadeOnce) -> Path:
     """The directory of a tiny spaCy pipeline with a parser; treat it as read-only."""
     pytest.importorskip("spacy", reason="the extra parse is not installed")
     from tests.spacy_pipeline import write_pipeline
 
-    return write_pipeline(tmp_path_factory.mktemp("parsers") / "tiny")
+    return made_once("spacy", write_pipeline)
 
 
 @pytest.fixture(scope="session")
-def parsed_scenes(scenes_path: Path, spacy_pipeline: Path, tmp_path_factory: pytest.TempPathFactory):
+def parsed_scenes(scenes_path: Path, spacy_pipeline: Path, made_once: MadeOnce):
     """A copy of `scenes` whose captions are parsed; treat it as read-only."""
     from vsemb.data.store import Dataset
     from vsemb.systems.trees.parsers import open_parser
     from vsemb.systems.trees.parsing import parse_dataset
 
-    dataset = Dataset.open(shutil.copytree(scenes_path, tmp_path_factory.mktemp("data") / "parsed"))
-    parse_dataset(dataset, open_parser(spacy_pipeline))
-    return dataset
+    def make(path: Path) -> None:
+        parse_dataset(Dataset.open(shutil.copytree(scenes_path, path)), open_parser(spacy_pipeline))
+
+    return Dataset.open(made_once("parsed", make))
 
 
 @pytest.fixture(scope="session")
@@ -151,25 +187,24 @@ def tree_recipe(tiny_recipe):
 
 
 @pytest.fixture(scope="session")
-def tree_run(parsed_scenes, tree_recipe, tmp_path_factory: pytest.TempPathFactory):
+def tree_run(parsed_scenes, tree_recipe, trained):
     """A `Run` of two epochs on the dependency trees of `parsed_scenes`; treat it as read-only."""
-    from vsemb.runs.train import train
-
-    return train(tree_recipe, parsed_scenes, tmp_path_factory.mktemp("runs") / "tree")
+    return trained("tree", tree_recipe, parsed_scenes)
 
 
 @pytest.fixture(scope="session")
-def region_scenes(scenes_path: Path, tmp_path_factory: pytest.TempPathFactory):
+def region_scenes(scenes_path: Path, made_once: MadeOnce):
     """A copy of `scenes` with six regions an image; treat it as read-only."""
     from vsemb.data.store import Dataset
     from vsemb.image.backbones import BackboneConfig
     from vsemb.systems.regions.compute import cache_regions
     from vsemb.systems.regions.region_store import RegionConfig
 
-    dataset = Dataset.open(shutil.copytree(scenes_path, tmp_path_factory.mktemp("data") / "regions"))
-    backbone, regions = BackboneConfig("SmallConvNet", size=32), RegionConfig(count=5, pooling="crops")
-    cache_regions(dataset, backbone, regions, weights="random")
-    return dataset
+    def make(path: Path) -> None:
+        backbone, regions = BackboneConfig("SmallConvNet", size=32), RegionConfig(count=5, pooling="crops")
+        cache_regions(Dataset.open(shutil.copytree(scenes_path, path)), backbone, regions, weights="random")
+
+    return Dataset.open(made_once("regions", make))
 
 
 @pytest.fixture(scope="session")
@@ -181,11 +216,9 @@ def region_recipe():
 
 
 @pytest.fixture(scope="session")
-def region_run(region_scenes, region_recipe, tmp_path_factory: pytest.TempPathFactory):
+def region_run(region_scenes, region_recipe, trained):
     """A `Run` of two epochs on the regions of `region_scenes`; treat it as read-only."""
-    from vsemb.runs.train import train
-
-    return train(region_recipe, region_scenes, tmp_path_factory.mktemp("runs") / "regions")
+    return trained("region-run", region_recipe, region_scenes)
 
 
 @pytest.fixture(scope="session")
@@ -197,96 +230,85 @@ def caption_recipe():
 
 
 @pytest.fixture(scope="session")
-def caption_run(scenes, caption_recipe, tmp_path_factory: pytest.TempPathFactory):
+def caption_run(scenes, caption_recipe, trained):
     """A `Run` of captions of two epochs on the features of `scenes`; treat it as read-only."""
-    from vsemb.runs.train import train
-
-    return train(caption_recipe, scenes, tmp_path_factory.mktemp("runs") / "captions")
+    return trained("captions", caption_recipe, scenes)
 
 
 @pytest.fixture(scope="session")
-def pixel_caption_run(scenes, caption_recipe, tmp_path_factory: pytest.TempPathFactory):
+def pixel_caption_run(scenes, caption_recipe, trained):
     """A `Run` of captions of one epoch on the pixels of `scenes`, selected by CIDEr; treat it as read-only."""
     pytest.importorskip("pycocoevalcap", reason="the extra captions is not installed")
     from vsemb.runs.fine_tune import with_backbone
-    from vsemb.runs.train import train
 
     recipe = with_backbone(caption_recipe, scenes, "SmallConvNet").with_overrides(
         ["image.size=32", "training.epochs=1", "validation=cider", "batches.size=48"]
     )
-    return train(recipe, scenes, tmp_path_factory.mktemp("runs") / "pixel-captions")
+    return trained("pixel-captions", recipe, scenes)
 
 
 @pytest.fixture(scope="session")
-def region_caption_run(region_scenes, region_run, tmp_path_factory: pytest.TempPathFactory):
+def region_caption_run(region_scenes, region_run, trained):
     """A `Run` of captions of two epochs on the snippets that `region_run` cuts; treat it as read-only."""
     from vsemb import recipes
-    from vsemb.runs.train import train
 
     recipe = tiny(recipes.get("multimodal-rnn-regions"), *TINY_CAPTIONS)
-    out = tmp_path_factory.mktemp("runs") / "region-captions"
-    return train(recipe, region_scenes, out, inputs={"alignment": region_run})
+    return trained("region-captions", recipe, region_scenes, inputs={"alignment": region_run})
 
 
 @pytest.fixture(scope="session")
-def tagged_scenes(scenes_path: Path, tmp_path_factory: pytest.TempPathFactory):
+def tagged_scenes(scenes_path: Path, made_once: MadeOnce):
     """A copy of `scenes` whose captions have made-up parts of speech; treat it as read-only."""
     from vsemb.data.store import Dataset
     from vsemb.systems.language.tags import write_tags
     from vsemb.text.normalize import words_of
 
-    dataset = Dataset.open(shutil.copytree(scenes_path, tmp_path_factory.mktemp("data") / "tagged"))
     known = {"a": "DT", "the": "DT", "and": "CC", "of": "IN", "on": "IN", "is": "VBZ"}
-    tags = {
-        name: [[known.get(word, "NN") for word in words] for words in words_of(dataset.split(name).captions)]
-        for name in dataset.splits
-    }
-    write_tags(dataset, tags, source={"tagger": "by hand"})
-    return Dataset.open(dataset.path)
+
+    def make(path: Path) -> None:
+        dataset = Dataset.open(shutil.copytree(scenes_path, path))
+        tags = {
+            name: [[known.get(word, "NN") for word in words] for words in words_of(dataset.split(name).captions)]
+            for name in dataset.splits
+        }
+        write_tags(dataset, tags, source={"tagger": "by hand"})
+
+    return Dataset.open(made_once("tagged", make))
 
 
 @pytest.fixture(scope="session")
-def language_recipe(tmp_path_factory: pytest.TempPathFactory):
+def language_recipe(made_once: MadeOnce):
     """The recipe `sc-nlm`, small enough for a test."""
     from vsemb import recipes
 
-    stopwords = tmp_path_factory.mktemp("words") / "stopwords.txt"
-    stopwords.write_text("a\nthe\nand\nof\non\nis\n")
+    stopwords = made_once("stopwords", lambda path: path.write_text("a\nthe\nand\nof\non\nis\n"))
     small = ("model.structure=1", "model.factors=8", "model.writing.candidates=12")
     return tiny(recipes.get("sc-nlm"), *TINY_LANGUAGE, *small, f"model.writing.stopwords={stopwords}")
 
 
 @pytest.fixture(scope="session")
-def kiros_run(scenes, tmp_path_factory: pytest.TempPathFactory):
+def kiros_run(scenes, trained):
     """A `Run` of `kiros2014` of two epochs on the features of `scenes`; treat it as read-only."""
     from vsemb import recipes
-    from vsemb.runs.train import train
 
     recipe = tiny(recipes.get("kiros2014"))
-    return train(recipe, scenes, tmp_path_factory.mktemp("runs") / "kiros")
+    return trained("kiros", recipe, scenes)
 
 
 @pytest.fixture(scope="session")
-def language_run(tagged_scenes, kiros_run, language_recipe, tmp_path_factory: pytest.TempPathFactory):
+def language_run(tagged_scenes, kiros_run, language_recipe, trained):
     """A `Run` of `sc-nlm`, two epochs on `tagged_scenes`; treat it as read-only."""
     pytest.importorskip("pycocoevalcap", reason="the extra captions is not installed")
-    from vsemb.runs.train import train
-
-    out = tmp_path_factory.mktemp("runs") / "language"
-    return train(language_recipe, tagged_scenes, out, inputs={"encoder": kiros_run})
+    return trained("language", language_recipe, tagged_scenes, inputs={"encoder": kiros_run})
 
 
 @pytest.fixture(scope="session")
-def preset_path(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def preset_path(made_once: MadeOnce) -> Callable[[str], Path]:
     """Makes tiny presets by kind: `clip`, `siglip`, `vit`, `resnet` or `efficientnet`; read-only."""
     from tests.systems.presets.preset_files import write_clip, write_image_network, write_siglip
 
-    folder = tmp_path_factory.mktemp("presets")
-
     def path(kind: str) -> Path:
-        if not (folder / kind).exists():
-            dual = {"clip": write_clip, "siglip": write_siglip}
-            dual[kind](folder / kind) if kind in dual else write_image_network(folder / kind, kind)
-        return folder / kind
+        dual = {"clip": write_clip, "siglip": write_siglip}
+        return made_once(kind, dual.get(kind, lambda out: write_image_network(out, kind)))
 
     return path

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -17,7 +19,11 @@ from vsemb.text import CharacterTokenizer, Vocabulary, WordTokenizer
 from vsemb.text.subwords import WordPieceTokenizer
 
 CONFIG = BackboneConfig("SmallConvNet", size=32)
-WORDS = WordTokenizer(Vocabulary(["a", "dog", "cat", "runs"]))
+
+
+@functools.cache
+def words() -> WordTokenizer:
+    return WordTokenizer(Vocabulary(["a", "dog", "cat", "runs"]))
 
 
 def small_model(dtype: str = "float32", similarity: str = "cosine") -> DualEncoder:
@@ -32,7 +38,7 @@ def small_model(dtype: str = "float32", similarity: str = "cosine") -> DualEncod
 
 @pytest.fixture(scope="module")
 def served() -> ServedModel:
-    return ServedModel(small_model(), WORDS, ImageInput(CONFIG))
+    return ServedModel(small_model(), words(), ImageInput(CONFIG))
 
 
 def images(count: int) -> list[bytes]:
@@ -63,7 +69,7 @@ def test_the_share_of_known_words_decides_whether_a_text_is_valid(served):
     np.testing.assert_allclose(outputs["known"], [1, 2 / 3, 0, 0, 1 / 2])
     assert outputs["embedding"].numpy().any(axis=1).tolist() == [True, True, False, False, True]
     corpus = Corpus(np.eye(6, dtype=np.float32), np.arange(6), list("abcdef"))
-    search = ServedModel(served.model, WORDS, ImageInput(CONFIG), corpus=corpus).functions
+    search = ServedModel(served.model, words(), ImageInput(CONFIG), corpus=corpus).functions
     found = search["search_text"](text=texts, k=tf.fill([5], 2))
     assert found["valid"].numpy().tolist() == outputs["valid"].numpy().tolist()
     np.testing.assert_array_equal(found["known"], outputs["known"])
@@ -71,13 +77,14 @@ def test_the_share_of_known_words_decides_whether_a_text_is_valid(served):
 
 
 @pytest.mark.parametrize(
-    ("tokenizer", "texts", "known"),
+    ("make", "texts", "known"),
     [
-        (WordPieceTokenizer(Vocabulary(["dog", "##s", "a"])), ["dogs", "a dogx", "x"], [1, 1 / 2, 0]),
-        (CharacterTokenizer(), ["a dog", "aé", "犬"], [1, 1 / 2, 0]),
+        (lambda: WordPieceTokenizer(Vocabulary(["dog", "##s", "a"])), ["dogs", "a dogx", "x"], [1, 1 / 2, 0]),
+        (CharacterTokenizer, ["a dog", "aé", "犬"], [1, 1 / 2, 0]),
     ],
 )
-def test_the_share_counts_subwords_and_characters(tokenizer, texts, known):
+def test_the_share_counts_subwords_and_characters(make, texts, known):
+    tokenizer = make()
     share = TextInput(tokenizer).known_share(tokenizer(texts))
     np.testing.assert_allclose(share, known)
 
@@ -98,7 +105,7 @@ def test_a_batch_may_be_empty(served):
 
 def test_the_embeddings_are_those_of_evaluation(served):
     texts = ["a dog runs", "a", "cat runs a dog a dog"]
-    wanted = Embedder(served.model).texts(*WORDS.encode(texts))
+    wanted = Embedder(served.model).texts(*words().encode(texts))
     np.testing.assert_allclose(run(served.encode_text, texts)[0], wanted, atol=1e-6)
     encoded = images(3)
     pixels = tf.stack([tf.io.decode_png(image) for image in encoded])  # 32 x 32 already: no resizing
@@ -107,7 +114,7 @@ def test_the_embeddings_are_those_of_evaluation(served):
 
 
 def test_float32_comes_out_of_a_bfloat16_model():
-    served = ServedModel(small_model("mixed_bfloat16", "dot"), WORDS, ImageInput(CONFIG))
+    served = ServedModel(small_model("mixed_bfloat16", "dot"), words(), ImageInput(CONFIG))
     assert np.isfinite(run(served.encode_text, ["a dog"])[0]).all()
     assert np.isfinite(run(served.encode_image, images(1))[0]).all()
 
@@ -123,13 +130,13 @@ def test_no_kernel_of_a_gpu_is_traced(monkeypatch):
         return encode(ids)
 
     monkeypatch.setattr(model, "encode_texts", spy)
-    ServedModel(model, WORDS).encode_text(tf.constant(["a"]))
+    ServedModel(model, words()).encode_text(tf.constant(["a"]))
     assert len(layers) >= 2 and seen == [False] * len(layers)
     assert {layer.use_cudnn for layer in layers} == {"auto"}
 
 
 def test_without_an_image_input_there_is_no_encode_image():
-    served = ServedModel(small_model(), WORDS)
+    served = ServedModel(small_model(), words())
     assert served.encode_image is None and list(served.signatures) == ["serving_default", "encode_text"]
 
 
@@ -163,11 +170,11 @@ class Words(TextInput):
 
 def test_texts_may_be_something_else():
     model = small_model()
-    served = ServedModel(model, Words(WORDS))
+    served = ServedModel(model, Words(words()))
     assert list(served.signatures) == ["serving_default", "encode_words"]
     found = served.functions["encode_words"](words=tf.constant([["a", "dog"], ["", ""]]))
     assert found["valid"].numpy().tolist() == [True, False]
-    wanted = ServedModel(model, WORDS).encode_text(tf.constant(["a dog"]))
+    wanted = ServedModel(model, words()).encode_text(tf.constant(["a dog"]))
     np.testing.assert_allclose(found["embedding"][:1], wanted["embedding"], atol=1e-6)
     np.testing.assert_allclose(run(served.encode_text, ["a dog"])[0], wanted["embedding"], atol=1e-6)
 
@@ -175,4 +182,4 @@ def test_texts_may_be_something_else():
 def test_a_corpus_has_embeddings_of_the_models_size(served):
     corpus = Corpus(np.zeros((2, 5), np.float32), np.arange(2), ["a", "b"])
     with pytest.raises(InvalidArgumentError, match=r"corpus=\(2, 5\).*the model's size, 6"):
-        ServedModel(served.model, WORDS, corpus=corpus)
+        ServedModel(served.model, words(), corpus=corpus)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -17,20 +18,20 @@ from vsemb.similarities import get as get_similarity
 
 ROWS, DIM = 7, 4
 
-#: Loss, similarity, kind of batch.
-Case = tuple[InBatchLoss, str, str]
+#: What makes the loss, similarity, kind of batch.
+Case = tuple[Callable[[], InBatchLoss], str, str]
 
 CASES: dict[str, Case] = {
-    "ranking": (PairwiseRanking(0.3), "cosine", ""),
-    "ranking-sum": (PairwiseRanking(0.3, reduction="sum_over_batch_size"), "order-reversed", "sampled"),
-    "hardest": (PairwiseRanking(0.3, "hardest"), "order", "texts"),
-    "infonce": (InfoNCE(0.5, 0.1), "cosine", ""),
-    "infonce-sampled": (InfoNCE(), "dot", "sampled"),
-    "combined": (CombinedLoss([PairwiseRanking(), InfoNCE(0.3)], [1.0, 0.5]), "cosine", "classes"),
-    "keras": (KerasLoss(keras.losses.CategoricalHinge()), "cosine", "texts"),
-    "sigmoid": (SigmoidLoss(), "cosine", ""),
-    "sigmoid-sum": (SigmoidLoss(0.3, -2.0, reduction="sum"), "dot", "texts"),
-    "sigmoid-sampled": (SigmoidLoss(), "order", "sampled"),
+    "ranking": (lambda: PairwiseRanking(0.3), "cosine", ""),
+    "ranking-sum": (lambda: PairwiseRanking(0.3, reduction="sum_over_batch_size"), "order-reversed", "sampled"),
+    "hardest": (lambda: PairwiseRanking(0.3, "hardest"), "order", "texts"),
+    "infonce": (lambda: InfoNCE(0.5, 0.1), "cosine", ""),
+    "infonce-sampled": (lambda: InfoNCE(), "dot", "sampled"),
+    "combined": (lambda: CombinedLoss([PairwiseRanking(), InfoNCE(0.3)], [1.0, 0.5]), "cosine", "classes"),
+    "keras": (lambda: KerasLoss(keras.losses.CategoricalHinge()), "cosine", "texts"),
+    "sigmoid": (lambda: SigmoidLoss(), "cosine", ""),
+    "sigmoid-sum": (lambda: SigmoidLoss(0.3, -2.0, reduction="sum"), "dot", "texts"),
+    "sigmoid-sampled": (lambda: SigmoidLoss(), "order", "sampled"),
 }
 
 
@@ -39,7 +40,7 @@ def make(case: Case, block_size: int | None, **changes: Any) -> InBatchObjective
     scale = LogitScale(5.0, bias=-1.0)
     scale.build()
     options = {"image_weight": 0.6, "text_weight": 1.0, **changes}
-    return InBatchObjective(loss, get_similarity(similarity), scale, block_size=block_size, **options)
+    return InBatchObjective(loss(), get_similarity(similarity), scale, block_size=block_size, **options)
 
 
 def make_batch(case: Case) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
@@ -102,7 +103,7 @@ def check_blocks(case: Case) -> None:
 
 def test_every_loss_has_a_case() -> None:
     parts = registry.BASE.parts["loss"]
-    assert {type(loss) for loss, _, _ in CASES.values()} == {*(type(losses.get(kind)) for kind in parts), KerasLoss}
+    assert {type(loss()) for loss, _, _ in CASES.values()} == {*(type(losses.get(kind)) for kind in parts), KerasLoss}
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)

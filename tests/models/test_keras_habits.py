@@ -29,7 +29,7 @@ from vsemb.training import RetrievalValidation
 SIZE, DIM = 8, 4
 COLOURS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255), "white": (255, 255, 255)}
 TEXTS = [f"a {colour} square" for colour in COLOURS]
-VOCABULARY = Vocabulary.from_captions(TEXTS)
+VOCABULARY = Vocabulary(["a", "square", *COLOURS])
 
 
 def png(colour: tuple[int, int, int]) -> bytes:
@@ -41,7 +41,7 @@ def png(colour: tuple[int, int, int]) -> bytes:
 BYTES = [png(colour) for colour in COLOURS.values()]
 PIXELS = np.stack([np.full((SIZE, SIZE, 3), colour, np.float32) for colour in COLOURS.values()])
 FEATURES = np.eye(4, 6, dtype=np.float32)
-IDS = WordTokenizer(VOCABULARY)(TEXTS).numpy()
+IDS = np.array([[2, 4 + number, 3] for number in range(4)], np.int32)
 
 
 def backbone() -> keras.Model:
@@ -150,13 +150,11 @@ def test_a_loaded_model_goes_on_training(trained: DualEncoder, tmp_path: Path) -
     assert history["loss"][0] <= trained.history_["loss"][-1] and history["accuracy"] == [1.0]
 
 
-@pytest.mark.parametrize(
-    "tokenizer", [CharacterTokenizer(), WordPieceTokenizer(Vocabulary(["a", "sq", "##uare"]), max_length=5)]
-)
-def test_tokenizers_are_saved_with_the_model(tokenizer) -> None:
-    stored = keras.saving.serialize_keras_object(tokenizer)
-    again = keras.saving.deserialize_keras_object(stored)
-    assert again(TEXTS).numpy().tolist() == tokenizer(TEXTS).numpy().tolist()
+def test_tokenizers_are_saved_with_the_model() -> None:
+    for tokenizer in CharacterTokenizer(), WordPieceTokenizer(Vocabulary(["a", "sq", "##uare"]), max_length=5):
+        stored = keras.saving.serialize_keras_object(tokenizer)
+        again = keras.saving.deserialize_keras_object(stored)
+        assert again(TEXTS).numpy().tolist() == tokenizer(TEXTS).numpy().tolist()
 
 
 class OfClasses(WordTokenizer):
@@ -212,8 +210,9 @@ def test_stock_callbacks(tmp_path: Path) -> None:
     assert keras.saving.load_model(best).predict({"text": np.array(TEXTS)}, verbose=0)["text"].shape == (4, DIM)
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "lion", "adamw", keras.optimizers.Muon(), keras.optimizers.Lamb()])
+@pytest.mark.parametrize("optimizer", ["sgd", "lion", "adamw", keras.optimizers.Muon, keras.optimizers.Lamb])
 def test_any_optimizer(optimizer) -> None:
+    optimizer = optimizer if isinstance(optimizer, str) else optimizer()
     model = compiled(feature_model(), optimizer=optimizer)
     assert np.isfinite(model.fit({"image": FEATURES, "text": IDS}, verbose=0).history["loss"][0])
 

@@ -214,7 +214,7 @@ def test_sequences_that_are_none_are_refused(given, sequences: np.ndarray) -> No
 
 
 # Ids: 0 padding, 1 unknown, 2 a stop word, 3 and up the others.
-STOP = tf.constant([False, False, True, False, False, False])
+STOP = np.array([False, False, True, False, False, False])
 
 
 @pytest.mark.parametrize(

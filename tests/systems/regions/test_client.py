@@ -231,7 +231,7 @@ def test_parts_are_put_together_in_order(server):
     [
         ({"texts": TEXTS[:1]}, "1 texts for 2 images.*one for each image"),
         ({"texts": "a dog"}, "texts='str'. Expected: a list"),
-        ({"images": pictures()[0]}, "images='bytes'. Expected: a list"),
+        ({"images": b"a picture"}, "images='bytes'. Expected: a list"),
         ({"affinity": -0.5}, "affinity=-0.5. Expected: a finite number >= 0, or a list of 2"),
         ({"affinity": float("nan")}, "affinity=nan"),
         ({"affinity": float("inf")}, "affinity=inf"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from types import SimpleNamespace
 
 import keras
@@ -22,7 +23,11 @@ from vsemb.systems.zero_shot.text_encoders import CHARACTER_STAGES, AttributeEnc
 from vsemb.text import CharacterTokenizer, Vocabulary, WordTokenizer
 
 CONFIG = BackboneConfig("SmallConvNet", size=32)
-WORDS = WordTokenizer(Vocabulary(["a", "dog", "cat", "runs"]))
+
+
+@functools.cache
+def words() -> WordTokenizer:
+    return WordTokenizer(Vocabulary(["a", "dog", "cat", "runs"]))
 
 
 def pixel_model(similarity: str = "cosine") -> DualEncoder:
@@ -96,7 +101,7 @@ def some_classes(seed: int = 5) -> ClassPrompts:
 @pytest.mark.parametrize("similarity", ["cosine", "dot", "order", "order-reversed"])
 def test_classes_score_by_the_mean_over_their_prompts(similarity):
     classes = some_classes()
-    served = ServedModel(pixel_model(similarity), WORDS, ImageInput(CONFIG), extras=[classes.signature])
+    served = ServedModel(pixel_model(similarity), words(), ImageInput(CONFIG), extras=[classes.signature])
     encoded = images(2)
     outputs = served.functions["classify"](tf.constant([encoded[0], b"no image", encoded[1]]))
     assert outputs["valid"].numpy().tolist() == [True, False, True]
@@ -118,10 +123,10 @@ def test_classes_score_by_the_mean_over_their_prompts(similarity):
 
 def test_classify_is_a_signature_where_there_are_classes():
     model, classes = pixel_model(), some_classes()
-    served = ServedModel(model, WORDS, ImageInput(CONFIG), extras=[classes.signature])
+    served = ServedModel(model, words(), ImageInput(CONFIG), extras=[classes.signature])
     assert list(served.signatures)[-1] == "classify"
     with pytest.raises(InvalidArgumentError, match=r"classes=\['dog', 'Katze', '鳥'\].*no image network"):
-        ServedModel(model, WORDS, extras=[classes.signature])
+        ServedModel(model, words(), extras=[classes.signature])
     sets = SimpleNamespace(image=object(), multi_vector=True)
     with pytest.raises(InvalidArgumentError, match=r"classes=.*one vector.*vsemb classify RUN"):
         classes.signature(sets)  # type: ignore[arg-type]
@@ -130,7 +135,7 @@ def test_classify_is_a_signature_where_there_are_classes():
 
 
 def test_classes_are_in_the_savedmodel(tmp_path):
-    served = ServedModel(pixel_model(), WORDS, ImageInput(CONFIG), extras=[some_classes().signature])
+    served = ServedModel(pixel_model(), words(), ImageInput(CONFIG), extras=[some_classes().signature])
     path = export_savedmodel(served, tmp_path / "classes")
     classify = tf.saved_model.load(str(path)).signatures["classify"]
     encoded = tf.constant([*images(3), b"no image"])
