@@ -1,4 +1,4 @@
-"""vsemb: visual-semantic embeddings, one space for images and sentences.
+"""vsemb: visual-semantic embeddings of images and sentences in one vector space.
 
 Example:
 

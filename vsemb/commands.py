@@ -291,7 +291,7 @@ def command_line(*words: Any) -> str:
 
 def add_json(parser: argparse._ActionsContainer) -> None:
     """Add `--json` to a command that ends with `save_json`."""
-    parser.add_argument("--json", metavar="FILE", help="also write the results to FILE; - prints JSON alone")
+    parser.add_argument("--json", metavar="FILE", help="also write the results as JSON to FILE; - prints only JSON")
 
 
 def save_json(arguments: argparse.Namespace, values: Any) -> None:

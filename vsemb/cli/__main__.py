@@ -22,23 +22,23 @@ from vsemb.errors import VsembError
 
 #: Commands of the base: name -> summary. Each is a module of that name, imported to run it or to show its help.
 _SUMMARIES = {
-    "scenes": "generate the synthetic scenes dataset",
-    "prepare": "turn images and captions into a dataset",
-    "features": "run a pretrained backbone once and cache its features",
+    "scenes": "generate a dataset of synthetic scenes",
+    "prepare": "convert images and captions into a dataset",
+    "features": "compute and cache image features with a pretrained network",
     "annotate": "annotate the captions of a dataset",
     "recipes": "list the recipes, or explain one",
     "train": "train a recipe on a dataset",
-    "evaluate": "measure a run by the protocol of its task, or another",
-    "analyze": "analyze what runs have learned",
-    "report": "write a page about a run: metrics, queries, failures",
-    "projector": "look at a run's space in TensorBoard",
+    "evaluate": "measure a run with a standard protocol",
+    "analyze": "compare or inspect trained runs",
+    "report": "write an HTML report: metrics, queries, failures",
+    "projector": "write embeddings for TensorBoard's projector",
     "export": "write a run as a SavedModel for TensorFlow Serving",
-    "serve": "serve SavedModels as TensorFlow Serving does",
-    "verify": "hold an exported model to its contract",
+    "serve": "serve SavedModels with TensorFlow Serving's API",
+    "verify": "check an exported model against its contract",
     "index": "embed image files or a dataset for search",
     "search": "find images by text, image or arithmetic",
     "embed": "embed image files or texts into a file of vectors",
-    "demo": "try a run in the browser",
+    "demo": "search with a run in the browser",
     "info": "describe a run, dataset, index or exported model",
     "doctor": "check the installation: versions, extras, GPU, disk",
 }
@@ -64,9 +64,9 @@ def build_parser() -> argparse.ArgumentParser:
     listing = "\n".join(f"  {name:<{width}}  {summary}" for name, (_, summary) in known.items())
     parser = argparse.ArgumentParser(
         prog="vsemb",
-        description="Visual-semantic embeddings: one space for images and sentences.",
+        description="Visual-semantic embeddings: images and sentences in one vector space.",
         epilog=f"commands:\n{listing}\n\nExample: vsemb train vsepp --data data/flickr8k --out runs/vsepp\n"
-        "Each command explains itself: vsemb COMMAND --help",
+        "Options of a command: vsemb COMMAND --help",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"vsemb {__version__}")
@@ -81,7 +81,7 @@ def command_parser(name: str) -> argparse.ArgumentParser:
     text, _, examples = (inspect.getdoc(command.run) or "").partition("\n\nExamples:\n")
     parser = argparse.ArgumentParser(prog=f"vsemb {name}", formatter_class=argparse.RawDescriptionHelpFormatter)
     command.configure(parser)
-    parser.add_argument("--quiet", action="store_true", help="print results and errors alone")
+    parser.add_argument("--quiet", action="store_true", help="print only results and errors")
     modes: Modes | None = parser.get_default("modes")
     parser.description = text + (modes.explained if modes is not None else "")
     of_systems = [f"  {line}" for system in registry.systems() for line in system.examples.get(name, ())]

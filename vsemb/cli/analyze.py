@@ -19,13 +19,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     Modes(parser, "analyze", word="analysis")
     parser.add_argument("runs", nargs="+", metavar="RUN", help="run directory; `lengths` compares several")
-    parser.add_argument("--data", help="dataset (that of the first run's training)")
-    parser.add_argument("--split", default="val", help="split to measure on (%(default)s)")
-    parser.add_argument("--json", metavar="FILE", help="also write the results to FILE as JSON")
+    parser.add_argument("--data", help="dataset (the training dataset of the first run)")
+    parser.add_argument("--split", default="val", help="split to evaluate (%(default)s)")
+    parser.add_argument("--json", metavar="FILE", help="also write the results as JSON to FILE")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Analyze trained runs with one of several analyses.
+    """Analyze trained runs; the analyses are described below.
 
     Examples:
       vsemb analyze lengths runs/order runs/symmetric --data data/flickr8k --images 1000
@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _configure_lengths(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--pairs", type=int, default=100, metavar="N", help="number of pairs (%(default)s)")
-    parser.add_argument("--images", type=int, metavar="N", help="first N images of the split only (all)")
+    parser.add_argument("--images", type=int, metavar="N", help="use only the first N images of the split (all)")
     parser.add_argument("--examples", type=int, default=3, metavar="N", help="number of pairs to print (%(default)s)")
 
 

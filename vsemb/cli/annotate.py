@@ -11,13 +11,13 @@ from vsemb.commands import Modes, save_json
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("data", type=Path, metavar="DATA", help="a prepared dataset")
-    parser.add_argument("--overwrite", action="store_true", help="replace annotations that are there")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the summary to FILE as JSON")
+    parser.add_argument("--overwrite", action="store_true", help="replace existing annotations")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the summary as JSON to FILE")
     Modes(parser, "annotate")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Annotate the captions of a dataset.
+    """Annotate the captions of a dataset, for example with dependency trees.
 
     Annotations are computed, or read from files. In a file, the id of a caption is its id in the dataset's source, or
     KEY#NUMBER: the key of the image and the number of the caption, from 0. Words and tokens are matched by letters and

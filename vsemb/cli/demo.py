@@ -10,7 +10,7 @@ from vsemb.commands import add_options, apply_options, picked
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("run", help="the run directory")
-    parser.add_argument("--data", help="dataset to search (default: the training dataset)")
+    parser.add_argument("--data", help="dataset to search (the training dataset)")
     parser.add_argument("--split", default="all", help="split to search, or all (%(default)s)")
     parser.add_argument("--port", type=int, default=7860, help="port; 0 for any free port (%(default)s)")
     parser.add_argument("--open", dest="open_browser", action="store_true", help="open the page in a browser")
@@ -18,11 +18,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Serve a demonstration page of a run: search by sentence or image, arithmetic, comparison.
+    """Serve a demo page for a run: search by sentence or image, arithmetic, comparison.
 
-    The page is served on 127.0.0.1 only and loads nothing from other hosts. The first call builds an index of images
-    and captions, see `vsemb index`. Runs without an index embed them at every start. Dropped images are kept in a
-    temporary directory until the command ends. Ctrl-C ends the command.
+    The page is served on 127.0.0.1 only and loads nothing from other hosts. The first start builds an index of images
+    and captions, see `vsemb index`. Runs that do not support an index embed them at every start. Dropped images are
+    stored in a temporary directory, which is deleted at the end. Press Ctrl-C to end the command.
 
     Examples:
       vsemb demo runs/vsepp --open

@@ -24,7 +24,7 @@ _DEPTH = 3
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("folders", nargs="*", default=["."], metavar="DIR", help="where to look for leftovers (here)")
-    parser.add_argument("--json", metavar="FILE", help="also write the page to FILE as JSON")
+    parser.add_argument("--json", metavar="FILE", help="also write the page as JSON to FILE")
 
 
 def run(arguments: argparse.Namespace) -> int:

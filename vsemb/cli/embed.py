@@ -16,9 +16,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     given = parser.add_mutually_exclusive_group(required=True)
     images = "image files: directories, globs, files, .txt lists of paths"
     given.add_argument("--images", nargs="+", metavar="PATH", help=images)
-    given.add_argument("--texts", nargs="+", metavar="TEXT", help="texts, or one file with a text per line")
+    given.add_argument("--texts", nargs="+", metavar="TEXT", help="texts, or one file with one text per line")
     parser.add_argument("--out", required=True, metavar="FILE", help="vectors.npy or vectors.parquet")
-    parser.add_argument("--json", metavar="FILE", help="also write counts and what was left out to FILE")
+    parser.add_argument("--json", metavar="FILE", help="also write counts and skipped items as JSON to FILE")
     add_options(parser, "run")
 
 

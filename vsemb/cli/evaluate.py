@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("run", help="the run directory")
-    parser.add_argument("--data", help="the dataset (that of the training)")
-    parser.add_argument("--split", default="val", help="the split to measure on (%(default)s)")
+    parser.add_argument("--data", help="dataset (the training dataset)")
+    parser.add_argument("--split", default="val", help="split to evaluate (%(default)s)")
     add_json(parser)
     add_options(parser, "run")
     Modes(parser, "evaluate")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Measure a run with a protocol of the field; each protocol has its own flag.
+    """Measure a run with a standard protocol, such as recall at K; each protocol has its own flag.
 
-    Without a flag, the protocol of the run's recipe is used, such as retrieval for a dual encoder. In every protocol,
-    ties count against the model.
+    Without a flag, the default protocol of the run's recipe is used, such as --retrieval for image-text models. In
+    every protocol, ties count against the model.
 
     Examples:
       vsemb evaluate runs/vsepp --data data/flickr8k --split test --json metrics.json
@@ -58,7 +58,9 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _configure_retrieval(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--folds", type=int, default=1, help="average over contiguous folds of images (%(default)s)")
-    parser.add_argument("--bootstrap", type=int, default=0, metavar="N", help="resamplings for 95 %% intervals (none)")
+    parser.add_argument(
+        "--bootstrap", type=int, default=0, metavar="N", help="bootstrap samples for 95 %% intervals (none)"
+    )
     parser.add_argument("--recalls", type=int, nargs="+", default=(), metavar="K", help="recall at these K (1 5 10)")
     parser.add_argument(
         "--pairs", type=int, nargs="?", const=True, metavar="N", help="also rank N images, each with its first text"

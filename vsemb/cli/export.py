@@ -15,7 +15,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--index", metavar="INDEX", help="index of the run, for search inside the model")
     computed_in = "precision of the embeddings (the recipe's; float32 for auto)"
     parser.add_argument("--precision", choices=("float32", "mixed_bfloat16"), help=computed_in)
-    parser.add_argument("--json", metavar="FILE", help="write the signatures to FILE as JSON")
+    parser.add_argument("--json", metavar="FILE", help="also write the signatures as JSON to FILE")
     add_options(parser, "run", "export")
 
 

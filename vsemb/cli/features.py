@@ -16,23 +16,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--backbone", help="a keras.applications network, SmallConvNet, or hub:PRESET (MobileNetV2)")
     parser.add_argument("--weights", help="imagenet, preset, random, a file, or a run (imagenet, or preset)")
     parser.add_argument("--crops", type=int, choices=(1, 10), default=1, help="the whole image, or ten crops (1)")
-    parser.add_argument("--keep-crops", action="store_true", help="store each crop and not their mean")
-    parser.add_argument("--training-crops", action="store_true", help="with one crop, also store ten for training")
-    mirror = "with one crop, also store mirror images for training (yes, without --training-crops)"
+    parser.add_argument("--keep-crops", action="store_true", help="store features of each crop instead of their mean")
+    parser.add_argument("--training-crops", action="store_true", help="also store ten random crops for training")
+    mirror = "also store features of mirror images (yes with one crop and without --training-crops)"
     parser.add_argument("--mirror", action=argparse.BooleanOptionalAction, help=mirror)
-    parser.add_argument("--size", type=int, help="side of the images in pixels (the network's own)")
-    parser.add_argument("--pooling", choices=_POOLINGS, help="pooling over grid cells (the network's own)")
+    parser.add_argument("--size", type=int, help="width and height of the input in pixels (the network's)")
+    parser.add_argument("--pooling", choices=_POOLINGS, help="pooling over grid cells (the network's default)")
     parser.add_argument("--layer", help="an inner layer in place of the pooled map: fc6 or fc7 of VGG16, VGG19")
     parser.add_argument("--batch-size", type=int, default=64, help="images per batch (%(default)s)")
-    parser.add_argument("--verify", action="store_true", help="compute nothing; read and check all features of DATA")
+    parser.add_argument("--verify", action="store_true", help="only check the stored features of DATA")
     add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Run a pretrained image network over a dataset once, and cache its features.
+    """Compute the image features of a dataset with a pretrained network, and cache them in the dataset.
 
     `vsemb train --backbone NAME` does the same before training. Features are stored in DATA/features/FINGERPRINT. The
-    fingerprint names network, weights and preprocessing. After an interruption, the same command resumes.
+    fingerprint depends on network, weights and preprocessing. After an interruption, the same command resumes.
 
     --backbone: in hub:PRESET, PRESET is the name, handle or directory of a keras-hub preset.
 
@@ -43,8 +43,8 @@ def run(arguments: argparse.Namespace) -> None:
     pyramid takes the maximum of the map and of each ninth of it. For transformers, token is the class token, and
     embedding is the joint embedding of CLIP and SigLIP.
 
-    --crops 10 stores the mean of ten crops. --training-crops also stores ten crops per image; training draws one of
-    them each time. This takes eleven times as long.
+    --crops 10 stores the mean of ten crops. --training-crops stores the features of the whole image and of ten random
+    crops; training draws one of the crops each time. This takes eleven times as long.
 
     Examples:
       vsemb features data/flickr8k --backbone MobileNetV2 --weights imagenet --crops 1

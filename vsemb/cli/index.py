@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 _BEST = 10
 _COLUMNS = """\
-bytes         per item, of what is scanned; candidates are also scored from embeddings
+bytes         per item that is scanned; exact scores also need the embeddings
 MB            of all items, 10^6 bytes
 build s       seconds to write the index
-ms, 1         milliseconds for one query by itself
+ms, 1         milliseconds for a single query
 ms, 128       milliseconds per query in a batch of 128
 recall@1 @10  % of the exact best 1 and 10 that the backend finds
-re-ranked     the same after its candidates are scored exactly, as a search does
+re-ranked     the same after exact scoring of the candidates, as in a search
 R@1 R@10      % of captions that find their image among the best 1 and 10
 change        of R@1 and R@10 from exact float32, in points"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("run", metavar="RUN", help="run directory; with --compare also that of an index")
-    parser.add_argument("--data", help="dataset (that of the training)")
+    parser.add_argument("run", metavar="RUN", help="run directory; with --compare, also an index")
+    parser.add_argument("--data", help="dataset (the training dataset)")
     parser.add_argument("--split", help="split to embed, or all (all)")
     parser.add_argument("--captions", action="store_true", help="embed captions instead of images")
     images = "image files without captions: directories, globs, files, .txt lists"
@@ -40,15 +40,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", metavar="INDEX", help="directory of the index (below RUN/index)")
     backends = "exact, faiss-flat, faiss-ivf, faiss-int8, faiss-binary, scann or milvus (%(default)s)"
     parser.add_argument("--backend", default="exact", help=backends)
-    dtypes = "float32, float16, or with the exact backend int8 or binary (%(default)s)"
+    dtypes = "float32 or float16; int8 or binary with backend exact (%(default)s)"
     parser.add_argument("--dtype", default="float32", help=dtypes)
     parameter = "a parameter of the backend, e.g. nprobe=32; repeatable"
     parser.add_argument("--parameter", action="append", default=[], metavar="NAME=N", help=parameter)
-    parser.add_argument("--milvus-uri", metavar="URI", help="a Milvus cluster (an embedded Milvus inside the index)")
-    candidates = "measure the recall of a search among N candidates"
+    parser.add_argument("--milvus-uri", metavar="URI", help="Milvus cluster (embedded Milvus inside the index)")
+    candidates = "also measure recall with N candidates per query"
     parser.add_argument("--candidates", type=int, nargs="+", default=[], metavar="N", help=candidates)
     parser.add_argument("--compare", action="store_true", help="measure size, time and recall of all backends")
-    parser.add_argument("--json", metavar="FILE", help="also write what is printed to FILE")
+    parser.add_argument("--json", metavar="FILE", help="also write the results as JSON to FILE")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -58,15 +58,14 @@ def run(arguments: argparse.Namespace) -> None:
     with one path per line. A dataset and captions are not needed. Unreadable files are listed at the end and omitted.
     An interrupted command resumes where it stopped.
 
-    The index is written to RUN/index or to --out. It is valid for the current weights of the run and the current
-    dataset; search detects changes of either. The index contains the names of its items, so search needs the run but
-    not the dataset.
+    The index is written to RUN/index or to --out. It becomes invalid if the weights of the run or the dataset change,
+    which search detects. The index contains the names of its items, so search needs the run but not the dataset.
 
-    By default every item is scored. --backend finds candidates faster, and --dtype int8 or binary finds them in less
-    memory; candidates are then scored exactly. --compare measures all of these and changes nothing.
+    By default, a search scores every item exactly. --backend finds candidates faster, and --dtype int8 or binary needs
+    less memory; the candidates are then scored exactly. --compare measures all backends and changes nothing.
 
-    Runs on regions do not have an index; `vsemb search` scores all their images. The token of a Milvus cluster is read
-    from the environment variable VSEMB_MILVUS_TOKEN.
+    Runs on regions do not support an index; `vsemb search` scores all their images. The token of a Milvus cluster is
+    read from the environment variable VSEMB_MILVUS_TOKEN.
 
     Examples:
       vsemb index runs/vsepp --images photos --out indexes/photos

@@ -12,7 +12,7 @@ from vsemb.runs.describe import describe
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("path", metavar="DIR", help="directory of a run, dataset, index or exported model")
-    parser.add_argument("--json", metavar="FILE", help="also write the page to FILE as JSON")
+    parser.add_argument("--json", metavar="FILE", help="also write the page as JSON to FILE")
 
 
 def run(arguments: argparse.Namespace) -> None:

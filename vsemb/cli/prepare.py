@@ -13,37 +13,37 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="SOURCE", help="file, folder or (tfds) name to read")
     listed = f"{', '.join(formats())} (inferred from SOURCE)"
     parser.add_argument("--format", choices=formats(), metavar="F", help=listed)
-    parser.add_argument("--out", required=True, metavar="DATA", help="directory to make")
-    parser.add_argument("--name", help="name of the dataset (the last part of DATA)")
-    bad_image = "skip, or fail at, unreadable images, images without captions, malformed rows (%(default)s)"
+    parser.add_argument("--out", required=True, metavar="DATA", help="dataset directory to write")
+    parser.add_argument("--name", help="name of the dataset (last part of DATA)")
+    bad_image = "unreadable images, images without captions, malformed rows: skip, or stop (%(default)s)"
     parser.add_argument("--on-bad-image", choices=["skip", "fail"], default="skip", help=bad_image)
     parser.add_argument("--overwrite", action="store_true", help="replace the dataset at DATA and its features")
     parser.add_argument("--max-side", type=int, metavar="N", help="shrink images whose longer side exceeds N pixels")
-    per_shard = "images in a full shard (%(default)s)"
+    per_shard = "images per shard (%(default)s)"
     parser.add_argument("--images-per-shard", type=int, default=1024, metavar="N", help=per_shard)
     add_json(parser)
-    options = parser.add_argument_group("options of single formats")
+    options = parser.add_argument_group("options of some formats")
     options.add_argument("--images", metavar="DIR", help="images folder or URI (all but tfds, vsepp, wnid)")
-    options.add_argument("--uris", action="store_true", default=None, help="let file names be URIs (table)")
+    options.add_argument("--uris", action="store_true", default=None, help="allow URIs as file names (table)")
     options.add_argument("--split", metavar="NAME", help="put all images into this split (coco, flickr, table, tfds)")
-    restval = "COCO's restval joins train (default), stays, or is left out (karpathy, tfds)"
+    restval = "add COCO's restval to train (default), keep, or drop it (karpathy, tfds)"
     options.add_argument("--restval", choices=["train", "keep", "drop"], help=restval)
     options.add_argument("--descriptions", metavar="DIR", help="folder of the descriptions text_c10 (cub, flowers102)")
     options.add_argument("--class-names", metavar="FILE", help="names of the classes, one per line (flowers102)")
     disjoint = "make splits that share no class (table)"
     options.add_argument("--disjoint-classes", action="store_true", default=None, help=disjoint)
     options.add_argument("--wordnet", metavar="DIR", help="folder with WordNet 3.0's data.noun (wnid)")
-    class_splits = "classes in train, val and test (75, 10 and 15 %% of them) (wnid)"
+    class_splits = "numbers of classes in train, val and test; default: 75, 10, 15 %% (wnid)"
     options.add_argument("--class-splits", metavar="N/N/N", help=class_splits)
     options.add_argument("--image-feature", metavar="PATH", help="name of the image feature (tfds)")
     options.add_argument("--text-feature", metavar="PATH", help="name of the text feature (tfds)")
-    options.add_argument("--data-dir", metavar="DIR", help="where tensorflow-datasets keeps its data (tfds)")
-    download = "let tensorflow-datasets download (tfds)"
+    options.add_argument("--data-dir", metavar="DIR", help="data folder of tensorflow-datasets (tfds)")
+    download = "allow tensorflow-datasets to download (tfds)"
     options.add_argument("--download", action="store_true", default=None, help=download)
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Convert images and captions in a common layout into a dataset: sharded TFRecords and a manifest.
+    """Convert images and captions in a common format into a dataset: TFRecord shards and a manifest.
 
     formats of captioned datasets:
       karpathy  dataset_*.json (or its folder) and images/; COCO's restval joins train
@@ -67,8 +67,8 @@ def run(arguments: argparse.Namespace) -> None:
     For table, karpathy, coco and flickr, --images may be a URI: https://, or gs:// and s3:// with the extra beam. With
     --uris, file names of a table may be URIs, also file://.
 
-    Images are decoded once as a check, and stored upright as JPEG or PNG. Bad images and malformed rows are listed and
-    omitted; --on-bad-image fail stops instead. After an interruption, the same command resumes.
+    Every image is decoded as a check, and stored upright as JPEG or PNG. Bad images and malformed rows are skipped and
+    listed; with --on-bad-image fail, the first one is an error. After an interruption, the same command resumes.
 
     Examples:
       vsemb prepare photos.csv --images photos/ --out data/photos

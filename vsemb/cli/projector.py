@@ -10,7 +10,7 @@ from vsemb.commands import picked, table
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("run", help="run directory")
-    parser.add_argument("--data", help="dataset (that of the training)")
+    parser.add_argument("--data", help="dataset (the training dataset)")
     parser.add_argument("--split", default="val", help="split to show (%(default)s)")
     parser.add_argument("--out", metavar="DIR", help="folder to write (RUN/projector)")
     for name, default, what in (
@@ -25,7 +25,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Write the embeddings of images, sentences and words for TensorBoard's projector.
 
-    Images have thumbnails. One tensor holds images and their sentences together. Each word is embedded as a sentence.
+    Images have thumbnails. The tensor `everything` contains images and their sentences together. Each word is embedded
+    as a sentence.
 
     Examples:
       vsemb projector runs/vsepp

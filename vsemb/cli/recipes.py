@@ -11,8 +11,8 @@ from vsemb.commands import save_json, table
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("name", nargs="?", metavar="RECIPE", help="recipe to explain, or a Python file with one")
-    parser.add_argument("--variant", help="variant of the recipe (its first)")
-    parser.add_argument("--json", metavar="FILE", help="also write the names, or the recipe, to FILE as JSON")
+    parser.add_argument("--variant", help="variant of the recipe (the first)")
+    parser.add_argument("--json", metavar="FILE", help="also write the names or the recipe as JSON to FILE")
 
 
 def run(arguments: argparse.Namespace) -> None:

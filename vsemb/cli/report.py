@@ -10,16 +10,16 @@ from vsemb.commands import add_options, apply_options, picked, save_json
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("run", help="the run directory")
-    parser.add_argument("--data", help="the dataset (default: the training dataset)")
+    parser.add_argument("--data", help="dataset (the training dataset)")
     parser.add_argument("--split", default="val", help="split to show (%(default)s)")
-    parser.add_argument("--out", metavar="FILE", help="output file (RUN/report.html)")
-    shown = "number of queries per direction, or of captioned images (%(default)s)"
+    parser.add_argument("--out", metavar="FILE", help="HTML file to write (RUN/report.html)")
+    shown = "queries per direction, or captioned images, to show (%(default)s)"
     parser.add_argument("--shown", type=int, default=12, metavar="N", help=shown)
     arithmetic = "image, word to subtract, word to add; repeatable (six random examples)"
     triple = ("KEY", "MINUS", "PLUS")
     parser.add_argument("--arithmetic", nargs=3, action="append", default=[], metavar=triple, help=arithmetic)
     parser.add_argument("--seed", type=int, default=0, help="random seed (%(default)s)")
-    parser.add_argument("--json", metavar="FILE", help="also write the metrics as JSON")
+    parser.add_argument("--json", metavar="FILE", help="also write the metrics as JSON to FILE")
     add_options(parser, "run", "report")
 
 

@@ -13,12 +13,14 @@ _IMAGES = {"train": 4000, "val": 500, "test": 500}
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("--out", required=True, type=Path, metavar="DATA", help="directory to make")
+    parser.add_argument("--out", required=True, type=Path, metavar="DATA", help="dataset directory to write")
     for split, count in _IMAGES.items():
-        parser.add_argument(f"--{split}", type=int, metavar="N", help=f"images ({count}; fewer for other modes)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of all images (%(default)s)")
-    parser.add_argument("--size", type=int, default=64, metavar="PIXELS", help="side of an image (%(default)s)")
-    parser.add_argument("--overwrite", action="store_true", help="replace another dataset at DATA")
+        parser.add_argument(f"--{split}", type=int, metavar="N", help=f"images ({count}; fewer in other modes)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="random seed (%(default)s)")
+    parser.add_argument(
+        "--size", type=int, default=64, metavar="PIXELS", help="width and height of images (%(default)s)"
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace the dataset at DATA")
     Modes(parser, "scenes", Mode(_plan, _configure_shapes))
 
 
@@ -28,10 +30,10 @@ def _configure_shapes(parser: argparse._ActionsContainer) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Generate the synthetic scenes dataset: images of coloured shapes, five captions each, and ground truth.
+    """Generate a dataset of synthetic scenes: images of coloured shapes, five captions per image, and ground truth.
 
-    Nothing is downloaded. The same seed always gives the same images. Combinations of colour and shape in the split
-    `compositional` are not in other splits. With --zero-shot, train, val and test do not share such combinations.
+    Nothing is downloaded. The same seed always gives the same images. The split `compositional` has combinations of
+    colour and shape that no other split has. With --zero-shot, train, val and test share no such combinations.
 
     Examples:
       vsemb scenes --out data/scenes --train 4000 --val 500 --test 500 --compositional 500

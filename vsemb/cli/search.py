@@ -26,16 +26,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("run", metavar="RUN_OR_INDEX", help="run directory, or directory of an index")
     parser.add_argument("text", nargs="?", help="text to search for; without one, queries are read line by line")
-    parser.add_argument("--data", help="dataset to search (that of the training)")
+    parser.add_argument("--data", help="dataset to search (the training dataset)")
     parser.add_argument("--split", help="split to search, or all (all)")
     parser.add_argument("-k", type=int, default=10, metavar="N", help="number of results (%(default)s)")
-    parser.add_argument("--json", metavar="FILE", help="also write the results to FILE as JSON")
+    parser.add_argument("--json", metavar="FILE", help="also write the results as JSON to FILE")
     parser.add_argument("--out", metavar="FILE", help="contact sheet of the results, 400 at most, as .png or .jpg")
     Modes(parser, "search", Mode(_search, _configure_images))
 
 
 def _configure_images(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument("--image", metavar="FILE", help="image to start from: a file, or a dataset's key")
+    parser.add_argument("--image", metavar="FILE", help="query image: a file, or a key in the dataset")
     parser.add_argument("--minus", action="append", default=[], metavar="WORD", help="subtract a word; repeatable")
     parser.add_argument("--plus", action="append", default=[], metavar="WORD", help="add a word; repeatable")
     for name, which in (("compose", "all of"), ("abstract", "what is common to")):
@@ -43,18 +43,18 @@ def _configure_images(parser: argparse._ActionsContainer) -> None:
         parser.add_argument(f"--{name}", nargs="+", default=[], metavar="A", help=texts)
     parser.add_argument("--resort", type=int, metavar="N", help="re-sort the best N by distance to their mean")
     parser.add_argument("--captions", action="store_true", help="search captions instead of images")
-    candidates = "score N exactly (10 per result, at least 100; all for orders)"
+    candidates = "candidates to score exactly (10 per result, at least 100; all for orders)"
     parser.add_argument("--candidates", type=int, metavar="N", help=candidates)
-    parser.add_argument("--keep-query", action="store_true", help="do not leave out the query image")
-    parser.add_argument("--run", dest="index_run", metavar="RUN", help="run of the index, if it was moved")
+    parser.add_argument("--keep-query", action="store_true", help="keep the query image in the results")
+    parser.add_argument("--run", dest="index_run", metavar="RUN", help="run of the index, if the run was moved")
     add_options(parser, "run")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Find the images of a dataset that match a text or an image, with words subtracted and added.
 
-    Without a query, queries are read from the terminal or from standard input, one per line. The model is loaded once.
-    The dataset of a run is embedded on first use. An index from `vsemb index --out` does not need a dataset.
+    Without a query, queries are read from the terminal or from standard input, one per line; the model is loaded once.
+    The first search with a run embeds its dataset. An index from `vsemb index --out` does not need a dataset.
 
     --image takes an image file, or the key of an image of the dataset; that image is omitted from the results. --minus
     and --plus are the arithmetic of Kiros et al. 2014: an image of a blue car, minus "blue", plus "red". --compose and

@@ -52,11 +52,11 @@ def wanted(text: str) -> str | int:
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("directory", nargs="?", metavar="savedmodels/NAME", help="directory of the model")
-    model = "directory of a further model and its name; repeatable"
+    model = "another model: its name and directory; repeatable"
     parser.add_argument("--model", action="append", default=[], type=pair, metavar="NAME=DIR", help=model)
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
-    parser.add_argument("--port", type=int, default=8500, help="port of gRPC, 0 for a free one (%(default)s)")
-    parser.add_argument("--rest-port", type=int, default=8501, help="port of REST, 0 for a free one (%(default)s)")
+    parser.add_argument("--port", type=int, default=8500, help="gRPC port, 0 for any free port (%(default)s)")
+    parser.add_argument("--rest-port", type=int, default=8501, help="REST port, 0 for any free port (%(default)s)")
     parser.add_argument(
         "--max-body", type=size, default="32MiB", metavar="SIZE", help="maximum size of a request (%(default)s)"
     )
@@ -76,21 +76,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=int, metavar="N", help="batches that run at once (one per core)")
     versions = "versions to serve: latest, all, or numbers (latest)"
     parser.add_argument("--versions", nargs="+", type=wanted, default=["latest"], metavar="N", help=versions)
-    labels = "label of a version; repeatable"
+    labels = "label for version N; repeatable"
     parser.add_argument("--label", action="append", default=[], type=label, metavar="LABEL=N", help=labels)
     parser.add_argument(
         "--poll",
         type=float,
         default=1.0,
         metavar="S",
-        help="seconds between checks for versions, 0 for none (%(default)s)",
+        help="seconds between checks for new versions, 0 for none (%(default)s)",
     )
     parser.add_argument(
         "--grace",
         type=float,
         default=30.0,
         metavar="S",
-        help="maximum seconds to finish requests at the end (%(default)s)",
+        help="maximum seconds to finish requests at shutdown (%(default)s)",
     )
 
 

@@ -17,23 +17,25 @@ if TYPE_CHECKING:
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("recipe", metavar="RECIPE", help="a name that `vsemb recipes` lists, or a Python file")
-    parser.add_argument("--data", required=True, help="the dataset, or what else the recipe is trained on")
+    parser.add_argument("--data", required=True, help="the dataset, or other training data of the recipe")
     parser.add_argument("--out", required=True, help="the run directory to write")
-    parser.add_argument("--variant", help="variant of the recipe (its first)")
+    parser.add_argument("--variant", help="variant of the recipe (the first)")
     field = "set a field (text.encoder.units=512) or a part with its defaults (text.encoder=linear)"
     parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help=field)
-    epochs = "epochs; more continue a finished run (the recipe's)"
+    epochs = "total number of epochs; a larger one continues a finished run (the recipe's)"
     parser.add_argument("--epochs", type=int, metavar="N", help=epochs)
-    parser.add_argument("--backbone", metavar="NAME", help="network of the image features, computed where missing")
+    parser.add_argument(
+        "--backbone", metavar="NAME", help="network of the image features; missing features are computed"
+    )
     weights = "imagenet, preset, random, a file, or a run (imagenet, or preset)"
-    parser.add_argument("--weights", metavar="W", help=f"of the backbone: {weights}")
-    tuned = "train from pixels: a network, a run's, or the features' own"
+    parser.add_argument("--weights", metavar="W", help=f"backbone weights: {weights}")
+    tuned = "train from pixels: NAME (random weights), hub:PRESET, a run, or the features' network"
     parser.add_argument("--fine-tune", nargs="?", const="", metavar="BACKBONE", help=tuned)
     for name, summary in registry.entries("train_inputs").items():
         parser.add_argument(f"--{name}", metavar="RUN", help=summary)
     service = "grpc://HOST:PORT of a tf.data service that decodes images"
     parser.add_argument("--data-service", metavar="ADDRESS", help=service)
-    devices = "devices that share each batch: one, this machine's, several workers' (%(default)s)"
+    devices = "one device, all devices of this machine, or several workers (%(default)s)"
     parser.add_argument("--strategy", choices=("none", "mirrored", "multiworker"), default="none", help=devices)
     parser.add_argument("--devices", type=int, metavar="N", help="GPUs or logical CPU devices for mirrored (all)")
     parser.add_argument("--workers", type=int, metavar="N", help="start N workers on this machine (none)")
@@ -45,12 +47,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Train a recipe on a dataset, or resume an interrupted training.
 
-    With --backbone, missing image features are computed first, as `vsemb features` does. The run directory gets the
-    recipe, the vocabulary, TensorBoard logs, checkpoints and metrics.jsonl. After Ctrl-C or a kill, the same command
-    resumes exactly where training stopped. A finished run continues with a larger --epochs; schedules of the learning
-    rate then span all epochs.
+    With --backbone, missing image features are computed first, as `vsemb features` does. The run directory contains
+    the recipe, the vocabulary, TensorBoard logs, checkpoints and metrics.jsonl. After an interruption, the same command
+    resumes exactly where training stopped. To continue a finished run, repeat its command with a larger --epochs; the
+    learning rate schedule then spans all epochs.
 
-    RECIPE is a name, or a Python file that defines RECIPE.
+    RECIPE is a name from `vsemb recipes`, or a Python file that defines the variable RECIPE. --fine-tune NAME starts
+    from random weights; for pretrained ones, add --set image.weights=imagenet.
 
     Examples:
       vsemb train vsepp --data data/flickr8k --out runs/vsepp --backbone MobileNetV2

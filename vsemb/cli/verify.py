@@ -16,15 +16,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timeout", type=float, default=600, metavar="S", help="maximum seconds per process (%(default)s)"
     )
-    parser.add_argument("--json", metavar="FILE", help="write the checks to FILE as JSON")
+    parser.add_argument("--json", metavar="FILE", help="also write the checks as JSON to FILE")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Check an exported model against its contract, as TensorFlow Serving would run it.
+    """Check an exported model against its contract, without Keras and vsemb, as TensorFlow Serving would run it.
 
-    Two other processes run the contract's golden inputs: Python's TensorFlow without Keras and vsemb, and TensorFlow's
-    C library without Python's TensorFlow. Types, shapes, outputs and files must equal the contract's, and invalid rows
-    must not change other rows. The exit status is 1 if a check fails.
+    The examples of the contract run in two separate processes: in TensorFlow for Python, and in TensorFlow's C library.
+    Types, shapes, outputs and files must equal the contract, and invalid rows must not change other rows. The exit
+    status is 1 if a check fails.
 
     Examples:
       vsemb verify savedmodels/flickr8k

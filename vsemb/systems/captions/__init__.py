@@ -43,7 +43,7 @@ SYSTEM = System(
         "export": ("vsemb export runs/captions savedmodels/captions --beam 7 --n-best 5",),
         "report": ("vsemb report runs/captions --split test",),
     },
-    train_inputs={"alignment": "the dvsa run that cuts captions into snippets of regions"},
+    train_inputs={"alignment": "dvsa run that cuts captions into snippets of regions"},
     charts={
         "Perplexity on validation": {"val_perplexity": "perplexity"},
         "CIDEr on validation": {"val_cider": "CIDEr"},

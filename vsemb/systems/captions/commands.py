@@ -32,27 +32,27 @@ _RECIPES = ("vsemb.systems.captions.task:NextWordTask",)
 
 def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="the run directory")
-    parser.add_argument("images", nargs="+", metavar="IMAGE", help="image files, or keys of a dataset's images")
-    parser.add_argument("--data", help="the dataset whose keys IMAGE may name (the training's)")
-    parser.add_argument("--json", metavar="FILE", help="also write the captions to FILE as JSON")
+    parser.add_argument("images", nargs="+", metavar="IMAGE", help="image files, or keys of images in the dataset")
+    parser.add_argument("--data", help="dataset of image keys (the training dataset)")
+    parser.add_argument("--json", metavar="FILE", help="also write the captions as JSON to FILE")
     Modes(parser, "caption", Mode(_caption_images, _configure_images))
 
 
 def _configure_images(parser: argparse._ActionsContainer) -> None:
     _configure_search(parser)
-    draws = parser.add_argument_group("drawing words in place of a beam search")
+    draws = parser.add_argument_group("sampling in place of beam search")
     draws.add_argument("--sample", metavar="HOW", help="greedy, random, top-k=5 or top-p=0.9 (beam search)")
-    draws.add_argument("--temperature", type=float, default=1.0, metavar="T", help="of the draws (%(default)s)")
-    draws.add_argument("--seed", type=int, default=0, help="of the draws (%(default)s)")
+    draws.add_argument("--temperature", type=float, default=1.0, metavar="T", help="sampling temperature (%(default)s)")
+    draws.add_argument("--seed", type=int, default=0, help="random seed (%(default)s)")
 
 
 def _configure_search(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument("--beam", type=int, metavar="N", help="hypotheses kept (the recipe's)")
+    parser.add_argument("--beam", type=int, metavar="N", help="beam width (the recipe's)")
     parser.add_argument("--n-best", type=int, metavar="N", help="captions per image (5, at most the beam)")
-    penalty = "divides log-probabilities by length to this power (the recipe's)"
+    penalty = "divide log-probabilities by length to the power P (the recipe's)"
     parser.add_argument("--length-penalty", type=float, metavar="P", help=penalty)
-    parser.add_argument("--max-words", type=int, metavar="N", help="longest caption (the recipe's)")
-    candidates = "for sc-nlm: captions to choose from (the recipe's)"
+    parser.add_argument("--max-words", type=int, metavar="N", help="maximum words per caption (the recipe's)")
+    candidates = "candidate captions of sc-nlm (the recipe's)"
     parser.add_argument("--candidates", type=int, metavar="N", help=candidates)
 
 
@@ -93,10 +93,10 @@ def _caption_images(arguments: argparse.Namespace) -> int:
 def _configure_regions(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--out", metavar="FILE", help="draw the image with boxes: a .png or .jpg file")
     parser.add_argument("--most", type=int, default=5, metavar="N", help="captions to show (%(default)s)")
-    parser.add_argument("--parts", action="store_true", help="leave the whole image out")
-    overlap = "highest intersection over union of regions that are kept (%(default)s)"
+    parser.add_argument("--parts", action="store_true", help="exclude the whole image")
+    overlap = "maximum overlap (IoU) of regions (%(default)s)"
     parser.add_argument("--overlap", type=float, default=0.5, metavar="SHARE", help=overlap)
-    boxes = "a detector's results for this image, in COCO's format, in pixels"
+    boxes = "detector results for this image, in COCO format (pixels)"
     parser.add_argument("--boxes", metavar="FILE", help=boxes)
 
 
@@ -129,7 +129,7 @@ REGIONS = Mode(_caption_regions, _configure_regions, uses=("beam",))
 
 
 def _configure_demo(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument("--captions", metavar="RUN", help="a run that writes captions of the images asked about")
+    parser.add_argument("--captions", metavar="RUN", help="caption run, to caption query images")
 
 
 def _add_captioner(arguments: argparse.Namespace, run: Run) -> dict[str, Any]:
@@ -186,13 +186,13 @@ REPORT = Options(_configure_report, _limit)
 
 
 def _configure_captions(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument("--beside", nargs="+", default=[], metavar="RUN", help="other runs, measured in the same table")
-    parser.add_argument("--beam", type=int, metavar="N", help="hypotheses kept (the recipe's)")
+    parser.add_argument("--beside", nargs="+", default=[], metavar="RUN", help="other runs to include in the table")
+    parser.add_argument("--beam", type=int, metavar="N", help="beam width (the recipe's)")
     parser.add_argument("--length-penalty", type=float, metavar="P", help="see vsemb caption --help (the recipe's)")
     parser.add_argument("--limit", type=int, metavar="N", help="the first N images (all)")
-    parser.add_argument("--examples", type=int, default=0, metavar="N", help="images whose captions are shown (0)")
-    parser.add_argument("--references", action="store_true", help="also score a person's caption against the others")
-    parser.add_argument("--no-meteor", action="store_true", help="leave METEOR out, which takes Java and time")
+    parser.add_argument("--examples", type=int, default=0, metavar="N", help="images whose captions are printed (0)")
+    parser.add_argument("--references", action="store_true", help="also score one reference caption against the others")
+    parser.add_argument("--no-meteor", action="store_true", help="omit METEOR, which needs Java and time")
 
 
 def _evaluate_captions(arguments: argparse.Namespace, opened: Run) -> dict[str, Any]:

@@ -27,5 +27,5 @@ SYSTEM = System(
         "train": ("vsemb train sc-nlm --encoder runs/kiros --data data/flickr8k --out runs/sc-nlm",),
         "evaluate": ("vsemb evaluate runs/sc-nlm --perplexity --beside runs/multiplicative runs/log-bilinear",),
     },
-    train_inputs={"encoder": "the kiros2014 run whose sentence vectors the model is conditioned on"},
+    train_inputs={"encoder": "kiros2014 run with the sentence vectors for conditioning"},
 )

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from vsemb.systems.regions.pointing import PointingMetrics, PointingShare
     from vsemb.systems.regions.region_search import FoundRegion
 
-_BOXES = "a detector's results for this image, in COCO's format, in pixels"
+_BOXES = "detector results for this image, in COCO format (pixels)"
 
 
 def check_files(arguments: argparse.Namespace, images: Sequence[str] = ()) -> None:
@@ -73,21 +73,23 @@ def _configure_regions(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", type=Path, metavar="DATA", help="a prepared dataset")
     source = "grid, selective-search, or the FILE.json of a detector (%(default)s)"
     parser.add_argument("--from", dest="source", default="grid", metavar="SOURCE", help=source)
-    parser.add_argument("--images", type=Path, metavar="FILE", help="names and sizes of the images of a detector's ids")
+    parser.add_argument(
+        "--images", type=Path, metavar="FILE", help="COCO annotations with names and sizes of the detector's images"
+    )
     parser.add_argument("--count", type=int, default=19, help="boxes per image, besides the whole image (%(default)s)")
-    overlap = "highest intersection over union of boxes that are kept (%(default)s)"
+    overlap = "maximum overlap (IoU) of boxes (%(default)s)"
     parser.add_argument("--overlap", type=float, default=0.5, help=overlap)
-    pooling = "average the last map over each box, or embed its crop (%(default)s)"
+    pooling = "average the last feature map over each box, or embed each crop (%(default)s)"
     parser.add_argument("--pooling", choices=("map", "crops"), default="map", help=pooling)
-    rank = "keep boxes by contrast or by score (objectness; confidence for detectors)"
+    rank = "rank boxes by contrast, or by score (objectness; confidence for detectors)"
     parser.add_argument("--rank", choices=("objectness", "confidence"), help=rank)
     parser.add_argument("--backbone", help="a keras.applications network, or SmallConvNet (MobileNetV2)")
     weights = "imagenet, random, a weights file, or a run trained from pixels (%(default)s)"
     parser.add_argument("--weights", default="imagenet", help=weights)
-    parser.add_argument("--size", type=int, help="side of the images in pixels (the network's own)")
-    parser.add_argument("--batch-size", type=int, default=32, help="images at a time (%(default)s)")
-    parser.add_argument("--verify", action="store_true", help="make none, but check all regions of DATA in full")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write what is printed to FILE")
+    parser.add_argument("--size", type=int, help="width and height of the input in pixels (the network's)")
+    parser.add_argument("--batch-size", type=int, default=32, help="images per batch (%(default)s)")
+    parser.add_argument("--verify", action="store_true", help="only check the stored regions of DATA")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results as JSON to FILE")
 
 
 def _find_regions(arguments: argparse.Namespace) -> None:
@@ -152,16 +154,16 @@ REGIONS = Command(_find_regions, _configure_regions)
 
 def _configure_align(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="the run directory")
-    parser.add_argument("image", metavar="IMAGE", help="an image file, or the key of a dataset's image")
+    parser.add_argument("image", metavar="IMAGE", help="image file, or key of an image in the dataset")
     parser.add_argument("sentence", metavar="SENTENCE", help="a sentence about the image")
-    parser.add_argument("--out", metavar="FILE", help="draw it: a .png or .jpg file")
-    affinity = "bonus for neighbouring words on one region, in units of scores (%(default)s)"
+    parser.add_argument("--out", metavar="FILE", help="draw the alignment: a .png or .jpg file")
+    affinity = "bonus for neighbouring words on one region, added to the score (%(default)s)"
     parser.add_argument("--affinity", type=float, default=0.0, metavar="B", help=affinity)
-    fade = "words below this share of the best score are grey (%(default)s)"
+    fade = "draw words below this share of the best score grey (%(default)s)"
     parser.add_argument("--fade", type=float, default=0.25, metavar="SHARE", help=fade)
-    parser.add_argument("--data", help="the dataset whose keys IMAGE may name (the training's)")
+    parser.add_argument("--data", help="dataset of image keys (the training dataset)")
     parser.add_argument("--boxes", metavar="FILE", help=_BOXES)
-    parser.add_argument("--json", metavar="FILE", help="also write the result to FILE as JSON")
+    parser.add_argument("--json", metavar="FILE", help="also write the result as JSON to FILE")
 
 
 def _align(arguments: argparse.Namespace) -> None:
@@ -201,8 +203,8 @@ ALIGN = Command(_align, _configure_align)
 
 
 def _configure_search(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument("--all-regions", action="store_true", help="let an image be found by several of its regions")
-    parser.add_argument("--parts", action="store_true", help="leave whole images out")
+    parser.add_argument("--all-regions", action="store_true", help="allow several regions per image")
+    parser.add_argument("--parts", action="store_true", help="exclude whole images")
 
 
 def _search(arguments: argparse.Namespace) -> None:
@@ -255,8 +257,8 @@ SEARCH = Mode(_search, _configure_search)
 
 
 def _configure_norms(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument("-k", type=int, default=40, metavar="N", help="words per list, and regions (%(default)s)")
-    rare = "leave rarer words of the split out (%(default)s)"
+    parser.add_argument("-k", type=int, default=40, metavar="N", help="words and regions per list (%(default)s)")
+    rare = "minimum count of a word in the split (%(default)s)"
     parser.add_argument("--min-count", type=int, default=5, metavar="N", help=rare)
     parser.add_argument("--out", metavar="FILE", help="contact sheet of the regions, 400 at most, as .png or .jpg")
     _configure_search(parser)
@@ -296,7 +298,7 @@ NORMS = Mode(_analyze_norms, _configure_norms)
 
 
 def _configure_pointing(parser: argparse._ActionsContainer) -> None:
-    affinity = "bonus for neighbouring words on one region (several)"
+    affinity = "bonuses for neighbouring words on one region (several values)"
     parser.add_argument("--affinity", type=float, nargs="+", metavar="BETA", help=affinity)
 
 

@@ -16,9 +16,7 @@ def _configure_dependencies(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--conllu", nargs="+", metavar="FILE", help="CoNLL-U files with trees of all captions, plain or .gz"
     )
-    parser.add_argument(
-        "--processes", type=int, metavar="N", help="parsing processes, each with its own pipeline (default 1)"
-    )
+    parser.add_argument("--processes", type=int, metavar="N", help="parsing processes, each with its own pipeline (1)")
 
 
 def _annotate_dependencies(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -67,7 +65,7 @@ DEPENDENCIES = Mode(_annotate_dependencies, _configure_dependencies)
 
 def _configure_parser(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
-        "--parser", metavar="NAME_OR_PATH", help="spaCy pipeline for runs on trees (default: as in training)"
+        "--parser", metavar="NAME_OR_PATH", help="spaCy pipeline for runs on trees (the training parser)"
     )
 
 

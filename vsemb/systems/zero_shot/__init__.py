@@ -35,7 +35,7 @@ SYSTEM = System(
         "wnid": "vsemb.systems.zero_shot.readers.wnid:read",
     },
     annotations={"attributes": "vsemb.systems.zero_shot.attributes:read_attributes"},
-    commands={"classify": ("vsemb.systems.zero_shot.commands:CLASSIFY", "classify images by the names of classes")},
+    commands={"classify": ("vsemb.systems.zero_shot.commands:CLASSIFY", "classify images by class names")},
     modes={
         "evaluate": {"zero-shot": "vsemb.systems.zero_shot.commands:ZERO_SHOT"},
         "scenes": {"fine-grained": "vsemb.systems.zero_shot.commands:FINE_GRAINED"},

@@ -81,13 +81,13 @@ CLASSES = Options(_configure_classes, _add_signature)
 
 def _configure_classify(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", help="the run directory")
-    parser.add_argument("images", nargs="*", metavar="IMAGE", help="image files, or keys of the dataset's images")
+    parser.add_argument("images", nargs="*", metavar="IMAGE", help="image files, or keys of images in the dataset")
     _configure_classes(parser)
     parser.add_argument("--top", type=int, metavar="N", help=f"classes shown per image ({_TOP})")
-    parser.add_argument("--data", help="the dataset (the run's training dataset)")
+    parser.add_argument("--data", help="dataset (the training dataset)")
     parser.add_argument("--split", help=f"split to classify if no image is given ({_SPLIT})")
     add_options(parser, "run")
-    parser.add_argument("--json", metavar="FILE", help="also write the results to FILE as JSON")
+    parser.add_argument("--json", metavar="FILE", help="also write the results as JSON to FILE")
 
 
 def _classify(arguments: argparse.Namespace) -> int:
@@ -154,7 +154,7 @@ def _configure_zero_shot(parser: argparse._ActionsContainer) -> None:
     )
     parser.add_argument("--top", type=int, default=50, metavar="K", help="images retrieved per class (%(default)s)")
     parser.add_argument("--seen", action="store_true", help="allow classes of the training split")
-    parser.add_argument("--seed", type=int, default=0, help="seed of draws, typing errors and layout (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="random seed (%(default)s)")
     parser.add_argument("--picture", metavar="FILE.png", help="write a t-SNE plot of the classes")
 
 
@@ -245,8 +245,8 @@ ZERO_SHOT = Mode(_evaluate_zero_shot, _configure_zero_shot, recipes=("vsemb.reci
 def _plan_flowers(arguments: argparse.Namespace, given: dict[str, int]) -> tuple[dict[str, int], dict[str, Any], Any]:
     """Make images of flowers whose classes differ in details.
 
-    There are 60 classes, disjoint between train, val and test, ten descriptions per image, and attributes of every
-    class. They replace datasets of birds and flowers.
+    The images show flowers of 60 classes, with ten descriptions per image and attributes of each class. Train, val and
+    test share no class. The dataset stands in for CUB and Flowers-102.
     """
     from vsemb.systems.zero_shot import flowers
     from vsemb.systems.zero_shot.attributes import write_attributes
