@@ -38,14 +38,14 @@ _TEMPORARY: list[tempfile.TemporaryDirectory[str]] = []
 
 
 class Dataset(store.Dataset):
-    """Images and their captions on disk, in splits `train`, `val` and `test`; what `vsemb.train` reads.
+    """A dataset of images and captions on disk, in the splits `train`, `val` and `test`; input of `vsemb.train`.
 
-    Images are stored as JPEG or PNG, upright. Where the source has no splits, a hash of the image's name puts 80 % of
-    the images into train, 10 % into val and 10 % into test, as `vsemb prepare` does.
+    Images are stored upright, as JPEG or PNG. If the source has no splits, a hash of the image's name assigns 80 % of
+    the images to train, 10 % to val and 10 % to test, as in `vsemb prepare`.
 
     Attributes:
-        path: its directory.
-        splits: names of its splits.
+        path: directory of the dataset.
+        splits: names of the splits.
 
     Example:
 
@@ -64,23 +64,23 @@ class Dataset(store.Dataset):
         on_bad: OnBad = "fail",
         overwrite: bool = False,
     ) -> Self:
-        """Make a dataset of images and captions in memory.
+        """Make a dataset from lists of images and captions.
 
         Args:
             images: n images, each a path, the bytes of a file, a PIL image, or uint8 (height, width, 3). An image that
                 occurs several times, as the same path or object, is stored once with all its captions.
             captions: n captions, or n lists of captions.
-            out: directory to write; default: a temporary one, removed when the process ends.
-            splits: n names of splits, or one for all images; default: by a hash of the image's name, which is its file
-                name, or its row for images in memory.
-            on_bad: `fail` lists all rows that cannot be used in one error, `skip` leaves them out.
-            overwrite: whether another dataset at `out` is replaced, with its cached features.
+            out: directory to write; default: a temporary one, deleted when the process ends.
+            splits: n names of splits, or one for all images; default: a hash of the file name, or of the row for images
+                in memory.
+            on_bad: for unusable rows: `fail` raises one error that lists all of them, `skip` omits them.
+            overwrite: whether to replace another dataset at `out` and its cached features.
 
         Returns:
-            The dataset. Where `out` holds it already, nothing is written.
+            The dataset. If `out` already contains it, nothing is written.
 
         Raises:
-            DataError: for rows that cannot be used, or an `out` that holds something else.
+            DataError: for unusable rows, or if `out` contains something else.
             InvalidArgumentError: for images, captions and splits of different lengths.
 
         Example:
@@ -110,21 +110,21 @@ class Dataset(store.Dataset):
         overwrite: bool = False,
         **options: Any,
     ) -> Self:
-        """Make a dataset of a table: CSV, TSV or JSON lines, one row per caption.
+        """Make a dataset from a table: CSV, TSV or JSON lines, one row per caption.
 
         Args:
-            path: the table, whose header names the columns: file, caption and optionally split and class.
-            out: directory to write; default: a temporary one, removed when the process ends.
-            images: folder that file names are relative to; default: that of the table, or `images/` in it.
-            on_bad: `fail` lists all images that cannot be used in one error, `skip` leaves them out.
-            overwrite: whether another dataset at `out` is replaced, with its cached features.
+            path: the table; its header names the columns file, caption and, optionally, split and class.
+            out: directory to write; default: a temporary one, deleted when the process ends.
+            images: base folder of the file names; default: the folder of the table, or `images/` in it.
+            on_bad: for unusable images: `fail` raises one error that lists all of them, `skip` omits them.
+            overwrite: whether to replace another dataset at `out` and its cached features.
             **options: `split` and `disjoint_classes` as in `vsemb prepare --format table`.
 
         Returns:
-            The dataset. Where `out` holds it already, nothing is written.
+            The dataset. If `out` already contains it, nothing is written.
 
         Raises:
-            DataError: for a malformed table, or an `out` that holds something else.
+            DataError: for a malformed table, or if `out` contains something else.
 
         Example:
 
@@ -146,23 +146,23 @@ class Dataset(store.Dataset):
         on_bad: OnBad = "fail",
         overwrite: bool = False,
     ) -> Self:
-        """Make a dataset of a pandas DataFrame, or of another table whose columns are `frame[name]`.
+        """Make a dataset from a pandas DataFrame, or from another table whose columns are `frame[name]`.
 
         Args:
             frame: the table, one row per image or per caption.
-            out: directory to write; default: a temporary one, removed when the process ends.
-            image: column of images, as in `from_pairs`; default: the one called image, file, path or the like.
-            caption: column of captions, or several columns; default: the one called caption, text or the like.
-            split: column of splits; default: the one called split, or else by a hash as in `from_pairs`.
-            on_bad: `fail` lists all rows that cannot be used in one error, `skip` leaves them out.
-            overwrite: whether another dataset at `out` is replaced, with its cached features.
+            out: directory to write; default: a temporary one, deleted when the process ends.
+            image: column of images, as in `from_pairs`; default: the one with a name such as image, file or path.
+            caption: column of captions, or several columns; default: the one with a name such as caption or text.
+            split: column of splits; default: the one named split; without one, a hash as in `from_pairs`.
+            on_bad: for unusable rows: `fail` raises one error that lists all of them, `skip` omits them.
+            overwrite: whether to replace another dataset at `out` and its cached features.
 
         Returns:
-            The dataset. Where `out` holds it already, nothing is written.
+            The dataset. If `out` already contains it, nothing is written.
 
         Raises:
-            DataError: for rows that cannot be used, or an `out` that holds something else.
-            InvalidArgumentError: for a column that is missing.
+            DataError: for unusable rows, or if `out` contains something else.
+            InvalidArgumentError: for a missing column.
 
         Example:
 
@@ -186,24 +186,24 @@ class Dataset(store.Dataset):
         on_bad: OnBad = "fail",
         overwrite: bool = False,
     ) -> Self:
-        """Make a dataset of a Hugging Face dataset, row by row: one split, or a dictionary of splits.
+        """Make a dataset from a Hugging Face dataset: one split, or a dictionary of splits.
 
         Args:
             dataset: a `datasets.Dataset`, `IterableDataset`, or a dictionary of them by split. A single split is split
                 by a hash of the row, as in `from_pairs`.
-            out: directory to write; default: a temporary one, removed when the process ends.
-            image: column of images; default: the one called image, file, path or the like.
-            caption: column of captions or lists of captions, or several columns; default: the one called caption, text
-                or the like.
-            on_bad: `fail` lists all rows that cannot be used in one error, `skip` leaves them out.
-            overwrite: whether another dataset at `out` is replaced, with its cached features.
+            out: directory to write; default: a temporary one, deleted when the process ends.
+            image: column of images; default: the one with a name such as image, file or path.
+            caption: column of captions or lists of captions, or several columns; default: the one with a name such as
+                caption or text.
+            on_bad: for unusable rows: `fail` raises one error that lists all of them, `skip` omits them.
+            overwrite: whether to replace another dataset at `out` and its cached features.
 
         Returns:
             The dataset. Neighbouring rows with the same image are stored as one image with several captions.
 
         Raises:
-            DataError: for rows that cannot be used, or an `out` that holds something else.
-            InvalidArgumentError: for a column that is missing.
+            DataError: for unusable rows, or if `out` contains something else.
+            InvalidArgumentError: for a missing column.
 
         Example:
 
@@ -222,24 +222,24 @@ class Dataset(store.Dataset):
         on_bad: OnBad = "fail",
         overwrite: bool = False,
     ) -> Self:
-        """Make a dataset of an unbatched `tf.data.Dataset`, or of a dictionary of them by split.
+        """Make a dataset from an unbatched `tf.data.Dataset`, or from a dictionary of them by split.
 
         Args:
-            dataset: its elements are pairs (image, caption), or dictionaries. An image is the bytes of a file or
-                uint8 (height, width, 3), a caption a string or a vector of strings. A single dataset is split by a
-                hash of the row, as in `from_pairs`.
-            out: directory to write; default: a temporary one, removed when the process ends.
-            image: key of the image; default: the one called image or the like.
-            caption: key of the caption, or several keys; default: the one called caption, text or the like.
-            on_bad: `fail` lists all rows that cannot be used in one error, `skip` leaves them out.
-            overwrite: whether another dataset at `out` is replaced, with its cached features.
+            dataset: elements are pairs (image, caption) or dictionaries. An image is the bytes of a file, or uint8
+                (height, width, 3). A caption is a string or a vector of strings. A single dataset is split by a hash
+                of the row, as in `from_pairs`.
+            out: directory to write; default: a temporary one, deleted when the process ends.
+            image: key of the image; default: the one with a name such as image.
+            caption: key of the caption, or several keys; default: the one with a name such as caption or text.
+            on_bad: for unusable rows: `fail` raises one error that lists all of them, `skip` omits them.
+            overwrite: whether to replace another dataset at `out` and its cached features.
 
         Returns:
             The dataset. Neighbouring rows with the same image are stored as one image with several captions.
 
         Raises:
-            DataError: for rows that cannot be used, or an `out` that holds something else.
-            InvalidArgumentError: for a key that is missing.
+            DataError: for unusable rows, or if `out` contains something else.
+            InvalidArgumentError: for a missing key.
 
         Example:
 

@@ -30,7 +30,7 @@ class Hit:
     Attributes:
         index: row of the embedding, from 0.
         score: similarity to the query; higher is better.
-        item: `items[index]` where items were passed to the search; otherwise None.
+        item: `items[index]` if items were passed to the search; otherwise None.
 
     Example:
 
@@ -43,7 +43,7 @@ class Hit:
 
 
 class Hits(list[Hit]):
-    """The results of `vsemb.search`, best first; a notebook shows them as a table with pictures.
+    """The results of `vsemb.search`, best first. A notebook shows them as a table with images.
 
     Example:
 
@@ -95,18 +95,18 @@ def search(
 ) -> Hits:
     """Find the embeddings nearest to a query, by exact scores.
 
-    For millions of embeddings make an index with `vsemb index`.
+    For millions of embeddings, make an index with `vsemb index`.
 
     Args:
         model: the model that made the embeddings.
-        query: a text; an image as in `Model.encode_images`, whose path as a string ends like .jpg or exists;
-            or an embedding, (dim,) float.
-        embeddings: (n, dim) float32. With an order-embedding they are scored as images.
-        k: number of results at most.
-        items: n objects that the embeddings stand for, such as image files or captions, which the results show.
+        query: a text; an image as in `Model.encode_images`; or an embedding, (dim,) float. A string is an image path if
+            such a file exists, or if it ends like an image file (.jpg).
+        embeddings: (n, dim) float32. An order-embedding scores them as images.
+        k: maximum number of results.
+        items: n objects that belong to the embeddings, such as image files or captions; results include them.
 
     Returns:
-        At most k results, best first; equal scores in the order of the embeddings.
+        At most k results, best first. Equal scores keep the order of the embeddings.
 
     Raises:
         InvalidArgumentError: for embeddings of another model, k < 1, or another number of items than embeddings.

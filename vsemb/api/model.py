@@ -29,11 +29,11 @@ _URL = re.compile(
 
 
 class Model(EncodingMixin):
-    """A model that embeds texts and images into one space; `vsemb.load` makes one.
+    """A model that embeds texts and images in one space; `vsemb.load` returns one.
 
     Args:
-        name: what it was loaded from.
-        similarity: how images and texts are compared; None for a server that was loaded without one.
+        name: source of the model, such as its directory.
+        similarity: similarity of images and texts; None for a server that was loaded without one.
 
     Example:
 
@@ -58,10 +58,10 @@ class Model(EncodingMixin):
             texts: (m, dim) embeddings, or (dim,) for one text.
 
         Returns:
-            (n, m) float32, higher is better; without the axis of a single image or text.
+            (n, m) float32; higher is better. The axis of a single (dim,) embedding is removed.
 
         Raises:
-            InvalidArgumentError: for embeddings of another size, or a server without `similarity` in `vsemb.load`.
+            InvalidArgumentError: for embeddings of another size, or for a server that was loaded without `similarity`.
 
         Example:
 
@@ -192,16 +192,16 @@ def load(source: str | os.PathLike[str] | Run, *, similarity: str | Similarity |
     """Load a model: a run, an exported SavedModel, or a model behind a server.
 
     Args:
-        source: a `Run` or its directory; the directory of a SavedModel, with or without the number of a version; or
-            the URL of a model behind `vsemb serve` or TensorFlow Serving.
-        similarity: how the model of a server compares, such as `cosine`, `dot` or `order`; runs and SavedModels hold
-            their own.
+        source: a `Run` or its directory; the directory of a SavedModel, with or without a version number; or the URL of
+            a model on `vsemb serve` or TensorFlow Serving.
+        similarity: similarity of a model on a server, such as `cosine`, `dot` or `order`. Runs and SavedModels contain
+            theirs.
 
     Returns:
         The model.
 
     Raises:
-        DataError: if the directory holds neither a run nor a SavedModel.
+        DataError: if the directory contains neither a run nor a SavedModel.
         ServingError: if the server does not answer.
 
     Example:

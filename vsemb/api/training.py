@@ -38,28 +38,28 @@ def train(
     strategy: str = "none",
     **values: Any,
 ) -> Run:
-    """Train a recipe on a dataset; the same call resumes a training that was stopped.
+    """Train a recipe on a dataset, or resume an interrupted training with the same call.
 
     Args:
         recipe: a name that `vsemb recipes` lists, a Python file that defines RECIPE, or a `vsemb.Recipe`.
         data: a `vsemb.Dataset`, or the directory of one.
         out: the run directory.
-        variant: variant of a named recipe; default: its first.
-        backbone: network of the image features, such as `MobileNetV2`; features that the dataset lacks are computed
-            first. Default: the features that the dataset has.
-        weights: of the backbone: `imagenet`, `random`, a weights file, or a run; default: `imagenet`.
-        inputs: runs that the recipe starts from, by name, such as `{"encoder": vsemb.Run.open("runs/kiros")}`.
+        variant: variant of a named recipe; default: the first.
+        backbone: network of the image features, such as `MobileNetV2`; missing features are computed first. Default:
+            use the features of the dataset.
+        weights: weights of the backbone: `imagenet`, `random`, a weights file, or a run; default: `imagenet`.
+        inputs: other runs that the recipe needs, by name, such as `{"encoder": vsemb.Run.open("runs/kiros")}`.
         strategy: `none`, or `mirrored` for all devices of this machine.
-        **values: fields of the recipe, by as much of the path as makes it unique: `epochs=5`, `learning_rate=1e-3`,
-            `batch_size=64`, `text_encoder="transformer"`, `encoder_dropout=0.1`, or `**{"text.encoder.dropout": 0.1}`.
-            `vsemb recipes NAME` lists all fields.
+        **values: fields of the recipe. A name is the end of the field's path, with `_` in place of dots, and must be
+            unique: `epochs=5`, `learning_rate=1e-3`, `batch_size=64`, `text_encoder="transformer"`,
+            `encoder_dropout=0.1`, or `**{"text.encoder.dropout": 0.1}`. `vsemb recipes NAME` lists all fields.
 
     Returns:
         The run, with the weights of its best epoch on the validation split.
 
     Raises:
-        InvalidArgumentError: for an unknown recipe, and for a name that fits no field or several.
-        DataError: if data, features and recipe do not fit, or `out` holds something else.
+        InvalidArgumentError: for an unknown recipe, or a name that matches no field or several.
+        DataError: if data, features and recipe do not match, or if `out` contains something else.
 
     Example:
 
@@ -154,16 +154,16 @@ def evaluate(
 
     Args:
         run: a `vsemb.Run`, or its directory.
-        data: the dataset; default: the one that the run was trained on.
+        data: the dataset; default: the training dataset.
         split: `val`, `test`, or another split of the dataset.
-        folds: average over this many contiguous folds of the images, as in COCO's 5 folds of 1,000.
-        bootstrap: resamplings for 95 % intervals; 0 for none.
+        folds: number of contiguous folds of images to average over, such as 5 for COCO's 5 x 1,000.
+        bootstrap: number of bootstrap samples for 95 % intervals; 0 for none.
 
     Returns:
         Recall at 1, 5 and 10 in percent, median and mean rank.
 
     Raises:
-        DataError: for a run of another task than retrieval, or a dataset that does not fit.
+        DataError: if the task of the run is not retrieval, or the dataset does not match.
         InvalidArgumentError: for an unknown split.
 
     Example:
@@ -192,12 +192,12 @@ def export(
 
     Args:
         run: a `vsemb.Run`, or its directory.
-        out: directory of the model; each export is a new version in it, `out/1`, `out/2` and so on.
-        version: number of the version; default: the next.
-        index: index of the run that the model searches, made by `vsemb index`.
+        out: directory of the model; each export adds a version to it: `out/1`, `out/2` and so on.
+        version: version number; default: the next.
+        index: index of the run from `vsemb index`, for search inside the model.
 
     Returns:
-        The directory of the version. It is loaded and compared with the run before it appears.
+        The directory of the version. Before it is published, it is loaded and compared with the run.
 
     Raises:
         DataError: if the version exists, or the reloaded model differs from the run.

@@ -41,13 +41,13 @@ class RetrievalMetrics:
     """The result of `evaluate_retrieval`.
 
     Attributes:
-        image_to_text: `R@1`, `R@5`, `R@10` and what else was asked for, ascending, in percent;
-            `median_rank` and `mean_rank` from 1.
+        image_to_text: `R@1`, `R@5`, `R@10` and other requested recalls in percent, and `median_rank` and `mean_rank`,
+            which start at 1.
         text_to_image: the same with captions as queries.
         images: number of images ranked.
         texts: number of captions ranked.
-        intervals_95: 95 % bootstrap intervals in the same shape, where asked for.
-        pairs: the same by the protocol of pairs, where asked for.
+        intervals_95: 95 % bootstrap intervals in the same form, if requested.
+        pairs: the metrics of the protocol with one caption per image, if requested.
 
     Example:
 
@@ -64,7 +64,7 @@ class RetrievalMetrics:
 
     @property
     def recall_sum(self) -> float:
-        """The sum of the six recalls at 1, 5 and 10, by which checkpoints are chosen."""
+        """Sum of the recalls at 1, 5 and 10 in both directions; selects checkpoints."""
         return sum(side[f"R@{k}"] for side in (self.image_to_text, self.text_to_image) for k in RECALLS)
 
     @property
@@ -91,7 +91,7 @@ class RetrievalMetrics:
         return html_table(header, rows, self._title)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the metrics as the command line writes them, without what was not asked for."""
+        """Return the metrics as `vsemb evaluate --json` writes them, without metrics that were not requested."""
         return asdict(self, dict_factory=lambda items: {name: value for name, value in items if value is not None})
 
 

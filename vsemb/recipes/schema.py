@@ -115,16 +115,15 @@ class Recipe(Part, family="task"):
 
     Attributes:
         name: the recipe's name.
-        variant: which variant of the recipe this is.
-        paper: what it reproduces.
+        variant: name of the variant.
+        paper: the paper that it reproduces.
         optimizer: the optimizer and its schedule.
         training: the training loop.
 
     Class attributes:
-        inputs: names of the runs that a training may be given, such as `encoder`.
-        evaluation: name of the protocol that `vsemb evaluate RUN` takes by default, in
-            `vsemb.registry.System.modes`.
-        run_fields: what `run.json` must have for a run of this task.
+        inputs: names of other runs that training accepts, such as `encoder`.
+        evaluation: default protocol of `vsemb evaluate RUN`, a name in `vsemb.registry.System.modes`.
+        run_fields: required fields of `run.json` for a run of this task.
 
     Example:
 
@@ -147,7 +146,7 @@ class Recipe(Part, family="task"):
     training: Training = field(default_factory=Training)
 
     def check(self) -> None:
-        """Checks what depends on several parts; subclasses go on from here.
+        """Check conditions on several parts; subclasses extend this method.
 
         Raises:
             InvalidArgumentError: naming the field.
@@ -158,19 +157,19 @@ class Recipe(Part, family="task"):
 
     @property
     def batch_size(self) -> int:
-        """Rows of a batch, over all devices."""
+        """Rows per batch, over all devices."""
         return self.batches.size  # type: ignore[attr-defined]
 
     def open_data(self, path: str | os.PathLike[str]) -> Any:
-        """Opens the data that the recipe is trained on.
+        """Open the training data of the recipe.
 
         Raises:
-            DataError: if it is something else.
+            DataError: if the data is not of this kind.
         """
         raise NotImplementedError
 
     def check_data(self, data: Any, info: Mapping[str, Any]) -> None:
-        """Checks that the data of a training are as they were when it is over; for subclasses.
+        """Check at the end of training that the data did not change; for subclasses.
 
         Args:
             data: what `open_data` returns for their path.
@@ -186,53 +185,53 @@ class Recipe(Part, family="task"):
         return getattr(self, "image", None)
 
     def with_pixels(self, image: Any) -> Self:
-        """Returns the recipe with an image tower from pixels, a `vsemb.recipes.towers.Pixels`."""
+        """Return the recipe with an image tower from pixels, a `vsemb.recipes.towers.Pixels`."""
         recipe: Any = self
         return replace(recipe, image=image)
 
     def prepare(self, data: Any, out: Path, inputs: Mapping[str, Any]) -> Job:
-        """Reads the data and checks that the recipe can be trained on it.
+        """Read the data and check that the recipe can be trained on it.
 
         Args:
             data: what `open_data` returns.
-            out: the run directory, where a training that goes on finds what it kept.
+            out: the run directory, with the files of an interrupted training.
             inputs: runs by name, see `inputs`.
 
         Raises:
-            VsembError: if recipe, data and inputs do not fit.
+            VsembError: if recipe, data and inputs do not match.
         """
         raise NotImplementedError
 
     def build(self, vocabulary_size: int, info: Mapping[str, Any], dtype: str) -> keras.Model:
-        """Builds the model, its weights drawn from the recipe's seed.
+        """Build the model with random weights from the recipe's seed.
 
         Args:
             vocabulary_size: number of token ids.
-            info: what `run.json` says, for the sizes of inputs.
+            info: contents of `run.json`, with the sizes of inputs.
             dtype: dtype policy.
         """
         raise NotImplementedError
 
     def fingerprints(self, info: Mapping[str, Any]) -> list[Any]:
-        """Returns values of `run.json` beyond the base's own that a run's fingerprint covers."""
+        """Return further values of `run.json` that are part of a run's fingerprint."""
         return []
 
     def served(self, run: Any, *, images: bool = True, corpus: Any = None, extras: Any = (), **options: Any) -> Any:
-        """Returns what a run is searched and exported with: here its embeddings.
+        """Return the functions for search and export; here the embeddings.
 
         Args:
             run: the run, a `vsemb.runs.run.Run`.
-            images: whether images will be embedded; without, no backbone is built.
-            corpus: a `vsemb.exporting.Corpus` to be searched in graph.
+            images: whether images will be embedded; if false, no backbone is built.
+            corpus: a `vsemb.exporting.Corpus` to search in the graph.
             extras: further signatures, see `vsemb.exporting.ServedModel`.
-            **options: what only this task takes.
+            **options: options of this task only.
 
         Returns:
             A `vsemb.exporting.Exportable`.
 
         Raises:
             DataError: if runs of this task cannot be exported.
-            InvalidArgumentError: for what this task does not take.
+            InvalidArgumentError: for options that this task does not support.
         """
         if options:
             raise invalid_argument("options", sorted(options), f"none of a task other than {self.kind}")
@@ -253,15 +252,15 @@ class Recipe(Part, family="task"):
         }
 
     def finish(self, run: Any, data: Any) -> None:
-        """Does what is left after training, such as tuning on validation; may be called again.
+        """Run final steps after training, such as tuning on validation; may be called again.
 
         Args:
             run: the finished run, a `vsemb.runs.run.Run`.
-            data: what it was trained on.
+            data: the training data.
         """
 
     def summary(self, info: Mapping[str, Any], out: str, data: str) -> list[str]:
-        """Returns lines about a finished training, for the command line.
+        """Return lines about a finished training, for the command line.
 
         Args:
             info: what `run.json` says.
