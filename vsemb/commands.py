@@ -45,12 +45,12 @@ Configure = Callable[[argparse._ActionsContainer], None]
 
 @dataclass(frozen=True)
 class Command:
-    """A subcommand. A module with functions of these names is one too.
+    """A subcommand. A module with functions of these names can be used in its place.
 
     Attributes:
-        run: does it, and returns the exit status, None for 0. Its docstring is shown by `--help`; `Examples:` at its
-            end begins the examples.
-        configure: adds its arguments.
+        run: function that runs the command and returns the exit status, or None for 0. `--help` shows its docstring;
+            examples follow `Examples:` at its end.
+        configure: function that adds the arguments.
     """
 
     run: Callable[[argparse.Namespace], int | None]
@@ -62,12 +62,11 @@ class Mode:
     """A mode of a subcommand.
 
     Attributes:
-        run: does it; takes the parsed arguments, and what else the command says. The first line of its docstring is
-            the help text of the mode's flag, and the rest is shown by the command's `--help`.
-        configure: adds its options.
-        uses: options of other modes that this one reads too, by their names in the namespace; may be missing.
-        recipes: for a protocol of `vsemb evaluate`, references to the classes of recipes whose runs it measures,
-            beside those that name it.
+        run: function that runs the mode; it takes the parsed arguments, and further arguments of the command. The first
+            line of its docstring is the help text of the flag; `--help` of the command shows the rest.
+        configure: function that adds the options of the mode.
+        uses: names of options of other modes that this mode also reads; these modes may be missing.
+        recipes: for a protocol of `vsemb evaluate`, references to classes of recipes whose runs it can also measure.
     """
 
     run: Callable[..., Any]
@@ -85,8 +84,8 @@ class Options:
     """Options that a system adds to commands.
 
     Attributes:
-        configure: adds them.
-        apply: returns keywords for the command's function; takes the parsed arguments and the run.
+        configure: function that adds the options.
+        apply: function of the parsed arguments and the run; returns keyword arguments for the command's function.
     """
 
     configure: Configure

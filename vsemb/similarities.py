@@ -1,7 +1,7 @@
-"""Similarities: how an image embedding and a text embedding are compared.
+"""Similarities of image and text embeddings.
 
-Each owns the geometry of its embeddings (`normalize`) and scores blocks of them (`scores`). Higher
-is always better. Those of sets, (items, dim), are in `vsemb.systems.regions.similarities`.
+A similarity normalizes embeddings (`normalize`) and computes scores of blocks of them (`scores`). Higher is better.
+Similarities of sets of vectors are in `vsemb.systems.regions.similarities`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Tensor = Any
 
 @dataclass(frozen=True)
 class Similarity(Part, family="similarity"):
-    """How an image embedding and a text embedding are compared; base of the family `similarity`."""
+    """Similarity of image and text embeddings; base of the family `similarity`."""
 
     #: Whether scores are linear in the embedding of the text, and so the mean score of several texts the
     #: score of their mean (Reed et al. 2016, equation 8).
@@ -53,7 +53,7 @@ class Similarity(Part, family="similarity"):
         return self.accepts == "multi_vector"
 
     def normalize(self, embeddings: Tensor) -> Tensor:
-        """Brings encoder outputs into this similarity's geometry.
+        """Normalize encoder outputs for this similarity, for example to unit length.
 
         Args:
             embeddings: (rows, dim) any float dtype.
@@ -64,7 +64,7 @@ class Similarity(Part, family="similarity"):
         raise NotImplementedError
 
     def normalized_array(self, embeddings: np.ndarray) -> np.ndarray:
-        """Normalize embeddings of any origin; an array that is normalized already is returned as it is.
+        """Normalize an array of embeddings; return the array itself if it is already normalized.
 
         Args:
             embeddings: (rows, dim) float.
@@ -82,7 +82,7 @@ class Similarity(Part, family="similarity"):
         return embeddings if np.allclose(embeddings, normalized, rtol=0, atol=1e-3) else normalized
 
     def scores(self, images: Tensor, texts: Tensor) -> Tensor:
-        """Scores every image against every text.
+        """Score every image against every text.
 
         Args:
             images: (images, dim) normalised embeddings.
@@ -94,11 +94,11 @@ class Similarity(Part, family="similarity"):
         raise NotImplementedError
 
     def pair_scores(self, images: Tensor, texts: Tensor) -> Tensor:
-        """Scores each image against the text in its place.
+        """Score each image against the text at the same position.
 
         Args:
             images: (..., dim) normalised embeddings.
-            texts: (..., dim) normalised embeddings, of a shape that broadcasts with the images'.
+            texts: (..., dim) normalised embeddings; the shape must broadcast with `images`.
 
         Returns:
             (...) float32.
@@ -106,12 +106,12 @@ class Similarity(Part, family="similarity"):
         raise NotImplementedError
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments."""
+        """Return the constructor's arguments."""
         return {name: getattr(self, name) for name in fields_of(type(self))}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Similarity:
-        """Rebuilds the similarity from `get_config`'s result."""
+        """Rebuild the similarity from the result of `get_config`."""
         return cls(**config)
 
 
@@ -120,8 +120,9 @@ class Similarity(Part, family="similarity"):
 class Dot(Similarity, kind="dot"):
     """Inner product of raw embeddings (Reed et al. 2016, compatibility F; imgcap).
 
-    A subclass that overrides `scores` and `pair_scores` must set `inner_product` to False, or search and
-    evaluation do not call them, and `linear` and `candidates_by_inner_product` too where they no longer hold.
+    A subclass that overrides `scores` and `pair_scores` must set `inner_product` to False; otherwise, search and
+    evaluation do not call them. It must also set `linear` and `candidates_by_inner_product` to False if they no longer
+    hold.
 
     Example:
 
@@ -147,7 +148,7 @@ class Dot(Similarity, kind="dot"):
 @keras.saving.register_keras_serializable("vsemb")
 @dataclass(frozen=True)
 class Cosine(Dot, kind="cosine"):
-    """Cosine: both sides at unit length, then the inner product (Kiros et al. 2014, section 2.2)."""
+    """Cosine similarity: the inner product of embeddings of unit length (Kiros et al. 2014, section 2.2)."""
 
     unit_length: ClassVar[bool] = True
     self_score: ClassVar[float | None] = 1.0
@@ -161,13 +162,13 @@ class Cosine(Dot, kind="cosine"):
 @keras.saving.register_keras_serializable("vsemb")
 @dataclass(frozen=True)
 class OrderViolation(Similarity, kind="order"):
-    """Minus the order violation: a text scores best where it lies above the image.
+    """Negative order violation: a text scores highest if it is above the image in the order.
 
     S(c, i) = -E(f(i), f(c)), E(x, y) = ||max(0, y - x)||² (Vendrov et al. 2016, section 4 and equation
-    2). Embeddings have unit length and no negative entry, so the origin is the top of the order, and a
-    text above an image has no coordinate larger than the image's.
+    2). Embeddings have unit length and no negative entries. The origin is the top of the order, and a text is above an
+    image if none of its coordinates is larger than the image's.
 
-    Example: the text of the second column asks for more of the first coordinate than the image has.
+    Example: the first coordinate of the second text is larger than the image's, so the order is violated.
 
     >>> OrderViolation().scores(ops.array([[0.6, 0.8]]), ops.array([[0.6, 0.8], [1.0, 0.0]])).numpy().round(2)
     array([[-0.  , -0.16]], dtype=float32)
@@ -193,7 +194,7 @@ class OrderViolation(Similarity, kind="order"):
 @keras.saving.register_keras_serializable("vsemb")
 @dataclass(frozen=True)
 class ReversedOrderViolation(OrderViolation, kind="order-reversed"):
-    """Images above texts: the ablation of Vendrov et al. 2016, table 2."""
+    """Negative order violation with images above texts: the ablation of Vendrov et al. 2016, table 2."""
 
     composes: ClassVar[bool] = False
 
@@ -205,7 +206,7 @@ class ReversedOrderViolation(OrderViolation, kind="order-reversed"):
 
 
 def get(identifier: str | Similarity) -> Similarity:
-    """Returns a similarity by its kind, with default fields; an instance passes through.
+    """Return a similarity by its kind, with default fields; an instance is returned unchanged.
 
     Raises:
         InvalidArgumentError: for an unknown kind.

@@ -1,4 +1,4 @@
-"""Losses over the candidates of a batch: each reads labels, scores and a mask and gives one value per query."""
+"""Losses over the candidates of a batch. A loss takes labels, scores and a mask, and returns one value per query."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ __all__ = [
 
 
 def get(identifier: str | keras.losses.Loss) -> InBatchLoss:
-    """Returns a loss over the batch: by its kind in recipes with default fields, or of any Keras loss.
+    """Return an in-batch loss: by its kind with default fields, or from any Keras loss.
 
     Args:
         identifier: a kind such as `"ranking"`, an `InBatchLoss`, or a Keras loss of (labels, scores).
 
     Raises:
-        InvalidArgumentError: for an unknown kind, or something else.
+        InvalidArgumentError: for an unknown kind, or another type.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""Contrastive losses: InfoNCE, where a query must pick its own pair, and SigLIP's yes-or-no question for every pair."""
+"""Contrastive losses: InfoNCE (softmax over candidates) and SigLIP's sigmoid loss (logistic regression per pair)."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from vsemb.parts import Finite, Positive, Share
 class InfoNCE(InBatchLoss):
     """Cross entropy of the softmax over the candidates (arXiv:1807.03748; CLIP, arXiv:2103.00020).
 
-    Which one to use: stabler than hinges and best with large batches. For the learned temperature of
-    CLIP give `DualEncoder(logit_scale=LogitScale())` and leave `temperature` at 1.
+    When to use it: it is more stable than hinge losses and works best with large batches. For the learned temperature
+    of CLIP, pass `DualEncoder(logit_scale=LogitScale())` and leave `temperature` at 1.
 
     Args:
-        temperature: scores are divided by it, > 0.
-        label_smoothing: share of the target spread evenly over a query's negatives, in [0, 1).
-        **kwargs: arguments of `InBatchLoss`; CLIP takes the mean over queries.
+        temperature: divisor of the scores, > 0.
+        label_smoothing: share of the target that is distributed evenly over a query's negatives, in [0, 1).
+        **kwargs: arguments of `InBatchLoss`; CLIP uses the mean over queries.
 
     Raises:
         InvalidArgumentError: for a temperature <= 0 or a smoothing outside [0, 1).
 
-    Example: two candidates of equal score give log 2.
+    Example: two candidates with equal scores give log 2.
 
     >>> round(float(InfoNCE()([[1, 0], [0, 1]], [[0.5, 0.5], [0.1, 0.1]])), 4)
     0.6931
@@ -64,9 +64,9 @@ class Contrastive(LossPart, kind="infonce"):
     """InfoNCE, as in CLIP.
 
     Attributes:
-        temperature: scores are divided by it; the start value where it is learned.
+        temperature: divisor of the scores; the initial value if it is learned.
         learn_temperature: whether the temperature is learned.
-        label_smoothing: share of the target spread over a query's negatives.
+        label_smoothing: share of the target that is distributed over a query's negatives.
     """
 
     temperature: Positive = 0.07
@@ -83,27 +83,26 @@ class Contrastive(LossPart, kind="infonce"):
 
 @keras.saving.register_keras_serializable("vsemb")
 class SigmoidLoss(InBatchLoss):
-    """Minus the sum over candidates of log sigmoid(z (score / temperature + bias)).
+    """Sigmoid loss of SigLIP: minus the sum over candidates of log sigmoid(z (score / temperature + bias)).
 
-    z is 1 for the own pair and -1 for others: Zhai et al. 2023 (SigLIP, arXiv:2303.15343), section 3.2. Each
-    term depends on one candidate, so the scores of all pairs are never needed at once, see
-    `DualEncoder`'s `block_size`.
+    z is 1 for the own pair and -1 for others (Zhai et al. 2023, arXiv:2303.15343, section 3.2). Each term depends on
+    one candidate, so the scores of all pairs are never needed at once, see `block_size` of `DualEncoder`.
 
-    Which one to use: like `InfoNCE`, and better with batches below some thousands. For the learned
-    temperature and bias of the paper give `DualEncoder(logit_scale=LogitScale(10.0, bias=-10.0))` and leave
-    the two here alone. Both directions are the same sum over all pairs: with weights 0.5 and 0.5, or 1 and
-    0, a `DualEncoder` minimises the paper's loss, with 1 and 1 twice that.
+    When to use it: in place of `InfoNCE` for batches of fewer than a few thousand pairs. For the learned temperature
+    and bias of the paper, pass `DualEncoder(logit_scale=LogitScale(10.0, bias=-10.0))` and leave the arguments of this
+    loss at their defaults. Both directions are the same sum over all pairs. With weights 0.5 and 0.5, or 1 and 0, a
+    `DualEncoder` minimises the loss of the paper; with 1 and 1, twice this loss.
 
     Args:
-        temperature: scores are divided by it, > 0.
-        bias: added to the scores thereafter. About minus the logarithm of the batch's size, so that the many
-            negatives cost little at the start.
-        **kwargs: arguments of `InBatchLoss`; the paper takes the mean over queries.
+        temperature: divisor of the scores, > 0.
+        bias: added to the scaled scores. Use about minus the logarithm of the batch size, so that the many negatives
+            have little weight at the start.
+        **kwargs: arguments of `InBatchLoss`; the paper uses the mean over queries.
 
     Raises:
         InvalidArgumentError: for a temperature <= 0 or a bias that is not finite.
 
-    Example: scores of 0 leave every question open, which costs log 2; there are two a query.
+    Example: a score of 0 costs log 2 per candidate; each query has two candidates.
 
     >>> round(float(SigmoidLoss()([[1, 0], [0, 1]], [[0.0, 0.0], [0.0, 0.0]])), 4)
     1.3863
@@ -124,11 +123,11 @@ class SigmoidLoss(InBatchLoss):
 
 @dataclass(frozen=True)
 class Sigmoid(LossPart, kind="sigmoid"):
-    """Independent yes-or-no questions, as in SigLIP.
+    """Sigmoid loss, as in SigLIP: a logistic regression per pair.
 
     Attributes:
-        temperature: scores are divided by it; the start value where it is learned.
-        bias: added to the scores over the temperature; the start value where it is learned.
+        temperature: divisor of the scores; the initial value if it is learned.
+        bias: added to the scaled scores; the initial value if it is learned.
         learn_temperature: whether temperature and bias are learned.
     """
 

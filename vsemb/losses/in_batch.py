@@ -143,8 +143,8 @@ class KerasLoss(InBatchLoss):
 class CombinedLoss(InBatchLoss):
     """Add in-batch losses on the same scores, with weights.
 
-    Which one to use: hinges on the hardest negatives improve recall at 1, and InfoNCE has gradients from the first
-    step without a warm-up. Their sum is a little better than either.
+    When to use it: hinges on the hardest negatives improve recall at 1, and InfoNCE has gradients from the first step
+    without a warm-up. Their sum is slightly better than each of them.
 
     Args:
         losses: the losses; their own reductions are not used.
@@ -205,7 +205,7 @@ class LossPart(Part, family="loss"):
     Attributes:
         image_weight: weight of the direction whose queries are images.
         text_weight: weight of the direction whose queries are texts.
-        block_size: queries whose scores are in memory at a time; null for all. The loss stays the same.
+        block_size: number of queries whose scores are in memory at a time; null for all. The loss does not change.
         reduction: over queries, `sum` or `mean`; null for the loss's own.
 
     Class attributes:

@@ -1,4 +1,4 @@
-"""Max-margin over labelled pairs: true pairs to no energy, false ones beyond the margin."""
+"""Max-margin loss over labelled pairs: low energy for true pairs, at least the margin for false pairs."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class MaxMargin(Configured, keras.losses.Loss):
     """E for a true pair, max(0, margin - E) for a false one (Vendrov et al. 2016, equations 3, 4, 7).
 
     Args:
-        margin: the energy from which a false pair costs nothing, > 0.
-        reduction: over pairs; the paper sums.
+        margin: false pairs with at least this energy have no loss, > 0.
+        reduction: reduction over pairs; the paper uses the sum.
         name: name of the loss.
 
     Call args:
@@ -27,12 +27,12 @@ class MaxMargin(Configured, keras.losses.Loss):
         y_pred: (pairs,) energies >= 0, e.g. order violations.
 
     Returns:
-        one value per pair before the reduction, so that Keras scales it for the replicas of a strategy.
+        One value per pair before the reduction, so that Keras scales it for the replicas of a strategy.
 
     Raises:
         InvalidArgumentError: for a margin that is not positive.
 
-    Example: a true pair of energy 0.25 costs that, a false one of 0.4 lacks 0.6, one of 13 nothing.
+    Example: the losses are 0.25 (true pair, energy 0.25), 0.6 (false pair, energy 0.4) and 0 (false pair, energy 13).
 
     >>> round(float(MaxMargin(margin=1.0)([1, 0, 0], [0.25, 0.4, 13.0])), 6)
     0.85

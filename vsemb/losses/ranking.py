@@ -1,4 +1,4 @@
-"""Pairwise ranking: a query must score its own pair above every other by a margin; alone, or with InfoNCE."""
+"""Pairwise ranking loss, alone or with InfoNCE: a query's own pair must score higher than negatives by a margin."""
 
 from __future__ import annotations
 
@@ -18,17 +18,16 @@ from vsemb.parts import NonNegative, Part, Positive, Share, at_least
 class PairwiseRanking(InBatchLoss):
     """Hinge of margin - s(own) + s(negative), over all negatives or the hardest one.
 
-    Which one to use: `"all"` (Kiros et al. 2014, equation 6) is the safe start and best with noisy
-    captions. `"hardest"` (VSE++, equation 6 of arXiv:1707.05612) gives better recall. It can
-    collapse to one point at the start, where the loss stays at `collapsed_value`. `warmup_steps`
-    passes from the one to the other: the weight of the hardest negative rises linearly from 0 to 1
-    over the second half of the warm-up, and the sum has weight one minus that.
+    When to use it: `"all"` (Kiros et al. 2014, equation 6) is stable, and best with noisy captions. `"hardest"` (VSE++,
+    equation 6 of arXiv:1707.05612) gives better recall. At the start of training it can collapse: all embeddings become
+    equal, and the loss stays at `collapsed_value`. A warm-up avoids this. In the second half of `warmup_steps`, the
+    weight of the hardest negative increases linearly from 0 to 1, and the weight of the sum decreases from 1 to 0.
 
     Args:
-        margin: the margin, in units of the score, >= 0. Kiros et al.: 0.2.
+        margin: the margin, in units of the score, >= 0; 0.2 in Kiros et al. 2014.
         negatives: `"all"` or `"hardest"`.
-        warmup_steps: optimizer steps before `"hardest"` is fully on; 0 starts with it.
-        **kwargs: arguments of `InBatchLoss`; the papers sum over queries.
+        warmup_steps: optimizer steps from `"all"` to `"hardest"`; 0 for no warm-up.
+        **kwargs: arguments of `InBatchLoss`; the papers use the sum over queries.
 
     Raises:
         InvalidArgumentError: for a negative margin or warm-up, or an unknown `negatives`.
@@ -57,7 +56,7 @@ class PairwiseRanking(InBatchLoss):
         return self.over_negatives(lambda: ops.sum(hinge, axis=1), lambda: ops.max(hinge, axis=1))
 
     def over_negatives(self, over_all: Callable[[], Tensor], hardest: Callable[[], Tensor]) -> Tensor:
-        """Returns each query's loss, (queries,), from one or, in a warm-up, both of two ways to compute it.
+        """Return each query's loss, (queries,): over all negatives, over the hardest, or, in a warm-up, a mean of both.
 
         Args:
             over_all: the loss over all negatives.
@@ -71,7 +70,7 @@ class PairwiseRanking(InBatchLoss):
         return weight * hardest() + (1.0 - weight) * over_all()
 
     def collapsed_query(self, candidates: int) -> float:
-        """Returns the loss of one query if all embeddings are one point.
+        """Return the loss of one query if all embeddings are equal.
 
         Every hinge is then the margin (Wu et al. 2017, arXiv:1706.07567, on why it is a saddle).
 
@@ -83,16 +82,16 @@ class PairwiseRanking(InBatchLoss):
 
 @dataclass(frozen=True)
 class Negatives(Part, family="negatives"):
-    """Which negatives of a query count; base of the family `negatives`, whose kinds `PairwiseRanking` takes."""
+    """Negatives of a query; base of the family `negatives`."""
 
     def warmup_steps(self, steps_per_epoch: int) -> int:
-        """Returns argument `warmup_steps` of `PairwiseRanking`."""
+        """Return the argument `warmup_steps` of `PairwiseRanking`."""
         return 0
 
 
 @dataclass(frozen=True)
 class All(Negatives, kind="all"):
-    """All negatives of the batch, added up."""
+    """The sum over all negatives of the batch."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ class Hardest(Negatives, kind="hardest"):
     """The hardest negative of the batch (VSE++).
 
     Attributes:
-        warmup_epochs: epochs in which the sum over all negatives passes into the hardest one.
+        warmup_epochs: epochs of the change from the sum over all negatives to the hardest one.
     """
 
     warmup_epochs: NonNegative = 0.0
@@ -111,11 +110,11 @@ class Hardest(Negatives, kind="hardest"):
 
 @dataclass(frozen=True)
 class Ranking(LossPart, kind="ranking"):
-    """Pairwise ranking by a margin (Kiros et al. 2014; VSE++).
+    """Pairwise ranking loss (Kiros et al. 2014; VSE++).
 
     Attributes:
-        margin: by which a query scores its own pair above the others.
-        negatives: which negatives count.
+        margin: required difference between the scores of the own pair and of negatives.
+        negatives: all negatives, or the hardest.
 
     Class attributes:
         loss: the Keras loss.
@@ -133,12 +132,12 @@ class Ranking(LossPart, kind="ranking"):
 
 @dataclass(frozen=True)
 class RankingInfoNCE(Ranking, kind="ranking-infonce"):
-    """Pairwise ranking with InfoNCE at a fixed temperature beside it.
+    """Sum of the pairwise ranking loss and InfoNCE at a fixed temperature.
 
     Attributes:
-        infonce_weight: weight of InfoNCE beside the ranking loss.
-        temperature: scores are divided by it for InfoNCE.
-        label_smoothing: share of InfoNCE's target spread over a query's negatives.
+        infonce_weight: weight of InfoNCE; the ranking loss has weight 1.
+        temperature: divisor of the scores in InfoNCE.
+        label_smoothing: share of InfoNCE's target that is distributed over a query's negatives.
     """
 
     infonce_weight: Positive = 1.0

@@ -1,4 +1,4 @@
-"""Recipes by name: each a frozen tree of typed parts, in one file per paper with its equations and deviations."""
+"""Recipes by name. A recipe is a frozen tree of typed parts; a file per paper lists equations and deviations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["get", "names", "variants"]
 
 
 def names() -> list[str]:
-    """Returns the names of all recipes, the base's first.
+    """Return the names of all recipes, recipes of the base first.
 
     Example:
 
@@ -25,13 +25,13 @@ def names() -> list[str]:
 
 
 def variants(name: str) -> dict[str, Recipe]:
-    """Returns the variants of a recipe; the first is the default.
+    """Return the variants of a recipe; the first is the default.
 
     Args:
         name: one of `names()`, or the path of a Python file that defines `RECIPE`.
 
     Raises:
-        InvalidArgumentError: for an unknown name, with the nearest one suggested.
+        InvalidArgumentError: for an unknown name, with the closest name as a suggestion.
         DataError: for a file without a recipe.
     """
     if name.endswith(".py"):
@@ -43,14 +43,14 @@ def variants(name: str) -> dict[str, Recipe]:
 
 
 def get(name: str, variant: str | None = None) -> Recipe:
-    """Returns a recipe.
+    """Return a recipe.
 
     Args:
         name: one of `names()`, or the path of a Python file that defines `RECIPE`.
-        variant: one of the recipe's variants; None takes the first.
+        variant: a variant of the recipe; None for the first.
 
     Raises:
-        InvalidArgumentError: for an unknown name or variant, with the nearest one suggested.
+        InvalidArgumentError: for an unknown name or variant, with the closest name as a suggestion.
         DataError: for a file without a recipe.
 
     Example:

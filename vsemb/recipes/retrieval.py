@@ -34,18 +34,17 @@ class Retrieval(Recipe, kind="retrieval"):
     """A dual encoder of images and texts, trained on pairs.
 
     Attributes:
-        embedding_dim: size of the embedding; null for that of the image features, which pass no projection then.
+        embedding_dim: size of the embedding; null for the size of the image features, without a projection.
         text: the text tower.
         image: the image tower.
-        similarity: how embeddings are compared.
+        similarity: the similarity of image and text embeddings.
         loss: the loss over the candidates of a batch.
-        batches: how pairs become batches.
-        validation: what decides which epoch is kept.
-        initialization: how weights start.
-        l2: this much times half the sum of squares of all trained matrices is added to the loss, word vectors left
-            out.
-        chunk_size: rows of a batch that are embedded at a time (gradient caching); null for all. Gradients are the
-            same.
+        batches: the batches of pairs.
+        validation: the validation that selects the best epoch.
+        initialization: the initialization of weights.
+        l2: weight of L2 regularization: half the sum of squares of all trained matrices except word vectors.
+        chunk_size: rows that are embedded at a time (gradient caching); null for the whole batch. Gradients do not
+            change.
     """
 
     run_fields: ClassVar[tuple[str, ...]] = ("features", "feature_dim")

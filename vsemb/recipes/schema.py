@@ -1,7 +1,7 @@
-"""The recipe: everything that decides a training run, as a tree of typed parts.
+"""Base class of recipes: all settings of a training run, as a tree of typed parts.
 
-A recipe is the part of a task: `vsemb.recipes.retrieval.Retrieval` is the one of the base, systems bring others. It
-builds the model and says how data becomes batches; `vsemb.runs.train` does the rest for all of them.
+Each task has a subclass of `Recipe`: `vsemb.recipes.retrieval.Retrieval` in the base, and others in systems. It builds
+the model and makes batches from data. `vsemb.runs.train` trains the recipes of all tasks.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Training(Part):
     """The training loop.
 
     Attributes:
-        epochs: passes over the training data, at most.
-        patience: epochs without a better validation value before training ends; null for none.
-        seed: of everything random.
-        precision: `float32`, `mixed_bfloat16`, or `auto`: train in `mixed_bfloat16` where the processor multiplies that
-            faster, and do everything after it in `float32`.
+        epochs: maximum number of passes over the training data.
+        patience: training stops after this many epochs without a better validation value; null for no limit.
+        seed: seed of all random numbers.
+        precision: `float32`, `mixed_bfloat16`, or `auto`: train in `mixed_bfloat16` if the processor multiplies
+            bfloat16 faster, and use `float32` after training.
     """
 
     epochs: Count = 30
@@ -44,7 +44,7 @@ class Training(Part):
 
     @property
     def dtype(self) -> str:
-        """The precision of everything but training."""
+        """The precision after training."""
         return "float32" if self.precision == "auto" else self.precision
 
     @property
@@ -56,16 +56,16 @@ class Training(Part):
 
 
 class Job:
-    """A recipe applied to its data: everything that a training needs.
+    """A recipe applied to its data: model, loss, batches and validation of a training.
 
     Attributes:
         recipe: the recipe.
-        vocabulary: of the training texts.
-        info: what `run.json` says of the data; a run that is resumed must have the same of what the recipe's parts
-            name in `made_of`.
-        unit: what a row of a batch is called, for the progress bar.
-        monitor: name in the logs that decides which epoch is kept; the highest value is best.
-        data_service: address of a tf.data service whose workers decode images, where they are decoded.
+        vocabulary: vocabulary of the training texts.
+        info: the facts about the data in `run.json`. When a run is resumed, the fingerprints that the recipe's parts
+            name in `made_of` must be the same.
+        unit: name of a row in a batch, for the progress bar.
+        monitor: name in the logs that selects the best epoch; higher is better.
+        data_service: address of a tf.data service whose workers decode images; None to decode in this process.
     """
 
     recipe: Any
@@ -81,31 +81,31 @@ class Job:
         return self.recipe.text.tokenizer.build(self.vocabulary)
 
     def keep(self, folder: Path) -> None:
-        """Writes into a new run directory what the run needs beside its weights and the vocabulary."""
+        """Write further files of the run, besides weights and vocabulary, to a new run directory."""
 
     def batches(self) -> BatchSource:
-        """Returns the training batches."""
+        """Return the training batches."""
         raise NotImplementedError
 
     def model(self, recipe: Any, dtype: str) -> keras.Model:
-        """Builds and initializes the model; called in the scope of the strategy.
+        """Build and initialize the model; called in the scope of the strategy.
 
         Args:
-            recipe: the job's own, with the weights that training starts from as files.
+            recipe: the recipe of the job, with initial weights as files.
             dtype: dtype policy.
         """
         raise NotImplementedError
 
     def loss(self, steps_per_epoch: int) -> keras.losses.Loss:
-        """Returns the loss to compile the model with."""
+        """Return the loss to compile the model with."""
         raise NotImplementedError
 
     def validation(self) -> keras.callbacks.Callback:
-        """Returns the callback that adds `monitor` to the logs of an epoch."""
+        """Return the callback that adds `monitor` to the logs of an epoch."""
         raise NotImplementedError
 
     def checks(self, batch_size: int) -> Sequence[keras.callbacks.Callback]:
-        """Returns further callbacks."""
+        """Return further callbacks."""
         return ()
 
 
@@ -239,7 +239,7 @@ class Recipe(Part, family="task"):
         return ServedModel(run.model, text_input, run.image_input if images else None, corpus=corpus, extras=extras)
 
     def card_facts(self, run: Any) -> dict[str, Any]:
-        """Returns the task's own fields of `vsemb.exporting.ModelFacts`: `images`, `features_fingerprint`, `notes`.
+        """Return the task's fields of `vsemb.exporting.ModelFacts`: `images`, `features_fingerprint`, `notes`.
 
         Args:
             run: the run, a `vsemb.runs.run.Run`.
