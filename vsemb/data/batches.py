@@ -1,7 +1,7 @@
-"""Training batches: epochs of rows, bucketed by length, from which training can go on anywhere.
+"""Training batches: shuffled rows, bucketed by length, that can be resumed at any step.
 
-Everything random in an epoch follows from (seed, epoch, purpose), so that training goes on in the middle of one
-exactly where it stopped, and no two purposes, seeds or epochs share draws.
+All random draws depend only on (seed, epoch, purpose). Training can therefore resume in the middle of an epoch, and
+different purposes, seeds and epochs have independent draws.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ def stream(seed: int, epoch: int, purpose: int) -> np.random.Generator:
 class BatchSource:
     """Base of all training batches: shuffles rows, buckets them by length, and makes a `tf.data.Dataset` of an epoch.
 
-    A subclass says how rows become tensors, with `gather` and `signature`, and may draw other rows, with `rows`.
+    A subclass defines the tensors of a batch with `gather` and `signature`, and can change the rows with `rows`.
 
     Args:
-        lengths: the lengths of all rows, each (n,); rows of a batch are alike in the first, and in the next among
-            equals.
-        batch_size: rows per batch; a smaller training set lowers it. Rows left over in an epoch are dropped, each
-            time others.
-        seed: of all draws.
-        unit: what a row is called in errors.
+        lengths: one or more lengths of all rows, each (n,). Rows of a batch have similar first lengths; rows with equal
+            first lengths have similar second ones.
+        batch_size: rows per batch; a smaller training set lowers it. Rows that do not fill a batch are dropped; they
+            differ between epochs.
+        seed: seed of all draws.
+        unit: name of a row in errors.
         rows: rows of an epoch; None for all.
 
     Raises:
@@ -59,7 +59,7 @@ class BatchSource:
         DataError: if there are fewer rows than `fewest`.
 
     Class attributes:
-        fewest: rows that training needs.
+        fewest: minimum number of rows for training.
     """
 
     fewest: ClassVar[int] = 1
@@ -103,7 +103,7 @@ class BatchSource:
         raise NotImplementedError
 
     def epoch(self, epoch: int, start: int) -> Iterator[Any]:
-        """Yields the batches of an epoch from step `start` on."""
+        """Yield the batches of an epoch, beginning at step `start`."""
         yield from map(self.gather, self.plan(epoch)[start:])
 
     def finish(self, batch: Any) -> Any:
@@ -111,13 +111,12 @@ class BatchSource:
         return batch
 
     def dataset(self, epoch: int = 0, step: int = 0) -> tf.data.Dataset:
-        """Return a dataset that gives the next epoch each time it is iterated.
+        """Return a dataset whose iterations yield successive epochs.
 
         Args:
-            epoch: the number of the first epoch.
-            step: batches of that epoch to leave out, for training that goes on in its middle. Keras takes every
-                epoch of a dataset to have the length of the first, so iterate such a dataset once, and go on with
-                `dataset(epoch + 1)`.
+            epoch: number of the first epoch.
+            step: number of batches to skip in the first epoch, to resume in its middle. Keras assumes that all epochs
+                have the length of the first, so iterate such a dataset once, and continue with `dataset(epoch + 1)`.
         """
         epochs = itertools.count(epoch)
 
@@ -130,21 +129,21 @@ class BatchSource:
 
 
 class PairBatches(BatchSource):
-    """Batches of pairs of an image and a caption, for `DualEncoder.fit`.
+    """Batch of pairs of an image and a caption, for `DualEncoder.fit`.
 
     Args:
         split: the split, usually `train`.
-        images: its images.
-        tokenizer: turns captions into ids, once.
+        images: images of the split.
+        tokenizer: converts all captions to ids once.
         batch_size: pairs per batch.
-        captions: `"all"` captions of an image make a pair each in every epoch, or `"one"`, drawn anew each epoch.
-        negatives: `"batch"`: a pair's negatives are the other pairs. `"sampled"`: they are drawn from the whole split
-            and redrawn each epoch, as many as the batch has pairs (Kiros et al. 2014).
-        seed: of all draws.
+        captions: per image and epoch: `"all"` captions, each as a pair, or `"one"` random caption.
+        negatives: `"batch"`: a pair's negatives are the other pairs of the batch. `"sampled"`: they are drawn from the
+            whole split in each epoch, as many as the batch has pairs (Kiros et al. 2014).
+        seed: seed of all draws.
 
     Raises:
         InvalidArgumentError: for an option that is not allowed.
-        DataError: if the split has fewer than two pairs, none of which would have a negative.
+        DataError: if the split has fewer than two pairs, since they would have no negatives.
 
     Example:
 
@@ -207,7 +206,7 @@ class PairBatches(BatchSource):
         return {"text": pad_ids(self._ids, self._offsets, rows), "image_id": self.split.ids[images]}
 
     def epoch(self, epoch: int, start: int) -> Iterator[dict[str, np.ndarray]]:
-        """Yields the batches of an epoch from step `start` on."""
+        """Yield the batches of an epoch, beginning at step `start`."""
         plan = self.plan(epoch)[start:]
         images = self._images(self.split.caption_rows[plan], epoch, start, IMAGES)
         pairs = ({**self.gather(captions), **image} for captions, image in zip(plan, images, strict=True))
@@ -226,7 +225,7 @@ class PairBatches(BatchSource):
             yield pair | {f"negative_{name}": value for name, value in others.items()}
 
     def _images(self, rows: np.ndarray, epoch: int, start: int, purpose: int) -> Iterator[dict[str, np.ndarray]]:
-        """Yields the images of an epoch's batches from step `start` on, (steps, batch_size) rows, and their seeds."""
+        """Yield the images of an epoch's batches from step `start` on, (steps, batch_size) rows, and their seeds."""
         key = int(stream(self.seed, epoch, purpose).integers(1 << 31))
         seeds = np.array([(key, step) for step in range(start, start + len(rows))], np.int32).reshape(-1, 2)
         for image, seed in zip(self.images.stream(rows, seeds), seeds, strict=True):
@@ -254,11 +253,11 @@ class PairBatches(BatchSource):
 
 @dataclass(frozen=True)
 class BatchesPart(Part, family="batches"):
-    """How pairs of images and captions become batches; base of the family `batches`.
+    """Batches of image-caption pairs; base of the family `batches`.
 
     Attributes:
         size: pairs per batch, over all devices.
-        captions_per_image: how many captions of a training image are used, the first ones; null for all.
+        captions_per_image: use only the first N captions of each training image; null for all.
 
     Class attributes:
         in_batch: whether a pair's negatives are the other pairs of its batch.
@@ -291,8 +290,8 @@ class Pairs(BatchesPart, kind="pairs"):
     """Pairs of an image and one of its captions.
 
     Attributes:
-        captions: `all` captions of an image in an epoch, or `one` drawn anew.
-        negatives: `batch`, or `sampled` from the whole training set each epoch.
+        captions: `all` captions of an image in an epoch, or `one` random caption.
+        negatives: `batch` (the other pairs), or `sampled` from the whole training set in each epoch.
     """
 
     captions: Literal["all", "one"] = "all"
@@ -360,7 +359,7 @@ def pad_ids(ids: np.ndarray, offsets: np.ndarray, rows: np.ndarray) -> np.ndarra
 
 
 def text_batches(ids: np.ndarray, offsets: np.ndarray, batch_size: int = 256) -> tuple[tf.data.Dataset, np.ndarray]:
-    """Batches all texts by length, for embedding them.
+    """Batch all texts by length, for embedding them.
 
     Args:
         ids: (tokens, ...) int32, all texts one behind the other, as `Tokenizer.encode` returns them.
@@ -377,7 +376,7 @@ def text_batches(ids: np.ndarray, offsets: np.ndarray, batch_size: int = 256) ->
 
 
 def image_batches(images: ImageSource, rows: np.ndarray, batch_size: int = 256) -> tf.data.Dataset:
-    """Batches some rows of a source: a dataset of {"image": (n, ...)}."""
+    """Batch some rows of a source: a dataset of {"image": (n, ...)}."""
     signature = {"image": tf.TensorSpec((None, *images.spec.shape), images.spec.dtype)}
     return row_batches(rows, lambda some: {"image": images.gather(some)}, signature, batch_size, images)
 
@@ -389,7 +388,7 @@ def row_batches(
     batch_size: int,
     images: ImageSource | None = None,
 ) -> tf.data.Dataset:
-    """Batches rows in the order given, for embedding and measuring them; it may be iterated again and again.
+    """Batch rows in the order given, for embedding and measuring them; it may be iterated again and again.
 
     Args:
         rows: (n,) the rows.

@@ -1,12 +1,12 @@
-"""Where a batch's images come from: cached features, pixels, or pixels that workers of a tf.data service make.
+"""Image sources of batches: cached features, pixels, or pixels from the workers of a tf.data service.
 
-An image source hands out rows of one split: `gather` runs in NumPy on the row numbers of a batch,
-`finish` adds what belongs in the tf.data graph.
+An image source returns rows of one split: `gather` runs in NumPy on the row numbers of a batch, and `finish` runs in
+the tf.data graph.
 
-With a tf.data service, the pairs of a batch are still chosen here, in NumPy. Workers get the places of a batch's
-images in the shards, and its seed. A batch is therefore the same, bit for bit, on any worker: training with a service,
-without one, resumed, or with workers that come and go gives the same weights. Batches arrive in any order and carry
-their step; missing ones are made here.
+With a tf.data service, the pairs of a batch are still chosen in this process, in NumPy. Workers receive the positions
+of the images in the shards, and the seed of the batch, so every worker makes the same batch, bit for bit. Training with
+or without a service, resumed or with a changing number of workers gives the same weights. Batches arrive in any order,
+with their step; missing batches are made in this process.
 
 Reference: https://www.tensorflow.org/api_docs/python/tf/data/experimental/service
 """
@@ -40,7 +40,7 @@ _WAITING = 16
 
 
 class ImageSource:
-    """Base of the image sources: what batches and embedding need of a split's images."""
+    """Base of the image sources: images of a split for batches and embedding."""
 
     @property
     def spec(self) -> tf.TensorSpec:
@@ -56,24 +56,24 @@ class ImageSource:
         return images
 
     def stream(self, rows: np.ndarray, seeds: np.ndarray) -> Iterator[np.ndarray]:
-        """Yields the gathered images of one batch after the other.
+        """Yield the gathered images, batch by batch.
 
         Args:
             rows: (steps, batch) int64, the rows of each batch.
-            seeds: (steps, 2) int32, of each batch's augmentation, for sources that augment before `finish`.
+            seeds: (steps, 2) int32, augmentation seed of each batch, for sources that augment before `finish`.
         """
         yield from map(self.gather, rows)
 
 
 class FeatureImages(ImageSource):
-    """Features of a split's images, from its cache; in memory where they fit.
+    """Cached features of a split's images; kept in memory if they fit.
 
     Args:
         store: the cache.
         split: the split.
-        augment: whether training batches take one of each image's views for training at random (its
-            mirror image, or crops), where the cache has those.
-        memory: bytes that the features may take; above, each batch reads its rows from disk.
+        augment: whether training batches read a random view of each image (mirror image or crop), if the cache has
+            views.
+        memory: maximum bytes of features in memory; larger features are read from disk per batch.
     """
 
     def __init__(self, store: FeatureStore, split: Split, *, augment: bool = False, memory: int = 4 << 30) -> None:
@@ -109,14 +109,14 @@ class FeatureImages(ImageSource):
 
 
 class PixelImages(ImageSource):
-    """Decoded images of a split, resized to a square; kept in memory where they fit.
+    """Decoded images of a split, resized to a square; kept in memory if they fit.
 
     Args:
         split: the split; its images must all decode.
         size: side in pixels.
         augment: whether training batches are randomly cropped and flipped.
-        augmenter: what is done to training batches after that, if anything.
-        memory: bytes that decoded images may take; above, each batch is decoded anew.
+        augmenter: further augmentation of training batches; None for none.
+        memory: maximum bytes of decoded images in memory; more images are decoded per batch.
 
     Raises:
         DataError: if the dataset has features only, or an image does not decode.
@@ -186,7 +186,7 @@ class PixelImages(ImageSource):
 
 
 def service_address(given: str) -> str:
-    """Return the address of a dispatcher, after a look whether there is one.
+    """Check that a dispatcher answers, and return its address.
 
     Args:
         given: `grpc://host:port`.
@@ -216,13 +216,13 @@ class ServicePixels(PixelImages):
     Args:
         split: the split; its images must all decode.
         size: side in pixels.
-        address: of the dispatcher, `grpc://host:port`.
+        address: address of the dispatcher, `grpc://host:port`.
         augment: whether images are randomly cropped and flipped.
-        augmenter: what is done to them after that, if anything.
-        patience: seconds without any batch after which batches are made here, until some arrive again.
+        augmenter: further augmentation; None for none.
+        patience: seconds without a batch after which batches are made in this process, until some arrive again.
 
     Attributes:
-        made_here: batches that did not arrive in time.
+        made_here: number of batches made in this process because they did not arrive in time.
 
     Raises:
         InvalidArgumentError: for a malformed address.
@@ -257,20 +257,20 @@ class ServicePixels(PixelImages):
         return tf.TensorSpec((self._size, self._size, 3), tf.uint8)
 
     def gather(self, rows: np.ndarray) -> np.ndarray:
-        """Decode images here, without augmentation."""
+        """Decode images in this process, without augmentation."""
         images = super().finish(tf.constant(super().gather(rows)), None)
         return np.rint(images.numpy()).astype(np.uint8)
 
     def finish(self, images: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
-        """Turn what `stream` gives into the model's input."""
+        """Turn the output of `stream` into the model's input."""
         return tf.cast(images, tf.float32)
 
     def stream(self, rows: np.ndarray, seeds: np.ndarray) -> Generator[np.ndarray, None, None]:
-        """Yields the images of one batch after the other.
+        """Yield the images, batch by batch.
 
         Args:
             rows: (steps, batch) int64, the rows of each batch.
-            seeds: (steps, 2) int32, of each batch's augmentation.
+            seeds: (steps, 2) int32, augmentation seed of each batch.
 
         Yields:
             uint8 (batch, size, size, 3), in the order of the steps.
@@ -344,7 +344,7 @@ def _record_at(shard: tf.Tensor, offset: tf.Tensor) -> tf.data.Dataset:
 
 
 class _Arrivals:
-    """Reads a distributed dataset in a thread, since TensorFlow waits for lost workers without end."""
+    """Read a distributed dataset in a thread, since TensorFlow waits for lost workers without end."""
 
     def __init__(self, dataset: tf.data.Dataset) -> None:
         self.ended = False

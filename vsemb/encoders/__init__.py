@@ -1,4 +1,4 @@
-"""Encoders: Keras layers that turn token ids or image features into one vector, or a set of them."""
+"""Encoders: Keras layers that map token ids or image features to one vector or a set of vectors."""
 
 from vsemb.encoders.bag import BagOfWordsEncoder, LinearSentenceEncoder
 from vsemb.encoders.image import FeatureScaling, ImageEncoder, PixelEncoder

@@ -1,4 +1,4 @@
-"""Bags of words: sums and means of word vectors, in which the order of the words does not matter."""
+"""Bag-of-words encoders: sums and means of word vectors, independent of word order."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ Tensor = Any
 
 @keras.saving.register_keras_serializable("vsemb")
 class BagOfWordsEncoder(Configured, keras.layers.Layer):
-    """Sum of word vectors, each weighted by its inverse document frequency (tf-idf, made linear).
+    """Sum of word vectors, weighted by inverse document frequency (linear tf-idf).
 
-    Rare words say most about which image is meant, and a recurrent network needs long to learn that.
+    Rare words are the most informative about an image, which a recurrent network learns only slowly.
 
     Args:
         words: the word vectors; their size is the size of the embedding.
-        dropout: in training, the share of words left out.
+        dropout: share of words dropped in training.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call args:
         token_ids: (batch, steps) int, 0 = padding.
-        training: whether dropout acts.
+        training: whether dropout is applied.
 
     Returns:
         (batch, words.dim).
@@ -54,10 +54,10 @@ class BagOfWordsEncoder(Configured, keras.layers.Layer):
         )
 
     def set_document_frequencies(self, counts: np.ndarray, documents: int) -> None:
-        """Sets each word's weight to log((1 + documents) / (1 + count)), scaled to a mean of 1.
+        """Set each word's weight to log((1 + documents) / (1 + count)), scaled to a mean of 1.
 
         Args:
-            counts: (vocabulary_size,) the number of training captions that have the word.
+            counts: (vocabulary_size,) the number of training captions that contain each word.
             documents: the number of training captions.
 
         Raises:
@@ -83,21 +83,21 @@ class BagOfWordsEncoder(Configured, keras.layers.Layer):
 
 @keras.saving.register_keras_serializable("vsemb")
 class LinearSentenceEncoder(Configured, keras.layers.Layer):
-    """v = sum of w_i (Kiros et al. 2014, section 3.2; the DeViSE-like baseline takes the mean).
+    """Sum or mean of word vectors, v = sum of w_i (Kiros et al. 2014, section 3.2; the mean is their DeViSE-like
+    baseline).
 
-    Vector arithmetic works best in this space, since a sentence is exactly the sum of its words.
+    Use it for vector arithmetic, which works best if a sentence is exactly the sum of its words.
 
     Args:
         words: the word vectors.
         pooling: `"sum"` or `"mean"`.
-        dim: size of the embedding, to which a linear map takes what is pooled: the word2vec average of
-            Reed et al. 2016, section 4.4, is the mean of fixed vectors behind such a map. None leaves the
-            map out, and the word vectors have the size of the embedding.
+        dim: size of the embedding, with a linear map after pooling, as in the word2vec average of Reed et al. 2016,
+            section 4.4. None for no map; the embedding then has the size of the word vectors.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call args:
         token_ids: (batch, steps) int, 0 = padding.
-        training: whether dropout acts.
+        training: whether dropout is applied.
 
     Returns:
         (batch, dim), or (batch, words.dim) without `dim`.
@@ -133,11 +133,12 @@ class LinearSentenceEncoder(Configured, keras.layers.Layer):
 
 @dataclass(frozen=True)
 class Linear(WordEncoderPart, kind="linear"):
-    """Sum or mean of word vectors, with a linear map or, where these have the size of the embedding, without.
+    """Sum or mean of word vectors, with an optional linear map.
 
     Attributes:
         pooling: `sum` or `mean` over a sentence's words.
-        projection: whether a linear map takes the pooled vector to the embedding.
+        projection: whether a linear map follows the pooling; without it, word vectors must have the size of the
+            embedding.
     """
 
     pooling: Literal["sum", "mean"] = "sum"

@@ -1,7 +1,7 @@
-"""Recurrent cells that Keras does not have: with peepholes, behind a shared input matrix, and without gates.
+"""Recurrent cells that Keras does not provide: with peepholes, with a separate input matrix, and without gates.
 
-A matrix that all steps share is best applied to all steps at once, in front of the loop. A term that is added
-to a step's input there, such as an image at the first step, needs no special cell.
+The input matrix is applied to all steps at once, before the loop, which is faster. A term for some steps, such as an
+image at the first step, can be added to these inputs without a special cell.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def _second_is_one(shape: tuple[int, ...], dtype: Any = None) -> Tensor:
 class PeepholeLSTMCell(Configured, keras.layers.Layer):
     """One step of the LSTM of Kiros, Salakhutdinov, Zemel 2014, section 2.1.
 
-    Beside the usual weights, the gates see the cell through full matrices, and the output gate sees
-    the new cell:
+    In addition to the usual inputs, the gates read the cell through full matrices, and the output gate reads the new
+    cell:
 
             I = sigmoid(x Wxi + m Whi + c Wci + bi)                    (1)
             F = sigmoid(x Wxf + m Whf + c Wcf + bf)                    (2)
@@ -40,8 +40,8 @@ class PeepholeLSTMCell(Configured, keras.layers.Layer):
 
     Args:
         units: size of the state.
-        kernel_initializer: of all matrices; the paper draws from U[-0.08, 0.08].
-        unit_forget_bias: whether the forget bias starts at 1 (the paper does not say).
+        kernel_initializer: initializer of all matrices; U[-0.08, 0.08] in the paper.
+        unit_forget_bias: whether the forget bias starts at 1; the paper does not specify it.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call args:
@@ -95,11 +95,11 @@ class PeepholeLSTMCell(Configured, keras.layers.Layer):
 
 
 class RecurrentCell(Configured, keras.layers.Layer):
-    """Base of cells whose inputs are sums that their gates read: the matrix of the inputs stands in front.
+    """Base of cells without an input matrix: their inputs are the products that the gates read.
 
     Args:
         units: size of the state.
-        recurrent_initializer: of the recurrent matrix; None for an orthogonal one.
+        recurrent_initializer: initializer of the recurrent matrix; None for orthogonal.
         **kwargs: arguments of `keras.layers.Layer`.
     """
 
@@ -129,10 +129,10 @@ class RecurrentCell(Configured, keras.layers.Layer):
 
 @keras.saving.register_keras_serializable("vsemb")
 class ProjectedGRUCell(RecurrentCell):
-    """One step of `keras.layers.GRU` (with `reset_after`) behind its input matrix.
+    """One step of `keras.layers.GRU` (with `reset_after`), after its input matrix.
 
     Call args:
-        inputs: (batch, 3 units): of the update gate, the reset gate and the candidate.
+        inputs: (batch, 3 units), for the update gate, the reset gate and the candidate.
         states: [h], (batch, units).
 
     Returns:
@@ -161,10 +161,10 @@ class ProjectedGRUCell(RecurrentCell):
 
 @keras.saving.register_keras_serializable("vsemb")
 class ProjectedLSTMCell(RecurrentCell):
-    """One step of `keras.layers.LSTM` behind its input matrix; the forget gate's bias starts at 1.
+    """One step of `keras.layers.LSTM`, after its input matrix; the bias of the forget gate starts at 1.
 
     Call args:
-        inputs: (batch, 4 units): of the input gate, the forget gate, the candidate and the output gate.
+        inputs: (batch, 4 units), for the input gate, the forget gate, the candidate and the output gate.
         states: [h, c], (batch, units) each.
 
     Returns:
@@ -196,18 +196,17 @@ class ProjectedLSTMCell(RecurrentCell):
 class ReLUCell(RecurrentCell):
     """One step of h_t = max(0, e_t + W h_{t-1} + b) (Karpathy, Fei-Fei 2015, equation 4).
 
-    For use in `keras.layers.RNN`. Unlike `keras.layers.SimpleRNN` it has no matrix of its own for the
-    inputs, since both directions of the paper's network read the same e_t.
+    For use in `keras.layers.RNN`. Unlike `keras.layers.SimpleRNN`, it has no input matrix, because both directions of
+    the paper's network read the same e_t.
 
-    A ReLU bounds nothing, so that a state grows with the powers of W. The identity, the usual start, makes a
-    sum of all words so far where the inputs are ReLUs themselves and have no negative entry: after 20 words
-    it is twelve times as long as one of them and nearly the same at every word, and regions are found for
-    the sentence instead of the word. Half an orthogonal matrix keeps every state below twice the longest
-    input and most of it the word's own; what a sentence needs of its context is learned.
+    A ReLU is not bounded, so the state can grow with the powers of W. The inputs are non-negative. With the identity,
+    the usual initial value, the state is the sum of all words so far. After 20 words it is twelve times as long as the
+    vector of a word and nearly the same at every word, so all words would find the same region. With half an orthogonal
+    matrix, a state is at most twice as long as the longest input, and depends mostly on its own word.
 
     Args:
         units: size of the state and of the inputs.
-        recurrent_initializer: of W; None starts with half an orthogonal matrix.
+        recurrent_initializer: initializer of W; None for half an orthogonal matrix.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call args:
@@ -217,7 +216,7 @@ class ReLUCell(RecurrentCell):
     Returns:
         (h, [h]).
 
-    Example: W is the identity and b is 0, so 3 - 4 is cut off at 0 in front of the last step.
+    Example: W is the identity and b is 0, so 3 - 4 becomes 0 at the third step.
 
     >>> cell = ReLUCell(1, recurrent_initializer="identity")
     >>> layer = keras.layers.RNN(cell, return_sequences=True)

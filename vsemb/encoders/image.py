@@ -1,4 +1,4 @@
-"""Image encoders: from backbone features, or from pixels through the backbone, to the embedding."""
+"""Image encoders: map features of a backbone, or pixels, to the embedding."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Tensor = Any
 class FeatureScaling(Configured, keras.layers.Layer):
     """Standardize image features: unit length, then zero mean and unit deviation of each feature.
 
-    The unit length removes the strength of a backbone's activations, which depends more on contrast than on
-    content. Standardization gives each feature the same weight, whichever layer it comes from.
+    Scaling to unit length removes the magnitude of a backbone's activations, which depends more on contrast than on
+    content. Standardization gives features of all layers the same weight.
 
     Args:
         **kwargs: arguments of `keras.layers.Layer`.
@@ -31,7 +31,7 @@ class FeatureScaling(Configured, keras.layers.Layer):
         features: (batch, dim) float.
 
     Returns:
-        (batch, dim). Mean 0 and deviation 1 hold until `adapt` sets them.
+        (batch, dim). Before `adapt`, the mean is 0 and the deviation 1.
 
     Example: at unit length the features are (0.6, 0.8) and (0.8, 0.6).
 
@@ -71,7 +71,7 @@ class FeatureScaling(Configured, keras.layers.Layer):
 
 @keras.saving.register_keras_serializable("vsemb")
 class ImageEncoder(Configured, keras.layers.Layer):
-    """Map image features to the embedding, x = W q + b (Kiros et al. 2014, section 2.2, without b).
+    """Map image features to the embedding, x = W q + b (Kiros et al. 2014, section 2.2, where b = 0).
 
     Without `projection` the features are the embedding, as in Reed et al. 2016, who train only the text
     encoder.
@@ -80,15 +80,14 @@ class ImageEncoder(Configured, keras.layers.Layer):
         dim: size of the embedding.
         use_bias: whether the map has the bias b.
         dropout: share of features set to 0 in training.
-        standardize: whether features first pass a `FeatureScaling`, whose statistics
-            `scaling.adapt` sets.
-        init_scale: W starts uniform in [-init_scale, init_scale]; None for Glorot's initializer.
-        projection: whether the map exists. Without it, `dim` must be the size of the features.
+        standardize: whether features are first scaled by a `FeatureScaling`; `scaling.adapt` sets its statistics.
+        init_scale: W is initialized uniformly in [-init_scale, init_scale]; None for Glorot's initializer.
+        projection: whether the map is applied. Without it, `dim` must be the size of the features.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call args:
         features: (batch, feature_dim) float.
-        training: whether dropout acts.
+        training: whether dropout is applied.
 
     Returns:
         (batch, dim).
@@ -140,13 +139,13 @@ class ImageEncoder(Configured, keras.layers.Layer):
 class PixelEncoder(Configured, keras.layers.Layer):
     """Embed pixels with an image backbone and a head, trained together.
 
-    The backbone is a functional or sequential Keras model: of `vsemb.image.backbones.build_backbone`, of
-    `keras.applications`, of keras-hub, or your own. It scales pixels itself: put a
-    `vsemb.image.backbones.PixelScaling` in front of a network that does not.
+    The backbone is a functional or sequential Keras model: from `vsemb.image.backbones.build_backbone`,
+    `keras.applications` or keras-hub, or your own. It must scale pixels itself. If it does not, put a
+    `vsemb.image.backbones.PixelScaling` before it.
 
     Args:
         backbone: model from pixels, (batch, size, size, 3) float in 0..255, to features: (batch, features), or
-            (batch, ..., features), whose mean over places is taken.
+            (batch, ..., features), which is averaged over positions.
         head: layer from (batch, features) to (batch, dim), such as an `ImageEncoder`.
         train_backbone: whether the backbone's weights are trained.
         frozen_statistics: whether the backbone runs in inference mode in training. Batch normalisation then uses
@@ -155,7 +154,7 @@ class PixelEncoder(Configured, keras.layers.Layer):
 
     Call args:
         pixels: (batch, size, size, 3) float, 0..255.
-        training: whether dropout acts and, unless `frozen_statistics`, batch statistics are used.
+        training: whether to apply dropout and, unless `frozen_statistics`, use batch statistics.
 
     Returns:
         (batch, dim), the output of the head.
@@ -196,7 +195,7 @@ class PixelEncoder(Configured, keras.layers.Layer):
         return self.head(features, training=training)
 
     def decode(self, encoded: Tensor) -> tuple[Tensor, Tensor]:
-        """Decode images to pixels of the backbone's size, in graph; TensorFlow alone.
+        """Decode images to pixels of the backbone's input size, in the graph; TensorFlow only.
 
         Args:
             encoded: (batch,) string, bytes of JPEG or PNG images.
@@ -222,7 +221,7 @@ class PixelEncoder(Configured, keras.layers.Layer):
 
 @dataclass(frozen=True)
 class Projection(Part, family="projection"):
-    """How image features become the embedding; base of the family `projection`.
+    """Map from image features to the embedding; base of the family `projection`.
 
     Class attributes:
         needs_size: whether the features' size must be known when it is built.
@@ -233,10 +232,10 @@ class Projection(Part, family="projection"):
     keeps_size: ClassVar[bool] = False
 
     def build(self, features: int | None, dim: int, **options: Any) -> keras.layers.Layer:
-        """Builds the layer from features to the embedding.
+        """Build the layer from features to the embedding.
 
         Args:
-            features: size of a feature vector; None where it is not known yet.
+            features: size of a feature vector; None if it is not known yet.
             dim: size of the embedding.
             **options: `dropout`, `standardize` and `dtype` of an `ImageEncoder`.
         """
@@ -249,7 +248,7 @@ class Affine(Projection, kind="affine"):
 
     Attributes:
         use_bias: whether the map has a bias.
-        init_scale: the map starts uniform in +- this; null for Glorot's.
+        init_scale: the map is initialized uniformly in +- this; null for Glorot's initializer.
     """
 
     use_bias: bool = True

@@ -1,4 +1,4 @@
-"""Pooling over time without padding: functions, a layer, and the layers behind it."""
+"""Pooling over steps that ignores padding: functions, a layer, and the layers after it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def _weights(states: Tensor, mask: Tensor) -> Tensor:
 
 
 def masked_sum(states: Tensor, mask: Tensor) -> Tensor:
-    """Sums the states of the unmasked steps.
+    """Sum the states of the unmasked steps.
 
     Args:
         states: (batch, steps, dim) float.
-        mask: (batch, steps) bool, true where a step counts.
+        mask: (batch, steps) bool, false for padding.
 
     Returns:
         (batch, dim); zero for a row without steps.
@@ -33,13 +33,13 @@ def masked_sum(states: Tensor, mask: Tensor) -> Tensor:
 
 
 def masked_mean(states: Tensor, mask: Tensor) -> Tensor:
-    """Averages the states of the unmasked steps; shapes as `masked_sum`."""
+    """Average the states of the unmasked steps; shapes as `masked_sum`."""
     count = ops.maximum(ops.sum(_weights(states, mask), axis=1), 1)
     return masked_sum(states, mask) / count
 
 
 def masked_max(states: Tensor, mask: Tensor) -> Tensor:
-    """Takes the largest value of each dimension over the unmasked steps; shapes as `masked_sum`."""
+    """Take the largest value of each dimension over the unmasked steps; shapes as `masked_sum`."""
     keep = ops.expand_dims(ops.cast(mask, "bool"), -1)
     lowest = ops.cast(_LOWEST, states.dtype)
     # `initial`, since Keras refuses the maximum of nothing: a batch without rows, or rows without steps.
@@ -48,7 +48,7 @@ def masked_max(states: Tensor, mask: Tensor) -> Tensor:
 
 
 def masked_last(states: Tensor, mask: Tensor) -> Tensor:
-    """Takes the state of the last unmasked step; shapes as `masked_sum`.
+    """Take the state of the last unmasked step; shapes as `masked_sum`.
 
     Example:
 
@@ -79,7 +79,7 @@ POOLINGS = {
 
 @keras.saving.register_keras_serializable("vsemb")
 class SequencePooling(Configured, keras.layers.Layer):
-    """Reduces a sequence of states to one vector; padding changes nothing.
+    """Reduce a sequence of states to one vector, without padding.
 
     Args:
         pooling: `"last"`, `"mean"`, `"max"`, `"sum"`, or `"mean+max"` (the two concatenated).
@@ -87,7 +87,7 @@ class SequencePooling(Configured, keras.layers.Layer):
 
     Call args:
         states: (batch, steps, dim) float.
-        mask: (batch, steps) bool, true where a step counts.
+        mask: (batch, steps) bool, false for padding.
 
     Returns:
         (batch, dim), or (batch, 2 dim) for `"mean+max"`.
@@ -107,7 +107,7 @@ class SequencePooling(Configured, keras.layers.Layer):
         self.supports_masking = True
 
     def compute_mask(self, *args: Any, **kwargs: Any) -> None:
-        """Returns None: what is pooled has no steps left to mask."""
+        """Return None: the output has no steps to mask."""
 
     def call(self, states: Tensor, mask: Tensor) -> Tensor:
         pooled = [pool(states, mask) for pool in POOLINGS[self.pooling]]
@@ -120,7 +120,7 @@ class SequencePooling(Configured, keras.layers.Layer):
 class PooledSentenceEncoder(Configured, keras.layers.Layer):
     """Base of layers from token ids to (batch, dim) that pool the states of words.
 
-    A subclass has the attributes `pooling`, `dropout` and `dim`, the last None for the size of what is pooled.
+    A subclass has the attributes `pooling`, `dropout` and `dim`; `dim` is None for the size of the pooled states.
     """
 
     dim: Any
@@ -128,10 +128,10 @@ class PooledSentenceEncoder(Configured, keras.layers.Layer):
     projection: Any
 
     def add_head(self, size: int) -> None:
-        """Makes the layers behind the states; where sizes differ, a linear map to `dim` is the last.
+        """Make the layers after the states; if sizes differ, the last one is a linear map to `dim`.
 
         Args:
-            size: of a state.
+            size: size of a state.
         """
         own = self.pooling not in POOLINGS
         self.pooled_size = size if own else size * len(POOLINGS[self.pooling])
@@ -143,7 +143,7 @@ class PooledSentenceEncoder(Configured, keras.layers.Layer):
             self.projection = keras.layers.Dense(self.dim, dtype=self.dtype_policy, name="projection")
 
     def head(self, pooled: Tensor, training: bool = False) -> Tensor:
-        """Drops entries of pooled states, and maps them to the embedding."""
+        """Drop entries of pooled states, and maps them to the embedding."""
         pooled = self._dropout_layer(pooled, training=training)
         return pooled if self.projection is None else self.projection(pooled)
 

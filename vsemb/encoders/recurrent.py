@@ -1,4 +1,4 @@
-"""Recurrent sentence encoders: GRU and LSTM, faster on a CPU than Keras', and the peephole LSTM, in both directions."""
+"""Recurrent sentence encoders: GRU and LSTM, faster on a CPU than in Keras, and the peephole LSTM."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _STATE_DTYPES = {"float32": "float32", "bfloat16": "float32", "float64": "float6
 
 
 class FastLoop:
-    """Runs the loop of a Keras recurrent layer by `vsemb.ops.recurrent_loops` where that is faster: on a CPU.
+    """Run the loop of a Keras recurrent layer with `vsemb.ops.recurrent_loops` on CPUs, where it is faster.
 
     Class attributes:
         loop: a key of `vsemb.ops.recurrent_loops.LOOPS`.
@@ -35,7 +35,7 @@ class FastLoop:
     loop: ClassVar[str]
 
     def inner_loop(self, sequences: Tensor, initial_state: Any, mask: Any, training: bool = False) -> Any:
-        """Returns the last output, all outputs and the last states, as `keras.layers.RNN.inner_loop` does."""
+        """Return the last output, all outputs and the last states, as `keras.layers.RNN.inner_loop` does."""
         layer: Any = self
         if not self.own_loop_serves(training):
             return super().inner_loop(sequences, initial_state, mask, training)  # type: ignore[misc]
@@ -99,9 +99,9 @@ class FastLoop:
 class GRU(FastLoop, keras.layers.GRU):
     """`keras.layers.GRU`: same arguments, weights and results up to rounding, faster on a CPU.
 
-    On TensorFlow without a GPU, the loop over the steps has a gradient of its own, costs nothing for padding
-    outside training and, with bfloat16, keeps its state in float32. Everywhere else, and with options that
-    the loop does not have (dropout, other activations, `reset_after=False`, `unroll`), it is Keras'.
+    On TensorFlow without a GPU, the loop over the steps has a custom gradient, skips padding outside training and, with
+    bfloat16, keeps its state in float32. On other devices and backends, and with options that this loop does not
+    support (dropout, other activations, `reset_after=False`, `unroll`), it is the loop of Keras.
 
     Example:
 
@@ -119,7 +119,7 @@ class GRU(FastLoop, keras.layers.GRU):
 class LSTM(FastLoop, keras.layers.LSTM):
     """`keras.layers.LSTM`: same arguments, weights and results up to rounding, faster on a CPU.
 
-    See `GRU` for when.
+    See `GRU` for conditions.
 
     Example:
 
@@ -132,24 +132,24 @@ class LSTM(FastLoop, keras.layers.LSTM):
 
 @keras.saving.register_keras_serializable("vsemb")
 class RecurrentSentenceEncoder(PooledSentenceEncoder):
-    """Words -> recurrent layer -> pooling -> (where sizes differ) a linear map to `dim`.
+    """Encode a sentence: word vectors -> recurrent layer -> pooling -> (if sizes differ) a linear map to `dim`.
 
     Args:
         words: the word vectors.
-        dim: size of the sentence embedding; None for that of what is pooled.
+        dim: size of the sentence embedding; None for the size of the pooled states.
         cell: `"gru"` (the Toronto code, VSE++), `"lstm"` (Keras'), or `"peephole-lstm"` (equations
             1-5 of Kiros et al. 2014).
-        units: size of the recurrent state, of each direction.
-        directions: `"forward"`; or both, `"concat"` or `"average"`d.
-        pooling: `"last"` state (the papers), `"mean"`, `"max"` or `"mean+max"`.
-        dropout: in training, the share of pooled entries set to 0.
-        init_scale: recurrent weights start uniform in [-init_scale, init_scale] (Kiros et al.: 0.08);
-            None takes Keras' defaults (Glorot and orthogonal).
+        units: size of the recurrent state per direction.
+        directions: `"forward"`, or both directions: `"concat"` (concatenated) or `"average"`.
+        pooling: pooling of the states: `"last"` (the papers), `"mean"`, `"max"` or `"mean+max"`.
+        dropout: share of pooled entries set to 0 in training.
+        init_scale: recurrent weights are initialized uniformly in [-init_scale, init_scale], with 0.08 in Kiros et al.;
+            None for Keras' defaults (Glorot and orthogonal).
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call args:
         token_ids: (batch, steps) int, 0 = padding, on the right.
-        training: whether dropout acts.
+        training: whether dropout is applied.
 
     Returns:
         (batch, dim).

@@ -1,4 +1,4 @@
-"""A sequence encoder beside a bag of words."""
+"""A sequence encoder combined with a bag of words."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ Tensor = Any
 
 @keras.saving.register_keras_serializable("vsemb")
 class SequenceAndBagEncoder(Configured, keras.layers.Layer):
-    """Sum of a sequence encoder and a bag of words, each at unit length, the latter with a learned gain.
+    """Sum of a sequence encoder and a bag of words, both scaled to unit length; the bag has a learned gain.
 
-    At unit length neither drowns the other while they learn at different speeds.
+    The unit length keeps the two encoders balanced while they learn at different speeds.
 
     Args:
-        sequence: a sentence encoder that sees the order of words.
-        bag: one that does not, of the same size; of the words of a tree it is given the ids alone.
+        sequence: a sentence encoder that depends on word order.
+        bag: a sentence encoder of the same size that does not; for trees, it receives only the ids of words.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call args:
         token_ids: (batch, steps) int, 0 = padding; or (batch, steps, 2), id and head, for trees.
-        training: whether dropout acts.
+        training: whether dropout is applied.
 
     Returns:
         (batch, dim).
@@ -67,11 +67,11 @@ class SequenceAndBagEncoder(Configured, keras.layers.Layer):
 
 @dataclass(frozen=True)
 class SequenceAndBag(TextEncoderPart, kind="sequence-and-bag"):
-    """A sequence or tree encoder and a bag of words beside it.
+    """A sequence or tree encoder combined with a bag of words.
 
     Attributes:
-        sequence: the encoder that sees the order of the words.
-        bag_dropout: share of the bag's words left out in training.
+        sequence: the encoder that depends on word order.
+        bag_dropout: share of words dropped from the bag in training.
     """
 
     sequence: TextEncoderPart = field(default_factory=Recurrent)

@@ -32,8 +32,8 @@ class TextSpec:
 
     Attributes:
         vocabulary_size: number of token ids, padding and unknown included.
-        length: the most tokens of a text.
-        info: what `run.json` says, for sizes that systems add, such as `attribute_dim`.
+        length: maximum number of tokens per text.
+        info: contents of `run.json`, with sizes that systems add, such as `attribute_dim`.
     """
 
     vocabulary_size: int
@@ -46,11 +46,11 @@ class TextCorpus:
     """The training texts, from which parts of an encoder are initialized.
 
     Attributes:
-        vocabulary: of the tokens.
-        ids: (tokens,) int32, all texts one behind the other; of trees the ids alone.
-        offsets: (texts + 1,) int64, where each text begins.
+        vocabulary: the vocabulary of the tokens.
+        ids: (tokens,) int32, the concatenated texts; for trees, only the ids.
+        offsets: (texts + 1,) int64, the start of each text in `ids`.
         whole_words: whether a token is a word.
-        seed: of random draws.
+        seed: seed of random draws.
         dataset: the dataset of the texts; None for texts without one.
     """
 
@@ -63,7 +63,7 @@ class TextCorpus:
 
     @cached_property
     def document_frequencies(self) -> np.ndarray:
-        """In how many texts each id stands, int64 (len(vocabulary),)."""
+        """Number of texts that contain each id, (len(vocabulary),) int64."""
         texts = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
         distinct = np.unique(np.stack([texts, self.ids]), axis=1)[1]
         return np.bincount(distinct, minlength=len(self.vocabulary))
@@ -71,10 +71,10 @@ class TextCorpus:
 
 @dataclass(frozen=True)
 class TextEncoderPart(Part, family="text encoder"):
-    """How a recipe turns token ids into an embedding; base of the family `text encoder`.
+    """Text encoder of a recipe: token ids to embedding; base of the family `text encoder`.
 
     Class attributes:
-        accepts: what tokens it reads, see `vsemb.text.tokenizers.TokenizerPart.produces`.
+        accepts: kind of tokens that it reads, see `vsemb.text.tokenizers.TokenizerPart.produces`.
         produces: `vector`, or `multi_vector` for one vector per token.
     """
 
@@ -82,31 +82,31 @@ class TextEncoderPart(Part, family="text encoder"):
     produces: ClassVar[str] = "vector"
 
     def build(self, dim: int | None, spec: TextSpec, dtype: str) -> keras.layers.Layer:
-        """Builds the layer.
+        """Build the layer.
 
         Args:
-            dim: size of the embedding; None for the encoder's own size, without a map behind it.
+            dim: size of the embedding; None for the encoder's own size, without a map after it.
             spec: the texts.
             dtype: dtype policy of the layer.
 
         Raises:
-            InvalidArgumentError: for a field that does not fit `dim` or the texts.
+            InvalidArgumentError: for a field that does not match `dim` or the texts.
         """
         raise NotImplementedError
 
     def initialize(self, layer: keras.layers.Layer, corpus: TextCorpus) -> None:
-        """Sets what the layer learns from the training texts before the first step.
+        """Set the parameters of the layer that are computed from the training texts before the first step.
 
         Args:
-            layer: what `build` returned, built.
+            layer: the built layer from `build`.
             corpus: the training texts.
 
         Raises:
-            VsembError: if it cannot be learned from them.
+            VsembError: if they cannot be computed.
         """
 
     def check_tokenizer(self, tokenizer: Any) -> None:
-        """Checks that the encoder reads what a tokenizer makes.
+        """Check that the encoder can read the tokens of a tokenizer.
 
         Args:
             tokenizer: a `vsemb.text.tokenizers.TokenizerPart`.
@@ -127,18 +127,17 @@ class WordEmbedding(Configured, keras.layers.Layer):
         vocabulary_size: number of ids, `len(vocabulary)`: padding (0) and unknown (1) included.
         dim: size of a word vector.
         train_words: whether the vectors are trained; Kiros et al. 2014 keep them fixed.
-        init_scale: vectors start uniform in [-init_scale, init_scale].
+        init_scale: vectors are initialized uniformly in [-init_scale, init_scale].
         word_dropout: share of words replaced by the unknown word in training.
         dropout: share of vector entries set to 0 in training.
-        dense_gradient: whether the table's gradient has one row per word, the sum over the word's places.
-            Otherwise it has one row per place. Optimizers that square gradients then add up the squares of a
-            repeated word's rows instead of squaring their sum. With 70 characters, which all repeat, steps
-            become many times too long.
+        dense_gradient: whether the gradient has one row per word, the sum over all its occurrences. Otherwise it has
+            one row per occurrence, and optimizers that square gradients add the squares of a repeated word's rows
+            instead of squaring their sum. For characters, which repeat often, steps would be many times too large.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call args:
         token_ids: (batch, steps) int, 0 = padding.
-        training: whether the dropouts act.
+        training: whether dropout is applied.
 
     Returns:
         (batch, steps, dim).
@@ -211,7 +210,7 @@ class WordEmbedding(Configured, keras.layers.Layer):
 
 
 def word_ids(token_ids: Tensor) -> Tensor:
-    """Returns the ids of tokens that are words, (batch, steps), or words of trees, (batch, steps, 2).
+    """Return the ids of tokens that are words, (batch, steps), or words of trees, (batch, steps, 2).
 
     Example:
 
@@ -222,7 +221,7 @@ def word_ids(token_ids: Tensor) -> Tensor:
 
 
 def padding_mask(token_ids: Tensor) -> Tensor:
-    """Returns (batch, steps) bool, true where a token stands."""
+    """Return (batch, steps) bool, false for padding."""
     return ops.not_equal(token_ids, PADDING_ID)
 
 
@@ -233,10 +232,10 @@ class WordVectors(Part):
     Attributes:
         dim: size of a word vector.
         vectors: path of pretrained vectors (GloVe or word2vec text format), or `captions` for vectors learned from
-            which words stand together in the training captions; null for random ones.
+            co-occurrences of words in the training captions; null for random ones.
         trainable: whether word vectors are trained.
         init_scale: random word vectors are uniform in +- this.
-        dense_gradient: whether a word's gradients are added up before the optimizer squares them.
+        dense_gradient: whether the gradients of a repeated word are added before the optimizer squares them.
         word_dropout: share of words replaced by the unknown word in training.
         dropout: share of word-vector entries dropped in training.
     """
@@ -250,15 +249,15 @@ class WordVectors(Part):
     dropout: Share = 0.0
 
     def build(self, vocabulary_size: int, dtype: str) -> WordEmbedding:
-        """Builds the table of vectors."""
+        """Build the table of vectors."""
         options = self.arguments("vectors", "trainable")
         return WordEmbedding(vocabulary_size, train_words=self.trainable, dtype=dtype, **options)
 
     def initialize(self, layer: WordEmbedding, corpus: TextCorpus) -> None:
-        """Sets the vectors that `vectors` names.
+        """Set the vectors that `vectors` names.
 
         Raises:
-            VsembError: if they cannot be read or do not fit.
+            VsembError: if they cannot be read or have another size.
         """
         # The room of texts imports TensorFlow, which encoders do without.
         from vsemb.text.word_vectors import cooccurrence_vectors, read_word_vectors
@@ -277,13 +276,13 @@ class WordVectors(Part):
 
 @dataclass(frozen=True)
 class WordEncoderPart(TextEncoderPart):
-    """A text encoder over word vectors; base of those whose layer is made of the vectors, a size and their own fields.
+    """Base of the text encoders over word vectors.
 
     Attributes:
         words: the word vectors.
 
     Class attributes:
-        layer: what it builds; without a size, of None, it has its own.
+        layer: class of the layer; its arguments are the word vectors, `dim` and the fields of the part.
     """
 
     layer: ClassVar[type[keras.layers.Layer]]
@@ -295,7 +294,7 @@ class WordEncoderPart(TextEncoderPart):
         return self.layer(words, dim, dtype=dtype, **self.layer_arguments(spec))
 
     def layer_arguments(self, spec: TextSpec) -> dict[str, Any]:
-        """Returns what the layer takes beside the word vectors and its size."""
+        """Return the arguments of the layer besides word vectors and size."""
         return self.arguments()
 
     def initialize(self, layer: keras.layers.Layer, corpus: TextCorpus) -> None:

@@ -1,4 +1,4 @@
-"""The Transformer sentence encoder, of keras-hub's layers."""
+"""The Transformer sentence encoder, built from keras-hub layers."""
 
 from __future__ import annotations
 
@@ -22,36 +22,35 @@ _POSITION_DEVIATION = 0.02
 
 @keras.saving.register_keras_serializable("vsemb")
 class TransformerSentenceEncoder(PooledSentenceEncoder):
-    """Words and their places -> Transformer blocks -> pooling -> (where sizes differ) a linear map to `dim`.
+    """Encode a sentence: word and position vectors -> Transformer blocks -> pooling -> (if sizes differ) linear map.
 
-    A block is multi-head self-attention and a network of two layers with a GELU between, each with a residual
-    connection and a layer normalisation (`keras_hub.layers.TransformerEncoder`). Every word attends to all
-    words of its text, and to no padding. Word vectors of another size than `units` pass a linear map first,
-    and the vector of a word's place is added then (`keras_hub.layers.PositionEmbedding`).
+    A block consists of multi-head self-attention and a two-layer network with a GELU, each with a residual connection
+    and a layer normalisation (`keras_hub.layers.TransformerEncoder`). Every word attends to all words of its text, but
+    not to padding. Word vectors of another size than `units` are first mapped linearly; then the position embedding is
+    added (`keras_hub.layers.PositionEmbedding`).
 
-    Dropout acts on the sum of word and place, in every block on the attention's weights and behind both
-    parts, and on the pooled entries.
+    Dropout is applied to the sum of word and position vectors, to the attention weights and both outputs of every
+    block, and to the pooled entries.
 
     Args:
         words: the word vectors.
-        dim: size of the sentence embedding; None for that of what is pooled.
-        length: the most words that are read, at least 2; what is behind them is cut off.
-        units: size of a word's state.
+        dim: size of the sentence embedding; None for the size of the pooled states.
+        length: maximum number of words, at least 2; longer texts are truncated.
+        units: size of the state of a word.
         layers: number of blocks.
-        heads: number of attention heads; they divide `units`.
+        heads: number of attention heads; `units` must be a multiple of it.
         feed_forward: size of the inner layer of a block's network; None for 4 times `units`.
-        pre_norm: whether each part of a block normalises what it reads, with one more normalisation behind
-            the last block (CLIP); otherwise what comes out is normalised (Vaswani et al., BERT), which wants
-            a warm-up of the learning rate.
-        pooling: `"last"` word, `"mean"`, `"max"` or `"mean+max"`. No token is added for the
-            sentence.
-        dropout: in training, the share of entries set to 0.
-        init_scale: the blocks' matrices start uniform in [-init_scale, init_scale]; None for Glorot's range.
+        pre_norm: whether the inputs of each part of a block are normalised, with one more normalisation after the last
+            block (CLIP). Otherwise the outputs are normalised (Vaswani et al., BERT), which needs a learning rate
+            warm-up.
+        pooling: `"last"` word, `"mean"`, `"max"` or `"mean+max"`. There is not a separate token for the sentence.
+        dropout: share of entries set to 0 in training.
+        init_scale: matrices of blocks are initialized uniformly in [-init_scale, init_scale]; None for Glorot's range.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call args:
         token_ids: (batch, steps) int, 0 = padding, on the right.
-        training: whether dropout acts.
+        training: whether dropout is applied.
 
     Returns:
         (batch, dim).
@@ -152,14 +151,14 @@ class TransformerSentenceEncoder(PooledSentenceEncoder):
 
 @dataclass(frozen=True)
 class Transformer(WordEncoderPart, kind="transformer"):
-    """A Transformer encoder of keras-hub's layers.
+    """A Transformer encoder built from keras-hub layers.
 
     Attributes:
         units: size of a token's vector inside the blocks.
         layers: number of blocks.
-        heads: attention heads of a block; they divide `units`.
+        heads: attention heads per block; `units` must be a multiple of it.
         feed_forward: size of the inner layer of a block; null for 4 times `units`.
-        pre_norm: whether a block normalises what it reads, and not what comes out.
+        pre_norm: whether a block normalises its inputs instead of its outputs.
         pooling: `last` (the last word), `mean`, `max` or `mean+max`.
         dropout: share of entries dropped in training, pooled and within the blocks.
         init_scale: weights of the blocks are uniform in +- this; null for Keras' defaults.

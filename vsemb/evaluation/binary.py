@@ -40,7 +40,7 @@ def find_threshold(errors: np.ndarray, labels: np.ndarray) -> float:
 
 
 def accuracy(errors: np.ndarray, labels: np.ndarray, threshold: float) -> float:
-    """Returns the share of pairs that a threshold classifies rightly, in [0, 1].
+    """Return the share of pairs that a threshold classifies rightly, in [0, 1].
 
     Args:
         errors: (pairs,) float.
@@ -55,7 +55,7 @@ def accuracy(errors: np.ndarray, labels: np.ndarray, threshold: float) -> float:
 
 
 def average_precision(errors: np.ndarray, labels: np.ndarray) -> float:
-    """Returns the mean, over true pairs, of the precision at their error; equal errors are one step.
+    """Return the mean, over true pairs, of the precision at their error; equal errors are one step.
 
     Args:
         errors: (pairs,) float.
@@ -80,7 +80,7 @@ def average_precision(errors: np.ndarray, labels: np.ndarray) -> float:
 
 
 def roc_auc(errors: np.ndarray, labels: np.ndarray) -> float:
-    """Returns the chance that a true pair has a smaller error than a false one, ties counting half.
+    """Return the chance that a true pair has a smaller error than a false one, ties counting half.
 
     That is the area under the ROC curve.
 

@@ -1,4 +1,4 @@
-"""Embedding whole splits with a model."""
+"""Embedding of whole splits with a model."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from vsemb.models.dual_encoder import DualEncoder
 
 
 class Embedder:
-    """Embeds images and texts of any number, in batches, compiled once.
+    """Embed any number of images and texts in batches; compiled once.
 
-    `keras.Model.predict` would retrace for every caption length that it meets first.
+    `keras.Model.predict` would retrace the graph for every new caption length.
 
-    A model of sets gives each image and text several vectors, and each batch its own number of them: all are
-    padded with rows of zeros to the longest.
+    A model of sets embeds each image and text as several vectors. They are padded with rows of zeros to the longest
+    set.
 
     Args:
-        model: the model; weights that change later are seen.
+        model: the model; later changes of its weights are used.
 
     Example:
 
@@ -35,7 +35,7 @@ class Embedder:
         self._compiled: dict[str, Any] = {}
 
     def _run(self, name: str, count: int, batches: Any, order: np.ndarray | None = None) -> np.ndarray:
-        """Embeds batches; `order` says where each row belongs."""
+        """Embed batches; `order` says where each row belongs."""
         if name not in self._compiled:
             encode = getattr(self.model, f"encode_{name}s")
             if keras.backend.backend() == "tensorflow":
@@ -52,11 +52,11 @@ class Embedder:
         return _padded(parts, order)
 
     def images(self, images: ImageSource, rows: int | np.ndarray, batch_size: int = 256) -> np.ndarray:
-        """Embeds images of a source, in order.
+        """Embed images of a source, in order.
 
         Args:
             images: the source.
-            rows: (count,) their rows, or the number of the first so many.
+            rows: (count,) their rows, or a number N for the first N rows.
             batch_size: images per batch.
 
         Returns:
@@ -66,7 +66,7 @@ class Embedder:
         return self._run("image", len(rows), image_batches(images, rows, batch_size))
 
     def texts(self, ids: np.ndarray, offsets: np.ndarray, batch_size: int = 256) -> np.ndarray:
-        """Embeds tokenized texts (as `Tokenizer.encode` returns them), in order.
+        """Embed tokenized texts (as `Tokenizer.encode` returns them), in order.
 
         Returns:
             (texts, dim) float32, of sets (texts, items, dim).
@@ -75,7 +75,7 @@ class Embedder:
 
 
 def _padded(parts: list[np.ndarray], order: np.ndarray | None) -> np.ndarray:
-    """Puts batches together in order, items beyond a batch's own zeros; empties `parts` as it goes."""
+    """Put batches together in order, items beyond a batch's own zeros; empties `parts` as it goes."""
     shape = np.max([part.shape[1:] for part in parts], axis=0)
     result = np.zeros((sum(map(len, parts)), *shape), parts[0].dtype)
     rows = np.arange(len(result)) if order is None else order

@@ -120,7 +120,7 @@ def _within(products: tf.Tensor, images: np.ndarray, texts: np.ndarray, errors: 
 
 
 def _windows(exact: np.ndarray, error: np.ndarray) -> _Windows:
-    """Returns between what rounded scores a score may be on either side of an exact one."""
+    """Return between what rounded scores a score may be on either side of an exact one."""
     low, high = exact - error, exact + error
     # Products are rounded themselves; a little more for the sums here.
     roundoff = 1.02 * ROUNDOFF[_DTYPE]
@@ -131,7 +131,7 @@ def _windows(exact: np.ndarray, error: np.ndarray) -> _Windows:
 
 
 def _pair_scores(images: np.ndarray, texts: np.ndarray, image: np.ndarray, text: np.ndarray) -> np.ndarray:
-    """Returns the float32 inner product of each pair of rows."""
+    """Return the float32 inner product of each pair of rows."""
     scores = np.empty(len(image), np.float32)
     for start in range(0, len(image), _ROWS):
         here = slice(start, start + _ROWS)
@@ -140,7 +140,7 @@ def _pair_scores(images: np.ndarray, texts: np.ndarray, image: np.ndarray, text:
 
 
 def _members(marked: np.ndarray, columns: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns rows and columns of all scores of marked groups."""
+    """Return rows and columns of all scores of marked groups."""
     row, group = np.nonzero(marked)
     column = (group[:, None] * _GROUP + np.arange(_GROUP)).reshape(-1)
     inside = column < columns

@@ -1,8 +1,8 @@
 """Image-sentence retrieval: recall at K, median and mean rank, in both directions.
 
-The protocol of Hodosh et al. 2013 as Kiros et al. 2014 and all their successors report it: an image
-query takes the best rank among its own captions; a caption query has one right image. Beside it, the
-protocol of pairs: one caption per image, so that both directions rank as many candidates as there are pairs.
+The protocol is that of Hodosh et al. 2013, which Kiros et al. 2014 and later papers use. The rank of an image query is
+the best rank of its captions, and a caption query has one correct image. The protocol of pairs uses one caption per
+image, so both directions rank the same number of candidates.
 """
 
 from __future__ import annotations
@@ -105,23 +105,23 @@ def retrieval_ranks(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rank in both directions, from blocks of images that are scored once against all texts.
 
-    A text's score with its own image comes out of the same product as those with other images, whose blocks
-    all have one shape: what is computed in two ways differs in its last bits, and that breaks ties. Many
-    inner products are ranked by `vsemb.evaluation.rank_scan`, where that is faster.
+    All scores of a text come from products of the same shape. Otherwise equal scores could differ in their last bits,
+    which would break ties. Large numbers of inner products are ranked by `vsemb.evaluation.rank_scan` if that is
+    faster.
 
     Args:
         images: (n, dim) embeddings, (n, items, dim) for a similarity of sets; an array or tensor.
         texts: (m, dim) embeddings, (m, items, dim) for a similarity of sets.
         image_ids: (n,) int64, distinct; None for 0 to n - 1.
-        text_image_ids: (m,) int64, the id of the image of each text; None where text i describes image i.
+        text_image_ids: (m,) int64, the id of the image of each text; None if text i describes image i.
         similarity: a kind such as `"cosine"`, or a `Similarity`. Embeddings are scored as they are.
-        block: number of images scored at a time; memory grows with block x texts. Scores are kept in memory
-            up to 1 GB; beyond, blocks are scored once more.
+        block: number of images scored at a time; memory grows with block x texts. Up to 1 GB, scores stay in memory for
+            the second direction; larger scores are computed twice.
 
     Returns:
         (n,) and (m,) int64 ranks from 0. A rank is the number of candidates other than the query's positives
-        that score at least as high as its best positive. Ties count against the model, so a constant
-        model ranks last.
+        that score at least as high as its best positive. Ties count against the model, so equal scores give the
+        worst rank.
 
     Raises:
         InvalidArgumentError: for embeddings or ids of another shape or type, and an unknown similarity.
@@ -172,7 +172,7 @@ def retrieval_ranks(
 
 
 def _own_images(image_ids: np.ndarray, text_image_ids: np.ndarray) -> np.ndarray:
-    """Returns the row of each text's image."""
+    """Return the row of each text's image."""
     order = np.argsort(image_ids)
     return order[np.searchsorted(image_ids, text_image_ids, sorter=order)]
 
@@ -199,7 +199,7 @@ def _checked(
     text_image_ids: ArrayLike | None,
     similarity: Similarity,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Returns the embeddings and the ids of images and texts as arrays."""
+    """Return the embeddings and the ids of images and texts as arrays."""
     images, texts = _embeddings("images", images, similarity), _embeddings("texts", texts, similarity)
     if images.shape[-1] != texts.shape[-1]:
         raise invalid_argument("texts", texts.shape, f"embeddings of the images' size, {images.shape[-1]}")
@@ -252,9 +252,9 @@ def _check(images: np.ndarray, texts: np.ndarray, image_ids: np.ndarray, text_im
 
 
 def rank_metrics(ranks: np.ndarray, recalls: Iterable[int] = RECALLS) -> dict[str, float]:
-    """Summarises ranks from 0 as recalls in percent, median and mean rank from 1.
+    """Summarize ranks from 0 as recalls in percent, median and mean rank from 1.
 
-    The median is floor(median) + 1, as the papers' code has it: ranks 0, 1, 2, 3 give 2.
+    The median is floor(median) + 1, as in the code of the papers: ranks 0, 1, 2, 3 give 2.
 
     Example:
 
@@ -274,7 +274,7 @@ def check_protocol(
     recalls: Sequence[int] = RECALLS,
     pairs: int | None = None,
 ) -> None:
-    """Refuses what `evaluate_retrieval` would refuse of so many images, before they are embedded.
+    """Check options of `evaluate_retrieval` before images are embedded.
 
     Raises:
         InvalidArgumentError: see `evaluate_retrieval`.
@@ -312,15 +312,15 @@ def evaluate_retrieval(
         images: (n, dim) embeddings, (n, items, dim) for a similarity of sets; an array or tensor.
         texts: (m, dim) embeddings, (m, items, dim) for a similarity of sets.
         image_ids: (n,) int64, distinct; None for 0 to n - 1.
-        text_image_ids: (m,) int64, the id of the image of each text; None where text i describes image i.
+        text_image_ids: (m,) int64, the id of the image of each text; None if text i describes image i.
         similarity: a kind such as `"cosine"`, or a `Similarity`. Embeddings are normalized if they are not.
-        folds: number of contiguous blocks of images. Each is ranked on its own with its texts, and all metrics,
-            medians too, are averaged (COCO's "5 folds of 1K").
-        bootstrap: number of resamplings of the images, each with its texts, for 95 % intervals; 0 for none.
-        seed: of the resampling.
+        folds: number of contiguous blocks of images. Each is ranked separately with its texts, and all metrics,
+            including medians, are averaged (COCO's "5 folds of 1K").
+        bootstrap: number of bootstrap samples of images with their texts, for 95 % intervals; 0 for none.
+        seed: seed of the bootstrap.
         recalls: the K of recall at K, distinct; 1, 5 and 10 are always measured.
-        pairs: number of images that are also ranked by the protocol of pairs: the first images, each with its
-            first text, as one set whatever the folds are. None leaves that out.
+        pairs: number of images for the protocol of pairs, independent of folds: the first images, each with its first
+            text; None for none.
 
     Returns:
         Recall, median rank and mean rank in both directions.
@@ -330,7 +330,7 @@ def evaluate_retrieval(
             distinct integers >= 1, or pairs < 1 or more than images; and as `retrieval_ranks`.
         DataError: as `retrieval_ranks`.
 
-    Example: the first image finds its second text and not its first.
+    Example: the first image ranks its second text first.
 
     >>> images, texts = np.eye(2), np.array([[0, 0.5], [1, 0], [0.1, 1]])
     >>> metrics = evaluate_retrieval(images, texts, text_image_ids=[0, 0, 1], similarity="dot", pairs=2)

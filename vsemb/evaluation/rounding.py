@@ -61,7 +61,7 @@ class RoundedRows:
         return Rounding(self.dtype, float(self.lengths.max()), float(self.moved.max()))
 
     def error(self, other: Rounding) -> np.ndarray:
-        """Returns how far a product with a rounded item, and a float32 product with the item, may be apart.
+        """Return how far a product with a rounded item, and a float32 product with the item, may be apart.
 
         Args:
             other: of the items.

@@ -1,8 +1,8 @@
 """Pretrained image networks: from pixels to one feature vector per image.
 
-The networks come from `keras.applications`, from systems by the name `PREFIX:NAME` (`vsemb.image.presets`), and
-`SmallConvNet` is trained from scratch. Each model returned here includes its network's scaling of pixels, so that
-callers pass pixels as they are.
+Networks come from `keras.applications`, or from systems under a name `PREFIX:NAME` (`vsemb.image.presets`).
+`SmallConvNet` is trained from scratch. Each model includes the pixel scaling of its network, so callers pass pixels in
+0..255.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Architecture:
         pooling: the default pooling.
         layers: names of inner layers that can be used in place of the pooled last map.
         levels: Keras' names of the inner layers whose mean `"multilevel"` pooling adds.
-        poolings: the other poolings of what the network gives.
+        poolings: the other supported poolings.
     """
 
     size: int
@@ -84,18 +84,17 @@ class BackboneConfig:
 
     Attributes:
         name: a key of `ARCHITECTURES`, or that of a preset, such as `hub:NAME`, which is opened once, here.
-        size: side of the square images it is given, in pixels; 0 or None: the architecture's own.
-        pooling: `"mean"`, `"max"` or `"mean+max"` (concatenated) over the last map's places, or
-            `"multilevel"` (the same and the means of inner maps, whose features are less tied to
-            the classes of ImageNet), or `"flat"`: all places side by side, which says where things are,
-            or `"pyramid"`: the largest over the map and over each ninth of it, which says what is there
-            and where about; empty or None: the architecture's own, mean for most. Of transformers in presets
-            `"token"`, the class token, or mean and maximum of the patches; of CLIP and SigLIP
-            `"embedding"`, their own.
-        layer: an inner layer to take in place of the pooled last map: `"fc6"` or `"fc7"` of VGG, the
-            4096-d features of the papers. Needs the weights of the whole network and size 224.
+        size: width and height of input images in pixels; 0 or None for the architecture's default.
+        pooling: pooling of the last feature map; empty or None for the architecture's default, mean for most: `"mean"`,
+            `"max"` or `"mean+max"` (concatenated) over grid cells; `"multilevel"`, mean and maximum of the last map and
+            means of inner maps, which are less specific to the classes of ImageNet; `"flat"`, all grid cells
+            concatenated, which keeps positions; `"pyramid"`, the maximum over the map and over each ninth of it, which
+            keeps rough positions. For transformers in presets also `"token"`, the class token; for CLIP and SigLIP
+            `"embedding"`, their joint embedding.
+        layer: an inner layer in place of the pooled last map: `"fc6"` or `"fc7"` of VGG, the 4096-d features of the
+            papers. Needs the weights of the whole network and size 224.
         crops: 1 (the whole image) or 10 (features averaged over ten crops).
-        preset: of a preset, what was found by its name, as the fields of a `vsemb.image.presets.Preset`.
+        preset: fields of the `vsemb.image.presets.Preset` that was found by its name; None for other networks.
 
     Raises:
         InvalidArgumentError: for a value that is not allowed.
@@ -162,12 +161,12 @@ class BackboneConfig:
         return found if self.preset else {key: found[key] for key in found if key != "preset"}
 
     def identity(self) -> dict[str, Any]:
-        """Returns what decides the features, for fingerprints: a preset's network, and not where it lay."""
+        """Return the fields that determine the features, for fingerprints: a preset's network, but not its path."""
         return {**self.to_json(), "name": self.name.partition(":")[0] + ":"} if self.preset else self.to_json()
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> BackboneConfig:
-        """Builds the configuration from what `to_json` returned; an unknown key is an error."""
+        """Build the configuration from the result of `to_json`; an unknown key is an error."""
         fields = [field.name for field in dataclasses.fields(cls)]
         for key in value:
             if key not in fields:
@@ -178,13 +177,13 @@ class BackboneConfig:
 
 
 def build_backbone(config: BackboneConfig, weights: str | os.PathLike[str] | None = None, seed: int = 0) -> keras.Model:
-    """Builds the network, with its pixel scaling before it and its pooling behind it.
+    """Build the network, with pixel scaling before it and pooling after it.
 
     Args:
-        config: which network.
+        config: configuration of the network.
         weights: `"imagenet"` (Keras downloads its published weights), a `.weights.h5` or `.h5` file of
-            the network with or without its classifier, or None / `"random"`; of a preset `"preset"` for
-            its own, and not `"imagenet"`.
+            the network with or without its classifier, or None / `"random"`. A preset takes `"preset"`
+            (its own weights) in place of `"imagenet"`.
         seed: seed of random weights.
 
     Returns:

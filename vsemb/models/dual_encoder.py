@@ -1,4 +1,4 @@
-"""The dual encoder: an image tower and a text tower that meet in one space."""
+"""The dual encoder: an image tower and a text tower with a shared embedding space."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class DualEncoder(Configured, ReplicatedModel):
         image           (n, ...) features or pixels; or (n,) bytes of JPEG or PNG images for a `PixelEncoder`
         text            (n, steps) int token ids, row i describing image i; (n, steps, 2) for trees; or (n,) raw
                         strings for a model with a tokenizer
-        image_id        (n,) int64 optional: rows with one id are not negatives of each other. Without ids, every row
-                        is another image: give them where images have several captions.
+        image_id        (n,) int64 optional: rows with the same id are not negatives of each other. Without ids, every
+                        row counts as a different image, so pass them if images have several captions.
         negative_image, negative_image_id   (m, ...), (m,)  optional: more negatives for the texts
         negative_text, negative_text_id     (m, steps), (m,)  optional: more negatives for the images;
                         with them, the other rows of the batch are not negatives (Kiros et al. 2014:
@@ -51,13 +51,12 @@ class DualEncoder(Configured, ReplicatedModel):
     and Keras metrics of (labels, scores), one-hot labels of shape (queries, candidates). Metrics see the images of a
     batch as queries and then its texts; `"accuracy"` is the share whose own pair scores best.
 
-    Similarities of sets (`Similarity.multi_vector`), such as `"max-sim"`, compare a set of regions with one of words:
+    Similarities of sets (`Similarity.multi_vector`), such as `"max-sim"`, compare a set of regions with a set of words:
     features are (n, regions, size), embeddings (n, regions, dim) and (n, steps, dim), and a row of zeros is
     padding in all of them. Sampled negatives may have another number of regions or steps than the batch.
 
-    Under a distribution strategy candidates come from all replicas, and a step equals the
-    single-device step on the whole batch. The replicas' shares of a batch of sets have one number of regions
-    and of steps.
+    Under a distribution strategy, candidates come from all replicas, and a step is equivalent to a step on one device
+    with the whole batch. For sets, all replicas must have the same number of regions and steps.
 
     Args:
         image_encoder: layer from images to (n, dim), or (n, regions, dim) for sets. Any Keras layer works; only a
@@ -66,16 +65,15 @@ class DualEncoder(Configured, ReplicatedModel):
         similarity: a kind such as `"cosine"`, or a `Similarity`.
         logit_scale: a `LogitScale`, the learned temperature of `InfoNCE` and `SigmoidLoss`.
         image_weight: weight of the loss whose queries are images.
-        text_weight: weight of the loss whose queries are texts. A weight of 0 leaves one direction out.
-        l2: L2 penalty: this much times half the sum of squares of all trained matrices is added to the loss,
-            once per step whatever the batch. Biases, scales and tables of word vectors (`WordEmbedding`) are
-            left out.
-        chunk_size: rows that each encoder embeds at a time in training (gradient caching); None for all. Memory
-            of activations is that of a chunk, and gradients are the same. Each chunk is embedded once more for
-            its gradient, which takes about a third more time. Dropout draws other masks than for all rows at once.
-        block_size: queries of the loss that are scored at a time; None for all. The matrix of all scores is never
-            in memory, and loss and gradients are the same. Each direction computes its own scores. `SigmoidLoss`
-            has both directions in one, and under a strategy meets the candidates of one replica at a time
+        text_weight: weight of the loss whose queries are texts. A weight of 0 disables the direction.
+        l2: weight of the L2 penalty: half the sum of squares of all trained matrices, added to the loss once per step.
+            Biases, scales and word vectors (`WordEmbedding`) are excluded.
+        chunk_size: rows that each encoder embeds at a time in training (gradient caching); None for all. Only the
+            activations of one chunk are in memory, and gradients do not change. Each chunk is embedded again for its
+            gradient, which takes about a third more time. Dropout masks differ from training without chunks.
+        block_size: queries of the loss that are scored at a time; None for all. The matrix of all scores is never in
+            memory, and loss and gradients do not change. Each direction computes its own scores. `SigmoidLoss` computes
+            both directions at once; under a strategy, it scores the candidates of one replica at a time
             (`vsemb.ops.replicas`).
         tokenizer: callable from (n,) strings to (n, steps) int token ids, in graph: a tokenizer of `vsemb.text`, or a
             `keras.layers.TextVectorization`. The model then also takes raw strings, in training and when it is
@@ -83,12 +81,12 @@ class DualEncoder(Configured, ReplicatedModel):
         **kwargs: arguments of `keras.Model`.
 
     Call args:
-        inputs: the mapping above; `image` or `text` alone is enough.
-        training: whether dropout acts.
+        inputs: the mapping above, with `image`, `text` or both.
+        training: whether dropout is applied.
 
     Returns:
-        {"image": (n, dim) float32, "text": (n, dim) float32}, normalised, for the inputs that were given; of sets
-        (n, regions, dim) and (n, steps, dim).
+        {"image": (n, dim) float32, "text": (n, dim) float32}, normalised, for the given inputs; for sets, (n, regions,
+        dim) and (n, steps, dim).
 
     Raises:
         InvalidArgumentError: for a batch without the inputs above, strings that the model cannot read, or encoders
@@ -111,7 +109,7 @@ class DualEncoder(Configured, ReplicatedModel):
     >>> model.predict({"text": np.array(["a dog", "a cat"])}, verbose=0)["text"].shape
     (2, 8)
 
-    A saved model is loaded by Keras once `vsemb.models` is imported:
+    To load a saved model with Keras, import `vsemb.models` first:
 
         import vsemb.models
 
@@ -158,7 +156,7 @@ class DualEncoder(Configured, ReplicatedModel):
                 encoder.build(tuple(shapes[name]))
 
     def _reader(self, side: str, inputs: Any) -> Callable[[Tensor], Tensor] | None:
-        """Returns the function from strings to the encoder's inputs; None for inputs that are numbers.
+        """Return the function from strings to the encoder's inputs; None for inputs that are numbers.
 
         Raises:
             InvalidArgumentError: for strings that the model cannot read.
@@ -190,10 +188,10 @@ class DualEncoder(Configured, ReplicatedModel):
 
         Args:
             images: (n, ...) features or pixels, or (n,) strings, the bytes of JPEG or PNG images.
-            training: whether dropout acts.
+            training: whether dropout is applied.
 
         Returns:
-            (n, dim) float32 in the similarity's geometry; (n, regions, dim) of sets.
+            (n, dim) float32, normalised by the similarity; (n, regions, dim) for sets.
         """
         return self.similarity.normalize(self.image_encoder(self._numbers("image", images), training=training))
 
@@ -202,10 +200,10 @@ class DualEncoder(Configured, ReplicatedModel):
 
         Args:
             texts: (n, steps) int token ids, or (n,) raw strings for a model with a tokenizer.
-            training: whether dropout acts.
+            training: whether dropout is applied.
 
         Returns:
-            (n, dim) float32 in the similarity's geometry; (n, steps, dim) of sets.
+            (n, dim) float32, normalised by the similarity; (n, steps, dim) for sets.
         """
         return self.similarity.normalize(self.text_encoder(self._numbers("text", texts), training=training))
 
@@ -235,8 +233,8 @@ class DualEncoder(Configured, ReplicatedModel):
 
         Args:
             x: the inputs, see the class.
-            y: not used; the ids in `x` say what belongs together.
-            y_pred: what `call` returned for `x`.
+            y: not used; the ids in `x` define the pairs.
+            y_pred: the output of `call` for `x`.
             sample_weight: not used.
             training: whether a gradient will be computed.
 
@@ -247,7 +245,7 @@ class DualEncoder(Configured, ReplicatedModel):
         return self.with_penalties(self._objective()(x, y_pred, training))
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Tensor]:
-        """Updates the metrics of (labels, scores) that the model was compiled with; called by Keras.
+        """Update the metrics of (labels, scores) that the model was compiled with; called by Keras.
 
         Args:
             x: the inputs, see the class.
@@ -282,15 +280,15 @@ class DualEncoder(Configured, ReplicatedModel):
         return super().predict(string_tensors(x), *arguments, **options)
 
     def train_step(self, *arguments: Any) -> Any:
-        """Trains on a batch; called by Keras."""
+        """Train on a batch; called by Keras."""
         return super().train_step(*arguments[:-1], inputs_of(arguments[-1]))
 
     def test_step(self, *arguments: Any) -> Any:
-        """Evaluates a batch; called by Keras."""
+        """Evaluate a batch; called by Keras."""
         return super().test_step(*arguments[:-1], inputs_of(arguments[-1]))
 
     def predict_step(self, *arguments: Any) -> Any:
-        """Embeds a batch; called by Keras."""
+        """Embed a batch; called by Keras."""
         return super().predict_step(*arguments[:-1], inputs_of(arguments[-1]))
 
     def _maybe_symbolic_build(self, iterator: Any = None, data_batch: Any = None) -> None:
@@ -315,7 +313,7 @@ class DualEncoder(Configured, ReplicatedModel):
         verbose: bool | None = None,
         **options: Any,
     ) -> None:
-        """Write the model as a SavedModel with the signatures that TensorFlow Serving and `vsemb serve` answer.
+        """Write the model as a SavedModel with signatures for TensorFlow Serving and `vsemb serve`.
 
         `encode_text`, which is also `serving_default`, takes `text`, raw strings; without a tokenizer it takes
         `token_ids`, int32 (batch, steps). `encode_image` takes `image_bytes`; an encoder that cannot decode takes
@@ -342,7 +340,7 @@ class DualEncoder(Configured, ReplicatedModel):
 
 
 def string_tensors(values: Any) -> Any:
-    """Returns lists and arrays of strings as tensors, which Keras takes; other values as they are.
+    """Return lists and arrays of strings as tensors, which Keras takes; other values as they are.
 
     Example:
 
@@ -357,7 +355,7 @@ def string_tensors(values: Any) -> Any:
 
 
 def inputs_of(data: Any) -> Any:
-    """Returns the inputs of a batch as Keras passes it: a tuple (images, texts) becomes a dictionary.
+    """Return the inputs of a batch as Keras passes it: a tuple (images, texts) becomes a dictionary.
 
     Example:
 

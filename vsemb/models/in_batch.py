@@ -101,7 +101,7 @@ class InBatchObjective:
         return sum(weight * self.row_loss.reduced(total, ops.shape(ids)[0]) for weight, total in totals)
 
     def labels_and_scores(self, x: Mapping[str, Tensor], y_pred: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Returns the arguments of Keras metrics: the pairs of a batch with images as queries, then with texts.
+        """Return the arguments of Keras metrics: the pairs of a batch with images as queries, then with texts.
 
         Args:
             x: inputs of `DualEncoder`.
@@ -121,7 +121,7 @@ class InBatchObjective:
         return ops.cast(ops.concatenate([labels, labels]), "float32"), ops.concatenate(scores)
 
     def _at_once(self, directions: Sequence[Direction], ids: Tensor) -> Iterator[tuple[float, Tensor]]:
-        """Yields the weight of each direction and the sum of its queries' losses."""
+        """Yield the weight of each direction and the sum of its queries' losses."""
         own = global_row_numbers(ops.shape(ids)[0])
         all_ids = gather_across_replicas(ids)
         labels = pair_labels(ids, all_ids, own, gather_across_replicas(own))
@@ -137,7 +137,7 @@ class InBatchObjective:
                 yield each.weight, self._total(each, ids, all_ids, labels, scores, negatives, scale)
 
     def _in_blocks(self, direction: Direction, ids: Tensor, training: bool) -> Tensor:
-        """Returns the sum of the queries' losses from few rows of scores at a time.
+        """Return the sum of the queries' losses from few rows of scores at a time.
 
         An additive loss meets the replicas' candidates one replica after the other.
         """
@@ -192,7 +192,7 @@ class InBatchObjective:
         negatives: Sequence[Tensor],
         scale: Sequence[Tensor],
     ) -> Tensor:
-        """Adds up the losses of queries with the candidates of the batch, with classes or with sampled negatives."""
+        """Add up the losses of queries with the candidates of the batch, with classes or with sampled negatives."""
         own, mask = labels
         if self.row_loss.over_classes:
             own, scores, mask = class_labels(own, scores, ids, all_ids)
@@ -206,7 +206,7 @@ class InBatchObjective:
 
 
 def check_pairs(x: Any) -> None:
-    """Checks that a batch has everything that a loss over pairs reads.
+    """Check that a batch has everything that a loss over pairs reads.
 
     Args:
         x: inputs of `DualEncoder`, or their specification.

@@ -164,12 +164,12 @@ class RetrievalJob(Job):
         self.info = {**described(dataset), **recipe.image.describe(self.store), **said}
 
     def keep(self, folder: Path) -> None:
-        """Writes the backbone behind the features, and what reads raw texts."""
+        """Write the backbone behind the features, and what reads raw texts."""
         self.recipe.image.keep(self.store, folder)
         self.recipe.text.tokenizer.keep(self.dataset, folder)
 
     def batches(self) -> PairBatches:
-        """Returns the training batches."""
+        """Return the training batches."""
         recipe = self.recipe
         images = recipe.image.images(self.train, self.store, training=True, service=self.data_service)
         views = getattr(self.store, "training_views", None)
@@ -179,7 +179,7 @@ class RetrievalJob(Job):
         return recipe.batches.build(self.train, images, self.tokenizer, recipe.training.seed)
 
     def model(self, recipe: Any, dtype: str) -> DualEncoder:
-        """Builds the model and initializes it from the training split."""
+        """Build the model and initializes it from the training split."""
         model = recipe.build(len(self.vocabulary), self.info, dtype)
         features = None if self.store is None else recipe.image.features(self.store, self.train)
         recipe.image.initialize(model.image_encoder, features)
@@ -190,21 +190,21 @@ class RetrievalJob(Job):
         return model
 
     def loss(self, steps_per_epoch: int) -> InBatchLoss:
-        """Returns the loss."""
+        """Return the loss."""
         return self.recipe.loss.build(steps_per_epoch)
 
     def validation(self) -> keras.callbacks.Callback:
-        """Returns the callback that measures the split `val`."""
+        """Return the callback that measures the split `val`."""
         images = self.recipe.image.images(self.val, self.store)
         return self.recipe.validation.build(self.val, images, self.tokenizer)
 
     def checks(self, batch_size: int) -> Sequence[keras.callbacks.Callback]:
-        """Returns the warning about a collapsed model."""
+        """Return the warning about a collapsed model."""
         return [CollapseWarning(batch_size)]
 
 
 def described(dataset: Dataset) -> dict[str, Any]:
-    """Returns what `run.json` says of a dataset."""
+    """Return what `run.json` says of a dataset."""
     train = dataset.split("train")
     info: dict[str, Any] = {
         "dataset": dataset.fingerprint,
@@ -222,7 +222,7 @@ def described(dataset: Dataset) -> dict[str, Any]:
 
 
 def first_captions(split: Split, count: int | None) -> Split:
-    """Returns a split with the first captions of each image only; None for all.
+    """Return a split with the first captions of each image only; None for all.
 
     Example:
 

@@ -146,7 +146,7 @@ def cooccurrence_vectors(
 
 
 def _neighbours(ids: np.ndarray, offsets: np.ndarray, size: int, window: int) -> np.ndarray:
-    """Returns (size, size) float32 counts of how often each two words are neighbours."""
+    """Return (size, size) float32 counts of how often each two words are neighbours."""
     counts = np.zeros(size * size, np.float32)
     ids = ids.astype(np.int64)
     texts = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
@@ -161,7 +161,7 @@ def _neighbours(ids: np.ndarray, offsets: np.ndarray, size: int, window: int) ->
 
 
 def _positive_information(counts: np.ndarray, shift: float) -> np.ndarray:
-    """Returns max(0, log(#(w, c) D / (#(w) #(c))) - log(shift)), overwriting the symmetric `counts`."""
+    """Return max(0, log(#(w, c) D / (#(w) #(c))) - log(shift)), overwriting the symmetric `counts`."""
     totals = counts.sum(axis=0, dtype=np.float64)
     total = totals.sum()
     for row, number in zip(counts, totals, strict=True):
@@ -171,7 +171,7 @@ def _positive_information(counts: np.ndarray, shift: float) -> np.ndarray:
 
 
 def _factors(matrix: np.ndarray, dim: int) -> np.ndarray:
-    """Returns U S^(1/2), (size, dim), of a matrix, the largest singular values first.
+    """Return U S^(1/2), (size, dim), of a matrix, the largest singular values first.
 
     By subspace iteration (Halko, Martinsson and Tropp 2011, algorithms 4.4 and 5.1): a full decomposition
     of 20,000 words would take an hour. Exact where twice `dim` reaches the size.

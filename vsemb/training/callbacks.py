@@ -1,4 +1,4 @@
-"""Callbacks that watch a running `fit`: logs, progress, warnings that it has gone wrong, and which weights are kept."""
+"""Callbacks of `fit`: logs, progress, warnings about failed training, and selection of the best weights."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _EVERY = 50
 
 
 class StepCallbacks(keras.callbacks.CallbackList):
-    """The callbacks of a `fit`, which get a step's logs as tensors.
+    """A list of callbacks that receives the logs of a step as tensors.
 
-    Keras reads every number of them on the host first, and so waits for each step before it starts the next.
+    Keras copies all logs to the host first, and therefore waits for each step before it starts the next one.
 
     Args:
         callbacks: the callbacks.
-        model: the model that is fitted.
+        model: the model that is trained.
 
     Example:
 
@@ -43,7 +43,7 @@ class StepCallbacks(keras.callbacks.CallbackList):
         super().__init__(list(callbacks), add_history=True, model=model)
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Passes the logs of a step on as they are."""
+        """Pass on the logs of a step unchanged."""
         for callback in self.callbacks:
             callback.on_train_batch_end(batch, logs=logs)
 
@@ -53,7 +53,7 @@ class MetricsLog(keras.callbacks.Callback):
 
     Args:
         path: the file.
-        start_epoch: lines of this epoch and later ones, left by a training that was stopped, go.
+        start_epoch: lines of this and later epochs, from an interrupted training, are removed.
     """
 
     def __init__(self, path: str | os.PathLike[str], start_epoch: int = 0) -> None:
@@ -87,15 +87,15 @@ def _epoch_of(line: str) -> float:
 
 @dataclass(eq=False)
 class ProgressBar(keras.callbacks.Callback):
-    """A bar per epoch on a terminal, and one line per epoch anywhere.
+    """A progress bar per epoch on a terminal; otherwise one line per epoch.
 
     Args:
         steps: batches per epoch.
         pairs: pairs per batch.
         epochs: the number of epochs planned.
         start: (epoch, step) where training begins.
-        unit: what a pair is called.
-        shown: from the logs of an epoch to the metrics of validation as text; None shows the loss alone.
+        unit: name of a pair.
+        shown: function from the logs of an epoch to validation metrics as text; None to show only the loss.
     """
 
     steps: int
@@ -141,10 +141,10 @@ class ProgressBar(keras.callbacks.Callback):
 
 
 class CollapseWarning(keras.callbacks.Callback):
-    """Warns when an epoch's loss stays at the value of a collapsed model.
+    """Warn when the loss of an epoch stays at the value of a collapsed model.
 
-    All embeddings at one point is a saddle of losses on hardest negatives; the cure is a longer warm-up or a smaller
-    learning rate. The value is `InBatchLoss.collapsed_value`.
+    If all embeddings are equal, losses on hardest negatives are at a saddle point. A longer warm-up or a lower learning
+    rate avoids this. The value of the loss is `InBatchLoss.collapsed_value`.
 
     Args:
         batch_size: pairs per batch, over all replicas.
@@ -169,15 +169,14 @@ class CollapseWarning(keras.callbacks.Callback):
 
 
 class RefuseNaN(keras.callbacks.Callback):
-    """Ends a training whose loss is not finite, before such weights are measured or stored.
+    """Stop training when the loss is not finite, before the weights are evaluated or stored.
 
-    The loss in the logs is the mean of the epoch so far, which stays NaN once a step was, so reading it now and then is
-    enough: every 50 steps, at the end of an epoch before it is measured, and before a state is stored
-    (`vsemb.training.TrainingState` calls `check`). Put it before callbacks that measure, in a
-    `vsemb.training.StepCallbacks`, which leaves it to callbacks whether a step's loss is read.
+    The loss in the logs is the mean of the epoch so far, so it stays NaN after one NaN step. The callback therefore
+    reads it only every 50 steps, at the end of an epoch, and before a state is stored (`vsemb.training.TrainingState`
+    calls `check`). Put it before callbacks that evaluate, in a `vsemb.training.StepCallbacks`.
 
     Raises:
-        DataError: with what to do.
+        DataError: with a fix.
     """
 
     def __init__(self) -> None:
@@ -196,7 +195,7 @@ class RefuseNaN(keras.callbacks.Callback):
         self.check()
 
     def check(self) -> None:
-        """Reads the loss.
+        """Read the loss.
 
         Raises:
             DataError: if it is not finite.
@@ -210,7 +209,7 @@ class RefuseNaN(keras.callbacks.Callback):
 
 @contextlib.contextmanager
 def averaged_weights(model: keras.Model) -> Iterator[None]:
-    """Puts the optimizer's moving averages in the place of the trained weights for a while.
+    """Put the optimizer's moving averages in place of the trained weights, within a context.
 
     Does nothing for an optimizer without `use_ema`, or before its first step.
 
@@ -236,19 +235,19 @@ def averaged_weights(model: keras.Model) -> Iterator[None]:
 
 @dataclass(eq=False)
 class SelectBest(keras.callbacks.Callback):
-    """Saves the weights when a validation metric is best, and ends training when it no longer rises.
+    """Save the weights of the best epoch on validation, and stop training early.
 
-    Unlike Keras' own pair of callbacks its state can be stored, so that a resumed training stops
-    where an uninterrupted one does; and the file is replaced at once, never half-written.
+    It replaces Keras' `ModelCheckpoint` and `EarlyStopping`. Its state can be stored, so that a resumed training stops
+    at the same epoch as an uninterrupted one. The file is replaced atomically.
 
     Args:
         path: the file, ending in `.weights.h5`.
-        monitor: the metric; larger is better.
-        patience: epochs without a better value before training ends; None trains to the end.
-        writes: whether this process saves; of several workers one does.
+        monitor: the metric; higher is better.
+        patience: epochs without a better value before training stops; None for no limit.
+        writes: whether this process saves; true for one of several workers.
 
     Raises:
-        DataError: at the end of an epoch whose logs lack the metric.
+        DataError: if the logs of an epoch do not contain the metric.
     """
 
     path: str | os.PathLike[str]
@@ -275,22 +274,22 @@ class SelectBest(keras.callbacks.Callback):
             self.model.stop_training = True
 
     def out_of_patience(self, epoch: int) -> bool:
-        """Returns whether training ends with this epoch."""
+        """Return whether training stops after this epoch."""
         if self.patience is None or self.best_epoch is None:
             return False
         return epoch - self.best_epoch >= self.patience
 
     def state(self) -> dict[str, Any]:
-        """Returns what `restore` takes."""
+        """Return the state for `restore`."""
         return {"best": self.best, "best_epoch": self.best_epoch}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Goes back to an earlier `state`."""
+        """Restore an earlier `state`."""
         self.best, self.best_epoch = state["best"], state["best_epoch"]
 
 
 def save_weights(model: keras.Model, path: str | os.PathLike[str]) -> None:
-    """Writes a model's weights, whole or not at all.
+    """Write a model's weights atomically.
 
     Args:
         model: the model, compiled or not.

@@ -77,7 +77,7 @@ def handling_signals(handler: Any) -> Iterator[None]:
 
 
 def read_task() -> Task:
-    """Reads which worker this process is from the environment variable `TF_CONFIG`.
+    """Read which worker this process is from the environment variable `TF_CONFIG`.
 
     Raises:
         InvalidArgumentError: if it is not set, is not JSON, or names no workers or another kind of task.
@@ -100,7 +100,7 @@ def read_task() -> Task:
 
 
 def launch(command: Sequence[str], workers: int, *, patience: float = 60.0) -> int:
-    """Runs a command as several workers on this machine, each with its `TF_CONFIG`.
+    """Run a command as several workers on this machine, each with its `TF_CONFIG`.
 
     Worker 0's output is shown, and of the others the standard error. Ctrl-C and SIGTERM reach
     all of them. Once one has failed, the others have some time to end by themselves.

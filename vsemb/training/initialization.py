@@ -39,7 +39,7 @@ class Initialization(Part, family="initialization"):
     maps_features: ClassVar[bool] = False
 
     def apply(self, model: DualEncoder, corpus: TextCorpus, rows: np.ndarray, features: np.ndarray | None) -> None:
-        """Sets weights before the first step; random ones stay as they are.
+        """Set weights before the first step; random ones stay as they are.
 
         Args:
             model: the model, built.

@@ -1,6 +1,6 @@
 """Optimizers and learning-rate schedules of recipes, and an Adam for sparse gradients.
 
-`FusedAdam` runs one kernel per variable and can update the rows of a batch alone.
+`FusedAdam` runs one kernel per variable, and can update only the rows of a batch.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class Schedule(Part, family="schedule"):
     def build(
         self, rate: float, steps_per_epoch: int, epochs: int
     ) -> float | keras.optimizers.schedules.LearningRateSchedule:
-        """Returns what a Keras optimizer takes as its learning rate.
+        """Return the learning rate of a Keras optimizer: a number or a schedule.
 
         Args:
-            rate: the learning rate at its highest.
+            rate: the highest learning rate.
             steps_per_epoch: for fields that count epochs.
-            epochs: of the whole training.
+            epochs: number of epochs of the training.
         """
         raise NotImplementedError
 
@@ -45,10 +45,10 @@ class Constant(Schedule, kind="constant"):
 
 @dataclass(frozen=True)
 class Exponential(Schedule, kind="exponential"):
-    """The learning rate shrinks by a factor, smoothly.
+    """Exponential decay of the learning rate.
 
     Attributes:
-        factor: the learning rate is multiplied by it once every `every`.
+        factor: the learning rate decays by this factor in each period of `every` epochs or steps.
         every: number of epochs or steps, see `unit`.
         unit: `epochs` or `steps`.
     """
@@ -66,17 +66,17 @@ class Exponential(Schedule, kind="exponential"):
 
 @dataclass(frozen=True)
 class Step(Exponential, kind="step"):
-    """The learning rate shrinks by a factor, at once."""
+    """Step decay: the learning rate is multiplied by a factor after each period."""
 
     staircase: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
 class Cosine(Schedule, kind="cosine"):
-    """The learning rate follows half a cosine, to zero at the last step.
+    """Cosine decay of the learning rate, to zero at the last step.
 
     Attributes:
-        warmup_epochs: epochs of a linear rise from zero before it.
+        warmup_epochs: epochs of a linear increase from zero before the decay.
     """
 
     warmup_epochs: NonNegative = 0.0
@@ -91,19 +91,18 @@ class Cosine(Schedule, kind="cosine"):
 
 @keras.saving.register_keras_serializable("vsemb")
 class FusedAdam(keras.optimizers.Adam):
-    """`keras.optimizers.Adam` (arXiv:1412.6980), faster, with an option for large vocabularies.
+    """A faster `keras.optimizers.Adam` (arXiv:1412.6980), with an option for large vocabularies.
 
-    A dense update is TensorFlow's own kernel, which passes over memory once where Keras' operations pass
-    about ten times. The gradient of a table of vectors comes as a list of rows, in which a word may occur
-    many times: its rows are added up first, where Keras squares each by itself.
+    A dense update uses one kernel of TensorFlow, which reads memory once; the operations of Keras read it about ten
+    times. The gradient of an embedding is a list of rows, in which a word can occur several times. These rows are added
+    before they are squared; Keras squares each row separately.
 
     Args:
         learning_rate: a number, or a schedule of Keras.
-        sparse_embedding_updates: whether vectors and moments of words that a batch does not have stay as they
-            are. Then the time of a step does not depend on the size of the vocabulary, but it is another
-            algorithm: in Adam a vector goes on moving by its momentum, and its moments shrink, while its word is
-            absent.
-        **kwargs: arguments of `keras.optimizers.Adam`. With `amsgrad`, and on other backends, it is Keras'.
+        sparse_embedding_updates: whether to update only the vectors and moments of words in the batch. The time of a
+            step is then independent of the vocabulary size. The algorithm differs from Adam, which also updates vectors
+            of absent words by their momentum, and decays their moments.
+        **kwargs: arguments of `keras.optimizers.Adam`. With `amsgrad`, and on other backends, Keras' code is used.
 
     Raises:
         InvalidArgumentError: for `sparse_embedding_updates` on another backend.
@@ -125,7 +124,7 @@ class FusedAdam(keras.optimizers.Adam):
         self.sparse_embedding_updates = sparse_embedding_updates
 
     def update_step(self, gradient: Tensor, variable: Tensor, learning_rate: Tensor) -> None:
-        """Updates one variable; called by Keras."""
+        """Update one variable; called by Keras."""
         if self.amsgrad or keras.backend.backend() != "tensorflow":
             super().update_step(gradient, variable, learning_rate)
             return
@@ -163,7 +162,7 @@ class FusedAdam(keras.optimizers.Adam):
         ]
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments."""
+        """Return the constructor's arguments."""
         return {**super().get_config(), "sparse_embedding_updates": self.sparse_embedding_updates}
 
 
@@ -178,7 +177,7 @@ def adam_step(
     *,
     powers: Sequence[Tensor] = (0.0, 0.0),
 ) -> None:
-    """Takes a step of Adam with a variable of TensorFlow, in one kernel.
+    """Take a step of Adam with a variable of TensorFlow, in one kernel.
 
     Args:
         variable: moved in place.
@@ -214,7 +213,7 @@ def adam_step_of_rows(
     *,
     vectors: Tensor | None = None,
 ) -> None:
-    """Takes a step of Adam with some rows of a variable of TensorFlow; the others and their moments stay.
+    """Take a step of Adam with some rows of a variable of TensorFlow; the others and their moments stay.
 
     Args:
         variable: moved in place.
@@ -236,14 +235,14 @@ def adam_step_of_rows(
 
 
 def _added_up(rows: tf.IndexedSlices) -> tf.IndexedSlices:
-    """Returns a list of rows in which each row stands once, as the sum of its occurrences."""
+    """Return a list of rows in which each row stands once, as the sum of its occurrences."""
     indices, place = tf.unique(rows.indices)
     values = tf.math.unsorted_segment_sum(rows.values, place, tf.size(indices))
     return tf.IndexedSlices(values, indices, rows.dense_shape)
 
 
 def _resource(variable: Any) -> Any:
-    """Returns TensorFlow's variable of Keras'."""
+    """Return TensorFlow's variable of Keras'."""
     return variable.value if isinstance(variable, keras.Variable) else variable
 
 
@@ -252,12 +251,12 @@ class OptimizerPart(Part, family="optimizer"):
     """An optimizer and its schedule; base of the family `optimizer`.
 
     Attributes:
-        learning_rate: at its highest.
-        schedule: the learning rate over the steps.
-        global_clipnorm: gradients are scaled to this global norm at most; null for none.
-        clipvalue: each entry of a gradient is cut to +- this; null for not.
-        ema_momentum: decay of an exponential moving average of the weights, which is then measured and kept;
-            null for none.
+        learning_rate: the highest learning rate.
+        schedule: the learning rate schedule.
+        global_clipnorm: maximum global norm of gradients; null for no clipping.
+        clipvalue: maximum absolute value of each gradient entry; null for no clipping.
+        ema_momentum: decay of an exponential moving average of the weights, which is then evaluated and saved; null
+            for no average.
 
     Class attributes:
         optimizer: the Keras optimizer, whose arguments have the names of the fields.
@@ -276,11 +275,11 @@ class OptimizerPart(Part, family="optimizer"):
             raise invalid_argument("optimizer.clipvalue", self.clipvalue, "null with optimizer.global_clipnorm")
 
     def build(self, steps_per_epoch: int, epochs: int) -> keras.optimizers.Optimizer:
-        """Builds the Keras optimizer.
+        """Build the Keras optimizer.
 
         Args:
             steps_per_epoch: for schedules that count epochs.
-            epochs: of the whole training.
+            epochs: number of epochs of the training.
         """
         options = self.arguments("learning_rate", "ema_momentum")
         if self.ema_momentum is not None:
@@ -293,8 +292,8 @@ class Adam(OptimizerPart, kind="adam"):
     """Adam.
 
     Attributes:
-        sparse_embedding_updates: whether vectors of words that a batch does not have stay as they are, so that the
-            time of a step does not grow with the vocabulary.
+        sparse_embedding_updates: whether to update only the vectors of words in the batch; the time of a step is then
+            independent of the vocabulary size.
     """
 
     optimizer: ClassVar[Callable[..., keras.optimizers.Optimizer]] = FusedAdam
@@ -307,7 +306,7 @@ class AdamW(Adam, kind="adamw"):
     """Adam with decoupled weight decay.
 
     Attributes:
-        weight_decay: share of a weight that a step takes off, per unit of learning rate.
+        weight_decay: share of a weight that a step subtracts, per unit of learning rate.
     """
 
     weight_decay: NonNegative = 0.0
@@ -325,7 +324,7 @@ class SGD(OptimizerPart, kind="sgd"):
     """Stochastic gradient descent.
 
     Attributes:
-        momentum: share of the last step that is taken again.
+        momentum: share of the previous step that is added to a step.
     """
 
     optimizer: ClassVar[Callable[..., keras.optimizers.Optimizer]] = keras.optimizers.SGD

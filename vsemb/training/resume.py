@@ -101,7 +101,7 @@ class TrainingState(keras.callbacks.Callback):
         return self._position
 
     def store(self) -> None:
-        """Writes the state as it is now, replacing the last one at once; of several workers all call this."""
+        """Write the state as it is now, replacing the last one at once; of several workers all call this."""
         self.before_store()
         epoch, step = self._position
         variables = _variables(self.model)

@@ -1,7 +1,7 @@
 """Devices of a training: one device, all devices of this machine, or several workers.
 
-Every replica computes its share of a batch, and a step is the one that a single device makes with the whole
-batch: embeddings are gathered, losses and gradients are summed, and the sum is clipped.
+Every replica computes its share of a batch. Embeddings are gathered, losses and gradients are summed, and the sum is
+clipped, so a step is equivalent to a step on one device with the whole batch.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ _LOST = (
 
 
 class DistributionContext:
-    """Devices and workers of a training, as `open_distribution` finds them.
+    """Devices and workers of a training, from `open_distribution`.
 
-    Models are made and trained within `scope`. Of several workers all run the same program; worker 0 alone
-    measures and writes, and the others follow.
+    Models are built and trained within `scope`. All workers run the same program; only worker 0 evaluates and writes
+    files.
 
     Args:
         strategy: the strategy; None for one device.
-        task: which of several workers this process is; None for the only one.
+        task: number of this worker; None for a single process.
 
     Attributes:
         replicas: number of devices that share a batch, over all workers.
-        workers: how many processes.
-        worker: the number of this one, from 0 on.
-        writes: whether this process measures and writes: worker 0.
+        workers: number of processes.
+        worker: number of this process, from 0.
+        writes: whether this process evaluates and writes files: true for worker 0.
     """
 
     def __init__(self, strategy: tf.distribute.Strategy | None = None, task: Task | None = None) -> None:
@@ -64,7 +64,7 @@ class DistributionContext:
         self._failed = 0
 
     def check_batch_size(self, size: int) -> None:
-        """Refuses a batch that the replicas cannot share out evenly.
+        """Reject a batch size that is not a multiple of the number of replicas.
 
         Args:
             size: rows of a whole batch.
@@ -79,7 +79,7 @@ class DistributionContext:
 
     @contextlib.contextmanager
     def scope(self) -> Iterator[None]:
-        """Makes models, and what belongs to them, on these devices; of several workers all do so alike.
+        """Return the scope in which models are built on these devices, in the same way by all workers.
 
         Raises:
             WorkerError: as `guarded`.
@@ -89,7 +89,7 @@ class DistributionContext:
 
     @contextlib.contextmanager
     def guarded(self) -> Iterator[None]:
-        """Surrounds what workers do together.
+        """Return a context for actions that all workers do together.
 
         Raises:
             WorkerError: if another worker is gone.
@@ -109,14 +109,14 @@ class DistributionContext:
             raise
 
     def distribute(self, dataset: tf.data.Dataset) -> Any:
-        """Shares batches out among the replicas.
+        """Distribute batches among the replicas.
 
         Args:
-            dataset: of whole batches, the same in all workers; their rows are a multiple of `replicas`.
-                Replica i gets the i-th of as many equal parts.
+            dataset: whole batches, the same in all workers; the number of rows is a multiple of `replicas`. Replica i
+                gets the i-th part.
 
         Returns:
-            What `fit` takes.
+            A dataset for `fit`.
         """
         if self.strategy is None or self.workers == 1:
             # Keras shares it out itself, and asks for no batch more than there are: it counts a step even
@@ -137,10 +137,10 @@ class DistributionContext:
         return self.strategy.distribute_datasets_from_function(lambda _: shared)
 
     def total(self, *values: float) -> np.ndarray:
-        """Adds numbers up over all workers, each of which calls this at the same place.
+        """Add numbers of all workers; every worker must make this call.
 
         Args:
-            *values: this worker's.
+            *values: numbers of this worker.
 
         Returns:
             (values,) float64, the same in each worker.
@@ -168,18 +168,18 @@ class DistributionContext:
         return of_workers
 
     def of_first_worker(self, value: float) -> float:
-        """Returns worker 0's value in all workers, to the last bit.
+        """Return the value of worker 0 in all workers, bit for bit.
 
         Args:
-            value: that of this worker; the others' do not count.
+            value: value of this worker; only the value of worker 0 is used.
         """
         return float(self.total(value if self.writes else 0.0)[0])
 
     def first_worker_first(self, work: Callable[[], Result]) -> Result:
-        """Runs something in worker 0, and then in the others.
+        """Run a function in worker 0, and then in the other workers.
 
         Args:
-            work: what finds its own results where they are there already.
+            work: the function; it reuses results that already exist.
         """
         with self.guarded():
             result = work() if self.writes else None
@@ -195,21 +195,21 @@ class DistributionContext:
 
 
 def open_distribution(strategy: str = "none", count: int | None = None) -> DistributionContext:
-    """Finds what to train on. Call it before anything else of TensorFlow runs.
+    """Open the devices of a training. Call it before any other function of TensorFlow.
 
-    GPUs then take memory as they need it, and not all of it at once.
+    GPUs then allocate memory as needed, and not all of it at once.
 
     Args:
-        strategy: `none`: one device. `mirrored`: the GPUs of this machine, or `count` logical CPU devices
-            where it has none. `multiworker`: one of several processes, on this machine or others, each with
-            the environment variable `TF_CONFIG`, as `tf.distribute.MultiWorkerMirroredStrategy` has it.
-        count: devices, for `mirrored`; None for all GPUs.
+        strategy: `none`: one device. `mirrored`: the GPUs of this machine, or `count` logical CPU devices if it has no
+            GPU. `multiworker`: one of several processes, on this machine or others, each with the environment variable
+            `TF_CONFIG` as for `tf.distribute.MultiWorkerMirroredStrategy`.
+        count: number of devices for `mirrored`; None for all GPUs.
 
     Returns:
-        The devices. Of one process they are the same for each call with the same arguments.
+        The devices. In one process, calls with the same arguments return the same object.
 
     Raises:
-        InvalidArgumentError: for an unknown strategy, devices that are not there, or a bad `TF_CONFIG`.
+        InvalidArgumentError: for an unknown strategy, missing devices, or an invalid `TF_CONFIG`.
 
     Example:
 
@@ -272,7 +272,7 @@ def _multiworker() -> DistributionContext:
 
 @dataclass(eq=False)
 class FirstWorkerValidation(keras.callbacks.Callback):
-    """Measures a split in worker 0 alone, and gives all workers the value that decides.
+    """Evaluate a split in worker 0 only, and send the monitored value to all workers.
 
     Args:
         validation: adds the value of `monitor` to an epoch's logs.

@@ -1,4 +1,4 @@
-"""Measuring a validation split while `fit` runs."""
+"""Callbacks that evaluate a validation split during `fit`."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from vsemb.training.callbacks import averaged_weights
 
 
 class Validation(keras.callbacks.Callback):
-    """Base of the callbacks that measure a model after every epoch and add the metrics to the logs.
+    """Base of the callbacks that evaluate a model after every epoch and add the metrics to the logs.
 
-    Put it before callbacks that read them: TensorBoard plots them, `keras.callbacks.ModelCheckpoint` and
-    `EarlyStopping` can monitor them.
+    Put it before callbacks that read these metrics, such as `keras.callbacks.TensorBoard`, `ModelCheckpoint` and
+    `EarlyStopping`.
 
     Class attributes:
-        measured_by: made of a model; what embeds or scores with it, compiled once.
+        measured_by: function of a model that returns a compiled embedder or scorer.
     """
 
     measured_by: ClassVar[Any]
@@ -36,18 +36,18 @@ class Validation(keras.callbacks.Callback):
 
     @contextlib.contextmanager
     def measures(self) -> Iterator[Any]:
-        """Gives what `measured_by` made of the model, which has the moving average of the weights meanwhile."""
+        """Return the result of `measured_by`, in a context in which the model has the moving average of its weights."""
         if self._measures is None or self._measures.model is not self.model:
             self._measures = self.measured_by(self.model)
         with averaged_weights(self.model):
             yield self._measures
 
     def metrics(self) -> dict[str, float]:
-        """Measures the model as it is now; returns the metrics by their names in the logs."""
+        """Evaluate the model; return the metrics by their names in the logs."""
         raise NotImplementedError
 
     def shown(self, logs: dict[str, Any]) -> str:
-        """Returns the metrics of an epoch as text."""
+        """Return the metrics of an epoch as text."""
         raise NotImplementedError
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
@@ -57,11 +57,11 @@ class Validation(keras.callbacks.Callback):
 
 
 class SplitValidation(Validation):
-    """Base of what measures a dual encoder on a split after every epoch.
+    """Base of the callbacks that evaluate a dual encoder on a split after every epoch.
 
     Args:
         split: the validation split.
-        images: its images.
+        images: images of the split.
         tokenizer: the model's tokenizer.
     """
 
@@ -77,20 +77,20 @@ class SplitValidation(Validation):
         self._ids, self._offsets = tokenizer.encode(split.captions)
 
     def embed(self) -> tuple[np.ndarray, np.ndarray]:
-        """Embeds the split's images and texts with the model as it is now."""
+        """Embed the images and texts of the split with the current weights."""
         with self.measures() as embedder:
             return embedder.images(self.images, len(self.split)), embedder.texts(self._ids, self._offsets)
 
 
 class RetrievalValidation(SplitValidation):
-    """Measure retrieval on a split after every epoch and add it to the logs.
+    """Evaluate retrieval on a split after every epoch, and add the metrics to the logs.
 
     Later callbacks see `val_recall_sum`, `val_i2t_R@1`, `val_t2i_median_rank` and so on, for example
     `keras.callbacks.ModelCheckpoint("best.keras", monitor="val_recall_sum", mode="max", save_best_only=True)`.
 
     Args:
         split: the validation split.
-        images: its images.
+        images: images of the split.
         tokenizer: the model's tokenizer.
 
     Example:
@@ -102,13 +102,13 @@ class RetrievalValidation(SplitValidation):
     def from_arrays(
         cls, images: Any, texts: Any, text_image_ids: Any = None, *, batch_size: int = 256
     ) -> RetrievalValidation:
-        """Measure retrieval on arrays, as the model takes them, after every epoch.
+        """Return a callback that evaluates retrieval on arrays of model inputs after every epoch.
 
         Args:
             images: (n, ...) features, pixels or bytes of distinct images.
             texts: (m, steps) token ids, or (m,) strings.
-            text_image_ids: (m,) int, the row of the image of each text; None where text i describes image i.
-            batch_size: rows embedded at a time.
+            text_image_ids: (m,) int, row of the image of each text; None if text i describes image i.
+            batch_size: rows per batch.
 
         Returns:
             A callback for `fit`.
@@ -121,7 +121,7 @@ class RetrievalValidation(SplitValidation):
         return _ArrayValidation(images, texts, text_image_ids, batch_size)
 
     def measure(self) -> RetrievalMetrics:
-        """Measures the model as it is now."""
+        """Evaluate the model with the current weights."""
         ids = self.split.ids
         return evaluate_retrieval(*self.embed(), ids, ids[self.split.caption_rows], self.model.similarity)
 
@@ -157,12 +157,12 @@ class _ArrayValidation(RetrievalValidation):
 
 @dataclass(frozen=True)
 class ValidationPart(Part, family="validation"):
-    """How a retrieval recipe is measured after every epoch; base of the family `validation`.
+    """Validation of a retrieval recipe after every epoch; base of the family `validation`.
 
     Class attributes:
-        monitor: name in the logs that decides which epoch is kept; the highest value is best.
-        option: option of `vsemb evaluate` that measures the same.
-        accepts: the embeddings it measures, see `vsemb.similarities.Similarity.accepts`; None for all.
+        monitor: name in the logs that selects the best epoch; higher is better.
+        option: option of `vsemb evaluate` with the same metrics.
+        accepts: the type of embeddings, see `vsemb.similarities.Similarity.accepts`; None for all.
     """
 
     accepts: ClassVar[str | None] = None
@@ -170,18 +170,18 @@ class ValidationPart(Part, family="validation"):
     option: ClassVar[str] = ""
 
     def check_data(self, dataset: Dataset) -> None:
-        """Checks that a dataset has what is measured.
+        """Check that a dataset has the data for this validation.
 
         Raises:
-            DataError: if it has not.
+            DataError: if it does not.
         """
 
     def build(self, split: Split, images: ImageSource, tokenizer: Tokenizer) -> keras.callbacks.Callback:
-        """Returns the callback that adds `monitor` to an epoch's logs."""
+        """Return the callback that adds `monitor` to an epoch's logs."""
         raise NotImplementedError
 
     def describe(self, info: Mapping[str, Any]) -> str:
-        """Returns the best value as a phrase, from `run.json`."""
+        """Return the best value as a phrase, from `run.json`."""
         raise NotImplementedError
 
 
