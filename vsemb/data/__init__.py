@@ -1,1 +1,1 @@
-"""Data room: datasets on disk, cached features, and the batches that `fit` takes."""
+"""Data: datasets on disk, cached features, and batches for `fit`."""

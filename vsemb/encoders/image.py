@@ -206,7 +206,7 @@ class PixelEncoder(Configured, keras.layers.Layer):
         Raises:
             InvalidArgumentError: if the backbone has no fixed input size.
         """
-        # Encoders do without TensorFlow, which the room of images imports.
+        # Encoders do without TensorFlow, which `vsemb.image` imports.
         from vsemb.image.decode import decode_images
 
         shape = self.backbone.input_shape

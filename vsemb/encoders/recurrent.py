@@ -224,7 +224,7 @@ class Recurrent(WordEncoderPart, kind="recurrent"):
         cell: `gru`, `lstm` or `peephole-lstm`.
         units: size of the recurrent state of each direction.
         directions: `forward`, or both directions, as `concat` or `average`.
-        pooling: of the states: `last`, `mean`, `max` or `mean+max`.
+        pooling: pooling of the states: `last`, `mean`, `max` or `mean+max`.
         dropout: share of pooled entries dropped in training.
         init_scale: recurrent weights are uniform in +- this; null for Keras' defaults.
     """

@@ -259,7 +259,7 @@ class WordVectors(Part):
         Raises:
             VsembError: if they cannot be read or have another size.
         """
-        # The room of texts imports TensorFlow, which encoders do without.
+        # `vsemb.text` imports TensorFlow, which encoders do without.
         from vsemb.text.word_vectors import cooccurrence_vectors, read_word_vectors
 
         if self.vectors == FROM_CAPTIONS:

@@ -1,1 +1,1 @@
-"""Image room: bytes to pixels to features; guarded decoding, crops, backbones."""
+"""Images: guarded decoding, crops and backbones; from bytes to pixels to features."""

@@ -183,7 +183,7 @@ class Augmentation(Part, family="augmentation"):
     """
 
     def options(self) -> dict[str, Any]:
-        """Returns arguments of `ImageAugmenter`."""
+        """Return arguments of `ImageAugmenter`."""
         return {"policy": self.kind, **self.arguments()}
 
 

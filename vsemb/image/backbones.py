@@ -156,7 +156,7 @@ class BackboneConfig:
         return None if found is None or self.preset is None else found(**self.preset)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the configuration as a JSON object."""
+        """Return the configuration as a JSON object."""
         found = dataclasses.asdict(self)
         return found if self.preset else {key: found[key] for key in found if key != "preset"}
 
@@ -230,7 +230,7 @@ def build_backbone(config: BackboneConfig, weights: str | os.PathLike[str] | Non
 
 
 def scaled(pixels: Any, config: BackboneConfig) -> Any:
-    """Returns pixels in 0..255 as the network takes them, of a functional model's input."""
+    """Return pixels in 0..255 as the network takes them, of a functional model's input."""
     if config.network is not None:
         return config.network.scaled(pixels)
     mode = config.architecture.mode
@@ -261,12 +261,12 @@ class PixelScaling(Configured, keras.layers.Layer):
         self.keep_arguments(locals())
 
     def call(self, pixels: Any) -> Any:
-        """Returns the scaled pixels, same shape."""
+        """Return the scaled pixels, same shape."""
         return keras.applications.imagenet_utils.preprocess_input(pixels, "channels_last", self.mode)
 
 
 def save_backbone_weights(backbone: keras.Model, path: str | os.PathLike[str]) -> None:
-    """Writes the weights of a network of `build_backbone`, which reads them back given the path.
+    """Write the weights of a network of `build_backbone`, which reads them back given the path.
 
     Args:
         backbone: what `build_backbone` returned.
@@ -276,7 +276,7 @@ def save_backbone_weights(backbone: keras.Model, path: str | os.PathLike[str]) -
 
 
 def save_weights(network: keras.Model, path: str | os.PathLike[str]) -> None:
-    """Writes the weights of any network to a `.weights.h5` file.
+    """Write the weights of any network to a `.weights.h5` file.
 
     Raises:
         DataError: if the disk is too full.
@@ -286,7 +286,7 @@ def save_weights(network: keras.Model, path: str | os.PathLike[str]) -> None:
 
 
 def weights_sha256(backbone: keras.Model) -> str:
-    """Returns the hex SHA-256 of the values of all weights: the same for weights from any file."""
+    """Return the hex SHA-256 of the values of all weights: the same for weights from any file."""
     digest = hashlib.sha256()
     for weight in _base(backbone).weights:
         value = np.ascontiguousarray(keras.ops.convert_to_numpy(weight))
@@ -304,7 +304,7 @@ def _base(backbone: keras.Model) -> keras.Model:
 
 
 def small_conv_net(input_shape: tuple[int, int, int] = (64, 64, 3)) -> keras.Model:
-    """Builds SmallConvNet: four blocks of convolution, batch normalisation and ReLU, trained on a CPU in minutes.
+    """Build SmallConvNet: four blocks of convolution, batch normalisation and ReLU, trained on a CPU in minutes.
 
     Meant for rendered scenes of 64 x 64 pixels. The first block is a wide kernel with stride 4: at full
     resolution the cost is in the number of places, and flat shapes say little at each of them.

@@ -27,7 +27,7 @@ class InBatchLoss(Configured, keras.losses.Loss):
     `DualEncoder` applies a loss to the scores and to their transpose, so it is symmetric in images and texts.
 
     Args:
-        reduction: over queries, `"sum"` or `"mean"`; None for `default_reduction`.
+        reduction: reduction over queries: `"sum"` or `"mean"`; None for `default_reduction`.
         name: name of the loss; None for that of the class.
 
     Call args of every subclass:
@@ -206,7 +206,7 @@ class LossPart(Part, family="loss"):
         image_weight: weight of the direction whose queries are images.
         text_weight: weight of the direction whose queries are texts.
         block_size: number of queries whose scores are in memory at a time; null for all. The loss does not change.
-        reduction: over queries, `sum` or `mean`; null for the loss's own.
+        reduction: reduction over queries: `sum` or `mean`; null for the default of the loss.
 
     Class attributes:
         over_classes: whether the candidates are classes, see `InBatchLoss.over_classes`.

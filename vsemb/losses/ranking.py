@@ -114,7 +114,7 @@ class Ranking(LossPart, kind="ranking"):
 
     Attributes:
         margin: required difference between the scores of the own pair and of negatives.
-        negatives: all negatives, or the hardest.
+        negatives: the negatives of a query.
 
     Class attributes:
         loss: the Keras loss.

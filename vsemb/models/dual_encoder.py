@@ -174,7 +174,7 @@ class DualEncoder(Configured, ReplicatedModel):
         return self.tokenizer
 
     def _decoded(self, encoded: Tensor) -> Tensor:
-        # Models do without TensorFlow, which the room of images imports.
+        # Models do without TensorFlow, which `vsemb.image` imports.
         from vsemb.image.decode import require_valid
 
         return require_valid(*self.image_encoder.decode(encoded))

@@ -1,4 +1,4 @@
-"""The towers of a recipe: texts through a tokenizer and an encoder; images from cached features or from pixels."""
+"""Towers of a recipe: texts with tokenizer and encoder; images from cached features or pixels."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Text(Part):
     """The text tower.
 
     Attributes:
-        tokenizer: turns texts into token ids.
-        encoder: turns token ids into the embedding.
+        tokenizer: converts texts to token ids.
+        encoder: maps token ids to the embedding.
     """
 
     tokenizer: TokenizerPart = field(default_factory=Words)
@@ -47,11 +47,11 @@ class Text(Part):
         self.encoder.check_tokenizer(self.tokenizer)
 
     def build(self, dim: int | None, vocabulary_size: int, info: Mapping[str, Any], dtype: str) -> keras.layers.Layer:
-        """Builds the encoder, see `TextEncoderPart.build`."""
+        """Build the encoder, see `TextEncoderPart.build`."""
         return self.encoder.build(dim, TextSpec(vocabulary_size, self.tokenizer.length, info), dtype)
 
     def corpus(self, tokenizer: Tokenizer, texts: list[str], seed: int, dataset: Any = None) -> TextCorpus:
-        """Returns training texts as ids, from which the encoder is initialized.
+        """Return training texts as ids, from which the encoder is initialized.
 
         Args:
             tokenizer: what the recipe's tokenizer built.
@@ -66,7 +66,7 @@ class Text(Part):
 
 @dataclass(frozen=True)
 class ImageTower(Part, family="image tower"):
-    """How a recipe turns images into embeddings; base of the family `image tower`.
+    """Image tower of a recipe; base of the family `image tower`.
 
     Class attributes:
         produces: `vector`, or `multi_vector` for a set of vectors per image.
@@ -78,18 +78,18 @@ class ImageTower(Part, family="image tower"):
 
     @property
     def starting_run(self) -> Path | None:
-        """The run whose backbone this one starts from, if any."""
+        """The run with the initial weights of the backbone, if any."""
         return None
 
     def open(self, dataset: Dataset) -> Any:
-        """Opens what is cached of a dataset's images; None where images are decoded.
+        """Open the cache of a dataset's images; None if images are decoded.
 
         Raises:
             DataError: if the cache does not exist.
         """
 
     def open_for(self, dataset: Dataset, info: Mapping[str, Any], path: Path) -> Any:
-        """Opens what a run reads of a dataset's images; None where they are decoded.
+        """Open the cache of a dataset's images for a run; None if images are decoded.
 
         Args:
             dataset: the dataset, of the training or another.
@@ -101,29 +101,29 @@ class ImageTower(Part, family="image tower"):
         """
 
     def images(self, split: Split, store: Any, *, training: bool = False, service: str | None = None) -> ImageSource:
-        """Returns where a split's images come from.
+        """Return the image source of a split.
 
         Args:
             split: the split.
             store: what `open` returned.
-            training: whether training batches are made, which see augmented images.
-            service: address of a tf.data service whose workers decode, where images are decoded.
+            training: whether the images are for training batches, which are augmented.
+            service: address of a tf.data service whose workers decode images.
         """
         raise NotImplementedError
 
     def describe(self, store: Any) -> dict[str, Any]:
-        """Returns what `run.json` says of the images: `features`, a fingerprint, and `feature_dim`."""
+        """Return the entries of `run.json` about images: `features`, a fingerprint, and `feature_dim`."""
         return {"features": None, "feature_dim": None}
 
     def keep(self, store: Any, folder: Path) -> None:
-        """Writes into a new run directory what new images are embedded with."""
+        """Write the files for embedding new images to a new run directory."""
 
     def input_shape(self, info: Mapping[str, Any]) -> tuple[int | None, ...]:
-        """Returns the shape of a batch of images."""
+        """Return the shape of a batch of images."""
         raise NotImplementedError
 
     def build(self, dim: int | None, info: Mapping[str, Any], *, seed: int, dtype: str) -> keras.layers.Layer:
-        """Builds the layer from `input_shape` to the embedding; it has an attribute `dim`.
+        """Build the layer from `input_shape` to the embedding; it has an attribute `dim`.
 
         Args:
             dim: size of the embedding; None for that of the features.
@@ -134,20 +134,20 @@ class ImageTower(Part, family="image tower"):
         raise NotImplementedError
 
     def features(self, store: Any, split: Split) -> np.ndarray | None:
-        """Returns features with the statistics of the images, (n, dim) float32; None for images without features.
+        """Return features with the statistics of the images, (n, dim) float32; None for images without features.
 
         For one vector per image, row i belongs to image i of the split.
         """
         return None
 
     def initialize(self, layer: keras.layers.Layer, features: np.ndarray | None) -> None:
-        """Sets what the layer learns from features before the first step: their mean and deviation."""
+        """Set what the layer learns from features before the first step: their mean and deviation."""
         scaling = getattr(layer, "scaling", None)
         if scaling is not None and features is not None:
             scaling.adapt(features)
 
     def image_input(self, path: Path) -> ImageInput | None:
-        """Returns how image bytes become what the layer takes.
+        """Return the conversion from image bytes to inputs of the layer.
 
         Args:
             path: the run directory, with what `keep` wrote.
@@ -158,7 +158,7 @@ class ImageTower(Part, family="image tower"):
         raise NotImplementedError
 
     def has_cache(self, dataset: Dataset, info: Mapping[str, Any], path: Path) -> bool:
-        """Whether a run takes a dataset's images from a cache, and not from their bytes.
+        """Whether a run reads a dataset's images from a cache instead of their bytes.
 
         Args:
             dataset: the dataset.
@@ -168,23 +168,23 @@ class ImageTower(Part, family="image tower"):
         return False
 
     def further_inputs(self, path: Path, encoded: bytes, name: str) -> dict[str, np.ndarray]:
-        """Returns what the model takes of a new image beside its bytes, such as candidate boxes; most take nothing.
+        """Return further inputs for a new image besides its bytes, such as candidate boxes; empty for most towers.
 
         Args:
             path: the run directory.
             encoded: the bytes of the image.
-            name: what the image is called in an error.
+            name: name of the image in errors.
 
         Returns:
             Name of a further argument of `ServedModel.encode_image` -> its value for a batch of this image.
 
         Raises:
-            DataError: if it cannot be known of new images.
+            DataError: if new images do not have these inputs.
         """
         return {}
 
     def facts(self, path: Path) -> str:
-        """Returns what is known of the images, as a phrase for the model card."""
+        """Return a phrase about the images for the model card."""
         raise NotImplementedError
 
 
@@ -193,12 +193,12 @@ class CachedImages(ImageTower):
     """Base of the towers that read cached features.
 
     Attributes:
-        fingerprint: of the cache; null takes the dataset's only one.
-        standardize: whether features are brought to unit length and standardized first.
+        fingerprint: fingerprint of the feature cache; null if the dataset has only one.
+        standardize: whether features are first scaled to unit length and standardized.
         dropout: share of features dropped in training.
 
     Class attributes:
-        folder: where in a dataset the caches lie.
+        folder: folder of the caches in a dataset.
     """
 
     folder: ClassVar[str] = "features"
@@ -223,7 +223,7 @@ class CachedImages(ImageTower):
         return kept_backbone(path) is None or (dataset.path / self.folder / info["features"]).is_dir()
 
     def check_dim(self, store: Any, dataset: Dataset, info: Mapping[str, Any]) -> None:
-        """Refuses features of another size than the run was trained on.
+        """Reject features of another size than the run was trained on.
 
         Raises:
             DataError: naming both sizes.
@@ -240,8 +240,8 @@ class Features(CachedImages, kind="features"):
     """One cached feature vector per image, see `vsemb features`.
 
     Attributes:
-        augment: whether training reads mirror images or crops where the cache has them.
-        projection: how features become the embedding.
+        augment: whether training reads mirror images or crops if the cache has them.
+        projection: map from features to the embedding.
     """
 
     augment: bool = True
@@ -283,7 +283,7 @@ class Features(CachedImages, kind="features"):
 
 
 def kept_backbone(path: Path) -> tuple[BackboneConfig, Path] | None:
-    """Returns the backbone behind a run's features and the file of its weights; None where it is not known.
+    """Return the backbone of a run's features and the file of its weights; None if it is not known.
 
     Args:
         path: the run directory.
@@ -301,17 +301,17 @@ class Pixels(ImageTower, kind="pixels"):
 
     Attributes:
         backbone: name of the network, or of a preset, such as `hub:NAME`.
-        weights: `imagenet`, `preset` for a preset's own, the path of a file or of a run that was trained from
-            pixels; null for random ones.
-        size: side of the input in pixels; null for the backbone's own.
-        pooling: of the backbone's last map; null for its own.
-        layer: an inner layer of the backbone in place of the last.
+        weights: initial weights: `imagenet`, `preset` (weights of the preset), the path of a file or of a run that was
+            trained from pixels; null for random weights.
+        size: width and height of the input in pixels; null for the backbone's default.
+        pooling: pooling of the backbone's last feature map; null for its default.
+        layer: an inner layer of the backbone in place of the last one.
         frozen_statistics: whether batch normalisation keeps its stored statistics.
         augment: whether training images are randomly cropped and mirrored.
-        augmentation: what is done to training images beyond that; null for nothing.
-        erasing: probability that a rectangle of a training image becomes noise.
+        augmentation: further augmentation of training images; null for none.
+        erasing: probability that a rectangle of a training image is replaced by noise.
         dropout: share of features dropped in training.
-        projection: how features become the embedding.
+        projection: map from features to the embedding.
     """
 
     from_pixels: ClassVar[bool] = True
@@ -345,7 +345,7 @@ class Pixels(ImageTower, kind="pixels"):
         return Path(self.weights)
 
     def augmenter(self) -> ImageAugmenter | None:
-        """Returns what augments training images beyond crops and mirror images.
+        """Return the augmenter of training images, in addition to crops and mirror images.
 
         Raises:
             MissingExtraError: if the Model Garden is not installed.

@@ -1,4 +1,4 @@
-"""Search room: exact and approximate search over embeddings, and arithmetic with them."""
+"""Exact and approximate search over embeddings, and arithmetic with them."""
 
 from vsemb.searching.arithmetic import abstract, combine, compose, resort_by_mean
 from vsemb.searching.comparison import candidate_recall

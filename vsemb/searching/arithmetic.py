@@ -1,9 +1,9 @@
 """Arithmetic in the embedding space (Kiros et al. 2014, section 3.2 and equations 12-15), and composition and
 abstraction in an ordered space (Vendrov et al. 2016, section 7 and figure 4).
 
-A point lies below the elementwise maximum of others exactly if it lies below each of them, and above the
-elementwise minimum exactly if it lies above each. So of two texts, the maximum asks for both things and the
-minimum for what they have in common. Both are left as they are: scaling them back to unit length would break that.
+A point is below the elementwise maximum of other points exactly if it is below each of them. It is above their
+elementwise minimum exactly if it is above each of them. The maximum of two texts therefore finds items that show both,
+and the minimum finds what they have in common. The results are not scaled to unit length, which would break this.
 
 The table is measured on scenes, over three seeds and two text encoders: the share of pairs such as "a red circle" and
 "a blue square" whose first image shows both. With cosines the maximum is worse than the mean, so the two operations
@@ -37,21 +37,21 @@ _NOTHING = 1e-4
 def combine(
     query: np.ndarray, minus: Sequence[np.ndarray], plus: Sequence[np.ndarray], normalize: Normalize
 ) -> np.ndarray:
-    """Takes words away from a query and adds others: image of a blue car - "blue" + "red".
+    """Subtract words from a query and add others: image of a blue car - "blue" + "red".
 
-    Equation 15: what is looked for is nearest to (query - negative + positive) / norm.
+    Equation 15: the result is the embedding nearest to (query - negative + positive) / norm.
 
     Args:
         query: (dim,) the embedding of an image or a text.
-        minus: embeddings (dim,) of the words taken away.
-        plus: embeddings (dim,) of the words added.
-        normalize: the geometry of the space, e.g. `Cosine().normalize`; (rows, dim) to the same.
+        minus: embeddings (dim,) of the words to subtract.
+        plus: embeddings (dim,) of the words to add.
+        normalize: normalization of the similarity, such as `Cosine().normalize`; (rows, dim) to (rows, dim).
 
     Returns:
         (dim,) float32.
 
     Raises:
-        InvalidArgumentError: if nothing of the query is left.
+        InvalidArgumentError: if the result is almost zero.
 
     Example:
 
@@ -68,15 +68,15 @@ def combine(
 
 
 def resort_by_mean(embeddings: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sorts the best N results by their distance to their mean (Kiros et al. 2014, section 3.2).
+    """Sort the best N results by their distance to their mean (Kiros et al. 2014, section 3.2).
 
-    A result that is far from what the others show is often there by chance.
+    A result that is far from the others is often there by chance.
 
     Args:
         embeddings: (N, dim) of the N best results, best first.
 
     Returns:
-        order: (N,) int64, the nearest to the mean first, ties as they were.
+        order: (N,) int64, nearest to the mean first; ties keep their order.
         distances: (N,) float64, ascending.
 
     Example: the mean of 0, 10 and 5 is 5.
@@ -94,16 +94,16 @@ def resort_by_mean(embeddings: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def compose(*embeddings: np.ndarray) -> np.ndarray:
-    """Returns the composition: the highest point below all that are given.
+    """Return the composition: the highest point below all arguments.
 
     Args:
-        *embeddings: two or more, (dim,) or (rows, dim), of `OrderViolation`'s geometry.
+        *embeddings: two or more, (dim,) or (rows, dim), normalized by `OrderViolation`.
 
     Returns:
         The elementwise maximum, of the same shape, float32; its length is 1 or more.
 
     Raises:
-        InvalidArgumentError: for fewer than two, or shapes that differ.
+        InvalidArgumentError: for fewer than two arguments, or different shapes.
 
     Example:
 
@@ -114,16 +114,16 @@ def compose(*embeddings: np.ndarray) -> np.ndarray:
 
 
 def abstract(*embeddings: np.ndarray) -> np.ndarray:
-    """Returns the abstraction: the lowest point above all that are given.
+    """Return the abstraction: the lowest point above all arguments.
 
     Args:
-        *embeddings: two or more, (dim,) or (rows, dim), of `OrderViolation`'s geometry.
+        *embeddings: two or more, (dim,) or (rows, dim), normalized by `OrderViolation`.
 
     Returns:
         The elementwise minimum, of the same shape, float32; its length is 1 or less.
 
     Raises:
-        InvalidArgumentError: for fewer than two, or shapes that differ.
+        InvalidArgumentError: for fewer than two arguments, or different shapes.
 
     Example:
 

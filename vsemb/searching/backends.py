@@ -34,7 +34,7 @@ class Backend(abc.ABC):
 
     @classmethod  # noqa: B027
     def check(cls) -> None:
-        """Imports what the backend needs.
+        """Import what the backend needs.
 
         Raises:
             MissingExtraError: if that is not installed.
@@ -43,7 +43,7 @@ class Backend(abc.ABC):
     @classmethod
     @abc.abstractmethod
     def build(cls, vectors: np.ndarray, directory: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Writes the vectors' files.
+        """Write the vectors' files.
 
         Args:
             vectors: (items, dim) float32 or float16, finite, at least one item.
@@ -60,7 +60,7 @@ class Backend(abc.ABC):
     @classmethod
     @abc.abstractmethod
     def open(cls, directory: Path, parameters: Mapping[str, Any]) -> Self:
-        """Opens what `build` wrote.
+        """Open what `build` wrote.
 
         Raises:
             VsembError: if it cannot be read.
@@ -68,7 +68,7 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def search(self, queries: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """Finds items with large inner products.
+        """Find items with large inner products.
 
         Args:
             queries: (queries, dim) float32.
@@ -85,11 +85,11 @@ class Backend(abc.ABC):
         """How many items there are."""
 
     def close(self) -> None:  # noqa: B027
-        """Frees what is not memory alone."""
+        """Free what is not memory alone."""
 
     @classmethod  # noqa: B027
     def discard(cls, parameters: Mapping[str, Any]) -> None:
-        """Removes what `build` made outside the directory, where it made such."""
+        """Remove what `build` made outside the directory, where it made such."""
 
     @classmethod  # noqa: B027
     def replaced(cls, directory: Path) -> None:
@@ -97,7 +97,7 @@ class Backend(abc.ABC):
 
 
 def check_count(name: str, value: int, most: int, of: str) -> None:
-    """Checks a parameter that is a count.
+    """Check a parameter that is a count.
 
     Raises:
         InvalidArgumentError: for a value below 1 or above `most`, the number of `of`.
@@ -128,7 +128,7 @@ class _Codes(Backend):
     @classmethod
     @abc.abstractmethod
     def _encoded(cls, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the codes of vectors and their calibration."""
+        """Return the codes of vectors and their calibration."""
 
     @classmethod
     def build(cls, vectors: np.ndarray, directory: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -200,13 +200,13 @@ class BinaryCodes(_Codes):
 
 
 def sample(vectors: np.ndarray, most: int) -> np.ndarray:
-    """Returns vectors drawn from all, in their order: (at most `most`, dim) float32."""
+    """Return vectors drawn from all, in their order: (at most `most`, dim) float32."""
     drawn = np.sort(np.random.default_rng(0).permutation(len(vectors))[:most])
     return np.ascontiguousarray(vectors[drawn], np.float32)
 
 
 def bit_thresholds(vectors: np.ndarray) -> np.ndarray:
-    """Returns what each dimension is compared with: (dim,) float32, zero where it takes both signs.
+    """Return what each dimension is compared with: (dim,) float32, zero where it takes both signs.
 
     Args:
         vectors: (items, dim).
@@ -217,7 +217,7 @@ def bit_thresholds(vectors: np.ndarray) -> np.ndarray:
 
 
 def pack_bits(vectors: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
-    """Returns one bit per dimension: (items, ceil(dim / 8)) uint8, the last bits zero.
+    """Return one bit per dimension: (items, ceil(dim / 8)) uint8, the last bits zero.
 
     Example:
 
@@ -267,7 +267,7 @@ class _Faiss(Backend):
 
     @classmethod
     def _trained(cls, vectors: np.ndarray, parameters: dict[str, Any]) -> Any:
-        """Returns an empty index that takes the vectors; completes the parameters."""
+        """Return an empty index that takes the vectors; completes the parameters."""
         faiss = _faiss()
         index = faiss.index_factory(vectors.shape[1], cls.factory, faiss.METRIC_INNER_PRODUCT)
         if not index.is_trained:

@@ -78,7 +78,7 @@ def compare(
     query_kind: str | None = None,
     settings: Sequence[IndexSettings] = COMPARED,
 ) -> Iterator[Compared]:
-    """Writes the items of an index in every form, in a temporary directory, and measures each.
+    """Write the items of an index in every form, in a temporary directory, and measures each.
 
     Args:
         index: whose items, whose embeddings count as the exact ones.
@@ -153,7 +153,7 @@ _ENOUGH, _FASTER = 0.99, 0.5
 
 
 def recommended(rows: Sequence[Compared]) -> tuple[Compared, str]:
-    """Chooses a backend from a comparison.
+    """Choose a backend from a comparison.
 
     Args:
         rows: what `compare` yields, exact float32 first.
@@ -200,7 +200,7 @@ def _milliseconds(index: SearchIndex, queries: np.ndarray, query_kind: str | Non
 def candidate_recall(
     index: SearchIndex, queries: np.ndarray, candidates: int, k: int = 10, *, query_kind: str | None = None
 ) -> float:
-    """Measures how much of the exact result the search among candidates finds.
+    """Measure how much of the exact result the search among candidates finds.
 
     Args:
         index: the index.

@@ -1,12 +1,11 @@
-"""An index: embeddings that are searched block by block, or among candidates that a backend or inner products find.
+"""An index: embeddings that are searched block by block, or among candidates from a backend or from inner products.
 
-Order violations are sums over dimensions that no matrix product gives, and cost several times as much. But
-for embeddings of unit length E(x, y) + E(y, x) = ||x - y||² = 2 - 2 x·y, and what has a small violation has
-a large inner product. On Flickr8k's validation split with the recipe `order-embedding`,
-`vsemb index RUN --split val --candidates 50` finds 100.0 % of the exact ten best images of 1,000 for a
-caption, and with `--captions` 99.9 % of the ten best captions of 5,000. Adding the items' L1 norms, which
-tell the two directions apart, or fitting a quadratic of every dimension misses fewer still; neither is worth
-its cost where so few are missed.
+Order violations cannot be computed by a matrix product, and cost several times as much. For embeddings of unit length,
+E(x, y) + E(y, x) = ||x - y||² = 2 - 2 x·y, so an item with a small violation has a large inner product. Candidates are
+therefore found by inner product. On Flickr8k's validation split with the recipe `order-embedding`, `vsemb index RUN
+--split val --candidates 50` finds 100.0 % of the exact ten best of 1,000 images for a caption. With `--captions`, it
+finds 99.9 % of the ten best of 5,000 captions. Using the L1 norms of items, or a quadratic fit per dimension, finds
+slightly more, but is not worth its cost.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def items_are_images(kind: str, query_kind: str | None) -> bool:
 
 
 class StaleIndexError(DataError):
-    """An index was made from other weights, another dataset or other splits than those at hand."""
+    """The index was made from other weights, another dataset or other splits."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +51,9 @@ class IndexSource:
         run: fingerprint of the run: its weights and recipe.
         dataset: fingerprint of the dataset.
         splits: names of the splits, in order.
-        kind: what the items are: `"image"` or `"text"`.
-        similarity: the similarity that compares them with queries, as `Similarity.to_json` returns it; given
-            as that or by its kind, which stands for default fields.
+        kind: kind of the items: `"image"` or `"text"`.
+        similarity: similarity of items and queries, as returned by `Similarity.to_json`, or its kind, for default
+            fields.
     """
 
     run: str
@@ -81,11 +80,11 @@ class Item:
     """The item of one row of an index.
 
     Attributes:
-        id: of the image.
-        key: of the image; of a caption, the image's with `#` and the caption's number, from 0.
-        split: the split's name.
-        image_key: of the image.
-        caption: the caption; of an image, its longest, which tells most.
+        id: id of the image.
+        key: key of the image; for a caption, the key of its image with `#` and the number of the caption, from 0.
+        split: name of the split.
+        image_key: key of the image.
+        caption: the caption; for an image, its longest caption.
     """
 
     id: int
@@ -100,14 +99,14 @@ class IndexSettings:
     """How an index is stored and searched.
 
     Attributes:
-        backend: one of `vsemb.searching.backends.NAMES`. All but `exact` find candidates, which are then scored
+        backend: one of `vsemb.searching.backends.NAMES`. All except `exact` find candidates, which are then scored
             exactly.
-        dtype: one of `DTYPES`. Embeddings are kept as float32, or as float16 where that is asked for. With
-            int8 and binary, which `exact` alone takes, candidates are found among codes of that size.
-        parameters: the backend's own, see its class; those left out have defaults.
+        dtype: one of `DTYPES`. Embeddings are stored as float32, or as float16 for this dtype. With int8 and binary,
+            which need the backend `exact`, candidates are found among codes of this type.
+        parameters: parameters of the backend, see its class; others have their defaults.
 
     Raises:
-        InvalidArgumentError: for a name that is not there, or parts that do not fit each other.
+        InvalidArgumentError: for an unknown name, or settings that do not match each other.
 
     Example:
 
@@ -142,12 +141,12 @@ class IndexSettings:
 
     @property
     def candidate_backend(self) -> type[backends.Backend] | None:
-        """The backend that finds candidates; None where all items are scored exactly."""
+        """The backend that finds candidates; None if all items are scored exactly."""
         return backends.BACKENDS.get(self.dtype if self.backend == "exact" else self.backend)
 
     @property
     def kept(self) -> str:
-        """The dtype of the embeddings themselves."""
+        """The dtype of the stored embeddings."""
         return self.dtype if self.dtype in KEPT else "float32"
 
     @property
@@ -166,17 +165,17 @@ EACH, FEWEST = 10, 100
 
 @dataclass(frozen=True, eq=False)
 class SearchIndex:
-    """Embeddings of images or texts, and the search for the nearest to a query.
+    """Searchable embeddings of images or texts.
 
     Attributes:
         embeddings: (items, dim) float32 or float16.
         ids: (items,) int64, the image of each item; not distinct for texts.
         keys: names of the items.
-        source: what it was made from.
-        items: what the rows stand for, where that is known.
-        settings: how it is stored and searched.
-        backend: what finds candidates; None scores every item.
-        recorded: what was kept with it, such as where run and dataset were.
+        source: source of the embeddings.
+        items: the items of the rows, if known.
+        settings: settings of storage and search.
+        backend: the backend that finds candidates; None to score every item.
+        recorded: further stored facts, such as the paths of run and dataset.
 
     Example:
 
@@ -205,13 +204,13 @@ class SearchIndex:
         similarity: str | Similarity = "cosine",
         kind: str = "image",
     ) -> SearchIndex:
-        """Make an index of your own embeddings.
+        """Make an index from your own embeddings.
 
         Args:
-            embeddings: (items, dim) float; they are normalized if they are not.
-            keys: names of the items; None for their rows.
+            embeddings: (items, dim) float; normalized if necessary.
+            keys: names of the items; None for row numbers.
             similarity: a kind such as `"cosine"`, or a `Similarity` of single vectors.
-            kind: what the items are: `"image"` or `"text"`.
+            kind: kind of the items: `"image"` or `"text"`.
 
         Returns:
             The index, in memory.
@@ -244,15 +243,15 @@ class SearchIndex:
         return int(self.embeddings.shape[1])
 
     def embedding(self, row: int) -> np.ndarray:
-        """Returns the embedding of an item: (dim,) float32."""
+        """Return the embedding of an item: (dim,) float32."""
         return np.array(self.embeddings[row], np.float32)
 
     def resorted(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Sorts items by their distance to their mean, see `resort_by_mean`."""
+        """Sort items by their distance to their mean, see `resort_by_mean`."""
         return resort_by_mean(self.embeddings[rows])
 
     def close(self) -> None:
-        """Frees what its backend holds beside memory, as an embedded server."""
+        """Close resources of the backend, such as an embedded server."""
         if self.backend is not None:
             self.backend.close()
 
@@ -265,27 +264,25 @@ class SearchIndex:
         query_kind: str | None = None,
         candidates: int | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Finds the k best items for each query; nothing but blocks of scores is held.
+        """Find the k best items for each query, with one block of scores in memory.
 
         Candidates are ranked by their exact scores.
 
-        Which of the two is scored as the image matters where the similarity has a direction, as an order
-        has. Images are, and so are the captions of a text index when the query is a text: it finds captions
-        that say what the query says and perhaps more. An image as a query is scored as an image among captions, and in
-        the place of a text among images.
+        An order similarity is not symmetric, so it matters which side is scored as the image. Images are scored as
+        images. A text query against captions scores the captions as images, and so finds captions that imply the query.
+        An image query is scored as an image against captions, and as a text against images.
 
         Args:
             queries: (queries, dim) float32, normalised.
-            k: items wanted.
-            exclude: rows never to return.
-            query_kind: what the queries are, `"image"` or `"text"`; None for the other kind than the items.
-            candidates: score exactly only so many items for each query, those with the largest inner
-                product, see above. None scores all, or with a backend that is not exact
-                ten for each result and at least 100, where inner products find candidates.
+            k: number of results.
+            exclude: rows to exclude.
+            query_kind: kind of the queries, `"image"` or `"text"`; None for the kind that differs from the items.
+            candidates: number of items to score exactly per query, with the largest inner products. None for all items;
+                with an approximate backend, for ten per result and at least 100 if inner products find candidates.
 
         Returns:
-            rows: (queries, k) int64, best first, equal scores in the order of the rows. There are
-                fewer than k columns where there are fewer items.
+            rows: (queries, k) int64, best first; equal scores in the order of the rows. Fewer columns if the index has
+                fewer items.
             scores: (queries, k) float32.
 
         Raises:
@@ -321,7 +318,7 @@ class SearchIndex:
         return rows, scores
 
     def scores_of(self, queries: np.ndarray, rows: np.ndarray, *, query_kind: str | None = None) -> np.ndarray:
-        """Scores some items exactly for each query.
+        """Compute exact scores of some items for each query.
 
         Args:
             queries: (queries, dim) float32, normalised.
@@ -329,7 +326,7 @@ class SearchIndex:
             query_kind: see `search`.
 
         Returns:
-            (queries, n) float32, -inf where the row is -1.
+            (queries, n) float32; -inf for row -1.
         """
         similarity, exact = self.source.scored_by, np.zeros(rows.shape, np.float32)
         block = max(1, BLOCK // max(1, rows.shape[1] * queries.shape[1]))
@@ -341,7 +338,7 @@ class SearchIndex:
         return np.where(rows < 0, -np.inf, exact)
 
     def _candidates(self, queries: np.ndarray, count: int, excluded: np.ndarray) -> np.ndarray:
-        """Returns `count` rows for each query, in any order, -1 in place of those not found."""
+        """Return `count` rows for each query, in any order, -1 in place of those not found."""
         if self.backend is None or not count:
             return self._nearest(queries, count, excluded)[0]
         rows, _ = self.backend.search(queries, min(count + len(excluded), len(self)))
@@ -357,7 +354,7 @@ class SearchIndex:
         return rounding(self.embeddings)
 
     def _nearest(self, queries: np.ndarray, k: int, excluded: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Finds the k largest inner products."""
+        """Find the k largest inner products."""
         if k and len(queries) >= FEWEST_QUERIES and len(self) >= _FEWEST_ITEMS:
             found = scan(self.embeddings, queries, k, excluded, self._rounding)
             if found is not None:
@@ -386,19 +383,19 @@ class SearchIndex:
         return np.array(ops.convert_to_numpy(scores))  # (queries, items)
 
     def _directed(self, items: np.ndarray, queries: np.ndarray, query_kind: str | None) -> tuple[Any, Any]:
-        """Returns what is scored as images and what as texts."""
+        """Return what is scored as images and what as texts."""
         pair = (items, queries) if items_are_images(self.source.kind, query_kind) else (queries, items)
         return ops.convert_to_tensor(pair[0]), ops.convert_to_tensor(pair[1])
 
 
 def check_candidates(candidates: int, k: int, similarity: str | Similarity, *, approximate: bool = False) -> None:
-    """Refuses numbers of candidates that make no sense.
+    """Check a number of candidates.
 
     Args:
         candidates: items scored exactly for each query.
         k: results wanted.
         similarity: the similarity, or its kind.
-        approximate: whether a backend finds them, and not the inner products of all items.
+        approximate: whether a backend finds candidates instead of the inner products of all items.
 
     Raises:
         InvalidArgumentError: for a similarity whose scores are inner products, where those choose them, one

@@ -34,7 +34,7 @@ _MOST = 64
 def best_of_blocks(
     score: Callable[[int, int], np.ndarray], items: int, queries: int, k: int, dim: int, block: int = BLOCK
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Finds the k best items for each query; nothing but blocks of scores is held.
+    """Find the k best items for each query; nothing but blocks of scores is held.
 
     Args:
         score: from the first and one past the last row of a block to its scores, (queries, rows) float32.
@@ -69,7 +69,7 @@ def best_of_blocks(
 
 
 def best_of(scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Finds the k largest of each row, the first of equal ones first.
+    """Find the k largest of each row, the first of equal ones first.
 
     Args:
         scores: (queries, items) float32, no NaN.
@@ -102,7 +102,7 @@ def best_of(scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def rounding(embeddings: np.ndarray, dtype: str | None = None) -> Rounding:
-    """Measures how far rounding moves items; worth keeping, since it takes as long as a search.
+    """Measure how far rounding moves items; worth keeping, since it takes as long as a search.
 
     Args:
         embeddings: (items, dim) float32 or float16, finite.
@@ -124,7 +124,7 @@ def rounding(embeddings: np.ndarray, dtype: str | None = None) -> Rounding:
 def scan(
     embeddings: np.ndarray, queries: np.ndarray, k: int, excluded: np.ndarray, measured: Rounding
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Finds the k items with the largest inner products for each query.
+    """Find the k items with the largest inner products for each query.
 
     Args:
         embeddings: (items, dim) float32 or float16, finite.
@@ -164,7 +164,7 @@ def scan(
 def _candidates(
     embeddings: np.ndarray, queries: np.ndarray, k: int, excluded: np.ndarray, measured: Rounding
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Returns all pairs (query, item) that could be among the best k of their query."""
+    """Return all pairs (query, item) that could be among the best k of their query."""
     count, most = len(queries), _MOST * k * len(queries)
     roundoff = ROUNDOFF[measured.dtype]
     rounded = round_rows(queries, measured.dtype)
@@ -201,7 +201,7 @@ def _candidates(
 
 
 def _least(kth: np.ndarray, error: np.ndarray, roundoff: float) -> np.ndarray:
-    """Returns the least rounded score with which an item can be among the best, given that of the k-th."""
+    """Return the least rounded score with which an item can be among the best, given that of the k-th."""
     # Both scores are off by at most the error, and were rounded themselves; a little for this sum.
     return kth - 2.02 * (error + roundoff * (np.abs(kth) + 2 * error)) - 1e-6 * np.abs(kth)
 
@@ -215,14 +215,14 @@ def _above(
 
 
 def _blocks(embeddings: np.ndarray, queries: int) -> Iterator[tuple[int, tf.Tensor]]:
-    """Yields the first row and the items of each block, float32."""
+    """Yield the first row and the items of each block, float32."""
     step = max(_GROUP, BLOCK // max(queries, embeddings.shape[1]) // _GROUP * _GROUP)
     for start in range(0, len(embeddings), step):
         yield start, as_tensor(np.asarray(embeddings[start : start + step], np.float32))
 
 
 def as_tensor(array: np.ndarray) -> tf.Tensor:
-    """Returns an array as a tensor, over the same memory where TensorFlow can compute on that."""
+    """Return an array as a tensor, over the same memory where TensorFlow can compute on that."""
     aligned = array.ctypes.data % _ALIGNMENT == 0
     if not (aligned and array.flags.writeable and array.flags.c_contiguous and array.size):
         return tf.convert_to_tensor(array)

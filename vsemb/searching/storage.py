@@ -40,7 +40,7 @@ def is_index(directory: str | os.PathLike[str]) -> bool:
 
 
 def stored_settings(directory: Path) -> IndexSettings:
-    """Returns how an index is stored and searched, as it says itself; the default where it does not."""
+    """Return how an index is stored and searched, as it says itself; the default where it does not."""
     try:
         return IndexSettings(**(_manifest(directory) or {})["settings"])
     except (VsembError, KeyError, TypeError, ValueError):
@@ -48,7 +48,7 @@ def stored_settings(directory: Path) -> IndexSettings:
 
 
 def _manifest(directory: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """Returns the manifest of an index, perhaps a damaged one; None where it cannot be read."""
+    """Return the manifest of an index, perhaps a damaged one; None where it cannot be read."""
     try:
         manifest = read_json(Path(directory) / MANIFEST, "index manifest")
     except DataError:
@@ -57,7 +57,7 @@ def _manifest(directory: str | os.PathLike[str]) -> dict[str, Any] | None:
 
 
 def read_index(directory: str | os.PathLike[str], expected: IndexSource | None = None) -> SearchIndex:
-    """Opens an index and verifies all of its files.
+    """Open an index and verifies all of its files.
 
     Args:
         directory: where it lies.
@@ -135,7 +135,7 @@ def _open_backend(directory: Path, finder: type[Backend], parameters: Mapping[st
 
 
 def check_index_directory(directory: str | os.PathLike[str], settings: IndexSettings | None = None) -> None:
-    """Checks what can be known before the work of embedding: the place, and that the backend is installed.
+    """Check what can be known before the work of embedding: the place, and that the backend is installed.
 
     Raises:
         DataError: if the directory holds other files.
@@ -248,7 +248,7 @@ def write_index(
 
 
 def _discard_backend(manifest: Mapping[str, Any]) -> None:
-    """Removes what the backend of an index has elsewhere, after the index itself is gone."""
+    """Remove what the backend of an index has elsewhere, after the index itself is gone."""
     settings, found = manifest.get("settings"), manifest.get("backend")
     # It may be damaged.
     if isinstance(settings, dict) and isinstance(found, dict) and settings.get("backend") in (*BACKENDS,):

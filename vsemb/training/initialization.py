@@ -1,4 +1,4 @@
-"""How the weights of a dual encoder start: at random, or in closed form by canonical correlation.
+"""Initialization of a dual encoder: random, or by canonical correlation in closed form.
 
 Regularised linear CCA (Hotelling 1936; Gong et al. 2014, arXiv:1212.4522, on images and text) of bags of words and
 image features gives word vectors and an image map that already agree. Gradient descent then starts from these instead
@@ -28,10 +28,10 @@ _SMALLEST = 1e-10
 
 @dataclass(frozen=True)
 class Initialization(Part, family="initialization"):
-    """How weights start; base of the family `initialization`.
+    """Initialization of weights; base of the family `initialization`.
 
     Class attributes:
-        accepts: the embeddings it is for, see `vsemb.similarities.Similarity.accepts`; None for all.
+        accepts: the type of embeddings, see `vsemb.similarities.Similarity.accepts`; None for all.
         maps_features: whether it sets the affine map of cached features.
     """
 
@@ -39,7 +39,7 @@ class Initialization(Part, family="initialization"):
     maps_features: ClassVar[bool] = False
 
     def apply(self, model: DualEncoder, corpus: TextCorpus, rows: np.ndarray, features: np.ndarray | None) -> None:
-        """Set weights before the first step; random ones stay as they are.
+        """Set weights before the first step; other weights keep their random values.
 
         Args:
             model: the model, built.
@@ -48,7 +48,7 @@ class Initialization(Part, family="initialization"):
             features: (images, dim) float32 features of the training images; None for images without features.
 
         Raises:
-            InvalidArgumentError: if the model has not what it sets.
+            InvalidArgumentError: if the model does not have these weights.
         """
 
 
@@ -69,7 +69,7 @@ def canonical_correlation(
     image_ridge: float = 0.1,
     max_words: int = 4096,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Finds the directions in which bags of words and image features correlate most.
+    """Find the directions with the largest correlation of bags of words and image features.
 
     Args:
         ids: (tokens,) int32, all captions one behind the other.
@@ -80,8 +80,8 @@ def canonical_correlation(
         dim: number of directions; beyond what the data has, directions are zero.
         text_ridge: added to the diagonal of the text covariance, in units of its mean.
         image_ridge: the same for images.
-        max_words: ids from here on are left out and get zero vectors: time grows with the square of
-            the words, and ids are in order of frequency.
+        max_words: larger ids, which are rarer words, are excluded and get zero vectors, since time grows with the
+            square of the number of words.
 
     Returns:
         words: (vocabulary, dim) float32, a vector for each word.
@@ -154,7 +154,7 @@ _WORD_DEVIATION = 0.1
 
 @dataclass(frozen=True)
 class CCA(Initialization, kind="cca"):
-    """Word vectors and image map that canonical correlation makes agree from the start."""
+    """Initialize word vectors and image map by canonical correlation, so that they agree from the start."""
 
     accepts: ClassVar[str | None] = "vector"
     maps_features: ClassVar[bool] = True

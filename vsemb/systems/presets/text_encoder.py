@@ -132,7 +132,7 @@ class PresetEncoder(TextEncoderPart, kind="preset"):
             raise invalid_argument("text.tokenizer", tokenizer.kind, "the tokenizer of the encoder's preset", fix)
 
     def build(self, dim: int | None, spec: TextSpec, dtype: str) -> PresetTextEncoder:
-        # The room of texts imports TensorFlow, which encoders do without.
+        # `vsemb.text` imports TensorFlow, which encoders do without.
         from vsemb.systems.presets.tokenizer import PresetText
 
         texts = PresetText.open(self.name)
