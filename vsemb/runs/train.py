@@ -232,6 +232,6 @@ def _check_shared(devices: DistributionContext, out: Path, epoch: int, step: int
     there = [devices.of_first_worker(epoch), devices.of_first_worker(step)]
     if not (out / STATUS).exists() or there != [epoch, step]:
         raise DataError(
-            f"Worker {devices.worker} of {devices.workers} does not see in {out} what worker 0 does. Name a "
-            "directory of a file system that all workers share with --out."
+            f"Worker {devices.worker} of {devices.workers} does not see the files of worker 0 in {out}. Pass an --out "
+            "on a file system that all workers share."
         )

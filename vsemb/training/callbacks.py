@@ -202,7 +202,7 @@ class RefuseNaN(keras.callbacks.Callback):
         """
         if "loss" in self._logs and not math.isfinite(float(self._logs["loss"])):
             raise DataError(
-                "The loss is not finite any more. Lower optimizer.learning_rate or set optimizer.global_clipnorm, "
+                "The loss is not finite. Lower optimizer.learning_rate or set optimizer.global_clipnorm, "
                 "and choose another --out."
             )
 

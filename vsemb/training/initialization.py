@@ -142,7 +142,7 @@ def _root(covariance: np.ndarray, ridge: float, length: float) -> np.ndarray:
     # Against the mean squared length: what rows of float32 that are all the same leave is rounding.
     if not np.trace(covariance) > 1e-6 * length:
         raise DataError(
-            "Canonical correlation needs captions and features that differ; these are all the same. "
+            "Canonical correlation needs captions and features that differ; all captions, or all features, are equal. "
             "Train with --set initialization=random."
         )
     return np.linalg.cholesky(covariance + ridge * mean * np.eye(size))

@@ -77,8 +77,8 @@ def read(
                 lists[part] = found[0]
         if not lists:
             raise DataError(
-                f"No split list lies beside {token} (such as Flickr_8k.trainImages.txt or train.txt); "
-                "put them there, or put all images into one split with --split."
+                f"{token} must have split lists beside it (such as Flickr_8k.trainImages.txt or train.txt). No split "
+                "list was found. Copy them there, or put all images into one split with --split."
             )
         members = _members(lists, captions)
         outside = [name for name in captions if name not in members]

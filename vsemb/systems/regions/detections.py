@@ -240,8 +240,8 @@ class _Results:
                 )
         if self.boxes.max() <= 1:
             raise DataError(
-                f"{path}: no box reaches beyond 1, so these are fractions of the image, it seems; in COCO's "
-                "format they are pixels."
+                f"{path}: the largest coordinate is {self.boxes.max():g}, so boxes seem to be fractions of the image; "
+                "COCO's format needs pixels."
             )
 
 
