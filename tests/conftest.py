@@ -162,7 +162,7 @@ def tiny_pixel_run(scenes, tiny_recipe, trained):
 def spacy_pipeline(made_once: MadeOnce) -> Path:
     """The directory of a tiny spaCy pipeline with a parser; treat it as read-only."""
     pytest.importorskip("spacy", reason="the extra parse is not installed")
-    from tests.spacy_pipeline import write_pipeline
+    from tests.systems.trees.spacy_pipeline import write_pipeline
 
     return made_once("spacy", write_pipeline)
 
@@ -300,6 +300,14 @@ def language_run(tagged_scenes, kiros_run, language_recipe, trained):
     """A `Run` of `sc-nlm`, two epochs on `tagged_scenes`; treat it as read-only."""
     pytest.importorskip("pycocoevalcap", reason="the extra captions is not installed")
     return trained("language", language_recipe, tagged_scenes, inputs={"encoder": kiros_run})
+
+
+@pytest.fixture(scope="session")
+def snli_path(made_once: MadeOnce) -> Path:
+    """A folder as SNLI's archive, 144, 36 and 36 pairs."""
+    from tests.systems.entailment.entailment_files import write_snli
+
+    return made_once("snli_1.0", lambda path: write_snli(path, train=144, val=36, test=36))
 
 
 @pytest.fixture(scope="session")

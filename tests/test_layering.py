@@ -8,9 +8,7 @@ import functools
 import importlib
 import io
 import json
-import os
 import re
-import shutil
 import subprocess
 import sys
 import tokenize
@@ -59,8 +57,8 @@ ANY_BACKEND = {"configured", "ops", "encoders", "similarities", "losses", "model
 BACKENDS_OWN = {"replicas", "chunks", "backend", "recurrent_loops"}
 
 
-def module_of(path: Path) -> str:
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+def module_of(path: Path, root: Path = ROOT) -> str:
+    return ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
 
 
 MODULES = {module_of(path): path for path in FILES}
@@ -159,61 +157,6 @@ def test_the_base_imports_no_system_and_systems_few_of_each_other() -> None:
 def test_every_folder_of_systems_is_listed() -> None:
     folders = {path.parent.name for path in PACKAGE.glob("systems/*/__init__.py")}
     assert folders == set(SYSTEMS)
-
-
-def with_those_that_import(name: str) -> list[str]:
-    """Returns a system and those that must go with it, since they import from it."""
-    users = [user for user in SYSTEMS if name in BESIDE.get(user, ())]
-    return [name, *(each for user in users for each in with_those_that_import(user))]
-
-
-@pytest.mark.parametrize("name", SYSTEMS)
-def test_the_base_stands_without_a_system(name: str, tmp_path: Path) -> None:
-    """In a copy without the system's folder, tests and line, the base's tests collect and its commands work."""
-    gone = dict.fromkeys(with_those_that_import(name))
-    ignored = shutil.ignore_patterns("__pycache__")
-    for part in ("vsemb", "pipelines", "tests", "savedmodels", "docs"):
-        shutil.copytree(ROOT / part, tmp_path / part, ignore=ignored)
-    for file in ("pyproject.toml", "setup.cfg", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile"):
-        shutil.copy(ROOT / file, tmp_path / file)
-    listing = tmp_path / "vsemb/systems/__init__.py"
-    lines = listing.read_text().splitlines(keepends=True)
-    listing.write_text("".join(line for line in lines if not any(f'"vsemb.systems.{each}"' in line for each in gone)))
-    for each in gone:
-        shutil.rmtree(tmp_path / "vsemb/systems" / each)
-        shutil.rmtree(tmp_path / "tests/systems" / each, ignore_errors=True)
-    shutil.rmtree(tmp_path / "tests/systems")
-    shutil.rmtree(tmp_path / "tests/e2e")
-    # What asks git for the files of the repository finds those of the copy.
-    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
-    code = (
-        "import contextlib, io, json, sys, importlib\n"
-        "from pathlib import Path\n"
-        "import vsemb, vsemb.cli.__main__ as cli\n"
-        "assert vsemb.__file__.startswith(sys.argv[1]), vsemb.__file__\n"
-        "shown = io.StringIO()\n"
-        "with contextlib.redirect_stdout(shown):\n"
-        "    for name in cli.commands(): cli.command_parser(name).format_help()\n"
-        "    assert cli.main(['recipes']) == 0 and cli.main(['recipes', 'vsepp']) == 0\n"
-        "    assert cli.main(['scenes', '--train', '16', '--val', '8', '--test', '8', '--out', 'scenes']) == 0\n"
-        "for path in sorted(Path('tests').rglob('*.py')):\n"
-        "    if 'outsider' in path.parts or path.name == 'my_recipe.py' or 'benchmarks' in path.parts: continue\n"
-        "    try: importlib.import_module('.'.join(path.with_suffix('').parts).removesuffix('.__init__'))\n"
-        "    except BaseException as error:\n"
-        "        if type(error).__name__ != 'Skipped': raise\n"
-        "print(shown.getvalue()[:2000])\n"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "TF_CPP_MIN_LOG_LEVEL": "3"}
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        cwd=tmp_path,
-        env=environment,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert "vsepp" in done.stdout
 
 
 def any_backend(module: str) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.spacy_pipeline import captions_of, conllu_of
+from tests.systems.trees.spacy_pipeline import captions_of, conllu_of
 from vsemb.cli.__main__ import main
 from vsemb.data.store import Dataset
 from vsemb.systems.trees.parsers import open_parser

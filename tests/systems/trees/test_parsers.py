@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.spacy_pipeline import SENTENCES
+from tests.systems.trees.spacy_pipeline import SENTENCES
 from vsemb.errors import DataError, InvalidArgumentError, MissingExtraError
 from vsemb.systems.trees.parsers import Parser, ParserInfo, open_parser, tree_of
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.spacy_pipeline import captions_of, conllu_of
+from tests.systems.trees.spacy_pipeline import captions_of, conllu_of
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.files import locked
