@@ -78,6 +78,19 @@ def trained(made_once: MadeOnce):
 
 
 @pytest.fixture(scope="session")
+def two_devices():
+    """A `MirroredStrategy` over two devices of the processor, for files that start TensorFlow with it."""
+    import tensorflow as tf
+
+    devices = [tf.config.LogicalDeviceConfiguration()] * 2
+    try:
+        tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], devices)
+    except RuntimeError:
+        pytest.skip("TensorFlow has started with one device in this process; needs a process for each file")
+    return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+
+
+@pytest.fixture(scope="session")
 def scenes_path(made_once: MadeOnce) -> Path:
     """The directory of a tiny scenes dataset, 32 x 32 pixels, five captions an image, with features."""
     from vsemb.data import synthetic as generator

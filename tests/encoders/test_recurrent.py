@@ -35,11 +35,9 @@ def make_encoder(dtype: str = "float32", **options) -> RecurrentSentenceEncoder:
 @pytest.mark.parametrize(
     ("cell", "directions", "pooling"),
     [
-        ("gru", "forward", "last"),
+        ("gru", "average", "mean+max"),
         ("lstm", "concat", "last"),
         ("peephole-lstm", "forward", "last"),
-        ("peephole-lstm", "concat", "mean"),
-        ("gru", "average", "mean+max"),
     ],
 )
 def test_contract(cell: str, directions: str, pooling: str, tmp_path) -> None:
@@ -53,20 +51,19 @@ def test_contract(cell: str, directions: str, pooling: str, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("cell", typing.get_args(Cell))
-@pytest.mark.parametrize(("directions", "pooling"), [("forward", "max"), ("average", "last"), ("concat", "sum")])
+@pytest.mark.parametrize(("directions", "pooling"), [("forward", "max"), ("concat", "sum")])
 def test_padding_changes_nothing(cell: str, directions: str, pooling: str) -> None:
     check_padding(make_encoder(cell=cell, directions=directions, pooling=pooling), IDS)
 
 
-@pytest.mark.parametrize("arguments", [{"dim": 4}, {"init_scale": 0.08, "dropout": 0.3}])
-def test_contract_of_options(arguments, tmp_path) -> None:
+def test_contract_of_options(tmp_path) -> None:
     # dim equal to units: no projection.
-    def make(dtype: str = "float32") -> RecurrentSentenceEncoder:
+    def make(dtype: str = "float32", dim: int = 4) -> RecurrentSentenceEncoder:
         words = WordEmbedding(6, 3, dtype=dtype)
-        return RecurrentSentenceEncoder(words, **{"dim": 5, "units": 4, **arguments}, dtype=dtype)
+        return RecurrentSentenceEncoder(words, dim, units=4, init_scale=0.08, dropout=0.3, dtype=dtype)
 
     check_layer(make, [IDS], tmp_path, sequence=True)
-    assert (make().projection is None) == ("dim" in arguments)
+    assert make().projection is None and make(dim=5).projection is not None
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -101,15 +98,15 @@ def test_both_directions_are_two_readings(cell: str) -> None:
     keras.utils.set_random_seed(2)
     both = make_encoder(cell=cell, directions="concat", dim=8)
     expected = both(IDS).numpy()  # (3, 4 forward + 4 backward), no projection
+    one = make_encoder(cell=cell, dim=4)
+    one.build((None, None))
+    one.words.set_vectors(both.words.get_weights()[0])
     for row, ids in enumerate(IDS):
         ids = ids[ids != 0]
         for layer, sequence, part in (
             (both.recurrent.forward_layer, ids, slice(0, 4)),
             (both.recurrent.backward_layer, ids[::-1], slice(4, 8)),
         ):
-            one = make_encoder(cell=cell, dim=4)
-            one.build((None, None))
-            one.words.set_vectors(both.words.get_weights()[0])
             one.recurrent.set_weights(layer.get_weights())
             np.testing.assert_allclose(one(sequence[None].copy())[0], expected[row, part], **SAME)
     average = make_encoder(cell=cell, directions="average", dim=4)
@@ -152,8 +149,8 @@ def test_bad_arguments(arguments, message: str) -> None:
 
 
 KERAS = {GRU: keras.layers.GRU, LSTM: keras.layers.LSTM}
-LENGTHS = np.array([6, 1, 3, 0, 4])
-STEPS, SIZE, UNITS = 6, 4, 7
+LENGTHS = np.array([4, 1, 3, 0])
+STEPS, SIZE, UNITS = 4, 3, 5
 
 #: float64: sums of some tens of terms of order 1, in another order.
 EXACT = {"rtol": 1e-12, "atol": 1e-12}
@@ -200,26 +197,28 @@ def outputs_and_gradients(layer: Any, x: tf.Tensor, mask: Any, training: bool, g
 
 
 @pytest.mark.parametrize("kind", [GRU, LSTM], ids=["gru", "lstm"])
-@pytest.mark.parametrize("padding", [None, "right", "left"], ids=str)
-@pytest.mark.parametrize("backwards", [False, True], ids=["forwards", "backwards"])
+@pytest.mark.parametrize(
+    ("padding", "backwards"), [(None, False), ("right", False), ("right", True), ("left", False)], ids=str
+)
 @pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
 def test_equals_keras(kind: Any, padding: str | None, backwards: bool, training: bool) -> None:
     mask = mask_of(padding)
     options = {"return_sequences": True, "return_state": True, "go_backwards": backwards}
     theirs, ours = (
-        outputs_and_gradients(layer, inputs_of(), mask, training, graph=True) for layer in both(kind, **options)
+        outputs_and_gradients(layer, inputs_of(), mask, training, graph=False) for layer in both(kind, **options)
     )
     for expected, received in zip(theirs, ours, strict=True):
         np.testing.assert_allclose(received, expected, **EXACT)
 
 
 @pytest.mark.parametrize("kind", [GRU, LSTM], ids=["gru", "lstm"])
-def test_last_state_alone_and_eager(kind: Any) -> None:
-    theirs, ours = (
-        outputs_and_gradients(layer, inputs_of(), mask_of("right"), True, graph=False) for layer in both(kind)
-    )
-    for expected, received in zip(theirs, ours, strict=True):
-        np.testing.assert_allclose(received, expected, **EXACT)
+@pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
+def test_last_state_alone_in_a_graph(kind: Any, training: bool) -> None:
+    theirs, ours = both(kind)
+    expected = outputs_and_gradients(theirs, inputs_of(), mask_of("right"), training, graph=False)
+    found = outputs_and_gradients(ours, inputs_of(), mask_of("right"), training, graph=True)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, **EXACT)
 
 
 @pytest.mark.parametrize("kind", [GRU, LSTM], ids=["gru", "lstm"])
@@ -230,7 +229,7 @@ def test_both_directions_with_zeros_in_padding(kind: Any) -> None:
         keras.utils.set_random_seed(3)
         inner = make(UNITS, return_sequences=True, dtype="float64")
         layer = keras.layers.Bidirectional(inner, dtype="float64")
-        found.append(outputs_and_gradients(layer, inputs_of(), mask, True, graph=True))
+        found.append(outputs_and_gradients(layer, inputs_of(), mask, True, graph=False))
     assert isinstance(layer.backward_layer, kind)
     for expected, received in zip(*found, strict=True):
         np.testing.assert_allclose(received, expected, **EXACT)
@@ -247,8 +246,8 @@ def test_bfloat16_stays_closer_to_float32_than_keras_does(kind: Any) -> None:
         layer.set_weights(exact.get_weights())
         x = inputs_of("float32")
         pairs = zip(
-            outputs_and_gradients(layer, x, mask_of("right"), True, graph=True),
-            outputs_and_gradients(exact, x, mask_of("right"), True, graph=True),
+            outputs_and_gradients(layer, x, mask_of("right"), True, graph=False),
+            outputs_and_gradients(exact, x, mask_of("right"), True, graph=False),
             strict=True,
         )
         errors.append(max(np.abs(np.float32(a) - b).max() / np.abs(b).max() for a, b in pairs))

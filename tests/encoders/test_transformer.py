@@ -97,8 +97,7 @@ def test_contract(options, tmp_path) -> None:
     assert check_layer(make, [IDS], tmp_path, sequence=True).shape == (3, options.get("dim", 5))
 
 
-@pytest.mark.parametrize("pooling", list(POOLINGS))
-@pytest.mark.parametrize("pre_norm", [True, False])
+@pytest.mark.parametrize(("pre_norm", "pooling"), [*((True, pooling) for pooling in POOLINGS), (False, "mean+max")])
 def test_equals_the_reference(pre_norm: bool, pooling: str) -> None:
     encoder = make_encoder(pre_norm=pre_norm, pooling=pooling)
     encoder.build((None, None))
@@ -143,7 +142,7 @@ def test_dropout_in_chunks_is_that_of_the_seeds(dtype: str) -> None:
     results = []
     for chunked in (True, False):
         keras.utils.set_random_seed(7)
-        encoder = make_encoder(dtype, dropout=0.4)
+        encoder = make_encoder(dtype, dropout=0.4, layers=1)
         encoder.build((None, None))
 
         def encode(rows, encoder=encoder):

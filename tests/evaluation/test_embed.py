@@ -16,7 +16,7 @@ def parts(scenes, tiny_run):
     return split, tiny_run.images_of(scenes, split), tiny_run.model, tiny_run.tokenizer
 
 
-@pytest.mark.parametrize("batch_size", [1, 5, 12, 256])
+@pytest.mark.parametrize("batch_size", [5, 256])
 def test_texts_come_in_their_own_order(parts, batch_size: int) -> None:
     split, _, model, tokenizer = parts
     found = Embedder(model).texts(*tokenizer.encode(split.captions), batch_size=batch_size)
@@ -25,7 +25,7 @@ def test_texts_come_in_their_own_order(parts, batch_size: int) -> None:
     np.testing.assert_allclose(found, expected, **SAME)
 
 
-@pytest.mark.parametrize("batch_size", [5, 12, 256])
+@pytest.mark.parametrize("batch_size", [5, 12])
 def test_images_come_in_their_own_order(parts, scenes, batch_size: int) -> None:
     split, images, model, _ = parts
     assert isinstance(images, FeatureImages)

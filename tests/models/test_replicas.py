@@ -2,60 +2,41 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from tests.models.replicas_script import REPLICAS
-
-Results = dict[str, dict[str, Any]]
-
-
-def run_cases(script: str, *modules: str) -> Results:
-    """Runs the cases of modules in a process of their own."""
-    done = subprocess.run(
-        [sys.executable, "-m", f"tests.models.{script}", *modules],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        cwd=Path(__file__).parents[2],
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-def check_same(result: dict[str, Any], what: str) -> None:
-    """Checks that two devices found what one did."""
-    one, two = result[what]
-    # The sums run in another order; six SGD steps of float32 keep five digits.
-    np.testing.assert_allclose(two, one, rtol=1e-4, atol=1e-5)
-
-
-def check_different(results: Results) -> None:
-    """Checks that every case has its own gradients, and its own loss, to which the optimizer does not matter."""
-    of_losses = [case for case in results if not case.endswith(("-momentum", "-clipped"))]
-    for what, cases in (("evaluate", of_losses), ("weights", list(results))):
-        assert len({json.dumps(results[case][what][0]) for case in cases}) == len(cases)
+from tests.models import test_keras_habits as habits
+from tests.models.replica_cases import REPLICAS, Results, check_different, check_same, run
 
 
 @pytest.fixture(scope="module")
-def results() -> Results:
-    return run_cases("replicas_script", "tests.models.replicas_script")
+def results(two_devices: tf.distribute.Strategy) -> Results:
+    return {name: (run(case), run(case, two_devices)) for name, case in REPLICAS.items()}
 
 
 @pytest.mark.parametrize("case", REPLICAS)
-@pytest.mark.parametrize("what", ["evaluate", "fit", "weights"])
-def test_two_replicas_equal_one_device(results: Results, case: str, what: str) -> None:
-    check_same(results[case], what)
+def test_two_replicas_equal_one_device(results: Results, case: str) -> None:
+    check_same(results, case)
 
 
 def test_the_cases_are_no_trivial_ones(results: Results) -> None:
-    assert set(results) == set(REPLICAS)
     check_different(results)
+    assert {"val_loss", "val_accuracy"} <= set(results["infonce"][1])
+
+
+def test_an_unbuilt_model_under_a_strategy(two_devices: tf.distribute.Strategy, tmp_path: Path) -> None:
+    with two_devices.scope():
+        model = habits.compiled(habits.raw_model(), metrics=["accuracy"])
+    # Not built, and neither strings nor ids can be averaged.
+    losses = model.fit(habits.dataset(), epochs=2, verbose=0).history["loss"]
+    assert losses[1] < losses[0]
+    model.export(tmp_path / "1")
+    model.save(tmp_path / "m.keras")
+    found = habits.served(tmp_path / "1", "encode_text", text=tf.constant(habits.TEXTS))["embedding"]
+    loaded = keras.saving.load_model(tmp_path / "m.keras")
+    expected = loaded({"text": tf.constant(habits.TEXTS)})["text"]
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)

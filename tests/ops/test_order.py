@@ -11,7 +11,7 @@ from vsemb.ops.order import order_violation, order_violation_matrix
 
 # One term; less than, exactly and more than the 16 that a step adds up; more columns than a block has.
 # More rows than columns; more rows than a block has.
-SHAPES = [(1, 1, 1), (3, 5, 7), (5, 3, 16), (17, 33, 50), (2, 4100, 18), (1030, 1100, 3)]
+SHAPES = [(1, 1, 1), (3, 5, 7), (5, 3, 16), (5, 9, 50), (2, 21, 18), (12, 11, 3)]
 
 
 @pytest.fixture(params=["compiled", "broadcasting"])
@@ -19,6 +19,8 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
     """Both ways to compute the matrix: the compiled one, and that for few numbers."""
     for name in ("_FEW", "_FEW_IN_GRAPH"):
         monkeypatch.setattr(f"vsemb.ops.order.{name}", 0 if request.param == "compiled" else 1 << 30)
+    for name in ("_ROWS", "_COLUMNS"):
+        monkeypatch.setattr(f"vsemb.ops.order.{name}", 10)
 
 
 pytestmark = pytest.mark.usefixtures("way")
@@ -44,28 +46,23 @@ def test_oracle() -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_matrix_equals_the_slow_one(shape: tuple[int, int, int]) -> None:
-    specific, general = points(*shape)
-    result = order_violation_matrix(specific, general)
-    assert result.dtype == tf.float32
-    # Sums of up to 50 float32 terms of order 1.
-    np.testing.assert_allclose(result, slow(specific, general), rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_gradient_equals_the_slow_one(shape: tuple[int, int, int]) -> None:
+def test_matrix_and_gradient_equal_the_slow_ones(shape: tuple[int, int, int]) -> None:
     specific, general = map(tf.constant, points(*shape))
     weights = np.random.default_rng(0).normal(size=shape[:2]).astype(np.float32)
     with tf.GradientTape() as tape:
         tape.watch([specific, general])
-        total = tf.reduce_sum(weights * order_violation_matrix(specific, general))
+        result = order_violation_matrix(specific, general)
+        total = tf.reduce_sum(weights * result)
+    assert result.dtype == tf.float32
+    # Sums of up to 50 float32 terms of order 1.
+    np.testing.assert_allclose(result, slow(specific.numpy(), general.numpy()), rtol=1e-5, atol=1e-6)
     found = tape.gradient(total, [specific, general])
     # dE/dy = 2 max(0, y - x), dE/dx the same with a minus.
     over = np.maximum(0, general.numpy()[None].astype(float) - specific.numpy()[:, None])
     slope = 2 * weights[..., None] * over
-    # Sums of up to 4,100 terms of both signs.
-    np.testing.assert_allclose(found[0], -slope.sum(1), rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(found[1], slope.sum(0), rtol=1e-4, atol=1e-4)
+    # Sums of terms of both signs.
+    np.testing.assert_allclose(found[0], -slope.sum(1), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found[1], slope.sum(0), rtol=1e-4, atol=1e-5)
 
 
 def test_one_gradient_can_be_asked_for_alone() -> None:
@@ -94,9 +91,11 @@ def test_it_is_a_partial_order() -> None:
     assert (order_violation(middle * 0.5, low).numpy() > 0).all()
 
 
-@pytest.mark.parametrize("rows", [3, 16, 37, 1003, 5001])
-def test_equal_points_have_equal_scores_wherever_they_stand(rows: int) -> None:
-    # 1,003 are one block, 5,001 five, the last of another size; a duplicate must tie with its original.
+@pytest.mark.parametrize("rows", [3, 37, 103])
+def test_equal_points_have_equal_scores_wherever_they_stand(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # 37 are one block, 103 three, the last of another size; a duplicate must tie with its original.
+    for name in ("_ROWS", "_COLUMNS"):
+        monkeypatch.setattr(f"vsemb.ops.order.{name}", 50)
     specific, general = points(2, 1, 19)
     matrix = order_violation_matrix(specific, np.tile(general, (rows, 1))).numpy()
     assert (matrix == matrix[:, :1]).all()

@@ -6,20 +6,20 @@ import keras
 import numpy as np
 
 from tests.models import backend_steps
-from tests.models.replicas_script import DIM, STEPS, WORDS, batches
+from tests.models.replica_cases import DIM, STEPS, WORDS, batches
 from vsemb.encoders import ImageEncoder, WordEmbedding
 from vsemb.systems.captions.multimodal_rnn import MultimodalRNN
 from vsemb.systems.captions.next_word import NextWordCrossEntropy
 
 
-def captions(change: str = "") -> tuple[MultimodalRNN, dict[str, np.ndarray]]:
+def captions() -> tuple[MultimodalRNN, dict[str, np.ndarray]]:
     """A network that writes captions, built, and its batches; replicas have sentences of other lengths."""
     keras.utils.set_random_seed(6)
     words = WordEmbedding(WORDS, 3, init_scale=1.0, dense_gradient=True)
-    model = MultimodalRNN(ImageEncoder(4 * DIM), words, units=DIM, l2=0.1 if change == "l2" else 0.0)
+    model = MultimodalRNN(ImageEncoder(4 * DIM), words, units=DIM, l2=0.1)
     model.build({"image": (None, 5), "text": (None, None)})
     model.compile(keras.optimizers.SGD(0.02, momentum=0.9), loss=NextWordCrossEntropy(), jit_compile=False)
-    rows = batches(False)
+    rows = batches()
     text = np.concatenate([rows["text"], rows["text"][::-1]], axis=1)
     text[np.arange(6) >= np.tile([1, 2, 1, 2, 3, 6, 1, 4], STEPS)[:, None]] = 0
     return model, {"image": rows["image"], "text": text}
@@ -37,5 +37,5 @@ def on_backends() -> backend_steps.Case:
     return model, NextWordCrossEntropy(), given
 
 
-REPLICAS = {"captions": captions, "captions-l2": lambda: captions("l2")}
+REPLICAS = {"captions": captions}
 BACKENDS = {"captions": on_backends}

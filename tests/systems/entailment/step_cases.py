@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from tests.models import backend_steps
-from tests.models.replicas_script import DIM, ROWS, STEPS, WORDS
+from tests.models.replica_cases import DIM, ROWS, STEPS, WORDS
 from vsemb.encoders import LinearSentenceEncoder, RecurrentSentenceEncoder, WordEmbedding
 from vsemb.losses.max_margin import MaxMargin
 from vsemb.systems.entailment.model import EntailmentModel

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from tests.models.replicas_chunks_script import SIZES
-from tests.models.replicas_script import dual_encoder
+import functools
+
+from tests.models.replica_cases import batches, dual_encoder, in_chunks
 from vsemb.systems.zero_shot.structured_loss import StructuredJointEmbedding
 
-REPLICAS = {
-    "structured": lambda: dual_encoder(lambda: StructuredJointEmbedding(0.5), classes=True),
-    "structured-released": lambda: dual_encoder(lambda: StructuredJointEmbedding(0.5, "all"), classes=True),
-}
-CHUNKS = {"structured": (lambda: StructuredJointEmbedding(0.5), "classes", SIZES)}
+
+def loss() -> StructuredJointEmbedding:
+    return StructuredJointEmbedding(0.5)
+
+
+REPLICAS = {"structured": lambda: dual_encoder(loss(), batches(classes=True))}
+CHUNKS = {"structured": (functools.partial(in_chunks, loss, batches(classes=True)), {"block_size": 3})}
