@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from vsemb.errors import InvalidArgumentError
 from vsemb.training.optimizers import FusedAdam
 
 ROOT = Path(__file__).parents[2]
@@ -132,7 +133,19 @@ except InvalidArgumentError as error:
 """
 
 
-def test_on_another_backend_it_is_that_of_keras() -> None:
+@pytest.mark.parametrize("options", [{}, {"global_clipnorm": 0.5}], ids=str)
+def test_on_another_backend_it_is_that_of_keras(options: dict[str, float], monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = train(keras.optimizers.Adam(**OPTIONS, **options), sparse=False)
+    # Keras itself asks another function, so the arrays stay those of TensorFlow.
+    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+    for received, values in zip(train(FusedAdam(**OPTIONS, **options), sparse=False), expected, strict=True):
+        np.testing.assert_array_equal(received, values)
+    with pytest.raises(InvalidArgumentError, match="sparse_embedding_updates=True"):
+        FusedAdam(sparse_embedding_updates=True)
+
+
+@pytest.mark.slow
+def test_on_jax_it_is_that_of_keras() -> None:
     pytest.importorskip("jax", reason="the extra jax is not installed")
     environment = {**os.environ, "KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}
     done = subprocess.run(
