@@ -5,7 +5,7 @@ VENV ?= .venv
 WORKERS ?= 2
 BIN = $(VENV)/bin
 
-.PHONY: quickstart test test-all lint docs benchmark clean
+.PHONY: quickstart check test test-all lint docs benchmark clean
 
 $(VENV)/installed: setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -21,11 +21,17 @@ $(VENV)/installed-dev: $(VENV)/installed
 quickstart: $(VENV)/installed
 	$(BIN)/python -m pipelines.quickstart
 
+# Before a commit, in a minute: lint, types, and the tests that what changed since BASE touches most.
+BASE ?= HEAD
+check: lint
+	tests=$$($(BIN)/python -m tests.affected --base $(BASE)) && \
+	    { test -z "$$tests" || $(BIN)/python -m pytest -q -m 'not slow and not real_data' --processes $(WORKERS) $$tests; }
+
 test: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -m 'not slow and not real_data' --processes $(WORKERS)
 
 test-all: $(VENV)/installed-dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --processes $(WORKERS)
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .

@@ -93,7 +93,7 @@ def mutants(path: Path) -> Iterator[Mutant]:
                 yield Mutant(path, changed)
 
 
-def tests_of(mutant: Mutant, root: Path) -> list[str]:
+def _files_for(mutant: Mutant, root: Path) -> list[str]:
     """Files of tests: first those of its subpackage, then others of the core that import its file."""
     room = mutant.path.relative_to(ROOT / "vsemb").parts[0].removesuffix(".py")
     folders = [root / "tests" / Path(part).with_suffix("") for part in CORE]
@@ -126,7 +126,7 @@ def _try(mutant: Mutant, root: Path) -> None:
 
     options = ["-x", "-q", "-p", "no:cacheprovider", "-m", "not slow and not real_data"]
     options += ["--processes", "0"] if (root / "tests/processes.py").exists() else []
-    os._exit(int(pytest.main([*options, *tests_of(mutant, root)]) != 0))
+    os._exit(int(pytest.main([*options, *_files_for(mutant, root)]) != 0))
 
 
 def outcome(mutant: Mutant, root: Path, limit: float) -> str:
