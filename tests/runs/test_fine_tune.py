@@ -82,6 +82,7 @@ def test_what_is_no_network_is_refused(tiny_run: Run, tiny_pixel_run: Run, tiny_
 @pytest.mark.parametrize("name", ["kiros2014", "order-embedding", "vsepp"])
 def test_a_named_backbone_sees_augmented_images_whatever_the_features_were(name, scenes) -> None:
     tower = with_backbone(recipes.get(name), scenes, "MobileNetV2").image
-    assert (tower.augment, tower.frozen_statistics) == (True, True)
+    # Statistics of random weights would be frozen at nonsense.
+    assert (tower.augment, tower.frozen_statistics, tower.weights) == (True, True, "imagenet")
     tower = with_backbone(recipes.get(name), scenes, "SmallConvNet").image
-    assert (tower.augment, tower.frozen_statistics) == (False, False)
+    assert (tower.augment, tower.frozen_statistics, tower.weights) == (False, False, None)

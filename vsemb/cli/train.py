@@ -29,7 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     weights = "imagenet, preset, random, a file, or a run (imagenet, or preset)"
     parser.add_argument("--weights", metavar="W", help=f"backbone weights: {weights}")
-    tuned = "train from pixels: NAME (random weights), hub:PRESET, a run, or the features' network"
+    tuned = "train from pixels: NAME (ImageNet weights), hub:PRESET, a run, or the features' network"
     parser.add_argument("--fine-tune", nargs="?", const="", metavar="BACKBONE", help=tuned)
     for name, summary in registry.entries("train_inputs").items():
         parser.add_argument(f"--{name}", metavar="RUN", help=summary)
@@ -52,8 +52,8 @@ def run(arguments: argparse.Namespace) -> int:
     resumes exactly where training stopped. To continue a finished run, repeat its command with a larger --epochs; the
     learning rate schedule then spans all epochs.
 
-    RECIPE is a name from `vsemb recipes`, or a Python file that defines the variable RECIPE. --fine-tune NAME starts
-    from random weights; for pretrained ones, add --set image.weights=imagenet.
+    RECIPE is a name from `vsemb recipes`, or a Python file that defines the variable RECIPE. --fine-tune NAME
+    downloads the network's ImageNet weights; --set image.weights=null starts from random weights.
 
     Examples:
       vsemb train vsepp --data data/flickr8k --out runs/vsepp --backbone MobileNetV2

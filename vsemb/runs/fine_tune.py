@@ -33,8 +33,8 @@ def with_backbone(recipe: Recipe, dataset: Dataset, backbone: str | None = None)
     Args:
         recipe: the recipe; dropout, projection and augmentation of its image tower are kept.
         dataset: its features name the backbone and the initial weights.
-        backbone: another backbone with random weights; a preset (`hub:NAME`) with its own weights; or the directory of
-            a run that was trained from pixels, with the weights of that run.
+        backbone: another backbone with its ImageNet weights, random ones for SmallConvNet; a preset (`hub:NAME`) with
+            its own weights; or the directory of a run that was trained from pixels, with the weights of that run.
 
     Raises:
         DataError: if neither `backbone` nor the features name a backbone, or a preset cannot be opened.
@@ -56,7 +56,8 @@ def with_backbone(recipe: Recipe, dataset: Dataset, backbone: str | None = None)
             raise DataError(f"{backbone} must be a backbone or a run that was trained from pixels; it does not exist.")
     if backbone is not None:
         BackboneConfig(backbone)
-        tower = Pixels(backbone, **given, weights="preset" if is_preset(backbone) else None)
+        weights = "preset" if is_preset(backbone) else None if backbone in FROM_SCRATCH else "imagenet"
+        tower = Pixels(backbone, **given, weights=weights)
         return recipe.with_pixels(_named(tower))
     store = FeatureStore.find(dataset, getattr(image, "fingerprint", None))
     if store.backbone is None or store.weights_path is None:
