@@ -7,9 +7,10 @@ import os
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import fcntl
+import logging
 import shutil
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,9 @@ import pytest
 
 from tests.processes import SHARED
 from tests.tiny import tiny
+
+# Tests open a run again and again in one process, and trace its functions anew: no news, and no line of a command.
+logging.getLogger("tensorflow").addFilter(lambda record: "tf.function retracing" not in record.getMessage())
 
 COUNTS = {"train": 48, "val": 12, "test": 12}
 FEATURE_DIM = 16
@@ -169,6 +173,67 @@ def tiny_pixel_run(scenes, tiny_recipe, trained):
 
     recipe = with_backbone(tiny_recipe, scenes, "SmallConvNet").with_overrides(["image.size=32"])
     return trained("tiny-pixels", recipe, scenes)
+
+
+@pytest.fixture(scope="session")
+def tiny_order_run(scenes, trained):
+    """A `Run` of an order-embedding, two epochs on the features of `scenes`; treat it as read-only."""
+    from vsemb import recipes
+
+    recipe = tiny(recipes.get("order-embedding"), "optimizer.learning_rate=0.01")
+    return trained("tiny-order", recipe, scenes)
+
+
+@pytest.fixture(scope="session")
+def pixel_index(tiny_pixel_run, scenes, made_once: MadeOnce) -> Path:
+    """The directory of an index of the images of val, by `tiny_pixel_run`; treat it as read-only."""
+    from vsemb.runs.indexing import build_index
+
+    return made_once("pixel-index", lambda out: build_index(tiny_pixel_run, scenes, "val", out=out))
+
+
+@pytest.fixture(scope="session")
+def exported(tiny_pixel_run, pixel_index: Path, made_once: MadeOnce) -> Path:
+    """The directory `scenes` of a SavedModel of `tiny_pixel_run`: one version, with all signatures; read-only.
+
+    It searches `pixel_index`, and has the signature of `tests.label_signature.Labels`.
+    """
+    from tests.label_signature import Labels
+    from vsemb.runs.serve import export_run
+    from vsemb.searching import read_index
+
+    def make(folder: Path) -> None:
+        index = read_index(pixel_index)
+        extras = [Labels.of(index).signature]
+        export_run(tiny_pixel_run, folder / "scenes", index=index, extras=extras)
+
+    return made_once("savedmodels", make) / "scenes"
+
+
+@pytest.fixture(scope="module")
+def opened_once() -> Iterator[None]:
+    """Commands and searches share the runs that they open, and their functions, which each would trace anew."""
+    from vsemb.runs.run import Run
+    from vsemb.runs.serve import run_encoders
+
+    opened, traced, really = {}, {}, Run.open
+
+    def open_run(path, task=None):
+        key = Path(path).resolve(), task
+        if key not in opened:
+            opened[key] = really(path, task)
+        return opened[key]
+
+    def encoders(run, images=True):
+        if (id(run), images) not in traced:
+            # With the run, so that no other one gets its id.
+            traced[id(run), images] = run, run_encoders(run, images)
+        return traced[id(run), images][1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Run, "open", open_run)
+        patch.setattr("vsemb.runs.searching.run_encoders", encoders)
+        yield
 
 
 @pytest.fixture(scope="session")

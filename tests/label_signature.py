@@ -21,6 +21,11 @@ class Labels:
     def __init__(self, vectors: np.ndarray, names: tuple[str, ...] = NAMES) -> None:
         self.vectors, self.names = vectors, names
 
+    @classmethod
+    def of(cls, index: Any) -> Labels:
+        """Two labels, whose vectors are the first two of an index."""
+        return cls(np.array(index.embeddings[:2], np.float32))
+
     def signature(self, served: Any) -> Any:
         """For `extras` of a `ServedModel`."""
         from vsemb.exporting import Signature

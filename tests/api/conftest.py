@@ -11,12 +11,6 @@ from vsemb.runs.run import Run
 
 
 @pytest.fixture(scope="session")
-def exported(tiny_pixel_run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory of a SavedModel of `tiny_pixel_run`, above its one version."""
-    return vsemb.export(tiny_pixel_run, tmp_path_factory.mktemp("savedmodels") / "scenes").parent
-
-
-@pytest.fixture(scope="session")
 def model(tiny_pixel_run: Run) -> vsemb.Model:
     """`tiny_pixel_run`, loaded."""
     return vsemb.load(tiny_pixel_run.path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ import vsemb
 from vsemb import recipes
 from vsemb.api.training import with_values
 from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.searching import read_index
 
 
 def test_names_of_fields_are_ends_of_their_paths():
@@ -95,6 +95,15 @@ def test_runs_of_other_tasks_name_their_command(caption_run):
         vsemb.evaluate(caption_run)
 
 
-def test_an_export_is_a_new_version(exported: Path):
-    assert [path.name for path in exported.iterdir()] == ["1"]
-    assert (exported / "1" / "saved_model.pb").exists()
+def test_an_export_is_that_of_the_run_and_its_index(tiny_pixel_run, pixel_index, tmp_path, monkeypatch):
+    asked = []
+
+    def export_run(run, out, version, index):
+        asked.append((run.fingerprint, out, version, index and index.keys))
+        return out / "1"
+
+    monkeypatch.setattr("vsemb.api.training.export_run", export_run)
+    out, keys = tmp_path / "scenes", read_index(pixel_index).keys
+    assert vsemb.export(str(tiny_pixel_run.path), out) == out / "1"
+    vsemb.export(tiny_pixel_run, out, version=3, index=pixel_index)
+    assert asked == [(tiny_pixel_run.fingerprint, out, None, None), (tiny_pixel_run.fingerprint, out, 3, keys)]

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -31,17 +32,17 @@ def run(tiny_pixel_run, tmp_path):
     return str(shutil.copytree(tiny_pixel_run.path, tmp_path / "run"))
 
 
-@pytest.fixture
-def served(run, scenes, tmp_path):
-    """The address, process and temporary folder of a running `vsemb demo`."""
+@contextmanager
+def serving(run, scenes, folder):
+    """The address, process, temporary folder and errors of a `vsemb demo`."""
     pytest.importorskip("gradio")
-    temporary = tmp_path / "temporary"
+    temporary = folder / "temporary"
     temporary.mkdir()
     command = [sys.executable, "-m", "vsemb.cli", "demo", run, "--data", str(scenes.path), "--port", "0"]
-    errors = (tmp_path / "errors").open("w+")
+    errors = (folder / "errors").open("w+")
     process = subprocess.Popen(
         command,
-        cwd=tmp_path,
+        cwd=folder,
         env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": str(Path(__file__).parents[2])},
         stdout=subprocess.PIPE,
         stderr=errors,
@@ -61,71 +62,13 @@ def served(run, scenes, tmp_path):
         errors.close()
 
 
-def test_the_page_answers_in_a_browser(served, scenes, tmp_path):
-    address, process, temporary, errors = served
-    with headless_chromium(tmp_path / "profile") as browser:
-        from selenium.webdriver.common.by import By
-        from selenium.webdriver.common.keys import Keys
-        from selenium.webdriver.support.ui import WebDriverWait
-
-        wait = WebDriverWait(browser, 60, poll_frequency=0.1)
-
-        def element(selector):
-            return wait.until(lambda _: browser.find_elements(By.CSS_SELECTOR, selector))[0]
-
-        def typed(selector, text):
-            box = wait.until(lambda _: browser.find_elements(By.CSS_SELECTOR, selector))[0]
-            wait.until(lambda _: box.is_displayed())
-            box.send_keys(text)
-
-        def pictures(name, count):
-            wait.until(lambda _: browser.execute_script(_LOADED, f"#{name}-out img") == count)
-
-        def tab(name):
-            tabs = browser.find_elements(By.CSS_SELECTOR, "button[role=tab]")
-            next(each for each in tabs if each.text == name).click()
-
-        browser.get(address)
-        typed("#sentence textarea", "a red zyzzyva circle" + Keys.ENTER)
-        pictures("sentence", 12)
-        assert "Not known to the run: zyzzyva." in element("#sentence-out").text
-
-        tab("Image")
-        split = scenes.split("test")
-        dropped = tmp_path / "dropped.png"
-        dropped.write_bytes(split.read_image(0))
-        element("#image-file input[type=file]").send_keys(str(dropped))
-        pictures("image", 12)
-        assert "Nearest captions" in element("#image-out").text
-        assert split.keys[0] not in element("#image-out").text
-
-        tab("Arithmetic")
-        typed("#arithmetic-minus textarea, #arithmetic-minus input", "red")
-        typed("#arithmetic-plus textarea, #arithmetic-plus input", "blue, square" + Keys.ENTER)
-        pictures("arithmetic", 12)
-
-        tab("Compare")
-        broken = tmp_path / "broken.png"
-        broken.write_bytes(dropped.read_bytes()[:60])
-        element("#compare-file input[type=file]").send_keys(str(broken))
-        element("#compare-file img")
-        typed("#compare-texts textarea", "a red circle")
-        element("#compare-go").click()
-        wait.until(lambda _: "The image is unreadable" in element("#compare-out").text)
-
-        names = [each.text for each in browser.find_elements(By.CSS_SELECTOR, "button[role=tab]")]
-        assert names == ["Sentence", "Image", "Arithmetic", "Compare"]  # An order alone has "Compose".
-        asked = browser.execute_script(_HOSTS)
-        assert asked and all(name.startswith((address, "data:", "blob:")) for name in asked)
-        # A resource that the policy stops is such a message too.
-        assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
-
-        # With the page still open, whose connection must not hold the end up.
-        process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
-    errors.seek(0)
-    assert "Traceback" not in errors.read()
-    assert not list(temporary.glob("vsemb-demo-*"))
+@pytest.fixture(scope="module")
+def served(tiny_pixel_run, scenes, tmp_path_factory):
+    """As `serving`, for all tests here; the last one ends it."""
+    folder = tmp_path_factory.mktemp("served")
+    run = shutil.copytree(tiny_pixel_run.path, folder / "run")
+    with serving(str(run), scenes, folder) as server:
+        yield server
 
 
 def test_a_phone_in_the_dark_and_a_screen_reader_can_use_it(served, tmp_path):
@@ -195,8 +138,9 @@ def test_a_phone_in_the_dark_and_a_screen_reader_can_use_it(served, tmp_path):
             check()
 
 
-def test_nothing_else_is_served(served, tmp_path):
-    address, process, temporary, _ = served
+def test_nothing_else_is_served(served):
+    address, _, temporary, _ = served
+    folder = temporary.parent
 
     def status(path, **headers):
         try:
@@ -207,16 +151,13 @@ def test_nothing_else_is_served(served, tmp_path):
 
     code, headers = status("")
     assert code == 200 and "default-src 'self'" in headers["content-security-policy"]
-    secret = tmp_path / "run" / "recipe.json"
+    secret = folder / "run" / "recipe.json"
     assert secret.exists()
-    for path in (secret, tmp_path / "errors", Path("/etc/passwd")):
+    for path in (secret, folder / "errors", Path("/etc/passwd")):
         assert status(f"gradio_api/file={path}")[0] in (403, 404)
     assert status("", Host="elsewhere.example")[0] == 400
     for path in ("docs", "redoc", "openapi.json", "monitoring"):
         assert status(path)[0] in (403, 404)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 130
-    assert not list(temporary.glob("vsemb-demo-*"))
 
 
 def test_a_request_cannot_name_a_file_or_an_address(served, tmp_path):
@@ -246,6 +187,81 @@ def test_a_request_cannot_name_a_file_or_an_address(served, tmp_path):
     assert "1 to 48" in asked("sentence-go", "a red circle", None)
     errors.seek(0)
     assert "Traceback" not in errors.read()
+
+
+def test_the_page_answers_in_a_browser_until_a_signal(served, scenes, tmp_path):
+    address, process, temporary, errors = served
+    with headless_chromium(tmp_path / "profile") as browser:
+        from selenium.webdriver.common.by import By
+        from selenium.webdriver.common.keys import Keys
+        from selenium.webdriver.support.ui import WebDriverWait
+
+        wait = WebDriverWait(browser, 60, poll_frequency=0.1)
+
+        def element(selector):
+            return wait.until(lambda _: browser.find_elements(By.CSS_SELECTOR, selector))[0]
+
+        def typed(selector, text):
+            box = wait.until(lambda _: browser.find_elements(By.CSS_SELECTOR, selector))[0]
+            wait.until(lambda _: box.is_displayed())
+            box.send_keys(text)
+
+        def pictures(name, count):
+            wait.until(lambda _: browser.execute_script(_LOADED, f"#{name}-out img") == count)
+
+        def tab(name):
+            tabs = browser.find_elements(By.CSS_SELECTOR, "button[role=tab]")
+            next(each for each in tabs if each.text == name).click()
+
+        browser.get(address)
+        typed("#sentence textarea", "a red zyzzyva circle" + Keys.ENTER)
+        pictures("sentence", 12)
+        assert "Not known to the run: zyzzyva." in element("#sentence-out").text
+
+        tab("Image")
+        split = scenes.split("test")
+        dropped = tmp_path / "dropped.png"
+        dropped.write_bytes(split.read_image(0))
+        element("#image-file input[type=file]").send_keys(str(dropped))
+        pictures("image", 12)
+        assert "Nearest captions" in element("#image-out").text
+        assert split.keys[0] not in element("#image-out").text
+
+        tab("Arithmetic")
+        typed("#arithmetic-minus textarea, #arithmetic-minus input", "red")
+        typed("#arithmetic-plus textarea, #arithmetic-plus input", "blue, square" + Keys.ENTER)
+        pictures("arithmetic", 12)
+
+        tab("Compare")
+        broken = tmp_path / "broken.png"
+        broken.write_bytes(dropped.read_bytes()[:60])
+        element("#compare-file input[type=file]").send_keys(str(broken))
+        element("#compare-file img")
+        typed("#compare-texts textarea", "a red circle")
+        element("#compare-go").click()
+        wait.until(lambda _: "The image is unreadable" in element("#compare-out").text)
+
+        names = [each.text for each in browser.find_elements(By.CSS_SELECTOR, "button[role=tab]")]
+        assert names == ["Sentence", "Image", "Arithmetic", "Compare"]  # An order alone has "Compose".
+        asked = browser.execute_script(_HOSTS)
+        assert asked and all(name.startswith((address, "data:", "blob:")) for name in asked)
+        # A resource that the policy stops is such a message too.
+        assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+        # With the page still open, whose connection must not hold the end up.
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+    errors.seek(0)
+    assert "Traceback" not in errors.read()
+    assert not list(temporary.glob("vsemb-demo-*"))
+
+
+@pytest.mark.slow
+def test_another_signal_ends_it(run, scenes, tmp_path):
+    with serving(run, scenes, tmp_path) as (_, process, temporary, _):
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 130
+        assert not list(temporary.glob("vsemb-demo-*"))
 
 
 def test_a_port_in_use_is_one_line(run, scenes, capsys):

@@ -5,20 +5,45 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from vsemb.cli.__main__ import main
 from vsemb.exporting.contract import Contract
 
 
-def test_says_where_and_how_to_serve_it(tiny_pixel_run, tmp_path, capsys):
-    out, report = tmp_path / "savedmodels" / "scenes", tmp_path / "report.json"
-    assert main(["export", str(tiny_pixel_run.path), str(out), "--json", str(report)]) == 0
+def test_a_model_that_searches_and_then_one_that_classifies_in_another_precision(
+    tiny_run, tiny_pixel_run, pixel_index, tmp_path, capsys
+):
+    out, report, found = tmp_path / "savedmodels" / "scenes", tmp_path / "report.json", tmp_path / "found.json"
+    arguments = ["export", str(tiny_pixel_run.path), str(out)]
+    assert main([*arguments, "--index", str(pixel_index), "--json", str(report)]) == 0
     said = capsys.readouterr().out
     assert said.startswith(f"{out / '1'}\n") and "tensorflow_model_server" in said and "curl" in said
     assert "encode_image" in said and "[B, 16]" in said
     assert json.loads(report.read_text())["path"] == str(out / "1")
-    assert (out / "1" / "saved_model.pb").is_file()
+    assert main(["search", str(pixel_index), "a red circle", "-k", "3", "--json", str(found)]) == 0
+    search = tf.saved_model.load(str(out / "1")).signatures["search_text"]
+    answer = search(text=tf.constant(["a red circle"]), k=tf.constant([3]))
+    wanted = json.loads(found.read_text())["results"]
+    assert [key.decode() for key in answer["keys"].numpy()[0]] == [each["key"] for each in wanted]
+    assert answer["ids"].numpy()[0].tolist() == [each["id"] for each in wanted]
+    # One text alone on both ways, through other matrix products.
+    np.testing.assert_allclose(answer["scores"].numpy()[0], [each["score"] for each in wanted], atol=1e-6)
+    capsys.readouterr()
+
+    classes = ["--classes", "red circle", "zyzzyva", "--template", "a {}"]
+    assert main([*arguments, "--precision", "mixed_bfloat16", *classes]) == 0
+    said = capsys.readouterr()
+    assert "classify" in said.out and "probabilities  float32  [B, 1]" in said.out
+    assert "Warning: skipped classes without a known word: zyzzyva." in said.err
+    assert "Change for clients of version 1: the tolerance of outputs: 1e-05 before, 5e-03 now." in said.err
+    assert Contract.read(out.parent / "contracts" / "scenes.json").tolerance == 5e-3
+    assert "mixed_bfloat16: embeddings have two digits" in (out.parent / "contracts" / "scenes.md").read_text()
+
+    assert main(["export", str(tiny_run.path), str(tmp_path / "other"), "--index", str(pixel_index)]) == 1
+    error = capsys.readouterr().err
+    assert "another run" in error and error.count("\n") == 1 and not (tmp_path / "other").exists()
 
 
 def test_a_run_without_an_image_network_says_what_is_left_out(tiny_run, tmp_path, capsys):
@@ -34,26 +59,6 @@ def test_mistakes_are_one_line(tmp_path, capsys):
     assert main(["export", str(tmp_path / "nothing"), str(tmp_path / "out")]) == 1
     error = capsys.readouterr().err
     assert "must be a run directory" in error and error.count("\n") == 1 and not (tmp_path / "out").exists()
-
-
-def test_a_precision_is_that_of_the_model_and_its_classes(tiny_pixel_run, tmp_path, capsys):
-    arguments = ["export", str(tiny_pixel_run.path), str(tmp_path / "scenes")]
-    assert main(arguments) == 0
-    assert main([*arguments, "--precision", "mixed_bfloat16", "--classes", "red circle"]) == 0
-    assert (
-        "Change for clients of version 1: the tolerance of outputs: 1e-05 before, 5e-03 now." in capsys.readouterr().err
-    )
-    assert Contract.read(tmp_path / "contracts" / "scenes.json").tolerance == 5e-3
-    assert "mixed_bfloat16: embeddings have two digits" in (tmp_path / "contracts" / "scenes.md").read_text()
-
-
-def test_classes_become_a_signature(tiny_pixel_run, tmp_path, capsys):
-    arguments = ["export", str(tiny_pixel_run.path), str(tmp_path / "scenes")]
-    options = ["--classes", "red circle", "zyzzyva", "--template", "a {}"]
-    assert main([*arguments, *options]) == 0
-    said = capsys.readouterr()
-    assert "classify" in said.out and "probabilities  float32  [B, 1]" in said.out
-    assert "Warning: skipped classes without a known word: zyzzyva." in said.err
 
 
 def test_classes_that_cannot_be_are_one_line(tiny_run, tiny_pixel_run, tmp_path, capsys):
@@ -75,25 +80,7 @@ def test_classes_that_cannot_be_are_one_line(tiny_run, tiny_pixel_run, tmp_path,
     assert not (tmp_path / "out").exists()
 
 
-def test_an_index_is_searched_by_the_model_itself(tiny_run, tiny_pixel_run, scenes_path, tmp_path, capsys):
-    index, out, found = tmp_path / "index", tmp_path / "savedmodels" / "scenes", tmp_path / "found.json"
-    of_val = ["--data", str(scenes_path), "--split", "val", "--out", str(index)]
-    assert main(["index", str(tiny_pixel_run.path), *of_val]) == 0
-    assert main(["export", str(tiny_pixel_run.path), str(out), "--index", str(index)]) == 0
-    assert main(["search", str(index), "a red circle", "-k", "3", "--json", str(found)]) == 0
-    search = tf.saved_model.load(str(out / "1")).signatures["search_text"]
-    answer = search(text=tf.constant(["a red circle"]), k=tf.constant([3]))
-    wanted = json.loads(found.read_text())["results"]
-    assert [key.decode() for key in answer["keys"].numpy()[0]] == [each["key"] for each in wanted]
-    assert answer["ids"].numpy()[0].tolist() == [each["id"] for each in wanted]
-    # One text alone on both ways, through other matrix products.
-    np.testing.assert_allclose(answer["scores"].numpy()[0], [each["score"] for each in wanted], atol=1e-6)
-    capsys.readouterr()
-    assert main(["export", str(tiny_run.path), str(tmp_path / "other"), "--index", str(index)]) == 1
-    error = capsys.readouterr().err
-    assert "another run" in error and error.count("\n") == 1 and not (tmp_path / "other").exists()
-
-
+@pytest.mark.slow
 def test_a_run_that_writes_captions(region_caption_run, tmp_path, capsys):
     out = tmp_path / "captions"
     options = ["--beam", "3", "--n-best", "2", "--max-words", "7"]

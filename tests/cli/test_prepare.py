@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -158,21 +160,26 @@ def test_after_kill_9_the_same_command_gives_the_same_bytes(photos, tmp_path):
     assert not list(tmp_path.glob(".out*"))
 
 
-def limit_file_size() -> None:
-    """From here on no file can grow past 60 kB: what a full disk looks like to a writer."""
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))
+@contextmanager
+def limited_file_size() -> Iterator[None]:
+    """No file can grow past 60 kB: what a full disk looks like to a writer."""
+    before, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
 
 
-def test_a_file_system_that_refuses_is_one_line(photos, tmp_path):
+def test_a_file_system_that_refuses_is_one_line(photos, tmp_path, capsys):
     out = tmp_path / "out"
-    result = subprocess.run(
-        command(photos, out), preexec_fn=limit_file_size, capture_output=True, text=True, timeout=120
-    )
-    assert result.returncode == 1
-    lines = [line for line in result.stderr.splitlines() if line.startswith("vsemb prepare:")]
+    with limited_file_size():
+        assert main(command(photos, out)[3:]) == 1
+    said = capsys.readouterr().err
+    lines = [line for line in said.splitlines() if line.startswith("vsemb prepare:")]
     assert len(lines) == 1
     assert f"Cannot write {out}" in lines[0]
-    assert "Traceback" not in result.stderr
+    assert "Traceback" not in said
     assert not out.exists()
     assert main(command(photos, out)[3:]) == 0

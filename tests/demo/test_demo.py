@@ -113,11 +113,8 @@ def test_bars_are_a_cosine_or_relative():
     assert _shares(np.array([0.25, -0.5]), True).tolist() == [0.25, 0.0]
 
 
-def test_an_order_has_composition_and_abstraction(scenes, tmp_path, tiny_recipe):
-    from vsemb.runs.train import train
-
-    recipe = tiny_recipe.with_overrides(["similarity=order", "training.epochs=1"])
-    trained = train(recipe, scenes, tmp_path / "order")
+def test_an_order_has_composition_and_abstraction(scenes, tmp_path, tiny_order_run):
+    trained = Run.open(shutil.copytree(tiny_order_run.path, tmp_path / "order"))
     demo = Demo(trained, scenes, "val", report=lambda line: None)
     assert demo.has_order
     texts = ("a red circle", "a blue square")

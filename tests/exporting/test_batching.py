@@ -27,7 +27,7 @@ def characters() -> ServedModel:
     return ServedModel(model, tokenizer)
 
 
-@pytest.fixture(params=["features", "everything", "characters", "order"])
+@pytest.fixture(scope="module", params=["features", "everything", "characters", "order"])
 def served(request) -> ServedModel:
     if request.param == "characters":
         return characters()

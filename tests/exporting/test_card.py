@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from vsemb.exporting import ServedModel, export_savedmodel
+from vsemb.exporting import ServedModel
 from vsemb.exporting.card import ModelFacts, card_path, model_card, version_card_path
 from vsemb.exporting.contract import Contract, contract_path, hashes
 
@@ -29,8 +29,8 @@ FACTS = ModelFacts(
 
 
 @pytest.fixture(scope="module")
-def contract(everything) -> Contract:
-    return Contract.read(contract_path(everything))
+def contract(exported) -> Contract:
+    return Contract.read(contract_path(exported))
 
 
 def sections(card: str) -> dict[str, str]:
@@ -38,19 +38,25 @@ def sections(card: str) -> dict[str, str]:
     return {"": parts[0], **dict(zip(parts[1::2], parts[2::2], strict=True))}
 
 
-def test_it_lies_beside_the_contract_and_inside_the_version(everything):
-    outer, inner = card_path(everything), version_card_path(everything / "1")
-    assert outer == everything.parent / "contracts" / "scenes.md"
-    assert inner == everything / "1" / "assets.extra" / "MODEL_CARD.md"
+def test_it_lies_beside_the_contract_and_inside_the_version(exported):
+    outer, inner = card_path(exported), version_card_path(exported / "1")
+    assert outer == exported.parent / "contracts" / "scenes.md"
+    assert inner == exported / "1" / "assets.extra" / "MODEL_CARD.md"
     assert outer.read_bytes() == inner.read_bytes()
     # Servers and the contract do not look there.
-    assert not any("MODEL_CARD" in name for name in hashes(everything / "1"))
+    assert not any("MODEL_CARD" in name for name in hashes(exported / "1"))
 
 
 def test_what_is_known_is_said(contract):
     parts = sections(model_card(contract, FACTS))
     assert parts[""].startswith("# scenes, version 1\n")
-    for said in ("vsepp, variant tuned", "Somebody 2018", "`c0ffee`", "sentences and images", "16 numbers"):
+    for said in (
+        "vsepp, variant tuned",
+        "Somebody 2018",
+        f"`{contract.fingerprint}`",
+        "sentences and images",
+        "16 numbers",
+    ):
         assert said in parts[""]
     trained = parts["Training data"]
     assert "`d00d`" in trained and "`f00d`" in trained and "pixels at 32" in trained
@@ -82,15 +88,6 @@ def test_what_a_model_lacks_is_said(contract, tiny_run):
     cannot = sections(card)["Not supported"]
     assert all(said in cannot for said in ("Embedding images", "Search:"))
     assert "pixels" not in card
-
-
-def test_the_next_export_has_its_own(everything_copy, tiny_run):
-    run = tiny_run
-    served = ServedModel(run.model, run.tokenizer)
-    path = export_savedmodel(served, everything_copy, card=FACTS, report=lambda line: None)
-    assert "# scenes, version 2\n" in card_path(everything_copy).read_text()
-    assert card_path(everything_copy).read_text() == version_card_path(path).read_text()
-    assert "# scenes, version 1\n" in version_card_path(everything_copy / "1").read_text()
 
 
 def test_a_name_with_a_dot_keeps_it():

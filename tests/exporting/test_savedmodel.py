@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import textwrap
@@ -16,8 +14,8 @@ import tensorflow as tf
 from tests.label_signature import Labels
 from vsemb.errors import DataError
 from vsemb.exporting import ServedModel, savedmodel
-from vsemb.exporting.reference_outputs import golden_images, golden_texts
 from vsemb.exporting.savedmodel import export_savedmodel, prediction_log, write_warmup
+from vsemb.searching import read_index
 
 ALONE = """
     import json, sys
@@ -40,16 +38,8 @@ ALONE = """
 """
 
 
-@pytest.fixture(scope="module")
-def exported(tiny_pixel_run, tmp_path_factory):
-    out = tmp_path_factory.mktemp("savedmodels") / "scenes"
-    run = tiny_pixel_run
-    return export_savedmodel(ServedModel(run.model, run.tokenizer, run.image_input), out)
-
-
 def test_tensorflow_alone_loads_and_runs_it(exported, tiny_pixel_run):
-    assert exported.name == "1"
-    command = [sys.executable, "-c", textwrap.dedent(ALONE), str(exported)]
+    command = [sys.executable, "-c", textwrap.dedent(ALONE), str(exported / "1")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     found = json.loads(done.stdout)
     assert not {"vsemb", "keras", "tensorflow_text", "keras_hub", "tf_keras"} & set(found["modules"])
@@ -64,7 +54,7 @@ def test_the_graph_holds_core_operations_only(exported):
     from tensorflow.core.protobuf import saved_model_pb2
     from tensorflow.python.framework import op_def_registry
 
-    saved = saved_model_pb2.SavedModel.FromString((exported / "saved_model.pb").read_bytes())
+    saved = saved_model_pb2.SavedModel.FromString((exported / "1" / "saved_model.pb").read_bytes())
     graph = saved.meta_graphs[0].graph_def
     nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
     functions = {function.signature.name for function in graph.library.function}
@@ -76,20 +66,12 @@ def test_the_graph_holds_core_operations_only(exported):
     assert not any("gpu" in node.device.lower() for node in nodes)
 
 
-def test_a_second_export_is_version_2(tmp_path, tiny_run):
-    served = ServedModel(tiny_run.model, tiny_run.tokenizer)
-    versions = [export_savedmodel(served, tmp_path / "scenes").name for _ in range(2)]
-    assert versions == ["1", "2"]
-    signatures = tf.saved_model.load(str(tmp_path / "scenes" / "2")).signatures
-    assert sorted(signatures) == ["encode_text", "serving_default"]
-
-
 @pytest.fixture
-def changeable(tiny_run):
+def changeable(tiny_pixel_run):
     """The run; its text weights are put back afterwards."""
-    weights = tiny_run.model.text_encoder.trainable_weights
+    weights = tiny_pixel_run.model.text_encoder.trainable_weights
     before = [weight.numpy() for weight in weights]
-    yield tiny_run
+    yield tiny_pixel_run
     for weight, value in zip(weights, before, strict=True):
         weight.assign(value)
 
@@ -99,15 +81,9 @@ def change_texts(model, change):
         weight.assign(change(weight))
 
 
-def test_a_reload_that_differs_is_not_published(tmp_path, changeable, monkeypatch):
-    write = savedmodel.write
-
-    def write_and_train_on(served, directory):
-        write(served, directory)
-        # As if a variable had not been saved: the model has another value than the file.
-        change_texts(served.model, lambda weight: weight * -3 + 0.5)
-
-    monkeypatch.setattr(savedmodel, "write", write_and_train_on)
+def test_a_reload_that_differs_is_not_published(tmp_path, changeable, written):
+    # As if a variable had not been saved: the model has another value than the file.
+    change_texts(changeable.model, lambda weight: weight * -3 + 0.5)
     with pytest.raises(DataError, match=r"encode_text must equal the model's; .* differs by .* not published"):
         export_savedmodel(ServedModel(changeable.model, changeable.tokenizer), tmp_path / "scenes")
     assert list(tmp_path.iterdir()) == []
@@ -130,79 +106,44 @@ def test_a_full_disk_is_one_clear_error(tmp_path, tiny_run, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_killed_export_leaves_no_version(tmp_path, tiny_run):
-    code = """
-        import os, signal, sys
-        from vsemb.exporting import ServedModel, savedmodel
-        from vsemb.runs.run import Run
-
-        # Killed when all files are written, at the latest moment before publication.
-        savedmodel.verify = lambda *args: os.kill(os.getpid(), signal.SIGKILL)
-        run = Run.open(sys.argv[1])
-        savedmodel.export_savedmodel(ServedModel(run.model, run.tokenizer), sys.argv[2])
-    """
-    out = tmp_path / "models" / "scenes"
-    command = [sys.executable, "-c", textwrap.dedent(code), str(tiny_run.path), str(out)]
-    assert subprocess.run(command, env={**os.environ}, capture_output=True).returncode == -signal.SIGKILL
-    assert not out.exists()
-    left = [path.name for path in out.parent.iterdir()]
-    assert len(left) == 1 and left[0].startswith(".scenes.")
-    assert export_savedmodel(ServedModel(tiny_run.model, tiny_run.tokenizer), out) == out / "1"
-
-
-def test_golden_inputs_are_good_and_bad(tiny_pixel_run):
-    served = ServedModel(tiny_pixel_run.model, tiny_pixel_run.tokenizer, tiny_pixel_run.image_input)
-    for function, rows in (
-        (served.encode_text, golden_texts(tiny_pixel_run.tokenizer)),
-        (served.encode_image, golden_images()),
-    ):
-        assert 2 <= sum(function(tf.constant(rows))["valid"].numpy()) < len(rows)
-
-
 @pytest.fixture
-def labels():
-    return Labels(np.random.default_rng(0).normal(size=(2, 16)).astype(np.float32))
+def labels(pixel_index):
+    return Labels.of(read_index(pixel_index))
 
 
-def test_further_signatures_are_in_the_savedmodel(tmp_path, tiny_pixel_run, scenes, labels):
-    run = tiny_pixel_run
+def labelling(run, labels):
+    """A model with the signature of labels, which alone is compared."""
     served = ServedModel(run.model, run.tokenizer, run.image_input, extras=[labels.signature])
-    path = export_savedmodel(served, tmp_path / "scenes")
-    label = tf.saved_model.load(str(path)).signatures["label"]
+    served.offered = served.offered[-1:]
+    return served
+
+
+def test_further_signatures_are_in_the_savedmodel(exported, tiny_pixel_run, scenes, labels):
+    label = tf.saved_model.load(str(exported / "1")).signatures["label"]
     encoded = tf.constant([scenes.split("val").read_image(row) for row in range(3)] + [b"no image"])
     found = {name: value.numpy() for name, value in label(image_bytes=encoded).items()}
-    wanted = served.functions["label"](encoded)
+    (signature,) = labelling(tiny_pixel_run, labels).offered
+    wanted = signature.rows(image_bytes=encoded)
     assert found["labels"].tolist() == [[b"red circle", b"blue square"]] * 4
     assert found["valid"].tolist() == [True, True, True, False] and not found["scores"][3].any()
     np.testing.assert_allclose(found["scores"], wanted["scores"], atol=1e-5)
 
 
-@pytest.mark.parametrize("key", ["scores", "labels"])
-def test_a_further_signature_that_differs_is_not_published(tmp_path, tiny_pixel_run, labels, monkeypatch, key):
-    write = savedmodel.write
-
-    def write_and_change(served, directory):
-        write(served, directory)
-        # As if other vectors, or the names in another order, had been written.
-        if key == "labels":
-            labels.names = labels.names[::-1]
-        else:
-            labels.vectors = labels.vectors + 1e-3
-
-    monkeypatch.setattr(savedmodel, "write", write_and_change)
-    run = tiny_pixel_run
-    served = ServedModel(run.model, run.tokenizer, run.image_input, extras=[labels.signature])
-    with pytest.raises(DataError, match=r"label must equal the model's; .* (differs by|gives other labels)"):
-        export_savedmodel(served, tmp_path / "scenes")
-    assert list(tmp_path.iterdir()) == []
+def test_a_further_signature_that_differs_is_not_published(tmp_path, tiny_pixel_run, labels, written):
+    # As if other vectors, or the names in another order, had been written.
+    for changed, said in (
+        (Labels(labels.vectors + 1e-3), "differs by"),
+        (Labels(labels.vectors, labels.names[::-1]), "gives other labels"),
+    ):
+        with pytest.raises(DataError, match=f"label must equal the model's; .* {said}"):
+            export_savedmodel(labelling(tiny_pixel_run, changed), tmp_path / "scenes")
+        assert list(tmp_path.iterdir()) == []
 
 
-def test_scores_that_are_not_finite_are_not_published(tmp_path, tiny_pixel_run, labels):
+def test_scores_that_are_not_finite_are_not_published(tmp_path, tiny_pixel_run, labels, monkeypatch):
     labels.vectors[0, 0] = np.nan
-    run = tiny_pixel_run
-    served = ServedModel(run.model, run.tokenizer, run.image_input, extras=[labels.signature])
     with pytest.raises(DataError, match=r"label must equal the model's; .* gives scores that are not finite"):
-        export_savedmodel(served, tmp_path / "scenes")
+        export_savedmodel(labelling(tiny_pixel_run, labels), tmp_path / "scenes")
 
 
 @pytest.fixture(scope="module")
@@ -229,11 +170,11 @@ def test_the_message_is_the_one_of_the_library(inputs, logs):
     assert logs.PredictionLog.FromString(prediction_log("scenes", "encode_text", inputs)) == wanted
 
 
-def test_every_signature_is_warmed_up_and_answers(everything, logs):
-    path = everything / "1" / "assets.extra" / "tf_serving_warmup_requests"
+def test_every_signature_is_warmed_up_and_answers(exported, logs):
+    path = exported / "1" / "assets.extra" / "tf_serving_warmup_requests"
     records = [record.numpy() for record in tf.data.TFRecordDataset(str(path))]
     requests = [logs.PredictionLog.FromString(record).predict_log.request for record in records]
-    loaded = tf.saved_model.load(str(everything / "1"))
+    loaded = tf.saved_model.load(str(exported / "1"))
     assert {request.model_spec.signature_name for request in requests} == set(loaded.signatures)
     assert {request.model_spec.name for request in requests} == {"scenes"}
     assert len(requests) <= 1000

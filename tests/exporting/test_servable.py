@@ -21,9 +21,9 @@ def save(path, function, *extra):
     return path
 
 
-def test_every_signature_of_a_model_is_servable(everything):
-    check_servable(everything / "1")
-    specs = servable.signature_specs(everything / "1")
+def test_every_signature_of_a_model_is_servable(exported):
+    check_servable(exported / "1")
+    specs = servable.signature_specs(exported / "1")
     assert {spec["shape"][0] for sides in specs.values() for side in sides.values() for spec in side.values()} == {None}
 
 
@@ -82,7 +82,7 @@ def test_operations(function, operation, tmp_path):
         check_servable(path)
 
 
-def test_a_refused_model_is_not_published(tiny_run, tmp_path, monkeypatch):
+def test_a_refused_model_is_not_published(tiny_run, tmp_path, written, monkeypatch):
     from vsemb.exporting import ServedModel, export_savedmodel
 
     known = known_operations() - {"StringLower"}

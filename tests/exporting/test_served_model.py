@@ -135,9 +135,9 @@ def test_no_kernel_of_a_gpu_is_traced(monkeypatch):
     assert {layer.use_cudnn for layer in layers} == {"auto"}
 
 
-def test_without_an_image_input_there_is_no_encode_image():
-    served = ServedModel(small_model(), words())
-    assert served.encode_image is None and list(served.signatures) == ["serving_default", "encode_text"]
+def test_without_an_image_input_there_is_no_encode_image(served):
+    alone = ServedModel(served.model, words())
+    assert alone.encode_image is None and [signature.name for signature in alone.offered] == ["encode_text"]
 
 
 def test_a_model_from_pixels_takes_one_view():
@@ -168,15 +168,14 @@ class Words(TextInput):
         return {"words": np.array([[b"a", b"dog"], [b"", b""]], object)}
 
 
-def test_texts_may_be_something_else():
-    model = small_model()
-    served = ServedModel(model, Words(words()))
-    assert list(served.signatures) == ["serving_default", "encode_words"]
-    found = served.functions["encode_words"](words=tf.constant([["a", "dog"], ["", ""]]))
+def test_texts_may_be_something_else(served):
+    other = ServedModel(served.model, Words(words()))
+    assert list(other.signatures) == ["serving_default", "encode_words"]
+    found = other.functions["encode_words"](words=tf.constant([["a", "dog"], ["", ""]]))
     assert found["valid"].numpy().tolist() == [True, False]
-    wanted = ServedModel(model, words()).encode_text(tf.constant(["a dog"]))
+    wanted = served.encode_text(tf.constant(["a dog"]))
     np.testing.assert_allclose(found["embedding"][:1], wanted["embedding"], atol=1e-6)
-    np.testing.assert_allclose(run(served.encode_text, ["a dog"])[0], wanted["embedding"], atol=1e-6)
+    np.testing.assert_allclose(run(other.encode_text, ["a dog"])[0], wanted["embedding"], atol=1e-6)
 
 
 def test_a_corpus_has_embeddings_of_the_models_size(served):

@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.exporting import ServedModel, export_savedmodel
+from vsemb.exporting import ServedModel, export_savedmodel, savedmodel
 from vsemb.exporting.contract import contract_path, hashes, version_contract_path
 from vsemb.exporting.servable import PROBES
 from vsemb.exporting.verify import verify_model
@@ -28,9 +28,9 @@ def rewrite(path, change):
     path.write_text(json.dumps(content))
 
 
-def test_what_was_exported_passes_in_both_processes(everything):
-    found = verify_model(everything)
-    assert not found.failed and found.path == everything / "1" and found.contract == contract_path(everything)
+def test_what_was_exported_passes_in_both_processes(exported):
+    found = verify_model(exported)
+    assert not found.failed and found.path == exported / "1" and found.contract == contract_path(exported)
     by_probe = {name: {it.signature: it for it in found.checks if it.check == name} for name in PROBES}
     names = {"label", "encode_image", "encode_text", "search_image", "search_text", "serving_default"}
     assert [set(checks) for checks in by_probe.values()] == [names] * 2
@@ -47,51 +47,50 @@ def sign(base):
 
 
 def test_other_weights(tiny_run, tmp_path):
-    run, weights = tiny_run, tiny_run.model.text_encoder.trainable_weights
+    weights = tiny_run.model.text_encoder.trainable_weights
     before = [weight.numpy() for weight in weights]
-    exported = []
-    for number, factor in enumerate((1.0, -0.5)):
-        for weight, value in zip(weights, before, strict=True):
-            weight.assign(value * factor)
-        exported.append(tmp_path / str(f"models{number}") / "scenes")
-        export_savedmodel(ServedModel(run.model, run.tokenizer), exported[-1])
+    base, served = tmp_path / "models" / "scenes", ServedModel(tiny_run.model, tiny_run.tokenizer)
+    export_savedmodel(served, base)
+    for weight, value in zip(weights, before, strict=True):
+        weight.assign(value * -0.5)
+    savedmodel.write(served, tmp_path / "other")
     for weight, value in zip(weights, before, strict=True):
         weight.assign(value)
-    one, other = exported
-    shutil.rmtree(one / "1" / "variables")
-    shutil.copytree(other / "1" / "variables", one / "1" / "variables")
+    shutil.rmtree(base / "1" / "variables")
+    shutil.copytree(tmp_path / "other" / "variables", base / "1" / "variables")
     # The names and sizes of all variables are the same, and so only what they hold tells.
-    first, *more = problems(one)
+    first, *more = problems(base)
     assert first[0] == "files" and "differs from the contract" in first[2]
-    for found in (more, [] if sign(one) else problems(one)):
-        assert [signature for _, signature, _ in found] == ["encode_text", "serving_default"]
-        assert all(re.search(r"all rows: differs by [\d.e+-]+ > 1e-05", problem) for *_, problem in found)
+    assert [signature for _, signature, _ in more] == ["encode_text", "serving_default"]
+    assert all(re.search(r"all rows: differs by [\d.e+-]+ > 1e-05", problem) for *_, problem in more)
+    sign(base)
+    assert problems(base, probes={}) == []
 
 
-def test_a_byte_of_the_weights(everything_copy):
-    data = everything_copy / "1" / "variables" / "variables.data-00000-of-00001"
+def test_a_byte_of_the_weights(exported_copy):
+    data = exported_copy / "1" / "variables" / "variables.data-00000-of-00001"
     content = bytearray(data.read_bytes())
     content[len(content) // 2] ^= 1
     data.write_bytes(content)
-    (check, _, problem), *_ = problems(everything_copy)
+    ((check, _, problem),) = problems(exported_copy, probes={})
     assert check == "files" and problem == f"variables/{data.name} differs from the contract"
 
 
-def test_a_broken_variables_file_fails_with_its_hash_put_right(everything_copy):
-    version = everything_copy / "1"
+def test_a_broken_variables_file_fails_with_its_hash_put_right(exported_copy):
+    version = exported_copy / "1"
     data = version / "variables" / "variables.data-00000-of-00001"
     data.write_bytes(data.read_bytes()[: data.stat().st_size // 2])
-    sign(everything_copy)
-    ((check, _, problem),) = problems(everything_copy)
+    sign(exported_copy)
+    ((check, _, problem),) = problems(exported_copy)
     assert check == "TensorFlow's C library" and problem.startswith("failed: RuntimeError")
 
 
-@pytest.mark.parametrize("name", ["saved_model.pb", "variables/variables.index"])
-def test_a_missing_file(name, everything_copy):
-    (everything_copy / "1" / name).unlink()
-    found = problems(everything_copy)
-    assert ("files", "", f"{name} is missing") in found
-    assert any(check == "TensorFlow's C library" for check, _, _ in found)
+def test_a_missing_file(exported_copy):
+    for name in ("variables/variables.index", "saved_model.pb"):
+        (exported_copy / "1" / name).unlink()
+        found = problems(exported_copy)
+        assert ("files", "", f"{name} is missing") in found
+        assert any(check == "TensorFlow's C library" for check, _, _ in found)
 
 
 def golden_of(name, key):
@@ -144,40 +143,40 @@ CHANGES = {
 
 # Each of the two has changes of other signatures, so that one run finds them all.
 @pytest.mark.parametrize("names", [("embedding", "valid", "ids", "labels", "missing"), tuple(CHANGES)[-4:]])
-def test_another_contract(names, everything, tmp_path):
+def test_another_contract(names, exported, tmp_path):
     path = tmp_path / "contract.json"
-    path.write_bytes(contract_path(everything).read_bytes())
+    path.write_bytes(contract_path(exported).read_bytes())
     for name in names:
         rewrite(path, CHANGES[name][0])
-    found = {signature: problem for _, signature, problem in problems(everything, contract=path)}
+    found = {signature: problem for _, signature, problem in problems(exported, contract=path)}
     assert sorted(found) == sorted(CHANGES[name][1] for name in names)
     for name in names:
         _, signature, said = CHANGES[name]
         assert re.search(said, found[signature]), name
 
 
-def test_copies_that_differ(everything_copy):
-    rewrite(contract_path(everything_copy), lambda it: it.update(fingerprint="other"))
-    ((check, _, problem),) = problems(everything_copy)
+def test_copies_that_differ(exported_copy):
+    rewrite(contract_path(exported_copy), lambda it: it.update(fingerprint="other"))
+    ((check, _, problem),) = problems(exported_copy, probes={})
     assert check == "contract" and "differs from the copy inside the version" in problem
 
 
-def test_which_version_and_which_contract(everything_copy, tmp_path):
-    (everything_copy / "1").rename(everything_copy / "3")
+def test_which_version_and_which_contract(exported_copy, tmp_path):
+    (exported_copy / "1").rename(exported_copy / "3")
     # The outer one is of version 1, so that inside counts.
-    found = verify_model(everything_copy, probes={})
-    assert found.contract == version_contract_path(everything_copy / "3") and not found.failed
-    contract_path(everything_copy).unlink()
-    assert verify_model(everything_copy, version=3, probes={}).contract == found.contract
+    found = verify_model(exported_copy, probes={})
+    assert found.contract == version_contract_path(exported_copy / "3") and not found.failed
+    contract_path(exported_copy).unlink()
+    assert verify_model(exported_copy, version=3, probes={}).contract == found.contract
     with pytest.raises(InvalidArgumentError, match="version=2. Expected: one of 3"):
-        verify_model(everything_copy, version=2)
+        verify_model(exported_copy, version=2)
     found.contract.unlink()
     with pytest.raises(DataError, match="No contract at"):
-        verify_model(everything_copy)
+        verify_model(exported_copy)
     with pytest.raises(DataError, match="No versions of a model"):
         verify_model(tmp_path)
     with pytest.raises(InvalidArgumentError, match="timeout"):
-        verify_model(everything_copy, timeout=float("nan"))
+        verify_model(exported_copy, timeout=float("nan"))
 
 
 @pytest.mark.parametrize(
@@ -190,14 +189,14 @@ def test_which_version_and_which_contract(everything_copy, tmp_path):
         ("", 60, "wrote no result"),
     ],
 )
-def test_a_process_that_ends_badly_or_never(code, timeout, said, everything, tmp_path):
+def test_a_process_that_ends_badly_or_never(code, timeout, said, exported, tmp_path):
     script = tmp_path / "probe.py"
     script.write_text(code)
-    assert problems(everything, probes={"probe": script}, timeout=timeout) == [("probe", "", said)]
+    assert problems(exported, probes={"probe": script}, timeout=timeout) == [("probe", "", said)]
 
 
-def test_a_process_that_imports_too_much(everything, tmp_path):
+def test_a_process_that_imports_too_much(exported, tmp_path):
     script = tmp_path / "probe.py"
     script.write_text("import json, sys; print(json.dumps({'signatures': {}, 'results': [], 'modules': ['keras']}))")
-    found = problems(everything, probes={"TensorFlow's C library": script})
+    found = problems(exported, probes={"TensorFlow's C library": script})
     assert found == [("TensorFlow's C library", "", "imported keras")]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
 
 from vsemb.errors import DataError, InvalidArgumentError
@@ -41,6 +44,20 @@ def test_a_failure_leaves_nothing(tmp_path):
         (publication.temporary / "half").write_text("a model")
         raise RuntimeError
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_killed_writer_leaves_no_version(tmp_path):
+    base = tmp_path / "models" / "dogs"
+    # Killed when all files are written, at the latest moment before publication. TensorFlow has not started here.
+    if (child := os.fork()) == 0:
+        with publishing(base) as publication:
+            (publication.temporary / "saved_model.pb").write_text("model")
+            os.kill(os.getpid(), signal.SIGKILL)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    assert not base.exists()
+    left = [path.name for path in base.parent.iterdir()]
+    assert len(left) == 1 and left[0].startswith(".dogs.")
+    assert publish(base) == base / "1"
 
 
 def test_a_version_that_exists_is_not_changed(tmp_path):

@@ -11,13 +11,12 @@ import tensorflow as tf
 from vsemb.data.features.compute import cache_features
 from vsemb.errors import InvalidArgumentError
 from vsemb.evaluation import Embedder
-from vsemb.exporting.contract import Contract
+from vsemb.exporting.contract import Contract, contract_path
 from vsemb.image.backbones import BackboneConfig
-from vsemb.runs.indexing import build_index
 from vsemb.runs.run import Run
 from vsemb.runs.serve import export_run, model_facts, run_encoders
 from vsemb.runs.train import train
-from vsemb.searching import StaleIndexError
+from vsemb.searching import StaleIndexError, read_index
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +32,7 @@ def backbone_run(scenes_path, tiny_recipe, tmp_path_factory):
     return train(recipe, dataset, folder / "run"), dataset
 
 
-def compare(run, dataset, out, tolerance):
+def compare(run, dataset, exported, tolerance):
     """Compares evaluation's embeddings with search's and with those of the SavedModel."""
     split = dataset.split("val")
     encoded = tf.constant([split.read_image(row) for row in range(len(split))])
@@ -42,55 +41,57 @@ def compare(run, dataset, out, tolerance):
     images = embedder.images(run.images_of(dataset, split), len(split))
     captions = embedder.texts(*run.tokenizer.encode(split.captions))
     encoders = run_encoders(run)
-    signatures = tf.saved_model.load(str(export_run(run, out))).signatures
-    for found in (encoders.encode_image(encoded), signatures["encode_image"](image_bytes=encoded)):
+    signatures = tf.saved_model.load(str(exported)).signatures
+    for found in (encoders.image_rows(image_bytes=encoded), signatures["encode_image"](image_bytes=encoded)):
         assert found["valid"].numpy().all()
         np.testing.assert_allclose(found["embedding"], images, atol=tolerance)
-    for found in (encoders.encode_text(texts), signatures["encode_text"](text=texts)):
+    for found in (encoders.text_rows(text=texts), signatures["encode_text"](text=texts)):
         np.testing.assert_allclose(found["embedding"], captions, atol=1e-5)
 
 
-def test_a_run_from_pixels(tiny_pixel_run, scenes, tmp_path):
-    compare(tiny_pixel_run, scenes, tmp_path / "model", 1e-5)
+def test_a_run_from_pixels(tiny_pixel_run, scenes, exported):
+    compare(tiny_pixel_run, scenes, exported / "1", 1e-5)
 
 
-def test_a_run_on_features_of_a_backbone(backbone_run, tmp_path):
+def test_a_run_on_features_of_a_backbone_that_was_moved_exports_without_its_dataset(backbone_run, tmp_path):
+    run, dataset = backbone_run
+    moved = Run.open(shutil.copytree(run.path, tmp_path / "elsewhere"))
+    gone = dataset.path.rename(tmp_path / "gone")
+    try:
+        path = export_run(moved, tmp_path / "models" / "moved", version=7)
+    finally:
+        gone.rename(dataset.path)
+    assert path == tmp_path / "models" / "moved" / "7"
     # The cache was made in other batches, and the mean over crops adds up in another order.
-    compare(*backbone_run, tmp_path / "model", 1e-5)
+    compare(run, dataset, path, 1e-5)
 
 
-def test_a_run_on_precomputed_features_embeds_texts_only(tiny_run, tmp_path):
-    assert tiny_run.image_input is None and run_encoders(tiny_run).encode_image is None
-    path = export_run(tiny_run, tmp_path / "model")
-    assert "encode_image" not in tf.saved_model.load(str(path)).signatures
+def test_a_run_on_precomputed_features_embeds_texts_only(tiny_run):
+    encoders = run_encoders(tiny_run)
+    assert tiny_run.image_input is None and encoders.encode_image is None
+    assert [signature.name for signature in encoders.offered] == ["encode_text"]
 
 
-@pytest.mark.parametrize("kind", ["pixels", "features"])
-def test_an_export_in_bfloat16(kind, tiny_pixel_run, tiny_run, scenes, tmp_path):
-    run = {"pixels": tiny_pixel_run, "features": tiny_run}[kind]
-    exact, rounded = (
-        tf.saved_model.load(str(export_run(run.computed_in(name), tmp_path / name))).signatures
-        for name in ("float32", "mixed_bfloat16")
-    )
-    inputs = {"encode_text": {"text": tf.constant(scenes.split("val").captions)}}
-    if kind == "pixels":
-        split = scenes.split("val")
-        encoded = [split.read_image(row) for row in range(len(split))]
-        inputs["encode_image"] = {"image_bytes": tf.constant(encoded)}
-    for name, given in inputs.items():
+def test_an_export_in_bfloat16(tiny_pixel_run, scenes, exported, tmp_path):
+    run, split = tiny_pixel_run, scenes.split("val")
+    other = run.computed_in("mixed_bfloat16")
+    path = export_run(other, tmp_path / "models" / "rounded")
+    exact, rounded = (tf.saved_model.load(str(each)).signatures for each in (exported / "1", path))
+    encoded = [split.read_image(row) for row in range(len(split))]
+    for name, given in (
+        ("encode_text", {"text": tf.constant(split.captions)}),
+        ("encode_image", {"image_bytes": tf.constant(encoded)}),
+    ):
         wanted, found = (side[name](**given)["embedding"].numpy() for side in (exact, rounded))
         # Numbers of eight bits, and sums of them; a network of other weights is at 0.9 and less.
         assert (found != wanted).any() and (found * wanted).sum(axis=1).min() > 0.999
         np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
-    contracts = [(tmp_path / "contracts" / f"{name}.json") for name in ("float32", "mixed_bfloat16")]
-    tolerances = [Contract.read(path).tolerance for path in contracts]
-    assert tolerances[1] > tolerances[0]
-    assert "mixed_bfloat16" in (tmp_path / "contracts" / "mixed_bfloat16.md").read_text()
-    read = run.tokenizer
-    other = run.computed_in("mixed_bfloat16")
+    contracts = tmp_path / "models" / "contracts"
+    assert Contract.read(contracts / "rounded.json").tolerance > Contract.read(contract_path(exported)).tolerance
+    assert "mixed_bfloat16" in (contracts / "rounded.md").read_text()
     dtypes = [{layer.compute_dtype for layer in side.model._flatten_layers()} for side in (run, other)]
     assert dtypes[0] == {"float32"} and "bfloat16" in dtypes[1]
-    assert other.tokenizer is read and other.fingerprint == run.fingerprint
+    assert other.tokenizer is run.tokenizer and other.fingerprint == run.fingerprint
 
 
 def test_a_precision_that_does_not_exist(tiny_run):
@@ -100,22 +101,6 @@ def test_a_precision_that_does_not_exist(tiny_run):
 
 def test_no_backbone_is_built_for_texts(backbone_run):
     assert run_encoders(backbone_run[0], images=False).encode_image is None
-
-
-@pytest.mark.parametrize("kind", ["pixels", "features"])
-def test_a_run_that_was_moved_exports_without_its_dataset(kind, tiny_pixel_run, backbone_run, tmp_path):
-    original, dataset = (tiny_pixel_run, None) if kind == "pixels" else backbone_run
-    moved = Run.open(shutil.copytree(original.path, tmp_path / "elsewhere"))
-    gone = tmp_path / "gone"
-    if dataset is not None:
-        dataset.path.rename(gone)
-    try:
-        path = export_run(moved, tmp_path / "models" / "moved", version=7)
-    finally:
-        if dataset is not None:
-            gone.rename(dataset.path)
-    assert path == tmp_path / "models" / "moved" / "7"
-    assert "encode_image" in tf.saved_model.load(str(path)).signatures
 
 
 def test_the_card_of_a_run_tells_what_it_takes(tiny_run, tiny_pixel_run):
@@ -131,8 +116,7 @@ def test_an_option_of_another_task_is_refused(tiny_run, tmp_path):
     assert not (tmp_path / "model").exists()
 
 
-def test_an_index_of_another_run_is_refused(tiny_run, tiny_pixel_run, scenes, tmp_path):
-    index = build_index(tiny_run, scenes, "val", out=tmp_path / "index")
+def test_an_index_of_another_run_is_refused(tiny_run, pixel_index, tmp_path):
     with pytest.raises(StaleIndexError, match="another run"):
-        export_run(tiny_pixel_run, tmp_path / "model", index=index)
+        export_run(tiny_run, tmp_path / "model", index=read_index(pixel_index))
     assert not (tmp_path / "model").exists()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ from vsemb.cli.__main__ import main
 from vsemb.encoders import TransformerSentenceEncoder
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.evaluation import Embedder
+from vsemb.recipes.retrieval import RetrievalJob
 from vsemb.runs.measure import evaluate_run
 from vsemb.runs.run import Run
 from vsemb.runs.searching import embed_text
@@ -39,10 +38,20 @@ def recipe_of(tiny_recipe: Any, tokenizer: str) -> Any:
     return tiny_recipe.with_overrides([f"text.tokenizer={tokenizer}", *sizes, *TRANSFORMER])
 
 
-@pytest.fixture(scope="module", params=list(KINDS))
-def subword_run(request, scenes, tiny_recipe, tmp_path_factory) -> Run:
-    """A run of two epochs with each tokenizer; treat it as read-only."""
-    return train(recipe_of(tiny_recipe, request.param), scenes, tmp_path_factory.mktemp("runs") / "run")
+@pytest.fixture(scope="module")
+def unigram_run(scenes, tiny_recipe, trained) -> Run:
+    """A run of two epochs; its vocabulary holds scores too. Treat it as read-only."""
+    return trained("sentencepiece", recipe_of(tiny_recipe, "sentencepiece"), scenes)
+
+
+@pytest.fixture(
+    scope="module", params=["sentencepiece", *(pytest.param(k, marks=pytest.mark.slow) for k in ("wordpiece", "bpe"))]
+)
+def subword_run(request, unigram_run, scenes, tiny_recipe, trained) -> Run:
+    """A run with each tokenizer; treat it as read-only."""
+    if request.param == "sentencepiece":
+        return unigram_run
+    return trained(request.param, recipe_of(tiny_recipe, request.param), scenes)
 
 
 def test_trained_and_reopened(subword_run: Run, scenes) -> None:
@@ -71,40 +80,24 @@ def test_searched_as_trained(subword_run: Run, capsys) -> None:
         embed_text(encoders, subword_run, "?!", "text", said.append)
 
 
-_CALLER = """
-import sys
-import numpy as np
-import tensorflow as tf
-texts = tf.constant(open(sys.argv[2], "rb").read().split(b"\\n"))
-found = tf.saved_model.load(sys.argv[1]).signatures["encode_text"](text=texts)
-assert found["valid"].numpy().all()
-np.save(sys.argv[3], found["embedding"].numpy())
-assert not {"vsemb", "tensorflow_text", "sentencepiece", "keras_hub"} & set(sys.modules)
-"""
-
-
 def test_served_as_trained(subword_run: Run, scenes, tmp_path: Path) -> None:
-    """Exported and loaded in another process, as any TensorFlow Serving would."""
     captions = [*scenes.split("val").captions[:20], "Unbelievably REDDISH octagons!"]
     expected = Embedder(subword_run.model).texts(*subword_run.encode(captions))
     path = export_run(subword_run, tmp_path / "model")
-    (tmp_path / "texts").write_text("\n".join(captions), encoding="utf-8")
-    command = [sys.executable, "-c", _CALLER, str(path), str(tmp_path / "texts"), str(tmp_path / "found.npy")]
-    subprocess.run(command, check=True, capture_output=True)
-    np.testing.assert_allclose(np.load(tmp_path / "found.npy"), expected, atol=1e-5)
+    found = tf.saved_model.load(str(path)).signatures["encode_text"](text=tf.constant(captions))
+    assert found["valid"].numpy().all()
+    np.testing.assert_allclose(found["embedding"], expected, atol=1e-5)
 
 
-def test_stopped_and_resumed(scenes, tiny_recipe, tmp_path, monkeypatch, capfd) -> None:
+def test_stopped_and_resumed(unigram_run: Run, scenes, tmp_path, monkeypatch, capfd) -> None:
     # The unigram model's scores are what a run could lose.
-    recipe = recipe_of(tiny_recipe, "sentencepiece")
-    whole, out = train(recipe, scenes, tmp_path / "whole").path, tmp_path / "run"
-
+    recipe, out = unigram_run.recipe, tmp_path / "run"
     with stopped(monkeypatch):
         train(recipe, scenes, out, checkpoint_steps=2)
     capfd.readouterr()
     train(recipe, scenes, out)
     assert "Resuming at epoch 2, step" in capfd.readouterr().err
-    check_same_training(out, whole)
+    check_same_training(out, unigram_run.path)
 
 
 def test_another_vocabulary_is_refused(subword_run: Run, tmp_path: Path) -> None:
@@ -167,14 +160,8 @@ def test_goes_with_the_other_parts(changes, kind) -> None:
     assert type(model.text_encoder).__name__ == kind
 
 
-def test_vectors_of_subwords_from_captions(scenes, tiny_recipe, tmp_path) -> None:
-    recipe = recipe_of(tiny_recipe, "wordpiece").with_overrides(
-        [
-            "text.encoder=recurrent",
-            "text.encoder.words.vectors=captions",
-            "text.encoder.words.dim=16",
-            "training.epochs=1",
-        ]
-    )
-    run = train(recipe, scenes, tmp_path / "run")
-    assert tf.math.reduce_std(run.model.text_encoder.words.table) > 0
+def test_vectors_of_subwords_from_captions(scenes, tiny_recipe) -> None:
+    settings = ("text.encoder=recurrent", "text.encoder.words.vectors=captions", "text.encoder.words.dim=16")
+    recipe = recipe_of(tiny_recipe, "wordpiece").with_overrides(list(settings))
+    model = RetrievalJob(recipe, scenes).model(recipe, "float32")
+    assert tf.math.reduce_std(model.text_encoder.words.table) > 0

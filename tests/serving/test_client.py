@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 from concurrent import futures
 
 import numpy as np
@@ -13,7 +14,6 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
-from tests.label_signature import Labels
 from tests.serving.rpc import rpc_server
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.serving.client import Client
@@ -30,19 +30,10 @@ def run(tiny_pixel_run):
 
 
 @pytest.fixture(scope="module")
-def server(run, scenes, tmp_path_factory):
-    """A server of two versions with all signatures; the corpus is the images of the validation split."""
-    from vsemb.evaluation import Embedder
-    from vsemb.exporting import Corpus, ServedModel, export_savedmodel
-
-    split = scenes.split("val")
-    vectors = Embedder(run.model).images(run.images_of(scenes, split), len(split))
-    corpus = Corpus(vectors, split.ids, list(split.keys))
-    extras = [Labels(vectors[:2]).signature]
-    served = ServedModel(run.model, run.tokenizer, run.image_input, corpus=corpus, extras=extras)
-    out = tmp_path_factory.mktemp("models") / "scenes"
-    for version in (1, 2):
-        export_savedmodel(served, out, version=version)
+def server(exported, tmp_path_factory):
+    """A server of two versions, which are equal; the corpus is the images of the validation split."""
+    out = shutil.copytree(exported, tmp_path_factory.mktemp("models") / "scenes")
+    shutil.copytree(out / "1", out / "2")
     versions = {"versions": "all", "labels": {"stable": 1, "canary": 2}}
     with Server({"scenes": out}, port=0, rest_port=0, poll=0, **versions) as server:
         yield server

@@ -18,8 +18,6 @@ import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 from tests.serving.asking import ask
-from vsemb.runs.indexing import build_index
-from vsemb.runs.serve import export_run
 from vsemb.serving.server import Server, example_commands
 
 TEXTS = ["a red circle", "", "two blue squares above a green triangle", "no such words here"]
@@ -29,20 +27,13 @@ GUIDE = Path(__file__).parents[2] / "docs/guides/export-and-serve.md"
 
 
 @pytest.fixture(scope="module")
-def exported(tiny_pixel_run, scenes, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("models")
-    index = build_index(tiny_pixel_run, scenes, "test", out=folder / "index")
-    return export_run(tiny_pixel_run, folder / "scenes", index=index)
-
-
-@pytest.fixture(scope="module")
 def server(exported: Path):
-    with Server({"scenes": exported.parent}, port=0, rest_port=0, poll=0) as server:
+    with Server({"scenes": exported}, port=0, rest_port=0, poll=0) as server:
         yield server
 
 
 def test_both_protocols_give_what_the_model_gives(server: Server, exported: Path) -> None:
-    expected = tf.saved_model.load(str(exported)).signatures["encode_text"](text=tf.constant(TEXTS))
+    expected = tf.saved_model.load(str(exported / "1")).signatures["encode_text"](text=tf.constant(TEXTS))
     status, content = ask(server.rest_port, "POST", "/v1/models/scenes:predict", {"inputs": TEXTS})
     assert status == 200
     assert content["outputs"]["valid"] == expected["valid"].numpy().tolist()
@@ -78,7 +69,7 @@ def test_the_printed_commands_work(server: Server, tmp_path: Path) -> None:
         status, content = ask(server.rest_port, "POST", "/v1/models/scenes:predict", json.loads(body))
         assert status == 200 and content["predictions"][0]["valid"], command
         asked.append(json.loads(body)["signature_name"])
-    assert asked == ["encode_image", "encode_text", "search_image", "search_text"]
+    assert asked == ["encode_image", "encode_text", "label", "search_image", "search_text"]
 
 
 def test_a_search_without_k_gives_ten(server: Server) -> None:
@@ -100,18 +91,14 @@ def test_merged_requests_give_what_each_gives_alone(server: Server) -> None:
             np.testing.assert_allclose(embedding, alone[text], atol=1e-5)
 
 
-@pytest.mark.parametrize("scheme", ["grpc", "http"])
-def test_the_python_of_the_guide_runs(
-    scheme: str, exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_python_of_the_guide_runs(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), flags=re.DOTALL)
+    assert '"grpc://localhost:8500", model="mine"' in code and "# or http://localhost:8501" in code
     (tmp_path / "dog.jpg").write_bytes(tf.io.encode_jpeg(tf.zeros((40, 40, 3), tf.uint8)).numpy())
     monkeypatch.chdir(tmp_path)
-    printed = io.StringIO()
-    with Server({"mine": exported.parent}, port=0, rest_port=0, poll=0) as server:
-        assert '"grpc://localhost:8500"' in code and "# or http://localhost:8501" in code
-        port = server.port if scheme == "grpc" else server.rest_port
-        code = code.replace("grpc://localhost:8500", f"{scheme}://127.0.0.1:{port}")
+    for url in (f"grpc://127.0.0.1:{server.port}", f"http://127.0.0.1:{server.rest_port}"):
+        printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
-            exec(compile(code, str(GUIDE), "exec"), {})
-    assert -1 <= float(printed.getvalue()) <= 1
+            there = code.replace("grpc://localhost:8500", url).replace('"mine"', '"scenes"')
+            exec(compile(there, str(GUIDE), "exec"), {})
+        assert -1 <= float(printed.getvalue()) <= 1

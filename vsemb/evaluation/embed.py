@@ -14,7 +14,7 @@ from vsemb.models.dual_encoder import DualEncoder
 
 
 class Embedder:
-    """Embed any number of images and texts in batches; compiled once.
+    """Embed any number of images and texts in batches; compiled once per model.
 
     `keras.Model.predict` would retrace the graph for every new caption length.
 
@@ -32,18 +32,17 @@ class Embedder:
 
     def __init__(self, model: DualEncoder) -> None:
         self.model = model
-        self._compiled: dict[str, Any] = {}
 
     def _run(self, name: str, count: int, batches: Any, order: np.ndarray | None = None) -> np.ndarray:
         """Embed batches; `order` says where each row belongs."""
-        if name not in self._compiled:
-            encode = getattr(self.model, f"encode_{name}s")
-            if keras.backend.backend() == "tensorflow":
-                import tensorflow as tf
+        encode = getattr(self.model, f"encode_{name}s")
+        if keras.backend.backend() == "tensorflow":
+            import tensorflow as tf
 
-                encode = tf.function(encode, input_signature=[batches.element_spec[name]])
-            self._compiled[name] = encode
-        encode = self._compiled[name]
+            spec = batches.element_spec[name]
+            # Kept with the model, so that its next embedder need not trace again.
+            kept = vars(self.model).setdefault("_embedding_functions", {})
+            encode = kept.setdefault((name, str(spec)), tf.function(encode, input_signature=[spec]))
         parts = []
         with progress(desc=f"embed {name}s", total=count, unit=name, leave=False) as bar:
             for batch in batches:
