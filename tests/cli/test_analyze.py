@@ -10,6 +10,8 @@ import pytest
 from vsemb.cli.__main__ import main
 from vsemb.evaluation import Embedder
 
+pytestmark = pytest.mark.usefixtures("opened_once")
+
 
 def test_runs_stand_side_by_side(tiny_order_run, tiny_run, scenes, tmp_path, capsys):
     path = tmp_path / "lengths.json"

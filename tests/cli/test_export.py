@@ -11,6 +11,8 @@ import tensorflow as tf
 from vsemb.cli.__main__ import main
 from vsemb.exporting.contract import Contract
 
+pytestmark = pytest.mark.usefixtures("opened_once")
+
 
 def test_a_model_that_searches_and_then_one_that_classifies_in_another_precision(
     tiny_run, tiny_pixel_run, pixel_index, tmp_path, capsys

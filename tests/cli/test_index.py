@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 
+import pytest
+
 from vsemb.cli.__main__ import main
 from vsemb.errors import missing_extra
+
+pytestmark = pytest.mark.usefixtures("opened_once")
 
 
 def test_embeds_a_split(tiny_run, scenes, tmp_path, capsys):
