@@ -15,7 +15,6 @@ from urllib.parse import urlencode
 import numpy as np
 import pytest
 from PIL import Image
-from tensorboard import program
 
 from tests.browser import WEBGL, headless_chromium
 from vsemb.errors import DataError
@@ -54,6 +53,8 @@ def folder(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def tensorboard(folder) -> str:
     """The address of a TensorBoard that shows the folder, in a thread."""
+    from tensorboard import program
+
     board = program.TensorBoard()
     options = ["--logdir", str(folder), "--host", "127.0.0.1", "--port", "0", "--load_fast", "false"]
     board.configure(argv=["tensorboard", *options])
