@@ -16,7 +16,7 @@ import pytest
 from tests.serving.asking import ask
 from tests.systems.trees.tree_model import DIM, TEXTS, chain, parse, tree_corpus, tree_parts
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.exporting import ServedModel, export_savedmodel
+from vsemb.exporting import ServedModel
 from vsemb.serving.client import Client
 from vsemb.serving.server import Server
 from vsemb.systems.trees.client import TextParser, to_trees, trees_in_parts
@@ -44,10 +44,8 @@ def wanted(parts) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def server(parts, tmp_path_factory):
-    out = tmp_path_factory.mktemp("models") / "trees"
-    export_savedmodel(ServedModel(*parts, corpus=tree_corpus()), out)
-    with Server({"trees": out}, port=0, rest_port=0, poll=0) as server:
+def server(tree_export):
+    with Server({"trees": tree_export}, port=0, rest_port=0, poll=0) as server:
         yield server
 
 

@@ -343,7 +343,7 @@ def test_half_precision_is_computed_in_float32() -> None:
 
 
 def test_a_tree_as_deep_as_it_is_long() -> None:
-    steps = 300
+    steps = 100
     heads = np.arange(steps, dtype=np.int32)[None]
     inputs, recurrent = weights(1, heads.shape, 2)
     states = tree_lstm_states(inputs, recurrent, heads, np.ones(heads.shape, bool))
@@ -466,6 +466,7 @@ def test_dropout_acts_in_training_only() -> None:
     assert (encoder(IDS, training=True).numpy() != still).any()
 
 
+@pytest.mark.slow
 def test_exported(tmp_path) -> None:
     encoder = make_encoder()
     model = keras.Sequential([keras.Input((None, 2), dtype="int32"), encoder])
@@ -482,9 +483,9 @@ def test_fit_learns_what_the_heads_say() -> None:
     labels = np.array([0, 1] * 8)
     model = keras.Sequential([keras.Input((None, 2), dtype="int32"), make_encoder(dim=2)])
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.Adam(0.05), loss)
+    model.compile(keras.optimizers.Adam(0.2), loss)
     assert not model.jit_compile
-    losses = model.fit(ids, labels, epochs=30, verbose=0).history["loss"]
+    losses = model.fit(ids, labels, epochs=10, verbose=0).history["loss"]
     assert losses[-1] < 0.2 < losses[0]
 
 

@@ -33,10 +33,10 @@ from vsemb.text.vocabulary import Vocabulary
 SENTENCE = "a red circle above a blue square"
 
 
-@pytest.fixture
-def without_parser(parsed_scenes, tree_run, tmp_path: Path) -> Run:
-    """A copy of the run whose captions' trees came from a file."""
-    path = Path(shutil.copytree(tree_run.path, tmp_path / "run"))
+@pytest.fixture(scope="module")
+def without_parser(tree_run, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A copy of the run whose captions' trees came from a file; treat it as read-only."""
+    path = Path(shutil.copytree(tree_run.path, tmp_path_factory.mktemp("without-parser") / "run"))
     shutil.rmtree(path / "parser")
     return Run.open(path)
 
@@ -122,8 +122,9 @@ def test_a_text_is_read_as_far_as_it_is_served(tree_run) -> None:
 
 
 def test_another_parser_can_be_named(without_parser, tiny_run, spacy_pipeline) -> None:
-    use_parser(without_parser, spacy_pipeline)
-    (read,) = without_parser.reader([SENTENCE])
+    run = Run.open(without_parser.path)
+    use_parser(run, spacy_pipeline)
+    (read,) = run.reader([SENTENCE])
     assert is_parsed(read)
     with pytest.raises(InvalidArgumentError, match="does not read trees"):
         use_parser(tiny_run, spacy_pipeline)
@@ -219,6 +220,12 @@ def test_classes_are_read_as_trees(tree_run, without_parser) -> None:
     assert classify.embed_classes(without_parser, ["circle", "square"]).embeddings.shape == (2, 1, 16)
 
 
+def test_the_card_names_the_parser(tree_run) -> None:
+    (said,) = run_encoders(tree_run, images=False).text_input.cannot()
+    assert "cannot parse" in said and tree_run.reader.parser_name in said
+
+
+@pytest.mark.slow
 def test_exported_and_asked(tree_run, without_parser, parsed_scenes, spacy_pipeline, tmp_path) -> None:
     path = export_run(tree_run, tmp_path / "models" / "trees", report=print)
     loaded = tf.saved_model.load(str(path))
@@ -236,16 +243,10 @@ def test_exported_and_asked(tree_run, without_parser, parsed_scenes, spacy_pipel
     np.testing.assert_allclose(found.embedding, wanted["embedding"], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        ["text.encoder=child-sum-tree-lstm"],
-        ["image.projection=mlp", "text.encoder=projection-mlp", "text.encoder.encoder=tree-lstm"],
-    ],
-    ids=["child-sum", "twin"],
-)
-def test_variants_train(parsed_scenes, tree_recipe, tmp_path, changed) -> None:
-    run = train(tiny(tree_recipe.with_overrides(changed), "training.epochs=1"), parsed_scenes, tmp_path / "run")
+def test_a_twin_over_sums_of_children_trains(parsed_scenes, tree_recipe, tmp_path) -> None:
+    twin = ["image.projection=mlp", "text.encoder=projection-mlp", "text.encoder.encoder=child-sum-tree-lstm"]
+    recipe = tiny(tree_recipe.with_overrides(twin), "training.epochs=1", "batches.size=48")
+    run = train(recipe, parsed_scenes, tmp_path / "run")
     assert evaluate_run(run, parsed_scenes).recall_sum > 0
 
 
@@ -264,12 +265,16 @@ def test_without_parses_the_way_to_them_is_named(scenes, tree_recipe, tmp_path, 
     assert "vsemb annotate" in capsys.readouterr().err
 
 
-def test_the_commands(without_parser, tree_run, parsed_scenes, spacy_pipeline, tmp_path, capsys) -> None:
+def test_the_search_command(without_parser, parsed_scenes, spacy_pipeline, capsys) -> None:
     data = ["--data", str(parsed_scenes.path), "--split", "val"]
     assert main(["search", str(without_parser.path), SENTENCE, *data]) == 1
     assert "--parser" in capsys.readouterr().err
-    named = ["--parser", str(spacy_pipeline)]
-    assert main(["search", str(without_parser.path), SENTENCE, *data, *named]) == 0
+    assert main(["search", str(without_parser.path), SENTENCE, *data, "--parser", str(spacy_pipeline)]) == 0
+
+
+@pytest.mark.slow
+def test_the_other_commands(without_parser, tree_run, parsed_scenes, tmp_path) -> None:
+    data = ["--data", str(parsed_scenes.path), "--split", "val"]
     assert main(["evaluate", str(without_parser.path), *data]) == 0
     assert main(["projector", str(without_parser.path), *data, "--out", str(tmp_path / "projector")]) == 0
     assert main(["report", str(without_parser.path), *data, "--out", str(tmp_path / "report.html")]) == 0
