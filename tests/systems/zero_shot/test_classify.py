@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -13,9 +14,12 @@ import tensorflow as tf
 from tests.tiny import tiny
 from vsemb import recipes
 from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.exporting import ServedModel
 from vsemb.models.in_batch import LogitScale
 from vsemb.runs.run import Run
+from vsemb.runs.serve import run_encoders
 from vsemb.runs.train import train
+from vsemb.systems.zero_shot import classify
 from vsemb.systems.zero_shot.classify import (
     ClassPrompts,
     class_prompts,
@@ -27,6 +31,22 @@ from vsemb.systems.zero_shot.classify import (
 )
 
 TEMPLATES = ["a {}", "there is a {} above"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_graph_per_run() -> Iterator[None]:
+    """Traces the encoders of a run once for all tests."""
+    made: dict[tuple[int, bool], tuple[Run, ServedModel]] = {}
+
+    def encoders(run: Run, images: bool = True) -> ServedModel:
+        key = id(run), images
+        # The run is kept, so that its id is no other's.
+        made[key] = made.get(key) or (run, run_encoders(run, images))
+        return made[key][1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(classify, "run_encoders", encoders)
+        yield
 
 
 def test_prompts_are_each_name_in_each_template() -> None:
@@ -201,7 +221,7 @@ def test_classes_in_a_file(tmp_path) -> None:
 
 
 def test_an_order_averages_scores_and_not_texts(scenes, tmp_path) -> None:
-    recipe = tiny(recipes.get("order-embedding"), "training.epochs=1")
+    recipe = tiny(recipes.get("order-embedding"), "training.epochs=1", "batches.size=48")
     run = train(recipe, scenes, tmp_path / "order")
     prompts = embed_classes(run, ["red circle", "blue square"], TEMPLATES)
     (found,) = classify_images(run, scenes.split("val").keys[:1], prompts, scenes)

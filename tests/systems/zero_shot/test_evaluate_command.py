@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import builtins
 import json
+import shutil
 
 import numpy as np
 import pytest
 
-from tests.class_scenes import train_on_classes, write_class_scenes
 from vsemb.cli.__main__ import main
 from vsemb.data.store import Split
 from vsemb.runs.run import Run
 from vsemb.systems.zero_shot.class_names import ClassTokenizer
 from vsemb.systems.zero_shot.recognition import ZeroShotTask
 from vsemb.text.vocabulary import Vocabulary
-
-
-@pytest.fixture(scope="module")
-def class_run(tiny_recipe, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("classes")
-    return train_on_classes(tiny_recipe, write_class_scenes(folder / "scenes"), folder / "run")
 
 
 def test_prints_a_table_writes_json_and_draws(class_run, tmp_path, capsys):
@@ -72,8 +66,10 @@ def test_is_refused_before_anything_is_measured(class_run, nothing_measured, opt
 
 
 def test_a_picture_that_cannot_be_is_refused_before(class_run, nothing_measured, tmp_path, monkeypatch, capsys):
+    data = shutil.copytree(class_run.data_path, tmp_path / "data")
+
     def said() -> str:
-        arguments = ["--zero-shot", "--split", "test", "--picture", str(tmp_path / "classes.PNG")]
+        arguments = ["--data", str(data), "--zero-shot", "--split", "test", "--picture", str(tmp_path / "classes.PNG")]
         assert main(["evaluate", str(class_run.path), *arguments]) == 1
         error = capsys.readouterr().err
         assert error.count("\n") == 1
@@ -93,7 +89,7 @@ def test_a_picture_that_cannot_be_is_refused_before(class_run, nothing_measured,
         patch.setattr(Split, "class_ids", lambda self: (["a", "b", "c"], np.zeros(len(self), int)))
         patch.setattr(Run, "texts_of", lambda self, split: ([], np.zeros(0, int)))
         assert "must be at least 4; got 3" in said()
-    shards = list(class_run.data_path.glob("test-*"))
+    shards = list(data.glob("test-*"))
     assert shards
     for shard in shards:
         moved = shard.rename(tmp_path / shard.name)

@@ -5,26 +5,35 @@ from __future__ import annotations
 import json
 import shutil
 
+import numpy as np
 import pytest
 
 from pipelines import class_backbone, zero_shot
 from vsemb.data.features.compute import cache_features
 from vsemb.data.store import Dataset
 from vsemb.image.backbones import BackboneConfig
+from vsemb.runs.run import Run
+from vsemb.systems.zero_shot.recognition import ZeroShotTask
 
 QUICK = ["--set", "training.epochs=1"]
 
 
-def test_the_table_and_the_curves(flowers_path, tmp_path, capsys) -> None:
-    command = ["--data", str(flowers_path), "--out", str(tmp_path / "out"), *QUICK, "--seeds", "2"]
-    command += ["--encoders", "bow", "attributes", "--sentences", "1", "2", "--curve", "--typos", "0.2"]
-    assert zero_shot.main([*command, "--json", str(tmp_path / "found.json")]) == 0
+@pytest.mark.parametrize(
+    ("objectives", "seeds", "sentences"),
+    [(["ds"], 1, ["1"]), pytest.param(["da", "ds"], 2, ["1", "2"], marks=pytest.mark.slow)],
+    ids=["one", "all"],
+)
+def test_the_table_and_the_curves(flowers_path, tmp_path, capsys, objectives, seeds, sentences) -> None:
+    command = ["--data", str(flowers_path), "--out", str(tmp_path / "out"), *QUICK, "--seeds", str(seeds)]
+    command += ["--encoders", "bow", "attributes", "--objectives", *objectives, "--sentences", *sentences]
+    command += ["--curve", "--typos", "0.2", "--json", str(tmp_path / "found.json")]
+    assert zero_shot.main(command) == 0
     printed = capsys.readouterr().out
     found = json.loads((tmp_path / "found.json").read_text())
     assert (found["classes"], found["images"]) == (12, 24)
     for encoder in ("bow", "attributes"):
-        for objective in ("da", "ds"):
-            values = found["table"][encoder][objective]
+        assert list(found["table"][encoder]) == objectives
+        for values in found["table"][encoder].values():
             assert 0 <= values["top1"] <= 100 and f"{values['top1']:.1f}" in printed
     # Attributes are no text: neither captions nor typing errors say anything about them.
     assert list(found["sentences"]["measured"]) == list(found["typos"]["all_texts"]) == ["bow"]
@@ -36,15 +45,21 @@ def test_the_table_and_the_curves(flowers_path, tmp_path, capsys) -> None:
     # One text a class is another one in each of ten draws.
     assert curve[0] == found["typos"]["one_text"]["bow"][0] and curve[0]["top1_deviation"] > 0
     assert found["table"]["bow"]["ds"]["texts"] == 240 and found["table"]["attributes"]["ds"]["texts"] == 24
-    # Two objectives and two seeds of two encoders, and one and two captions of one of them with two seeds.
-    assert len(list((tmp_path / "out" / "runs").iterdir())) == 8 + 4
+    # Objectives and seeds of two encoders, and numbers of captions of one of them.
+    runs = 2 * len(objectives) * seeds + len(sentences) * seeds
+    assert len(list((tmp_path / "out" / "runs").iterdir())) == runs
 
 
-def test_it_goes_on_where_it_was(flowers_path, tmp_path, capsys) -> None:
-    command = ["--data", str(flowers_path), "--out", str(tmp_path), *QUICK, "--encoders", "bow"]
-    assert zero_shot.main([*command, "--objectives", "ds"]) == 0
+def test_it_is_the_mean_of_seeds_and_goes_on_where_it_was(flowers, tmp_path, capsys) -> None:
+    command = ["--data", str(flowers.path), "--out", str(tmp_path), *QUICK, "--encoders", "bow", "--seeds", "2"]
+    command += ["--objectives", "da", "--json", str(tmp_path / "found.json")]
+    assert zero_shot.main(command) == 0
     first = capsys.readouterr().out
-    assert zero_shot.main([*command, "--objectives", "ds"]) == 0
+    runs = [Run.open(path) for path in (tmp_path / "runs").iterdir()]
+    found = [ZeroShotTask(run, flowers, "test").measure().top1 for run in runs]
+    table = json.loads((tmp_path / "found.json").read_text())["table"]["bow"]["da"]
+    assert len(found) == 2 and table["top1"] == pytest.approx(np.mean(found))
+    assert zero_shot.main(command) == 0
     again = capsys.readouterr()
     assert again.out == first and "is finished already" in again.err
 

@@ -7,18 +7,12 @@ import csv
 import pytest
 
 from tests.conftest import FEATURE_DIM
-from tests.tiny import tiny
-from vsemb import recipes
-from vsemb.data.store import Dataset
 from vsemb.errors import InvalidArgumentError
 from vsemb.runs.projector import project_run
-from vsemb.runs.train import train
 
 
-def test_a_run_on_classes_has_no_words(flowers_path, tmp_path) -> None:
-    flowers = Dataset.open(flowers_path)
-    recipe = tiny(recipes.get("ds-sje-attributes"), "training.epochs=1")
-    run = train(recipe, flowers, tmp_path / "run")
+def test_a_run_on_classes_has_no_words(flowers, sje_run, tmp_path) -> None:
+    run = sje_run("attributes")
     out, shapes = project_run(run, flowers, "val", tmp_path / "projector")
     assert list(shapes) == ["everything", "images", "sentences"] and shapes["images"] == (16, FEATURE_DIM)
     with open(out / "sentences.metadata.tsv", encoding="utf-8", newline="") as file:

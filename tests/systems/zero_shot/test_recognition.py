@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.class_scenes import train_on_classes, write_class_scenes
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.evaluation import Embedder
 from vsemb.systems.zero_shot.class_names import ClassTokenizer
@@ -17,26 +16,16 @@ from vsemb.systems.zero_shot.recognition import SIDE, ZeroShotTask
 from vsemb.text.vocabulary import Vocabulary
 
 
-@pytest.fixture(scope="module")
-def class_scenes(tmp_path_factory):
-    return write_class_scenes(tmp_path_factory.mktemp("data") / "scenes")
-
-
-@pytest.fixture(scope="module")
-def run(class_scenes, tiny_recipe, tmp_path_factory):
-    return train_on_classes(tiny_recipe, class_scenes, tmp_path_factory.mktemp("runs") / "classes")
-
-
-def test_unseen_classes_are_recognised_by_their_texts(run, class_scenes) -> None:
-    metrics = ZeroShotTask(run, class_scenes, "test").measure(top=3)
+def test_unseen_classes_are_recognised_by_their_texts(class_run, class_scenes) -> None:
+    metrics = ZeroShotTask(class_run, class_scenes, "test").measure(top=3)
     assert (metrics.classes, metrics.images, metrics.texts, metrics.top) == (15, 48, 240, 3)
     assert metrics.chance == pytest.approx(100 / 15)
     assert metrics.top1 > 30 and metrics.average_precision > 30
     # By hand, class by class.
     part = class_scenes.split("test")
-    embedder = Embedder(run.model)
-    images = embedder.images(run.images_of(class_scenes, part), len(part))
-    texts = embedder.texts(*run.tokenizer.encode(part.captions))
+    embedder = Embedder(class_run.model)
+    images = embedder.images(class_run.images_of(class_scenes, part), len(part))
+    texts = embedder.texts(*class_run.tokenizer.encode(part.captions))
     classes = np.array(part.class_names)
     names = sorted(set(part.class_names))
     means = np.stack([texts[classes[part.caption_rows] == name].mean(axis=0) for name in names])
@@ -45,18 +34,18 @@ def test_unseen_classes_are_recognised_by_their_texts(run, class_scenes) -> None
     assert metrics.top1 == pytest.approx(100 * np.mean([right[classes == name].mean() for name in names]))
 
 
-def test_classes_that_were_trained_on_are_refused_and_named(tiny_run, scenes, run, class_scenes) -> None:
+def test_classes_that_were_trained_on_are_refused_and_named(tiny_run, scenes, class_run, class_scenes) -> None:
     shared = set(scenes.split("train").class_names) & set(scenes.split("val").class_names)
     with pytest.raises(DataError, match=r"Zero-shot evaluation must use unseen classes.*--seen") as caught:
         ZeroShotTask(tiny_run, scenes, "val").measure()
     assert any(repr(name) in str(caught.value) for name in shared)
     with pytest.raises(DataError, match="the split 'train'.* training classes of"):
-        ZeroShotTask(run, class_scenes, "train").measure()
+        ZeroShotTask(class_run, class_scenes, "train").measure()
     task = ZeroShotTask(tiny_run, scenes, "val", seen=True)
     assert task.seen is True and task.measure().images == 12
     # Allowed and not the case: still zero-shot.
-    assert ZeroShotTask(run, class_scenes, "test", seen=True).seen is False
-    assert ZeroShotTask(run, class_scenes, "test").seen is False
+    assert ZeroShotTask(class_run, class_scenes, "test", seen=True).seen is False
+    assert ZeroShotTask(class_run, class_scenes, "test").seen is False
 
 
 def test_what_a_run_has_seen_is_known_on_another_dataset_too(tiny_run, class_scenes) -> None:
@@ -70,8 +59,8 @@ def test_what_a_run_has_seen_is_known_on_another_dataset_too(tiny_run, class_sce
     assert task.seen is None and task.measure().classes == 15
 
 
-def test_curve(run, class_scenes) -> None:
-    task = ZeroShotTask(run, class_scenes, "test")
+def test_curve(class_run, class_scenes) -> None:
+    task = ZeroShotTask(class_run, class_scenes, "test")
     metrics = task.measure(curve=True, top=3)
     most = max(np.bincount(task.text_classes))
     assert 16 < most <= 32 and [point.texts for point in metrics.curve] == [1, 2, 4, 8, 16, None]
@@ -80,8 +69,8 @@ def test_curve(run, class_scenes) -> None:
     json.dumps(metrics.to_json(), allow_nan=False)
 
 
-def test_typing_errors_cost_a_model_of_words_dearly(run, class_scenes, monkeypatch) -> None:
-    task = ZeroShotTask(run, class_scenes, "test")
+def test_typing_errors_cost_a_model_of_words_dearly(class_run, class_scenes, monkeypatch) -> None:
+    task = ZeroShotTask(class_run, class_scenes, "test")
     clean = task.measure(top=3)
     embedded = []
     monkeypatch.setattr(task._embedder, "images", lambda *args: embedded.append(args))
@@ -92,8 +81,8 @@ def test_typing_errors_cost_a_model_of_words_dearly(run, class_scenes, monkeypat
     assert task.measure(corrupt=1.0).texts == 240
 
 
-def test_what_does_not_fit_is_refused(run, class_scenes, monkeypatch) -> None:
-    task = ZeroShotTask(run, class_scenes, "test")
+def test_what_does_not_fit_is_refused(class_run, class_scenes, monkeypatch) -> None:
+    task = ZeroShotTask(class_run, class_scenes, "test")
     for name, arguments in (
         ("share", {"corrupt": 1.5}),
         ("top", {"top": 0}),
@@ -101,30 +90,30 @@ def test_what_does_not_fit_is_refused(run, class_scenes, monkeypatch) -> None:
         with pytest.raises(InvalidArgumentError, match=f"`{name}`"):
             task.measure(**arguments)
     with pytest.raises(InvalidArgumentError, match="Did you mean 'test'"):
-        ZeroShotTask(run, class_scenes, "tests")
-    monkeypatch.setitem(vars(run), "tokenizer", ClassTokenizer(Vocabulary(task.names)))
+        ZeroShotTask(class_run, class_scenes, "tests")
+    monkeypatch.setitem(vars(class_run), "tokenizer", ClassTokenizer(Vocabulary(task.names)))
     with pytest.raises(InvalidArgumentError, match="on attributes"):
         task.measure(corrupt=0.1)
 
 
-def test_texts_are_those_that_the_run_reads(run, class_scenes, monkeypatch) -> None:
+def test_texts_are_those_that_the_run_reads(class_run, class_scenes, monkeypatch) -> None:
     part = class_scenes.split("test")
     given = (list(part.class_names), np.arange(len(part)))
-    monkeypatch.setattr(type(run), "texts_of", lambda self, split: given)
-    task = ZeroShotTask(run, class_scenes, "test")
+    monkeypatch.setattr(type(class_run), "texts_of", lambda self, split: given)
+    task = ZeroShotTask(class_run, class_scenes, "test")
     assert task.texts == part.class_names and (task.text_classes == task.image_classes).all()
     assert task.measure().texts == 48
 
 
-def test_a_dataset_without_classes_is_refused(run, class_scenes, monkeypatch) -> None:
+def test_a_dataset_without_classes_is_refused(class_run, class_scenes, monkeypatch) -> None:
     part = class_scenes.split("test")
     monkeypatch.setattr(part, "class_names", [None, *part.class_names[1:]])
     with pytest.raises(DataError, match="has no class"):
-        ZeroShotTask(run, class_scenes, "test")
+        ZeroShotTask(class_run, class_scenes, "test")
 
 
-def test_picture(run, class_scenes, tmp_path) -> None:
-    task = ZeroShotTask(run, class_scenes, "test")
+def test_picture(class_run, class_scenes, tmp_path) -> None:
+    task = ZeroShotTask(class_run, class_scenes, "test")
     first, second = tmp_path / "first.png", tmp_path / "second.png"
     task.draw(first)
     task.draw(second)

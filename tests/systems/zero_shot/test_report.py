@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from tests.html_tree import Page
-from tests.tiny import tiny
-from vsemb import recipes
-from vsemb.data.store import Dataset
 from vsemb.errors import InvalidArgumentError
 from vsemb.report import write_report
-from vsemb.runs.train import train
+from vsemb.runs.run import Run
 from vsemb.systems.zero_shot.recognition import ZeroShotTask
 
 
-def test_a_run_on_classes_names_classes(flowers_path, tmp_path) -> None:
-    flowers = Dataset.open(flowers_path)
-    recipe = tiny(recipes.get("ds-sje-attributes"))
-    run = train(recipe, flowers, tmp_path / "run")
+def test_a_run_on_classes_names_classes(flowers, sje_run, tmp_path) -> None:
+    run = Run.open(shutil.copytree(sje_run("attributes").path, tmp_path / "run"))
     out, _, measured = write_report(run, flowers, "val")
     assert out == run.path / "report.html" and measured["images"] == 16
     root = Page(out.read_text(encoding="utf-8")).root

@@ -51,13 +51,12 @@ def small_model(text_encoder: keras.layers.Layer) -> DualEncoder:
     return model
 
 
-@pytest.mark.parametrize("recurrent", [None, "rnn"])
-def test_a_model_of_characters(recurrent, tmp_path):
+def test_a_model_of_characters(tmp_path):
     tokenizer = CharacterTokenizer()
     words = WordEmbedding(len(tokenizer.vocabulary), 8)
     # The paper's lengths, and few filters.
     stages = [(8, *sizes) for _, *sizes in CHARACTER_STAGES]
-    encoder = ConvolutionalSentenceEncoder(words, 6, length=201, stages=stages, recurrent=recurrent, units=5, hidden=7)
+    encoder = ConvolutionalSentenceEncoder(words, 6, length=201, stages=stages, recurrent="rnn", units=5, hidden=7)
     model = small_model(encoder)
     path = export_savedmodel(ServedModel(model, tokenizer), tmp_path / "characters")
     served = tf.saved_model.load(str(path)).signatures["encode_text"]
@@ -98,7 +97,7 @@ def some_classes(seed: int = 5) -> ClassPrompts:
     return ClassPrompts(("dog", "Katze", "鳥"), unit, scale=4.0)
 
 
-@pytest.mark.parametrize("similarity", ["cosine", "dot", "order", "order-reversed"])
+@pytest.mark.parametrize("similarity", ["cosine", "order"])
 def test_classes_score_by_the_mean_over_their_prompts(similarity):
     classes = some_classes()
     served = ServedModel(pixel_model(similarity), words(), ImageInput(CONFIG), extras=[classes.signature])
@@ -132,15 +131,3 @@ def test_classify_is_a_signature_where_there_are_classes():
         classes.signature(sets)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="prompts, dim"):
         ClassPrompts(("dog",), np.zeros((2, 1, 6), np.float32))
-
-
-def test_classes_are_in_the_savedmodel(tmp_path):
-    served = ServedModel(pixel_model(), words(), ImageInput(CONFIG), extras=[some_classes().signature])
-    path = export_savedmodel(served, tmp_path / "classes")
-    classify = tf.saved_model.load(str(path)).signatures["classify"]
-    encoded = tf.constant([*images(3), b"no image"])
-    found = {name: value.numpy() for name, value in classify(image_bytes=encoded).items()}
-    wanted = served.functions["classify"](encoded)
-    assert found["classes"].tolist() == wanted["classes"].numpy().tolist()
-    assert found["valid"].tolist() == [True, True, True, False] and not found["scores"][3].any()
-    np.testing.assert_allclose(found["scores"], wanted["scores"], atol=1e-5)

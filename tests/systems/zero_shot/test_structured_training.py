@@ -37,7 +37,7 @@ def test_sampled_negatives_are_refused() -> None:
 
 @pytest.mark.parametrize("negatives", ["hardest", "all"])
 def test_blocks_equal_all_scores_at_once(negatives: str) -> None:
-    test_in_batch.check_blocks((StructuredJointEmbedding(0.7, negatives), "dot", "classes"))
+    test_in_batch.check_blocks((lambda: StructuredJointEmbedding(0.7, negatives), "dot", "classes"))
 
 
 @pytest.mark.parametrize(("negatives", "options"), [("hardest", {"similarity": "dot"}), ("all", {"image_weight": 0.5})])

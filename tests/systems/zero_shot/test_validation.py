@@ -6,16 +6,13 @@ import json
 
 import numpy as np
 
-from vsemb import recipes
-from vsemb.data.store import Dataset
 from vsemb.runs.train import train
 from vsemb.systems.zero_shot.recognition import ZeroShotTask
 
 
-def test_recognition_is_measured_on_the_classes_of_validation(flowers_path, tmp_path) -> None:
-    recipe = recipes.get("ds-sje-bow").with_overrides(["training.epochs=6", "optimizer.learning_rate=0.02"])
-    dataset = Dataset.open(flowers_path)
-    run = train(recipe, dataset, tmp_path / "run")
+def test_recognition_is_measured_on_the_classes_of_validation(flowers, sje_recipe, tmp_path) -> None:
+    recipe = sje_recipe("ds-sje-bow", "training.epochs=3", "optimizer.learning_rate=0.02")
+    run = train(recipe, flowers, tmp_path / "run")
     logged = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
     for row in logged:
         mean = (row["val_top1"] + row["val_average_precision"]) / 2
@@ -23,7 +20,7 @@ def test_recognition_is_measured_on_the_classes_of_validation(flowers_path, tmp_
     best = max(logged, key=lambda row: row["val_zero_shot"])
     assert run.info["best_zero_shot"] == best["val_zero_shot"]
     # The weights that were kept measure the same again.
-    found = ZeroShotTask(run, dataset, "val").measure()
+    found = ZeroShotTask(run, flowers, "val").measure()
     np.testing.assert_allclose(found.top1, best["val_top1"], atol=1e-4)
     np.testing.assert_allclose(found.average_precision, best["val_average_precision"], atol=1e-4)
     assert len({row["val_zero_shot"] for row in logged}) > 1
