@@ -89,7 +89,7 @@ class CaptionWriter:
         """
         if self._compiled is None:
             signature = [tf.TensorSpec((None, *images.shape[1:]), images.dtype)]
-            self._compiled = tf.function(self.captioner, input_signature=signature)
+            self._compiled = tf.function(self.captioner, input_signature=signature, autograph=False)
         return written_of(self._compiled(images))
 
     def of_bytes(self, encoded: bytes, name: str = "") -> list[Written]:

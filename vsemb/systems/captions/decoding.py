@@ -415,7 +415,6 @@ class Captioner(tf.Module):
 
     Args:
         n_best: captions per image.
-        autograph: whether control flow of `_write` depends on tensors.
 
     Call args:
         images: (rows, ...), the model input of each image: features, or pixels. The number of rows may be 0, or
@@ -428,11 +427,11 @@ class Captioner(tf.Module):
 
     facts: dict[str, int | float]
 
-    def __init__(self, n_best: int, *, autograph: bool = True) -> None:
+    def __init__(self, n_best: int) -> None:
         super().__init__()
         self.n_best = n_best
         # In eager mode, each word of a batch would be slow.
-        self._in_graph = tf.function(self._write, reduce_retracing=True, autograph=autograph)
+        self._in_graph = tf.function(self._write, reduce_retracing=True, autograph=False)
 
     def __call__(self, images: Tensor) -> Captions:
         return self._in_graph(tf.convert_to_tensor(images))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ from vsemb.systems.captions.decoding import CaptionOptions
 from vsemb.systems.captions.recipe import RegionCaptioning
 from vsemb.systems.regions.aligning import GivenImage, candidate_boxes
 from vsemb.systems.regions.drawing import COLOURS, draw_outlines, scaled_for_drawing
+from vsemb.systems.regions.extractor import RegionExtractor
 from vsemb.systems.regions.image_tower import kept_extractor
 from vsemb.systems.regions.signature import find_regions
 from vsemb.text.normalize import split_words
@@ -126,7 +129,7 @@ def caption_regions(
     given = GivenImage.of(image, dataset)
     candidates = candidate_boxes(run, given, dataset, boxes, report)
     asked = None if candidates is None else tf.constant(candidates[None], tf.float32)
-    found = find_regions(kept_extractor(run.path), tf.constant([given.encoded]), asked)
+    found = find_regions(_extractor(run.path, run.info.get("features")), tf.constant([given.encoded]), asked)
     if not found.valid.numpy()[0]:
         raise DataError(f"The image {image!r} does not decode as JPEG or PNG.")
     real = np.flatnonzero(np.any(found.boxes.numpy()[0] != 0, axis=1))
@@ -151,6 +154,11 @@ def caption_regions(
             for row in chosen
         ),
     )
+
+
+@functools.lru_cache(maxsize=1)  # Tracing its graph takes seconds, for each image again.
+def _extractor(path: Path, features: str | None) -> RegionExtractor:
+    return kept_extractor(path)
 
 
 def choose_regions(

@@ -337,9 +337,8 @@ class _Aligner:
         similarity = alignment.model.similarity
         assert isinstance(similarity, MultiVectorSimilarity)  # Ensured by `require_regions`.
         self._similarity = similarity
-        self._embed = tf.function(
-            alignment.model.encode_images, [tf.TensorSpec((None, None, self.store.dim), tf.float32)]
-        )
+        features = tf.TensorSpec((None, None, self.store.dim), tf.float32)
+        self._embed = tf.function(alignment.model.encode_images, [features], autograph=False)
         inputs = [
             tf.TensorSpec((None, None, alignment.recipe.embedding_dim), tf.float32),
             tf.TensorSpec((None,), tf.int64),

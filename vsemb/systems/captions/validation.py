@@ -99,7 +99,7 @@ class LikelihoodMeasure:
         if self._log_likelihoods is None:
             self._log_likelihoods = self.model.log_likelihoods
             if keras.backend.backend() == "tensorflow":
-                self._log_likelihoods = tf.function(self._log_likelihoods, input_signature=[batches.element_spec])
+                self._log_likelihoods = tf.function(self._log_likelihoods, [batches.element_spec], autograph=False)
         total, count = 0.0, 0
         for batch in batches:
             found = keras.ops.convert_to_numpy(self._log_likelihoods(batch))

@@ -62,7 +62,7 @@ class EnergyMeasure:
         if keras.backend.backend() == "tensorflow":
             text = tf.TensorSpec((None, None), tf.int32)
             signature = [{"premise": text, "hypothesis": text}]
-            self._compiled = tf.function(lambda inputs: model(inputs), input_signature=signature)
+            self._compiled = tf.function(lambda inputs: model(inputs), signature, autograph=False)
 
     def __call__(self, split: EntailmentSplit, batch_size: int = 256) -> np.ndarray:
         """Return the energies of a split's pairs, (pairs,) float32."""

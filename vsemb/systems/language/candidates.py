@@ -139,7 +139,7 @@ class StructureContentCaptioner(Captioner):
         beam: int = 1,
     ) -> None:
         # Control flow does not depend on tensors, and AutoGraph takes seconds.
-        super().__init__(n_best, autograph=False)
+        super().__init__(n_best)
         numbers = {"n_best": n_best, "candidates": candidates, "neighbours": neighbours, "beam": beam}
         for name, value in numbers.items():
             if value < 1:

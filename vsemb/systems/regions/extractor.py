@@ -147,6 +147,9 @@ class RegionExtractor:
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the best boxes of each image, and their ranking scores."""
         count, overlap = self.regions.count, self.regions.overlap
+        if not count:
+            none = tf.zeros((tf.shape(pixels)[0], 0, 4))
+            return none, none[..., 0]
         if boxes is None:
             return propose(pixels, count, overlap)
         boxes = _clipped(boxes)
@@ -162,15 +165,16 @@ class RegionExtractor:
     def _cropped(self, encoded: tf.Tensor, pixels: tf.Tensor, boxes: tf.Tensor) -> tf.Tensor:
         """Compute network features of the whole images and of the crop of each other box, some images at a time."""
         size = self.backbone_config.size
-        detailed, _ = decode_images(encoded, _DETAIL * size)
+        detailed = decode_images(encoded, _DETAIL * size)[0] if self.regions.count else pixels
         at_once = max(1, _PIXELS_AT_ONCE // (self.count * size * size))
         rows = tf.shape(pixels)[0]
 
         def some(start: tf.Tensor, done: tf.TensorArray) -> tuple:
             part = slice(start, start + at_once)
-            crops = crop_regions(detailed[part], boxes[part, 1:], size)
-            # The whole image has the usual pixels, in whole numbers; crops are rounded to whole numbers too.
-            crops = tf.concat([pixels[part, None], tf.round(crops)], axis=1)
+            crops = pixels[part, None]
+            if self.regions.count:
+                # The whole image has the usual pixels, in whole numbers; crops are rounded to whole numbers too.
+                crops = tf.concat([crops, tf.round(crop_regions(detailed[part], boxes[part, 1:], size))], axis=1)
             features = self.backbone(tf.reshape(crops, (-1, size, size, 3)), training=False)
             features = tf.reshape(tf.cast(features, tf.float32), (-1, self.count, self.dim))
             return start + at_once, done.write(start // at_once, features)
