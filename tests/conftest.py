@@ -314,14 +314,13 @@ def caption_run(scenes, caption_recipe, trained):
 
 
 @pytest.fixture(scope="session")
-def pixel_caption_run(scenes, caption_recipe, trained):
-    """A `Run` of captions of one epoch on the pixels of `scenes`, selected by CIDEr; treat it as read-only."""
+def pixel_caption_run(scenes, trained):
+    """A `Run` of captions with attention, one epoch on pixels of `scenes`, selected by CIDEr; treat it as read-only."""
     pytest.importorskip("pycocoevalcap", reason="the extra captions is not installed")
-    from vsemb.runs.fine_tune import with_backbone
+    from vsemb import recipes
 
-    recipe = with_backbone(caption_recipe, scenes, "SmallConvNet").with_overrides(
-        ["image.size=32", "training.epochs=1", "validation=cider", "batches.size=48"]
-    )
+    once = ("image.size=32", "decoder.heads=2", "training.epochs=1", "validation=cider", "batches.size=24")
+    recipe = tiny(recipes.get("multimodal-rnn", "attention"), *TINY_CAPTIONS, "text.words.dim=16", *once)
     return trained("pixel-captions", recipe, scenes)
 
 

@@ -41,7 +41,7 @@ def test_no_image_comes_twice_in_a_batch(scenes) -> None:
 
 @pytest.fixture(scope="module")
 def runs(scenes, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
-    settings = [*SIZES, "training.epochs=30", "optimizer.learning_rate=0.01"]
+    settings = [*SIZES, "training.epochs=10", "optimizer.learning_rate=0.03"]
     folder = tmp_path_factory.mktemp("runs")
     return {
         kind: train(tiny(recipes.get("order-embedding"), *settings, f"similarity={kind}"), scenes, folder / kind)

@@ -1,4 +1,4 @@
-"""Captions that look at grid cells: from the recipe to the SavedModel; what such a recipe refuses."""
+"""Captions that look at grid cells, from recipe to captions (exports: test_serve.py); what such a recipe refuses."""
 
 from __future__ import annotations
 
@@ -11,27 +11,18 @@ from vsemb.cli.__main__ import main
 from vsemb.errors import InvalidArgumentError
 from vsemb.runs.fine_tune import with_backbone
 from vsemb.runs.run import Run
-from vsemb.runs.train import train
+from vsemb.systems.captions.decoding import CaptionOptions
 from vsemb.systems.captions.multimodal_rnn import AttentiveRNN
-
-ATTENTION = (
-    *("decoder.heads=2", "decoder.units=16", "image.size=32", "text.words.dim=16", "text.tokenizer.min_count=1"),
-    *("batches.size=8", "training.epochs=1", "training.precision=float32"),
-)
 
 
 @pytest.fixture(scope="module")
 def recipe():
-    return recipes.get("multimodal-rnn", "attention").with_overrides(ATTENTION)
+    settings = ["decoder.heads=2", "decoder.units=16", "image.size=32", "text.words.dim=16"]
+    return recipes.get("multimodal-rnn", "attention").with_overrides(settings)
 
 
-@pytest.fixture(scope="module")
-def run(scenes, recipe, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return train(recipe, scenes, tmp_path_factory.mktemp("attention") / "run")
-
-
-def test_a_run_opens_with_what_it_learned(run: Run, scenes) -> None:
-    again = Run.open(run.path)
+def test_a_run_opens_with_what_it_learned(pixel_caption_run: Run, scenes) -> None:
+    run, again = pixel_caption_run, Run.open(pixel_caption_run.path)
     assert isinstance(again.model, AttentiveRNN) and again.model.heads == 2
     split = scenes.split("val")
     inputs = {
@@ -41,23 +32,21 @@ def test_a_run_opens_with_what_it_learned(run: Run, scenes) -> None:
     np.testing.assert_array_equal(again.model(inputs), run.model(inputs))
 
 
-def test_it_writes_and_is_exported(run: Run, scenes, tmp_path, capsys) -> None:
-    image = tmp_path / "image.png"
+def test_files_are_captioned(pixel_caption_run: Run, scenes, tmp_path, capsys) -> None:
+    run, image = pixel_caption_run, tmp_path / "image.png"
     image.write_bytes(scenes.split("val").read_image(0))
-    assert main(["caption", str(run.path), str(image), "--n-best", "2"]) == 0
+    assert main(["caption", str(run.path), str(image), "--n-best", "2", "--beam", "2"]) == 0
+    captioner = run.recipe.captioner(run, CaptionOptions(n_best=2, beam=2))
+    wanted = captioner(run.image_input(tf.constant([image.read_bytes()]))[0])
     written = capsys.readouterr().out
-    assert main(["export", str(run.path), str(tmp_path / "model"), "--n-best", "2"]) == 0
-    loaded = tf.saved_model.load(str(tmp_path / "model" / "1"))
-    found = loaded.signatures["caption"](image_bytes=tf.constant([image.read_bytes()]))
-    for caption in found["captions"].numpy()[0]:
+    for caption in wanted.texts.numpy()[0]:
         assert caption.decode() in written
 
 
-def test_every_cell(recipe) -> None:
-    for cell in ("rnn", "gru", "lstm"):
-        model = recipe.with_overrides([f"decoder.cell={cell}"]).build(30, {}, "mixed_bfloat16")
-        assert model.attention.compute_dtype == "bfloat16"
-        assert model.image_encoder.compute_output_shape((None, 32, 32, 3)) == (None, 4, 16)
+def test_low_precision(recipe) -> None:
+    model = recipe.with_overrides(["decoder.cell=gru"]).build(30, {}, "mixed_bfloat16")
+    assert model.attention.compute_dtype == "bfloat16"
+    assert model.image_encoder.compute_output_shape((None, 32, 32, 3)) == (None, 4, 16)
 
 
 def test_the_variant_of_attention_takes_another_backbone(scenes) -> None:

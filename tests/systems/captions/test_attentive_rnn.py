@@ -12,7 +12,7 @@ import tensorflow as tf
 from tests.contract import BFLOAT16, SAME
 from vsemb.encoders import ImageEncoder, PixelEncoder, WordEmbedding
 from vsemb.errors import InvalidArgumentError
-from vsemb.systems.captions.multimodal_rnn import GATES, AttentiveRNN, SpatialFeatureEncoder
+from vsemb.systems.captions.multimodal_rnn import AttentiveRNN, SpatialFeatureEncoder
 from vsemb.systems.captions.next_word import NextWordCrossEntropy
 
 WORDS, DIM, UNITS, HEADS, CELLS, CHANNELS = 7, 3, 4, 2, 3, 5
@@ -86,8 +86,7 @@ def test_the_slow_way(image_steps: str) -> None:
     np.testing.assert_allclose(tf.nn.log_softmax(model(inputs)), expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("cell", GATES)
-@pytest.mark.parametrize("image_steps", ["first", "all"])
+@pytest.mark.parametrize(("cell", "image_steps"), [("rnn", "all"), ("lstm", "first"), ("gru", "first"), ("gru", "all")])
 def test_word_by_word_as_at_once(cell: str, image_steps: str) -> None:
     model, inputs = make_model(cell, image_steps=image_steps), make_inputs()
     expected = tf.nn.log_softmax(model(inputs)).numpy()
@@ -150,15 +149,14 @@ def test_which_colour_has_which_shape() -> None:
         text.append([2, 4 + first, 3, 4 + second])  # red, its shape, blue, its shape
     data = {"image": images.reshape(len(cases), -1), "text": np.array(text, np.int32)}
     model = AttentiveRNN(SpatialFeatureEncoder(CELLS, 16), WordEmbedding(6, 8), cell="lstm", units=16, heads=2)
-    model.compile(keras.optimizers.Adam(0.02), NextWordCrossEntropy(), jit_compile=False)
-    history = model.fit(tf.data.Dataset.from_tensors(data).repeat(150), epochs=2, verbose=0)
+    model.compile(keras.optimizers.Adam(0.04), NextWordCrossEntropy(), jit_compile=False)
+    history = model.fit(tf.data.Dataset.from_tensors(data).repeat(60), epochs=2, verbose=0)
     # Half of the words say something, and not to know would cost log 2 of each of the shapes: 1.4.
     assert history.history["loss"][1] < 0.1
 
 
-@pytest.mark.parametrize("cell", GATES)
-def test_saved_and_loaded(cell: str, tmp_path) -> None:
-    model, inputs = make_model(cell, dropout=0.2, init_scale=0.1, l2=0.1), make_inputs()
+def test_saved_and_loaded(tmp_path) -> None:
+    model, inputs = make_model("lstm", dropout=0.2, init_scale=0.1, l2=0.1), make_inputs()
     expected = model(inputs)
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
@@ -171,8 +169,8 @@ def test_low_precision() -> None:
     low.set_weights(model.get_weights())
     assert low(inputs).dtype == tf.float32
     np.testing.assert_allclose(low(inputs), model(inputs), **BFLOAT16)
-    low.compile("sgd", NextWordCrossEntropy(), jit_compile=False)
-    assert np.isfinite(low.fit(tf.data.Dataset.from_tensors(inputs), verbose=0).history["loss"]).all()
+    low.compile("sgd", NextWordCrossEntropy())
+    assert np.isfinite(low.compute_loss(inputs, y_pred=low(inputs, training=True)))
 
 
 def test_pixels() -> None:

@@ -66,9 +66,9 @@ def test_images_and_what_is_wrong_with_some(region_caption_run, region_scenes, t
     assert "/nowhere" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
+def test_mistakes_are_one_line(caption_run, scenes, opened, capsys):
+    opened(caption_run)
+    for options, said in (
         (["--n-best", "0"], "`n_best`"),
         (["--beam", "2", "--n-best", "3"], "`n_best`"),
         (["--sample", "loud"], "sample='loud'"),
@@ -78,12 +78,10 @@ def test_images_and_what_is_wrong_with_some(region_caption_run, region_scenes, t
         (["--max-words", "0"], "`max_words`"),
         (["--length-penalty", "nan"], "`length_penalty`"),
         (["--sample", "top-k=inf"], "`sample`"),
-    ],
-)
-def test_mistakes_are_one_line(caption_run, scenes, options, said, capsys):
-    assert main(["caption", str(caption_run.path), scenes.split("val").keys[0], *options]) == 1
-    error = capsys.readouterr().err
-    assert said in error and error.count("\n") == 1
+    ):
+        assert main(["caption", str(caption_run.path), scenes.split("val").keys[0], *options]) == 1
+        error = capsys.readouterr().err
+        assert said in error and error.count("\n") == 1, options
 
 
 @pytest.fixture

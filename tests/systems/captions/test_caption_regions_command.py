@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-import shutil
 
 import pytest
 from PIL import Image
@@ -17,7 +17,8 @@ def key(region_caption_run) -> str:
     return Dataset.open(region_caption_run.data_path).split("val").keys[0]
 
 
-def test_a_table_a_picture_and_json(region_caption_run, key, tmp_path, capsys):
+def test_a_table_a_picture_and_json(region_caption_run, key, opened, tmp_path, capsys):
+    opened(region_caption_run)
     out, report = tmp_path / "regions.png", tmp_path / "regions.json"
     # An existing picture is replaced, whole.
     out.write_bytes(b"before")
@@ -35,11 +36,11 @@ def test_a_table_a_picture_and_json(region_caption_run, key, tmp_path, capsys):
         assert picture.format == "PNG" and picture.width > 512
 
 
-def test_a_file_that_is_no_image_of_the_dataset(region_caption_run, tmp_path, capsys):
+def test_a_file_that_is_no_image_of_the_dataset(region_caption_run, opened, tmp_path, capsys):
     """No dataset is needed, and bytes that are no text do no harm."""
-    run = shutil.copytree(region_caption_run.path, tmp_path / "run")
-    info = json.loads((run / "run.json").read_text())
-    (run / "run.json").write_text(json.dumps(info | {"data": str(tmp_path / "gone")}))
+    run = region_caption_run.path
+    moved = dataclasses.replace(region_caption_run, info=region_caption_run.info | {"data": str(tmp_path / "gone")})
+    opened(moved)
     image, out = str(tmp_path / "wide\udcff.jpg"), tmp_path / "out.jpg"
     Image.new("CMYK", (300, 100)).save(image)
     assert main(["caption", "--regions", str(run), image, "--parts", "--out", str(out)]) == 0

@@ -92,15 +92,21 @@ def test_rows_may_be_unknown_or_none_and_each_stands_alone(model):
         np.testing.assert_allclose(log_probs, together.log_probs.numpy()[list(rows)], rtol=1e-5)
 
 
-@pytest.mark.parametrize("rule", [None, "greedy", "top-k=3"])
-def test_captioners_can_be_exported(model, tmp_path, rule):
+def test_captioners_can_be_exported(model, tmp_path):
     module = tf.Module()
-    search = SearchOptions(beam=3, n_best=2, max_words=6)
-    module.captioner = NeuralCaptioner(model, VOCABULARY, search, rule and Sampler.parse(rule, seed=2))
-    signature = tf.TensorSpec([None, 5], tf.float32)
-    module.caption = tf.function(lambda images: module.captioner(images)._asdict(), input_signature=[signature])
+    search = SearchOptions(beam=3, n_best=2, max_words=3)
+    rules = (None, "greedy", "top-k=3")
+    module.captioners = [
+        NeuralCaptioner(model, VOCABULARY, search, rule and Sampler.parse(rule, seed=2)) for rule in rules
+    ]
+    module.caption = tf.function(
+        lambda images: [captioner(images)._asdict() for captioner in module.captioners],
+        input_signature=[tf.TensorSpec([len(IMAGES), 5], tf.float32)],
+        autograph=False,
+    )
     tf.saved_model.save(module, str(tmp_path))
     loaded = tf.saved_model.load(str(tmp_path))
-    got, wanted = loaded.caption(IMAGES), module.captioner(IMAGES)
-    np.testing.assert_array_equal(got["texts"], wanted.texts)
-    np.testing.assert_allclose(got["log_probs"], wanted.log_probs, rtol=1e-5)
+    for got, captioner in zip(loaded.caption(IMAGES), module.captioners, strict=True):
+        wanted = captioner(IMAGES)
+        np.testing.assert_array_equal(got["texts"], wanted.texts)
+        np.testing.assert_allclose(got["log_probs"], wanted.log_probs, rtol=1e-5)

@@ -14,9 +14,8 @@ import pytest
 import tensorflow as tf
 
 from tests.serving.asking import ask
-from tests.systems.captions.caption_model import FACTS, caption_parts, pictures
+from tests.systems.captions.caption_model import caption_parts, pictures
 from vsemb.errors import InvalidArgumentError
-from vsemb.exporting import export_savedmodel
 from vsemb.serving.batching import Batcher
 from vsemb.serving.client import Client
 from vsemb.serving.models import LoadedModel
@@ -26,16 +25,8 @@ from vsemb.systems.captions.signature import ServedCaptioner
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    captioner, image_input = caption_parts()
-    out = tmp_path_factory.mktemp("models") / "captions"
-    export_savedmodel(ServedCaptioner(captioner, image_input, FACTS), out)
-    return out
-
-
-@pytest.fixture(scope="module")
-def server(base):
-    with Server({"captions": base}, port=0, rest_port=0, poll=0) as server:
+def server(exported_captioner):
+    with Server({"captions": exported_captioner}, port=0, rest_port=0, poll=0) as server:
         yield server
 
 
@@ -137,8 +128,8 @@ class Held:
         return self.model.run(signature, inputs)
 
 
-def test_merged_requests_give_what_each_gives_alone(base):
-    model = LoadedModel(base / "1")
+def test_merged_requests_give_what_each_gives_alone(exported_captioner):
+    model = LoadedModel(exported_captioner / "1")
     caption = model.signature("caption")
     assert caption.mergeable and model.warm_up() == 4
     images = [[image] for image in (*pictures(4), b"no image")] + [pictures(2)]

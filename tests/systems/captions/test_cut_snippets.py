@@ -7,6 +7,7 @@ import itertools
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.systems.captions import snippets as module
@@ -19,12 +20,19 @@ from vsemb.systems.regions.image_tower import regions_of
 from vsemb.text.normalize import split_words
 
 
-def unaries_of(run, dataset, part, caption: int) -> np.ndarray:
-    """The scores of a caption's words with the regions of its image, (words, regions), by itself."""
-    store = regions_of(run, dataset)
-    images = run.model.encode_images(store.rows(part.ids[[part.caption_rows[caption]]]))
-    texts = run.model.encode_texts(run.tokenizer([part.captions[caption]]))
-    return run.model.similarity.word_region_scores(images, texts).numpy()[0]
+@pytest.fixture(scope="module")
+def unaries(region_run, region_scenes) -> list[np.ndarray]:
+    """For each caption of val the scores of its words with the regions of its image, (words, regions), by itself."""
+    run, part, store = region_run, region_scenes.split("val"), regions_of(region_run, region_scenes)
+
+    @tf.function(reduce_retracing=True, autograph=False)
+    def scores(features: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+        return run.model.similarity.word_region_scores(run.model.encode_images(features), run.model.encode_texts(ids))
+
+    return [
+        scores(tf.constant(store.rows(part.ids[[row]])), run.tokenizer([caption])).numpy()[0]
+        for row, caption in zip(part.caption_rows, part.captions, strict=True)
+    ]
 
 
 def slow_best(unaries: np.ndarray, affinity: float) -> float:
@@ -39,7 +47,7 @@ def words_of(text: str) -> list[str]:
     return [word.decode() for word in split_words([text]).to_list()[0]]
 
 
-def test_captions_are_cut_as_one_at_a_time(region_run, region_scenes, monkeypatch):
+def test_captions_are_cut_as_one_at_a_time(region_run, region_scenes, unaries, monkeypatch):
     """Snippets in a row make the caption, and their regions its best chain; regions that look alike tie."""
     # Blocks that end within an image's captions, and batches within a block.
     monkeypatch.setattr(module, "_BLOCK", 13)
@@ -61,11 +69,11 @@ def test_captions_are_cut_as_one_at_a_time(region_run, region_scenes, monkeypatc
             assert boxes[found.regions[at]].any() and path[-1:] != [found.regions[at]]
             path += [int(found.regions[at])] * len(snippet)
             at += 1
-        unaries = unaries_of(region_run, region_scenes, part, caption)[:, np.any(boxes != 0, axis=1)]
+        own = unaries[caption][:, np.any(boxes != 0, axis=1)]
         stays = sum(one == other for one, other in itertools.pairwise(path))
-        energy = float(unaries[np.arange(len(path)), path].sum()) + affinity * stays
+        energy = float(own[np.arange(len(path)), path].sum()) + affinity * stays
         # Sums of 20 float32 numbers.
-        np.testing.assert_allclose(energy, slow_best(unaries, affinity), rtol=1e-5)
+        np.testing.assert_allclose(energy, slow_best(own, affinity), rtol=1e-5)
     assert at == len(found) and found.affinity == affinity
     assert find_snippets(region_run, region_scenes, part, affinity=affinity).texts == found.texts
 
@@ -88,12 +96,12 @@ def test_affinity_joins_words(region_run, region_scenes, capfd):
     assert len(said) == 4 and f"{len(chosen)} of {chosen.mean_words:.1f} words" in said[1]
 
 
-def test_the_affinity_chosen_is_the_spread_of_the_scores(region_run, region_scenes):
+def test_the_affinity_chosen_is_the_spread_of_the_scores(region_run, region_scenes, unaries):
     part = region_scenes.split("val")
     squares, count = 0.0, 0
     for caption in range(len(part.captions)):
         real = np.any(regions_of(region_run, region_scenes).boxes(part.ids[[part.caption_rows[caption]]])[0], 1)
-        scores = unaries_of(region_run, region_scenes, part, caption)[:, real].astype(np.float64)
+        scores = unaries[caption][:, real].astype(np.float64)
         squares += ((scores - scores.mean(axis=1, keepdims=True)) ** 2).sum()
         count += scores.size
     assert find_snippets(region_run, region_scenes, part).affinity == float(f"{np.sqrt(squares / count):.2g}")

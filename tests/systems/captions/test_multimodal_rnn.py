@@ -185,7 +185,7 @@ def test_it_learns_what_images_say(cell: str) -> None:
         "image": np.eye(3, dtype=np.float32),
         "text": np.array([[2, 3, 4], [4, 2, 0], [3, 0, 0]], np.int32),
     }
-    history = model.fit(tf.data.Dataset.from_tensors(data).repeat(80), epochs=2, verbose=0)
+    history = model.fit(tf.data.Dataset.from_tensors(data).repeat(60), epochs=2, verbose=0)
     assert history.history["loss"][1] < 0.1 < history.history["loss"][0]
     state, written = model.start({"image": data["image"]}), []
     choice = np.zeros(3, np.int32)
@@ -217,7 +217,7 @@ def test_dropout_stays_out_of_what_is_measured() -> None:
     assert np.abs(model(inputs, training=True) - plain(inputs)).max() > 0.01
 
 
-@pytest.mark.parametrize(("cell", "image_steps"), CASES)
+@pytest.mark.parametrize(("cell", "image_steps"), [("rnn", "all"), ("lstm", "first"), ("gru", "first")])
 def test_saved_and_loaded(cell: str, image_steps: str, tmp_path) -> None:
     model, inputs = make_model(cell, image_steps, dropout=0.2, init_scale=0.1, l2=0.1), make_inputs()
     expected = model(inputs)
@@ -237,9 +237,8 @@ def test_low_precision() -> None:
         assert low(inputs).dtype == tf.float32
         np.testing.assert_allclose(low(inputs), model(inputs), **BFLOAT16)
         assert low.log_likelihoods(inputs).dtype == tf.float32
-        low.compile("sgd", NextWordCrossEntropy(), jit_compile=False)
-        history = low.fit(tf.data.Dataset.from_tensors(inputs), verbose=0)
-        assert np.isfinite(history.history["loss"]).all()
+    low.compile("sgd", NextWordCrossEntropy(), jit_compile=False)
+    assert np.isfinite(low.train_on_batch(inputs))
 
 
 def test_pixels() -> None:

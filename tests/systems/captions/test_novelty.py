@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from itertools import pairwise
 
@@ -31,6 +32,7 @@ def test_novelty_compares_words() -> None:
 
 
 def slow_similarity(one: str, other: str, train: list[str]) -> float:
+    @functools.cache
     def features(text: str) -> list[object]:
         (words,) = words_of([text])
         return [*words, *pairwise(words)]

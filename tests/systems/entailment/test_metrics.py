@@ -61,12 +61,13 @@ def test_classes_that_are_not_there() -> None:
         evaluate_entailment(np.array([0.5, np.nan]), np.array([0, 2]))
 
 
-@pytest.mark.parametrize("batch_size", [7, 50, 256])
-def test_energies_are_those_of_each_pair_alone(batch_size: int) -> None:
+def test_energies_are_those_of_each_pair_alone() -> None:
     split = make_split(50)
     model = EntailmentModel(RecurrentSentenceEncoder(WordEmbedding(10_100, 4, init_scale=1.0), 4, units=6))
     measure = EnergyMeasure(model)
-    found = measure(split, batch_size)
+    found = measure(split, 7)
+    for batch_size in (50, 256):
+        np.testing.assert_allclose(measure(split, batch_size), found, **SAME)
     assert found.shape == (50,) and found.dtype == np.float32 and found.std() > 1e-3
     for row in (0, 13, 49):
         rows = np.array([row])
@@ -74,7 +75,7 @@ def test_energies_are_those_of_each_pair_alone(batch_size: int) -> None:
         np.testing.assert_allclose(found[row], model(inputs)[0], **SAME)
     # Weights that change later are seen.
     model.set_weights([weight + 1 for weight in model.get_weights()])
-    assert not np.array_equal(measure(split, batch_size), found)
+    assert not np.array_equal(measure(split, 7), found)
 
 
 def make_model(**options) -> EntailmentModel:

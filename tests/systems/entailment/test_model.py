@@ -100,16 +100,15 @@ def test_order_learns_what_symmetric_cannot() -> None:
     for similarity in ("order", "cosine"):
         model = make_model(similarity)
         model.compile(keras.optimizers.Adam(0.05), loss=MaxMargin(margin=0.3))
-        model.fit(inputs, labels, batch_size=8, epochs=60, verbose=0)
+        model.fit(tf.data.Dataset.from_tensors((inputs, labels)).repeat(60), verbose=0)
         energies = model(inputs).numpy()
         gaps[similarity] = energies[4:].min() - energies[:4].max()
     assert gaps["order"] > 0.2
     assert gaps["cosine"] <= 1e-6
 
 
-@pytest.mark.parametrize("similarity", ["order", "cosine"])
-def test_saved_and_reloaded(similarity: str, tmp_path) -> None:
-    words = WordEmbedding(WORDS, DIM)
+def test_saved_and_reloaded(tmp_path) -> None:
+    similarity, words = "cosine", WordEmbedding(WORDS, DIM)  # Which is not the default.
     model = EntailmentModel(RecurrentSentenceEncoder(words, DIM, units=6), similarity)
     inputs = make_inputs()
     expected = model(inputs).numpy()

@@ -133,8 +133,8 @@ def captioner(given) -> StructureContentCaptioner:
 
 @pytest.mark.parametrize(
     ("beam", "search", "candidates"),
-    # Six words: a beam of 6 ** 3 loses no sequence of up to four.
-    [(1, greedily, 7), (1, greedily, 100), (216, likeliest, 6)],
+    # Six words: a beam of 6 ** 3 loses no sequence of up to four. Seven candidates are no multiple of three vectors.
+    [(1, greedily, 100), (216, likeliest, 7)],
 )
 def test_equals_one_caption_after_the_other(given, captioner, beam: int, search: Any, candidates: int) -> None:
     if (beam, candidates) != (captioner.beam, captioner.candidates):

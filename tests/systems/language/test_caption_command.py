@@ -6,10 +6,8 @@ import json
 
 import pytest
 
-from tests.tiny import tiny
 from vsemb import recipes
 from vsemb.cli.__main__ import main
-from vsemb.runs.train import train
 
 
 @pytest.mark.parametrize("recipe", ["sc-nlm", "log-bilinear"])
@@ -21,13 +19,6 @@ def test_commands_that_search_refuse_language_models(recipe, tmp_path, capsys):
         assert "must be a run for retrieval" in error and "which is for language." in error and error.count("\n") == 1
 
 
-@pytest.fixture(scope="module")
-def blind_run(scenes, tmp_path_factory):
-    """A language model that sees no image."""
-    recipe = tiny(recipes.get("log-bilinear"), "training.epochs=1")
-    return train(recipe, scenes, tmp_path_factory.mktemp("runs") / "blind")
-
-
 @pytest.mark.parametrize(
     ("command", "said"),
     [
@@ -37,7 +28,7 @@ def blind_run(scenes, tmp_path_factory):
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
-def test_language_models_that_see_no_image_are_refused(command, said, blind_run, capsys):
-    assert main([command[0], str(blind_run.path), *command[1:]]) == 1
+def test_language_models_that_see_no_image_are_refused(command, said, bilinear_run, capsys):
+    assert main([command[0], str(bilinear_run.path), *command[1:]]) == 1
     error = capsys.readouterr().err
     assert said in error and "sees no image" in error and error.count("\n") == 1

@@ -69,10 +69,14 @@ class PixelFeatures(ImageInput):
         return tf.reshape(pixels, [-1, 32 * 32 * 3])[:, :: 3072 // self.dim][:, : self.dim] / 32.0, valid
 
 
+def test_an_encoder_on_features_captions_no_new_images(language_run, tmp_path):
+    with pytest.raises(DataError, match="must hold an image network"):
+        export_run(language_run, tmp_path / "captions")
+
+
+@pytest.mark.slow
 def test_a_language_model_writes_by_its_encoder(language_run, tmp_path):
     run = language_run
-    with pytest.raises(DataError, match="must hold an image network"):
-        export_run(run, tmp_path / "captions")
     options = CaptionOptions(n_best=2)
     captioner = run.recipe.captioner(run, options)
     taken = PixelFeatures(BackboneConfig("SmallConvNet"), dim=encoder_of(run).info["feature_dim"])

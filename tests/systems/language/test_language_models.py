@@ -259,8 +259,9 @@ def test_it_learns_and_is_saved(kind: str, tmp_path) -> None:
     check_config(model)
     inputs = make_inputs(rows=8)
     model.compile(keras.optimizers.Adam(0.03), loss=NextWordCrossEntropy())
-    losses = model.fit(tf.data.Dataset.from_tensors(inputs), epochs=30, verbose=0, shuffle=False).history["loss"]
-    assert losses[-1] < 0.6 * losses[0]
+    data = tf.data.Dataset.from_tensors(inputs).repeat(40)
+    losses = model.fit(data, epochs=2, verbose=0, shuffle=False).history["loss"]
+    assert losses[1] < 0.75 * losses[0]
     expected = model(inputs).numpy()
     model.save(tmp_path / "model.keras")
     reloaded = keras.saving.load_model(tmp_path / "model.keras")

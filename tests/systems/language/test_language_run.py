@@ -34,12 +34,6 @@ from vsemb.systems.language.conditioning import (
 from vsemb.systems.language.log_bilinear import LogBilinear, Multiplicative, StructureContent
 
 
-@pytest.fixture(scope="module")
-def bilinear_run(scenes, tmp_path_factory) -> Run:
-    recipe = tiny(recipes.get("log-bilinear"), *TINY_LANGUAGE)
-    return train(recipe, scenes, tmp_path_factory.mktemp("runs") / "lbl")
-
-
 def test_what_a_run_holds(language_run, tagged_scenes, kiros_run) -> None:
     run = Run.open(language_run.path)
     assert {path.name for path in (run.path / "checkpoints").iterdir()} == {"best.weights.h5", "state.npz"}
