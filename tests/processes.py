@@ -7,6 +7,7 @@ a fork.
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import sys
@@ -138,6 +139,10 @@ def _run(session: pytest.Session, items: list[pytest.Item], folder: Path, connec
     capture = config.pluginmanager.getplugin("capturemanager")
     capture.stop_global_capturing()
     capture.start_global_capturing()
+    # TensorFlow writes its messages to the stream that was there when it was imported, which is closed now.
+    for handler in logging.getLogger("tensorflow").handlers:
+        if isinstance(handler, logging.StreamHandler):
+            handler.stream = sys.stderr
     config.pluginmanager.unregister(name="terminalreporter")
     sender = _Sender(config, connection)
     config.pluginmanager.register(sender)
