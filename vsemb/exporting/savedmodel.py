@@ -121,12 +121,14 @@ def export_savedmodel(
 
 def write(served: Exportable, directory: Path) -> None:
     """Write the SavedModel of a model into a directory."""
-    # Concrete functions lack the defaults of the inputs.
-    signatures = {"serving_default": served.default.function, **served.functions}
+    # Saving traces a function again, which takes seconds, but not a concrete one, which lacks the inputs' defaults.
+    named = {"serving_default": served.default} | {signature.name: signature for signature in served.offered}
+    concrete = served.signatures
+    signatures = {name: one.function if one.defaults else concrete[name] for name, one in named.items()}
     module = tf.Module()
     # Only variables of the functions, without optimizer and dropout seeds. Keras objects would require Keras when the
     # SavedModel is loaded in Python.
-    graphs = [function.graph for function in served.signatures.values()]
+    graphs = [function.graph for function in concrete.values()]
     variables = {id(v): v for graph in graphs for v in graph.variables}
     module.weights = list(variables.values())
     module.tables = served.tables
