@@ -84,13 +84,13 @@ def spread(network: keras.Model, seed: int = 0) -> keras.Model:
 
 
 def write_clip(path: Path, size: int = SIZE) -> Path:
-    """CLIP with two layers of 16 each, and CLIP's own preprocessing."""
+    """CLIP with a layer of 16 in each tower, and CLIP's own preprocessing."""
     from keras_hub import layers, models
 
     vocabulary, merges = clip_vocabulary()
     network = models.CLIPBackbone(
-        models.CLIPVisionEncoder(8, 16, 2, 2, 32, image_shape=(size, size, 3), name="vision"),
-        models.CLIPTextEncoder(len(vocabulary), 16, 16, 2, 2, 32, max_sequence_length=24, name="text"),
+        models.CLIPVisionEncoder(8, 16, 1, 2, 32, image_shape=(size, size, 3), name="vision"),
+        models.CLIPTextEncoder(len(vocabulary), 16, 16, 1, 2, 32, max_sequence_length=24, name="text"),
         projection_dim=12,
     )
     spread(network)
@@ -117,13 +117,13 @@ def write_clip(path: Path, size: int = SIZE) -> Path:
 
 
 def write_siglip(path: Path, size: int = SIZE) -> Path:
-    """SigLIP with two layers of 16 each, and SigLIP's own preprocessing."""
+    """SigLIP with a layer of 16 in each tower, and SigLIP's own preprocessing."""
     from keras_hub import layers, models
 
     tokenizer = models.SigLIPTokenizer(sentencepiece_model())
     network = models.SigLIPBackbone(
-        models.SigLIPVisionEncoder(8, 16, 2, 2, 32, image_shape=(size, size, 3), name="vision"),
-        models.SigLIPTextEncoder(tokenizer.vocabulary_size(), 16, 16, 2, 2, 32, max_sequence_length=20, name="text"),
+        models.SigLIPVisionEncoder(8, 16, 1, 2, 32, image_shape=(size, size, 3), name="vision"),
+        models.SigLIPTextEncoder(tokenizer.vocabulary_size(), 16, 16, 1, 2, 32, max_sequence_length=20, name="text"),
     )
     spread(network)
     for weight in network.weights:
@@ -142,7 +142,7 @@ def write_image_network(path: Path, kind: str, size: int = SIZE) -> Path:
     from keras_hub import layers, models
 
     if kind == "vit":
-        network = models.ViTBackbone((size, size, 3), 8, 2, 2, 16, 32)
+        network = models.ViTBackbone((size, size, 3), 8, 1, 2, 16, 32)
         converter = layers.ViTImageConverter(image_size=(size, size), scale=1 / 127.5, offset=-1.0)
     elif kind == "resnet":
         network = models.ResNetBackbone([64], [3], [64, 64], [1, 1], [1, 2], "basic_block")
