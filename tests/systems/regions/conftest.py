@@ -14,11 +14,14 @@ from vsemb.systems.regions.compute import cache_regions
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory) -> Path:
+def made(made_once) -> Path:
     """The folder of a dataset with cached regions; `with_regions` is a copy that a test may change."""
-    dataset = Tiny().write(Tiny().records(IMAGES), tmp_path_factory.mktemp("regions") / "data")
-    cache_regions(dataset, CONFIG, REGIONS, weights=None, batch_size=4)
-    return dataset.path
+
+    def make(path: Path) -> None:
+        dataset = Tiny().write(Tiny().records(IMAGES), path)
+        cache_regions(dataset, CONFIG, REGIONS, weights=None, batch_size=4)
+
+    return made_once("cached-regions", make)
 
 
 @pytest.fixture
@@ -28,12 +31,14 @@ def with_regions(made: Path, tmp_path: Path):
 
 
 @pytest.fixture(scope="session")
-def region_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two exported models of regions: `sets` proposes them, `given` is sent candidates; read-only."""
+def region_models(made_once) -> Path:
+    """Two exported models; `sets` proposes regions, `given` is sent candidates and has cosines in bfloat16."""
     from tests.systems.regions.region_model import region_parts
     from vsemb.exporting import ServedModel, export_savedmodel
 
-    folder = tmp_path_factory.mktemp("models")
-    for name, options in {"sets": {}, "given": {"source": "selective-search", "pooling": "map"}}.items():
-        export_savedmodel(ServedModel(*region_parts(**options)), folder / name, fingerprint="c0ffee")
-    return folder
+    def make(folder: Path) -> None:
+        given = region_parts("cross-attention", "mixed_bfloat16", source="selective-search", pooling="map")
+        for name, parts in {"sets": region_parts(), "given": given}.items():
+            export_savedmodel(ServedModel(*parts), folder / name, fingerprint="c0ffee")
+
+    return made_once("region-models", make)

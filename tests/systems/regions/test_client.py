@@ -47,9 +47,9 @@ def url(request, server) -> str:
 @pytest.fixture(scope="module")
 def wanted() -> dict[str, np.ndarray]:
     """What the model itself makes of the texts, each with the first picture."""
-    served = ServedModel(*region_parts())
+    align = next(signature for signature in ServedModel(*region_parts()).offered if signature.name == "align")
     images, affinity = tf.constant(pictures()[:1] * 3), tf.constant([0.5] * 3)
-    outputs = served.functions["align"](images, tf.constant(TEXTS), affinity)
+    outputs = align.rows(image_bytes=images, text=tf.constant(TEXTS), affinity=affinity)
     return {name: values.numpy() for name, values in outputs.items()}
 
 
@@ -174,8 +174,12 @@ class Held:
         return self.model.run(signature, inputs)
 
 
-def test_merged_requests_give_what_each_gives_alone(region_models):
-    model = LoadedModel(region_models / "sets" / "1")
+def test_merged_requests_give_what_each_gives_alone(server):
+    with server.served["sets"].lease() as (_, model):
+        check_merged_requests(model)
+
+
+def check_merged_requests(model: LoadedModel) -> None:
     align = model.signature("align")
     assert align.mergeable and model.signature("encode_text").mergeable
 

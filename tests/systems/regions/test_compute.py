@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import io
 import os
 import shutil
@@ -22,6 +23,7 @@ from vsemb.data.features import files as feature_files
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, InvalidArgumentError, MissingExtraError
 from vsemb.image.backbones import BackboneConfig, build_backbone, weights_sha256
+from vsemb.systems.regions import compute
 from vsemb.systems.regions.compute import cache_regions
 from vsemb.systems.regions.detections import Detections, pad_rows
 from vsemb.systems.regions.extractor import RegionExtractor
@@ -29,6 +31,24 @@ from vsemb.systems.regions.proposals import selective_search
 from vsemb.systems.regions.region_store import RegionConfig, RegionStore, region_fingerprint
 
 WHOLE = [0, 0, 1, 1]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_graph_per_configuration():
+    """`cache_regions` with other weights or images takes the graph it has: tracing one takes a second."""
+    extractors: dict[tuple, RegionExtractor] = {}
+
+    def extractor(config, regions, backbone, classifier=None) -> RegionExtractor:
+        if classifier is not None:
+            return RegionExtractor(config, regions, backbone, classifier)
+        kept = extractors.setdefault((config, regions), RegionExtractor(config, regions, backbone))
+        kept.backbone.set_weights(backbone.get_weights())
+        return kept
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compute, "RegionExtractor", extractor)
+        patch.setattr(compute, "_in_graph", functools.cache(compute._in_graph))
+        yield
 
 
 @pytest.fixture
@@ -217,11 +237,13 @@ def test_the_classifier_that_ranks_is_kept(tiny, tmp_path, monkeypatch):
     classifier.load_weights(kept)
     network, images = build_backbone(CONFIG, store.weights_path), encoded(data)
     found = pad_rows([selective_search(np.asarray(Image.open(io.BytesIO(image)))) for image in images])
-    served = RegionExtractor(CONFIG, config, network, classifier)(tf.constant(images), found)
+    extract = RegionExtractor(CONFIG, config, network, classifier)
+    served = extract(tf.constant(images), found)
     ids = np.arange(6)
     np.testing.assert_allclose(store.boxes(ids), served.boxes, atol=1e-6)
     np.testing.assert_allclose(store.scores(ids), served.scores, rtol=1e-4)  # batches of other sizes
-    other = RegionExtractor(CONFIG, config, network, small_classifier(5))(tf.constant(images), found)
+    classifier.set_weights(small_classifier(5).get_weights())
+    other = extract(tf.constant(images), found)
     assert np.abs(store.scores(ids) - other.scores).max() > 0.01
     kept.unlink()
     with pytest.raises(DataError, match=r"no classifier.weights.h5, which .*vsemb regions"):

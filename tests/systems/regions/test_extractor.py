@@ -25,6 +25,7 @@ from vsemb.systems.regions.proposals import objectness
 from vsemb.systems.regions.region_store import RegionConfig
 
 SMALL = BackboneConfig("SmallConvNet", size=32)
+MOBILE = BackboneConfig("MobileNetV2", size=64)
 RANDOM = np.random.default_rng(3)
 WHOLE = np.array([0, 0, 1, 1], np.float32)
 
@@ -32,6 +33,11 @@ WHOLE = np.array([0, 0, 1, 1], np.float32)
 @pytest.fixture(scope="module")
 def backbone() -> keras.Model:
     return build_backbone(SMALL)
+
+
+@pytest.fixture(scope="module")
+def mobile() -> keras.Model:
+    return build_backbone(MOBILE)
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +50,10 @@ def extract(request, backbone: keras.Model) -> Iterator[RegionExtractor]:
     """An extractor of four regions whose crops go through the network two images at a time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_PIXELS_AT_ONCE", 2 * 4 * 32 * 32)
-        yield RegionExtractor(SMALL, RegionConfig(count=3, pooling=request.param), backbone)
+        extractor = RegionExtractor(SMALL, RegionConfig(count=3, pooling=request.param), backbone)
+        # One graph for batches of any size.
+        extractor._extract.get_concrete_function(tf.TensorSpec([None], tf.string), None, None)
+        yield extractor
 
 
 def test_regions_of_images(extract, backbone, encoded):
@@ -78,13 +87,14 @@ def test_bad_images_leave_the_others_alone(extract, encoded):
         assert not part.numpy()[[1, 3, 7]].any()
 
 
+@pytest.mark.slow
 def test_in_a_saved_model_with_any_batch(extract, backbone, encoded, tmp_path):
     exported = tf.Module()
     exported.backbone = backbone
     exported.extract = tf.function(
         lambda images: extract(images)._asdict(), [tf.TensorSpec([None], tf.string)], autograph=False
-    )
-    assert exported.extract.get_concrete_function().output_shapes["features"][1:] == (4, extract.dim)
+    ).get_concrete_function()
+    assert exported.extract.output_shapes["features"][1:] == (4, extract.dim)
     tf.saved_model.save(exported, tmp_path / "saved")
     loaded = tf.saved_model.load(tmp_path / "saved")
     got = loaded.extract(tf.constant(encoded))
@@ -244,15 +254,13 @@ def test_no_pixel_is_left_out_when_shrinking():
     np.testing.assert_allclose(crop[0, 0, :, 1:-1], 255 / 4, rtol=1e-4)
 
 
-def test_maps_are_what_the_network_pools():
-    config = BackboneConfig("MobileNetV2", size=64)
-    backbone = build_backbone(config)
-    maps = feature_maps(backbone, config)
+def test_maps_are_what_the_network_pools(mobile):
+    maps = feature_maps(mobile, MOBILE)
     pixels = RANDOM.uniform(0, 255, (2, 64, 64, 3)).astype(np.float32)
     assert [tuple(places.shape[1:]) for places in maps.outputs] == [(4, 4, 576), (2, 2, 320), (2, 2, 1280)]
     inner, before, last = (places.numpy() for places in maps(pixels))
     expected = np.concatenate([last.mean((1, 2)), last.max((1, 2)), inner.mean((1, 2)), before.mean((1, 2))], 1)
-    np.testing.assert_allclose(backbone(pixels), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(mobile(pixels), expected, rtol=1e-4, atol=1e-5)
     small = BackboneConfig("SmallConvNet", size=32)
     assert len(feature_maps(build_backbone(small), small).outputs) == 1
 
@@ -263,29 +271,43 @@ def test_a_layer_has_no_map():
         feature_maps(keras.Sequential([keras.Input((32, 32, 3))]), config)
 
 
-def test_the_classifier_of_a_whole_network(tmp_path):
-    config = BackboneConfig("MobileNetV2", size=64)
-    keras.utils.set_random_seed(4)
-    whole = keras.applications.MobileNetV2(weights=None, input_shape=(224, 224, 3))
+@pytest.fixture(scope="module")
+def whole() -> Iterator[keras.Model]:
+    """MobileNetV2 with its classifier, which takes seconds to build and is every one that is built."""
+    network = keras.applications.MobileNetV2(weights=None, input_shape=(224, 224, 3))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(keras.applications, "MobileNetV2", lambda weights, input_shape: network)
+        yield network
+
+
+def test_the_classifier_of_a_whole_network(whole, tmp_path):
     whole.save_weights(tmp_path / "whole.weights.h5")
-    classifier = build_classifier(config, tmp_path / "whole.weights.h5")
     pixels = RANDOM.uniform(-1, 1, (2, 224, 224, 3)).astype(np.float32)
-    pooled = keras.Model(whole.input, whole.layers[-2].output)(pixels)
+    wanted, pooled = keras.Model(whole.input, [whole.output, whole.layers[-2].output])(pixels)
+    whole.layers[-1].set_weights([0 * weight for weight in whole.layers[-1].get_weights()])
+    classifier = build_classifier(MOBILE, tmp_path / "whole.weights.h5")
     probabilities = tf.nn.softmax(classifier(pooled[:, None])[:, 0])
-    np.testing.assert_allclose(probabilities, whole(pixels), rtol=1e-4)  # float32, another order
+    np.testing.assert_allclose(probabilities, wanted, rtol=1e-4)  # float32, another order
     save_weights(classifier, tmp_path / "classifier.weights.h5")
-    again = build_classifier(config, tmp_path / "classifier.weights.h5")
+    whole.layers[-1].set_weights([0 * weight for weight in whole.layers[-1].get_weights()])
+    again = build_classifier(MOBILE, tmp_path / "classifier.weights.h5")
     np.testing.assert_array_equal(again(pooled[:, None]), classifier(pooled[:, None]))
 
 
-def test_networks_and_weights_without_a_classifier(tmp_path):
+@pytest.mark.usefixtures("whole")
+def test_networks_and_weights_without_a_classifier(mobile, tmp_path, monkeypatch):
     path = tmp_path / "no-top.weights.h5"
-    config = BackboneConfig("MobileNetV2", size=32)
-    save_backbone_weights(build_backbone(config), path)
+    save_backbone_weights(mobile, path)
     with pytest.raises(DataError, match='rank="objectness"'):
-        build_classifier(config, path)
+        build_classifier(MOBILE, path)
     with pytest.raises(DataError, match="No weights file"):
-        build_classifier(config, tmp_path / "none.weights.h5")
+        build_classifier(MOBILE, tmp_path / "none.weights.h5")
+    # Its classifier has a convolution before its logits, as here.
+    pixels = keras.Input((224, 224, 3))
+    pooled = keras.layers.GlobalAveragePooling2D(keepdims=True)(pixels)
+    logits = keras.layers.Conv2D(5, 1)(keras.layers.Conv2D(4, 1)(pooled))
+    network = keras.Model(pixels, keras.layers.Flatten()(logits))
+    monkeypatch.setattr(keras.applications, "MobileNetV3Small", lambda weights, input_shape: network)
     for name in ("SmallConvNet", "MobileNetV3Small"):
         with pytest.raises(InvalidArgumentError, match='rank="objectness"'):
             build_classifier(BackboneConfig(name), path)

@@ -51,7 +51,7 @@ def test_boxes_of_a_detector(scenes_copy, tmp_path, capsys):
     assert not store.boxes(val.ids)[:, 1:].any()
     assert "24 of 72 images have no detection" in capsys.readouterr().err
     # With several, the next command names the one that was made.
-    assert regions(scenes_copy, *NETWORK) == 0
+    assert regions(scenes_copy, *NETWORK, "--overlap", 0.25) == 0
     other = next(path for path in store.directory.parent.iterdir() if path.name != store.fingerprint)
     assert f"--set image.fingerprint={other.name}" in capsys.readouterr().out
 

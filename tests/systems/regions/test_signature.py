@@ -263,21 +263,22 @@ def exported(request, region_models):
     return region_models / request.param
 
 
-@pytest.mark.parametrize(
-    ("name", "probes"), [("sets", list(PROBES)), ("given", list(PROBES)[-1:])], ids=["sets", "given"]
-)
-def test_the_export_passes_in_other_processes(name, probes, region_models):
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["sets", "given"])
+def test_the_export_passes_in_other_processes(name, region_models):
     check_servable(region_models / name / "1")
-    found = verify_model(region_models / name, probes={probe: PROBES[probe] for probe in probes})
+    found = verify_model(region_models / name)
     assert not found.failed
     checked = {(it.check, it.signature) for it in found.checks if it.signature}
-    assert checked == {(probe, signature) for probe in probes for signature in SIGNATURES}
+    assert checked == {(probe, signature) for probe in PROBES for signature in SIGNATURES}
 
 
 def test_the_contract_says_that_embeddings_are_sets(exported):
     contract = Contract.read(contract_path(exported))
     assert contract.dim == DIM and contract.geometry == "sets of vectors; a row of zeros is padding"
-    assert contract.similarity["name"] == "MaxSim" and contract.max_tokens == LONGEST
+    takes_boxes = exported.name == "given"
+    assert contract.similarity["name"] == ("CrossAttention" if takes_boxes else "MaxSim")
+    assert contract.max_tokens == LONGEST
     specs = contract.signatures["align"]
     shapes = {name: (spec["dtype"], spec["shape"]) for name, spec in specs["outputs"].items()}
     assert shapes == {
@@ -287,7 +288,6 @@ def test_the_contract_says_that_embeddings_are_sets(exported):
         "scores": ("float32", [None, LONGEST]),
         "valid": ("bool", [None]),
     }
-    takes_boxes = exported.name == "given"
     assert takes_boxes == ("boxes" in specs["inputs"])
     assert takes_boxes == ("boxes" in contract.signatures["encode_image"]["inputs"])
     if takes_boxes:
@@ -296,6 +296,8 @@ def test_the_contract_says_that_embeddings_are_sets(exported):
     rows = contract.golden["align"].outputs
     assert rows["valid"][:1].all() and rows["valid"][-3:].tolist() == [False, False, not takes_boxes]
     assert (rows["regions"][rows["valid"]][:, 0] >= 0).all()
+    # Cosines in bfloat16, of a model that was compared with its SavedModel before it was published.
+    assert rows["scores"].any() and (not takes_boxes or np.abs(rows["scores"]).max() <= 1 + 1e-5)
 
 
 def test_the_contract_comes_back_from_its_file(exported):
@@ -328,16 +330,6 @@ def test_the_card_tells_of_sets(exported):
     assert f"An image has {COUNT} regions at most" in card
     assert ("It proposes no regions: send candidate boxes" in card) == (exported.name == "given")
     assert "vsemb search RUN" in card
-
-
-def test_cosines_in_bfloat16(tmp_path):
-    # It compares the SavedModel with the Keras model before it publishes.
-    model, tokenizer, image_input = region_parts("cross-attention", "mixed_bfloat16", pooling="map")
-    path = export_savedmodel(ServedModel(model, tokenizer, image_input), tmp_path / "sets")
-    contract = Contract.read(contract_path(path.parent))
-    assert contract.similarity["name"] == "CrossAttention" and contract.geometry.startswith("sets of vectors")
-    scores = contract.golden["align"].outputs["scores"]
-    assert scores.any() and np.abs(scores).max() <= 1 + 1e-5
 
 
 def test_a_model_without_images_says_so(tmp_path):
