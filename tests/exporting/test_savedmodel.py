@@ -38,6 +38,7 @@ ALONE = """
 """
 
 
+@pytest.mark.slow  # `vsemb verify` runs a model without Keras too, in test_verify.py.
 def test_tensorflow_alone_loads_and_runs_it(exported, tiny_pixel_run):
     command = [sys.executable, "-c", textwrap.dedent(ALONE), str(exported / "1")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

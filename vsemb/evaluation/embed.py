@@ -41,7 +41,7 @@ class Embedder:
 
             spec = batches.element_spec[name]
             # Kept with the model, so that its next embedder need not trace again.
-            kept = vars(self.model).setdefault("_embedding_functions", {})
+            kept = self.model.__dict__.setdefault("_embedding_functions", {})
             encode = kept.setdefault((name, str(spec)), tf.function(encode, input_signature=[spec]))
         parts = []
         with progress(desc=f"embed {name}s", total=count, unit=name, leave=False) as bar:
