@@ -18,6 +18,7 @@ from vsemb.runs.run import Run
 from vsemb.runs.train import train
 
 
+@pytest.mark.slow
 def test_two_commands_make_a_run(scenes_copy, tmp_path, capsys):
     shutil.rmtree(scenes_copy.path / "features")
     small = [f"--set={each}" for each in [*settings(recipes.get("vsepp")), "training.epochs=1"]]
