@@ -114,18 +114,23 @@ import numpy as np
 from vsemb.errors import DataError
 from vsemb.searching import read_index
 try:
-    print(read_index(sys.argv[1]).search(np.ones((1, 8), np.float32), 2)[0].shape)
+    read_index(sys.argv[1])
 except DataError as error:
-    print(error)
+    print(error, flush=True)
+sys.stdin.readline()
+print(read_index(sys.argv[1]).search(np.ones((1, 8), np.float32), 2)[0].shape)
 """
 
 
-def test_a_process_that_forgets_to_close_ends(tmp_path):
-    write(tmp_path / "a", 30, IndexSettings("milvus")).close()
+def test_one_process_at_a_time_and_one_that_forgets_to_close_ends(tmp_path):
+    index = write(tmp_path / "a", 30, IndexSettings("milvus"))
     command = [sys.executable, "-c", _SEARCH, str(tmp_path / "a")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0 and done.stdout == "(1, 2)\n", done.stderr
-    index = read_index(tmp_path / "a")
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    index.close()
-    assert "one process at a time" in done.stdout and "Traceback" not in done.stderr
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+        try:
+            assert "one process at a time" in process.stdout.readline()
+            index.close()
+            out, err = process.communicate("\n", timeout=120)
+        finally:
+            process.kill()
+    assert process.returncode == 0 and out == "(1, 2)\n" and "Traceback" not in err, err
