@@ -30,8 +30,9 @@ check: lint
 test: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -m 'not slow and not real_data' --processes $(WORKERS)
 
-test-all: $(VENV)/installed-dev
-	$(BIN)/python -m pytest --processes $(WORKERS)
+# After the quick tests, the long ones: trainings on several devices, every command of the documentation, real data.
+test-all: test
+	$(BIN)/python -m pytest -m 'slow or real_data' --processes $(WORKERS)
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .

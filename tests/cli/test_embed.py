@@ -17,7 +17,8 @@ def test_images_and_texts_become_files_of_vectors(tiny_pixel_run, scenes, tmp_pa
     (tmp_path / "photos").mkdir()
     for row in range(3):
         (tmp_path / "photos" / f"{row}.png").write_bytes(split.read_image(row))
-    (tmp_path / "photos" / "torn.png").write_bytes(b"torn")
+    for name in ("phone.HEIC", "torn.png"):
+        (tmp_path / "photos" / name).write_bytes(b"torn")
     run, report = str(tiny_pixel_run.path), tmp_path / "report.json"
     assert main(["embed", run, "--images", "photos", "--out", "images.npy", "--json", str(report)]) == 0
     captured = capsys.readouterr()
@@ -25,7 +26,11 @@ def test_images_and_texts_become_files_of_vectors(tiny_pixel_run, scenes, tmp_pa
     vectors, names = np.load("images.npy"), json.loads((tmp_path / "images.json").read_text())
     assert vectors.shape == (3, 16) and vectors.dtype == np.float32
     assert names["images"] == [f"photos/{row}.png" for row in range(3)]
-    assert list(names["skipped"]) == list(json.loads(report.read_text())["skipped"]) == ["photos/torn.png"]
+    assert (
+        list(names["skipped"])
+        == list(json.loads(report.read_text())["skipped"])
+        == ["photos/phone.HEIC", "photos/torn.png"]
+    )
     assert main(["embed", run, "--images", "photos", "--out", "images.parquet"]) == 0
     table = parquet.read_table("images.parquet").to_pydict()
     assert table["image"] == names["images"]

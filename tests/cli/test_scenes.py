@@ -25,6 +25,8 @@ def test_writes_a_dataset_and_says_where(tmp_path: Path, capsys: pytest.CaptureF
     printed = capsys.readouterr().out.splitlines()
     assert str(out) in printed[0]
     assert [line.strip() for line in printed[1:4]] == list(first.captions[::2])
+    trained = "--out RUN --fine-tune SmallConvNet"
+    assert printed[4].split(maxsplit=1) == ["next", f"vsemb train contrastive --data {out} {trained}"]
 
 
 def test_zero_shot_has_no_compositional_split(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

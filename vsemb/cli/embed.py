@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from vsemb.commands import add_options, apply_options, save_json, say_skipped
+from vsemb.commands import add_options, apply_options, facts, save_json, say_skipped
 from vsemb.errors import invalid_argument
 from vsemb.runs.inputs import check_vectors_path, image_files, text_lines
 
@@ -57,8 +57,7 @@ def run(arguments: argparse.Namespace) -> None:
     embedded.write(arguments.out, kind)
     discard_work(arguments.out)
     count, dim = embedded.embeddings.shape
-    print(f"items   {count:,} {kind}s")
-    print(f"dim     {dim}")
-    print(f"where   {arguments.out}")
+    items = f"{count:,} {kind}{'s' * (count != 1)}"
+    print(facts({"items": items, "dim": dim, "where": arguments.out}))
     say_skipped(embedded.skipped)
     save_json(arguments, {"items": count, "kind": kind, "dim": dim, "skipped": embedded.skipped})

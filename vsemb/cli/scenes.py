@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from vsemb.commands import Mode, Modes, picked
+from vsemb.commands import Mode, Modes, add_json, command_line, facts, picked, save_json
 
 _IMAGES = {"train": 4000, "val": 500, "test": 500}
 
@@ -21,6 +21,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--size", type=int, default=64, metavar="PIXELS", help="width and height of images (%(default)s)"
     )
     parser.add_argument("--overwrite", action="store_true", help="replace the dataset at DATA")
+    add_json(parser)
     Modes(parser, "scenes", Mode(_plan, _configure_shapes))
 
 
@@ -49,6 +50,11 @@ def run(arguments: argparse.Namespace) -> None:
     print(f"{dataset.path}: {listing} {described(dataset)}, such as")
     for caption in dataset.split(next(iter(images))).entries[0]["captions"][:5:2]:
         print(f"  {caption}")
+    trained = command_line(
+        "train", "contrastive", "--data", dataset.path, "--out", "RUN", "--fine-tune", "SmallConvNet"
+    )
+    print(facts({"next": trained}))
+    save_json(arguments, {"path": str(dataset.path), "images": images, "next": trained})
 
 
 def _plan(arguments: argparse.Namespace, given: dict[str, int]) -> tuple[dict[str, int], dict[str, Any], Any]:

@@ -12,8 +12,11 @@ from typing import Any
 from vsemb.errors import DataError, invalid_argument
 from vsemb.files import read_json, reading
 
-#: Endings of the names of image files, in lower case.
-IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".pgm")
+#: Endings of the names of image files, in lower case. Those of the last row cannot be read; they are listed as such.
+IMAGE_SUFFIXES = (
+    *(".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".pgm"),
+    *(".heic", ".heif"),
+)
 _MANIFESTS = {"vsemb-dataset": "dataset", "vsemb-index": "index"}
 
 
