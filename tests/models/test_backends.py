@@ -26,7 +26,8 @@ backend_steps.main(*sys.argv[1:])
 
 def run(*arguments: str) -> str:
     pytest.importorskip("jax", reason="the extra jax is not installed")
-    environment = {**os.environ, "KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}
+    quick = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"  # to compile
+    environment = {**os.environ, "KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "XLA_FLAGS": quick}
     command = [sys.executable, "-c", WITHOUT_TENSORFLOW, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=ROOT, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -38,6 +38,7 @@ def test_the_cases_are_no_trivial_ones(on_replicas: Results) -> None:
     check_different(on_replicas)
 
 
+@pytest.mark.slow
 def test_two_replicas_in_chunks_equal_one_device(two_devices: tf.distribute.Strategy) -> None:
     results, _ = run_chunks(CHUNKS, two_devices)
     for case in CHUNKS:
