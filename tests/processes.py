@@ -7,6 +7,9 @@ a fork.
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import importlib
 import logging
 import os
 import shutil
@@ -20,6 +23,9 @@ import pytest
 
 #: The folder whose files the processes share.
 SHARED = pytest.StashKey[Path]()
+
+#: Libraries that take long to import and that tests import late; imported first where this many files are run.
+_LATE, _MANY = ("gradio", "nltk", "keras_hub", "sklearn.cross_decomposition"), 30
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,6 +44,13 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     session.config.stash[SHARED] = folder
     files = [list(items) for _, items in groupby(session.items, lambda item: item.path)]
     waiting = iter(enumerate(files))
+    if len(files) > _MANY:
+        for name in _LATE:
+            with contextlib.suppress(ImportError):
+                importlib.import_module(name)
+    # What is there stays: no process need look through it for garbage.
+    gc.collect()
+    gc.freeze()
     running: dict[Connection, Worker] = {}
     try:
         while True:
