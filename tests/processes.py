@@ -147,6 +147,8 @@ class _Sender:
 
 def _run(session: pytest.Session, items: list[pytest.Item], folder: Path, connection: Connection) -> None:
     config = session.config
+    # Files of tests need not survive a loss of power.
+    os.fsync = lambda descriptor: None
     folder.mkdir()
     config._tmp_path_factory._basetemp = folder
     capture = config.pluginmanager.getplugin("capturemanager")

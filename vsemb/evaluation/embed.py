@@ -42,7 +42,7 @@ class Embedder:
             spec = batches.element_spec[name]
             # Kept with the model, so that its next embedder need not trace again.
             kept = self.model.__dict__.setdefault("_embedding_functions", {})
-            encode = kept.setdefault((name, str(spec)), tf.function(encode, input_signature=[spec]))
+            encode = kept.setdefault((name, str(spec)), tf.function(encode, input_signature=[spec], autograph=False))
         parts = []
         with progress(desc=f"embed {name}s", total=count, unit=name, leave=False) as bar:
             for batch in batches:

@@ -373,10 +373,8 @@ class PointingTask:
         similarity = self.run.model.similarity
         assert isinstance(similarity, MultiVectorSimilarity)  # Checked by `regions_of`.
         embedder = Embedder(self.run.model)
-        embed = tf.function(
-            self.run.model.encode_images,
-            input_signature=[tf.TensorSpec((None, None, self._store.dim), tf.float32)],
-        )
+        spec = tf.TensorSpec((None, None, self._store.dim), tf.float32)
+        embed = tf.function(self.run.model.encode_images, input_signature=[spec], autograph=False)
         blocks = []
         for start in range(0, len(every), _CAPTIONS):
             captions = every[start : start + _CAPTIONS]

@@ -76,7 +76,8 @@ class MultiVectorSearch(Searcher):
         if kind == "image":
             self._sources = [run.images_of(dataset, part) for part in self._parts]
             dim = self._sources[0].spec.shape[-1]
-            self._encode = tf.function(run.model.encode_images, input_signature=[tf.TensorSpec((None, None, dim))])
+            spec = tf.TensorSpec((None, None, dim))
+            self._encode = tf.function(run.model.encode_images, input_signature=[spec], autograph=False)
             self._embed = self._embed_images
 
     @classmethod
