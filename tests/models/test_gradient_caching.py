@@ -208,6 +208,8 @@ def fitted(
     rows = [make_batch(kind, 8 if number % 2 else ROWS, number) for number in range(batches)]
     signature = {name: tf.TensorSpec((None, *each.shape[1:]), each.dtype) for name, each in rows[0].items()}
     data = tf.data.Dataset.from_generator(lambda: iter(rows), output_signature=signature)
+    # Else Keras warns at the end of each epoch that the data have run out.
+    data = data.apply(tf.data.experimental.assert_cardinality(batches))
     history = model.fit(data, epochs=2, shuffle=False, verbose=0)
     return history.history["loss"], model.get_weights()
 

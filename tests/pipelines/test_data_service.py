@@ -36,6 +36,8 @@ class Servers:
             process.terminate()
         for process in self.started:
             process.wait(timeout=60)
+            assert process.stdout is not None
+            process.stdout.close()
 
 
 @pytest.fixture
