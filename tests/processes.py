@@ -14,6 +14,7 @@ import logging
 import os
 import shutil
 import sys
+import time
 from itertools import groupby
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
@@ -23,6 +24,9 @@ import pytest
 
 #: The folder whose files the processes share.
 SHARED = pytest.StashKey[Path]()
+
+#: Seconds that a test may take.
+_PATIENCE = 900.0
 
 #: Libraries that take long to import and that tests import late; imported first where this many files are run.
 _LATE, _MANY = ("gradio", "nltk", "keras_hub", "sklearn.cross_decomposition"), 30
@@ -59,7 +63,9 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
                 running[worker.reports] = worker
             if not running:
                 return True
-            for connection in wait(list(running)):
+            for worker in running.values():
+                worker.check_it_is_alive()
+            for connection in wait(list(running), timeout=10):
                 if not running[connection].receive():
                     running.pop(connection).end()
                 if session.shouldfail or session.shouldstop:
@@ -88,6 +94,7 @@ class Worker:
     def __init__(self, session: pytest.Session, items: list[pytest.Item], folder: Path) -> None:
         self._session, self._items = session, items
         self._left = {item.nodeid: item for item in items}
+        self._heard = time.monotonic()
         self.reports, ours = Pipe(duplex=False)
         sys.stdout.flush()
         self._process = os.fork()
@@ -107,6 +114,7 @@ class Worker:
             kind, content = self.reports.recv()
         except EOFError:
             return False
+        self._heard = time.monotonic()
         if kind == "start":
             hook.pytest_runtest_logstart(nodeid=content[0], location=content[1])
         else:
@@ -124,6 +132,11 @@ class Worker:
             text = f"the process ended with {os.waitstatus_to_exitcode(status)} before this test did"
             report = pytest.TestReport(item.nodeid, item.location, {}, "failed", text, "call")
             self._session.config.hook.pytest_runtest_logreport(report=report)
+
+    def check_it_is_alive(self) -> None:
+        """End a process that hangs; its tests then fail."""
+        if time.monotonic() - self._heard > _PATIENCE:
+            os.kill(self._process, 9)
 
     def kill(self) -> None:
         os.kill(self._process, 9)

@@ -15,6 +15,9 @@ from vsemb.text import Vocabulary, WordTokenizer
 
 service = tf.data.experimental.service
 
+#: All services of this process. To stop one waits for clients that may never return, so they end with the process.
+KEPT = []
+
 
 class Service:
     """A dispatcher and some workers."""
@@ -23,6 +26,7 @@ class Service:
         self.dispatcher = service.DispatchServer()
         self.address = self.dispatcher.target
         self.workers = [self.worker() for _ in range(workers)]
+        KEPT.append(self)
 
     def worker(self):
         config = service.WorkerConfig(
