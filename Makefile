@@ -5,7 +5,7 @@ VENV ?= .venv
 WORKERS ?= 2
 BIN = $(VENV)/bin
 
-.PHONY: quickstart check test test-all lint docs benchmark clean
+.PHONY: quickstart check test test-slow test-all lint docs benchmark clean
 
 $(VENV)/installed: setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -30,9 +30,11 @@ check: lint
 test: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -m 'not slow and not real_data' --processes $(WORKERS)
 
-# After the quick tests, the long ones: trainings on several devices, every command of the documentation, real data.
-test-all: test
+# The long ones: trainings on several devices, every command of the documentation, real data.
+test-slow: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -m 'slow or real_data' --processes $(WORKERS)
+
+test-all: test test-slow
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .

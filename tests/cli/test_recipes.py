@@ -34,7 +34,7 @@ def test_explains_one_with_its_deviations_and_every_field(capsys, tmp_path):
     assert f"training.epochs = {recipe.training.epochs}" in lines
     below = lines[lines.index(f"similarity = {recipe.similarity.kind}") + 1]
     # What it is, and what could stand in its place.
-    assert "how embeddings are compared" in below and "order" in below
+    assert "the similarity of image and text embeddings" in below and "order" in below
 
 
 def test_a_recipe_of_a_file_is_explained_too(capsys, tmp_path, monkeypatch):
