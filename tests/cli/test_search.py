@@ -237,7 +237,7 @@ def test_pictures_without_captions_are_searched(run, scenes, photos, tmp_path, c
     captured = capsys.readouterr()
     assert "12 images" in captured.out and "photos/torn.jpg" in captured.err and "next    vsemb search" in captured.out
     assert list(json.loads(report.read_text())["skipped"]) == ["photos/torn.jpg"]
-    assert not list(tmp_path.glob("indexes/.*"))
+    assert not list(tmp_path.glob("indexes/.*")) and "kept" not in captured.out
     search = ["search", "indexes/photos", "two shapes", "--json", str(found), "-k", "12"]
     assert main([*search, "--out", "sheet.jpg"]) == 0
     *lines, _, sheet = capsys.readouterr().out.splitlines()
@@ -247,6 +247,11 @@ def test_pictures_without_captions_are_searched(run, scenes, photos, tmp_path, c
     wanted = [float(line.split()[1]) for line in capsys.readouterr().out.splitlines()[1:]]
     # Of WebP, a JPEG is made.
     np.testing.assert_allclose([float(line.split()[1]) for line in lines[1:]], wanted, atol=0.01)
+    (tmp_path / "photos" / "day0" / "02.png").unlink()
+    shutil.copy(tmp_path / "photos" / "day0" / "04.png", tmp_path / "photos" / "copy.png")
+    assert main(index) == 0
+    assert "items   12 images\nkept    11 unchanged images; 1 embedded\n" in capsys.readouterr().out
+    assert json.loads(report.read_text())["kept"] == 11
     # An image of the index does not find itself, from wherever it is named.
     other = tmp_path / "elsewhere"
     other.mkdir()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -11,7 +13,9 @@ from vsemb.errors import DataError
 from vsemb.runs import embedding
 from vsemb.runs.embedding import embed_files, embed_lines
 from vsemb.runs.images import embed_image
+from vsemb.runs.indexing import index_files
 from vsemb.runs.serve import run_encoders
+from vsemb.searching import IndexSettings
 
 
 @pytest.fixture
@@ -60,6 +64,32 @@ def test_a_killed_call_goes_on_where_it_stopped(tiny_pixel_run, photos, tmp_path
     read.clear()
     embed_files(tiny_pixel_run, photos[:8], tmp_path / "out")
     assert len(read) == 8 + 2
+
+
+def test_known_files_are_not_read_again(tiny_pixel_run, photos, tmp_path, monkeypatch):
+    before = [row for row in range(7) if row not in (2, 4)]
+    first, _ = index_files(tiny_pixel_run, [photos[row] for row in before], tmp_path / "index")
+    os.utime(photos[1], ns=(0, 1))
+    readable, read = embedding._readable, []
+    monkeypatch.setattr(embedding, "_readable", lambda file: read.append(file) or readable(file))
+    monkeypatch.chdir(tmp_path)  # The same files by other names; the first is removed.
+    names = [os.path.basename(name) for name in photos[1:]]
+    index, embedded = index_files(tiny_pixel_run, names, "index")
+    torn = [names[1], names[3]]
+    assert sorted(read) == sorted([names[0], names[6], names[7], *torn, *torn])
+    assert index.keys == [name for name in names if name not in torn] and list(embedded.skipped) == torn
+    assert embedded.kept == 3
+    np.testing.assert_array_equal(index.embeddings[[1, 2, 3]], first.embeddings[[2, 3, 4]])
+    fresh, _ = index_files(tiny_pixel_run, names, "other")
+    np.testing.assert_allclose(index.embeddings, fresh.embeddings, atol=1e-6)
+    assert index.source == fresh.source
+    read.clear()
+    assert index_files(tiny_pixel_run, index.keys, "index")[1].kept == len(index) and not read
+    # Rounded embeddings are not kept for an index of exact ones, nor embeddings of a damaged index.
+    index_files(tiny_pixel_run, index.keys, "index", IndexSettings(dtype="float16"))
+    assert index_files(tiny_pixel_run, index.keys, "index")[1].kept == 0
+    (tmp_path / "index" / "embeddings.npy").write_bytes(b"")
+    assert index_files(tiny_pixel_run, index.keys, "index")[1].kept == 0
 
 
 def test_texts_without_a_known_word_are_left_out(tiny_run, tmp_path, monkeypatch):

@@ -56,7 +56,8 @@ def run(arguments: argparse.Namespace) -> None:
 
     --images takes directories (read with their subdirectories), glob patterns in quotes, image files, and text files
     with one path per line. A dataset and captions are not needed. Unreadable files are listed at the end and omitted.
-    An interrupted command resumes where it stopped.
+    An interrupted command resumes where it stopped. If the index exists, only new and changed files are embedded, and
+    files that are no longer given are removed.
 
     The index is written to RUN/index or to --out. It becomes invalid if the weights of the run or the dataset change,
     which search detects. The index contains the names of its items, so search needs the run but not the dataset.
@@ -88,13 +89,14 @@ def _build(arguments: argparse.Namespace) -> dict[str, Any]:
     opened = Run.open(arguments.run, "retrieval")
     check_indexable(opened)
     kind, split = "text" if arguments.captions else "image", arguments.split or "all"
-    skipped: dict[str, str] = {}
+    of_files: dict[str, Any] = {"kept": 0, "skipped": {}}
     for count in arguments.candidates:  # Checked before embedding starts.
         approximate = settings.candidate_backend is not None
         check_candidates(count, _BEST, opened.recipe.similarity, approximate=approximate)
     if files is not None:
         where = Path(arguments.out or opened.path / "index" / f"{Path(arguments.images[0]).stem or 'images'}-files")
-        index, skipped = index_files(opened, files, where, settings)
+        index, embedded = index_files(opened, files, where, settings)
+        of_files = {"kept": embedded.kept, "skipped": embedded.skipped}
     else:
         dataset = opened.open_data(arguments.data)
         where = Path(arguments.out) if arguments.out else index_directory(opened, dataset, split, kind)
@@ -108,10 +110,12 @@ def _build(arguments: argparse.Namespace) -> dict[str, Any]:
             "backend": settings.backend,
             "dtype": settings.dtype,
             "where": str(where),
-            "skipped": skipped,
+            **of_files,
         }
         of = "" if files is not None else f" of {', '.join(index.source.splits)}"
         print(f"items   {len(index):,} {kind}s{of}")
+        if report["kept"]:
+            print(f"kept    {report['kept']:,} unchanged {kind}s; {len(index) - report['kept']:,} embedded")
         print(f"dim     {report['dim']}")
         print(f"stored  {settings.label}")
         print(f"where   {where}")
@@ -121,7 +125,7 @@ def _build(arguments: argparse.Namespace) -> dict[str, Any]:
             report["recall"] = {str(count): recall for count, recall in recalls.items()}
             for count, recall in recalls.items():
                 print(f"recall  {100 * recall:.1f} % of the exact {_BEST} best among {count} candidates")
-    say_skipped(skipped)
+    say_skipped(report["skipped"])
     return report
 
 

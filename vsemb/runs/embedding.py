@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -38,12 +39,16 @@ class Embedded:
         embeddings: (n, dim) float32.
         fingerprint: hex digest of the files with their sizes and modification times, or of the texts.
         skipped: omitted file or text -> reason.
+        stamps: (n, 2) int64, sizes in bytes and modification times in nanoseconds of the files; (n, 0) for texts.
+        kept: number of embeddings that were already known.
     """
 
     names: list[str]
     embeddings: np.ndarray
     fingerprint: str
     skipped: dict[str, str]
+    stamps: np.ndarray
+    kept: int
 
     def write(self, path: str | os.PathLike[str], kind: str) -> None:
         """Write a `.parquet` file, or a `.npy` array with its row names beside it.
@@ -74,7 +79,12 @@ class Embedded:
             parquet.write_table(pyarrow.table({kind: self.names, "embedding": vectors}), temporary)
 
 
-def embed_files(run: Run, files: Sequence[str], out: str | os.PathLike[str]) -> Embedded:
+def embed_files(
+    run: Run,
+    files: Sequence[str],
+    out: str | os.PathLike[str],
+    known: Mapping[tuple[str, int, int], np.ndarray] = MappingProxyType({}),
+) -> Embedded:
     """Embed image files; unreadable files are omitted.
 
     Args:
@@ -82,14 +92,16 @@ def embed_files(run: Run, files: Sequence[str], out: str | os.PathLike[str]) -> 
         files: paths of images in any format that a dataset accepts.
         out: path of the final output. The work folder `.NAME.partial` lies beside it until all images are embedded.
             After an interruption, the same call resumes.
+        known: absolute path, size in bytes and modification time in nanoseconds of a file -> its embedding (dim,) by
+            the same run. A file in it is not read.
 
     Raises:
         DataError: if no image can be read, the run does not embed images, or a file cannot be written.
     """
     encode = image_encoder(run_encoders(run))
 
-    def blocks(start: int) -> Iterator[Block]:
-        batches = [files[first : first + _IMAGES] for first in range(start, len(files), _IMAGES)]
+    def blocks(files: Sequence[str]) -> Iterator[Block]:
+        batches = [files[first : first + _IMAGES] for first in range(0, len(files), _IMAGES)]
         with ThreadPoolExecutor() as pool:
             reading = pool.map(_readable, batches[0])
             for following in [*batches[1:], []]:
@@ -98,8 +110,12 @@ def embed_files(run: Run, files: Sequence[str], out: str | os.PathLike[str]) -> 
                 outputs = encode(image_bytes=encoded)
                 yield outputs["embedding"].numpy(), outputs["valid"].numpy()
 
-    state = json.dumps([[file, *_stamp(file)] for file in files])
-    return _embedded(run, files, out, state, "image", blocks, lambda file: _readable(file)[1] or "not a JPEG or PNG")
+    def reason(file: str) -> str:
+        return _readable(file)[1] or "not a JPEG or PNG"
+
+    stamps = [_stamp(file) for file in files]
+    kept = [known.get((os.path.abspath(file), *stamp)) for file, stamp in zip(files, stamps, strict=True)]
+    return _embedded(run, files, stamps, kept, out, "image", blocks, reason)
 
 
 def embed_lines(run: Run, texts: Sequence[str], out: str | os.PathLike[str]) -> Embedded:
@@ -115,14 +131,15 @@ def embed_lines(run: Run, texts: Sequence[str], out: str | os.PathLike[str]) -> 
     """
     embedder, tokenizer = Embedder(run.model), run.tokenizer
 
-    def blocks(start: int) -> Iterator[Block]:
-        for first in range(start, len(texts), _TEXTS):
+    def blocks(texts: Sequence[str]) -> Iterator[Block]:
+        for first in range(0, len(texts), _TEXTS):
             ids, offsets = run.encode(list(texts[first : first + _TEXTS]))
             known = np.append(0, np.cumsum(tokenizer.is_known(ids)))[offsets]
             yield embedder.texts(ids, offsets), np.diff(known) > 0
 
     unit, _ = tokenizer.unit
-    return _embedded(run, texts, out, json.dumps(list(texts)), "text", blocks, lambda text: f"no known {unit}")
+    nothing = [()] * len(texts), [None] * len(texts)
+    return _embedded(run, texts, *nothing, out, "text", blocks, lambda text: f"no known {unit}")
 
 
 def _readable(file: str) -> tuple[bytes, str]:
@@ -144,30 +161,45 @@ def _stamp(file: str) -> tuple[int, int]:
 def _embedded(
     run: Run,
     names: Sequence[str],
+    stamps: Sequence[tuple[int, ...]],
+    known: Sequence[np.ndarray | None],
     out: str | os.PathLike[str],
-    state: str,
     kind: str,
-    blocks: Callable[[int], Iterator[Block]],
+    blocks: Callable[[Sequence[str]], Iterator[Block]],
     reason: Callable[[str], str],
 ) -> Embedded:
-    rows = np.arange(len(names), dtype=np.int64)
-    fingerprint = sha256_bytes(state.encode())
-    made_of: dict[str, Any] = {"run": run.fingerprint, kind: fingerprint}
+    new = [row for row, embedding in enumerate(known) if embedding is None]
+    missing = [names[row] for row in new]
+    rows = np.arange(len(new), dtype=np.int64)
+    states = [[name, *stamp] for name, stamp in zip(names, stamps, strict=True)]
+    made_of: dict[str, Any] = {"run": run.fingerprint, kind: _digest([states[row] for row in new])}
     with FeatureWriter(Path(out), rows, (run.embedding_dim,), made_of, beside={"valid": ()}) as writer:
-        with progress(total=len(rows), initial=writer.done, desc=f"{kind}s", unit=kind) as bar:
-            for vectors, valid in blocks(writer.done) if writer.done < len(rows) else ():
+        with progress(total=len(new), initial=writer.done, desc=f"{kind}s", unit=kind) as bar:
+            for vectors, valid in blocks(missing[writer.done :]) if writer.done < len(new) else ():
                 writer.write(rows[writer.done : writer.done + len(vectors)], vectors, valid=valid)
                 bar.update(len(vectors))
         writer.commit()
         valid = writer.array("valid") > 0
-        embeddings = np.array(writer.array("features")[valid])
-    skipped = {name: reason(name) for name, embedded in zip(names, valid, strict=True) if not embedded}
-    if not len(embeddings):
+        computed = np.array(writer.array("features"))
+    embeddings = {**dict(enumerate(known)), **dict(zip(new, computed, strict=True))}
+    skipped = {name: reason(name) for name, embedded in zip(missing, valid, strict=True) if not embedded}
+    kept = [row for row, name in enumerate(names) if name not in skipped]
+    if not kept:
         discard_work(out)
         name, why = next(iter(skipped.items()))
         raise DataError(f"None of {len(names):,} {kind}s can be embedded. The first, {name}: {why}")
-    kept = [name for name, embedded in zip(names, valid, strict=True) if embedded]
-    return Embedded(kept, embeddings, fingerprint, skipped)
+    return Embedded(
+        [names[row] for row in kept],
+        np.array([embeddings[row] for row in kept], np.float32),
+        _digest(states),
+        skipped,
+        np.array([stamps[row] for row in kept], np.int64),
+        len(names) - len(new),
+    )
+
+
+def _digest(states: list[Any]) -> str:
+    return sha256_bytes(json.dumps(states).encode())
 
 
 def discard_work(out: str | os.PathLike[str]) -> None:

@@ -6,6 +6,7 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from vsemb.errors import DataError, VsembError
 from vsemb.evaluation import Embedder
 from vsemb.exporting import ServedModel
 from vsemb.files import sha256_bytes
-from vsemb.runs.embedding import discard_work, embed_files
+from vsemb.runs.embedding import Embedded, discard_work, embed_files
 from vsemb.runs.images import embed_image_bytes
 from vsemb.runs.run import Run
 from vsemb.runs.serve import check_run, run_encoders
@@ -160,8 +161,11 @@ def build_index(
 
 def index_files(
     run: Run, files: Sequence[str], out: str | os.PathLike[str], settings: IndexSettings | None = None
-) -> tuple[SearchIndex, dict[str, str]]:
+) -> tuple[SearchIndex, Embedded]:
     """Embed image files without captions and write their index. An interrupted call resumes.
+
+    An index of the same run in `out` is updated: files with the same path, size and modification time keep their
+    embeddings, and files that are not in `files` are removed.
 
     Args:
         run: the run.
@@ -171,7 +175,7 @@ def index_files(
 
     Returns:
         index: the index; the keys of its items are the files.
-        skipped: file that cannot be read or decoded -> reason.
+        embedded: the embedded files, the number of kept embeddings, and the files that cannot be read or decoded.
 
     Raises:
         VsembError: if the run has several vectors per item or does not embed images. Also if no image can be read, the
@@ -179,16 +183,32 @@ def index_files(
 
     Example:
 
-        index, skipped = index_files(Run.open("runs/vsepp"), image_files(["photos"]), "indexes/photos")
+        index, embedded = index_files(Run.open("runs/vsepp"), image_files(["photos"]), "indexes/photos")
     """
     check_indexable(run)
     check_index_directory(out, settings)
-    embedded = embed_files(run, files, out)
+    embedded = embed_files(run, files, out, _known(run, out, settings or IndexSettings()))
     items = [Item(row, name, FILES, name, "") for row, name in enumerate(embedded.names)]
     source = IndexSource(run.fingerprint, embedded.fingerprint, (FILES,), "image", run.recipe.similarity.to_json())
-    index = _write(run, Path(out), embedded.embeddings, items, source, settings, {"folder": os.getcwd()})
+    recorded = {"folder": os.getcwd()}
+    index = _write(run, Path(out), embedded.embeddings, items, source, settings, recorded, embedded.stamps)
     discard_work(out)
-    return index, embedded.skipped
+    return index, embedded
+
+
+def _known(
+    run: Run, directory: str | os.PathLike[str], settings: IndexSettings
+) -> dict[tuple[str, int, int], np.ndarray]:
+    """Return the embeddings in an index of image files of a run, see `embed_files`; none of any other directory."""
+    try:
+        index = read_index(directory)
+    except VsembError:
+        return {}
+    with closing(index):
+        if index.stamps is None or (index.source.run, index.settings.kept) != (run.fingerprint, settings.kept):
+            return {}
+        paths = [os.path.abspath(Path(index.recorded["folder"]) / key) for key in index.keys]
+        return dict(zip(zip(paths, *index.stamps.T.tolist(), strict=True), index.embeddings, strict=True))
 
 
 def indexed_file(index: SearchIndex, key: str) -> Path | None:
@@ -205,6 +225,7 @@ def _write(
     source: IndexSource,
     settings: IndexSettings | None,
     recorded: dict[str, str],
+    stamps: np.ndarray | None = None,
 ) -> SearchIndex:
     return write_index(
         directory,
@@ -215,6 +236,7 @@ def _write(
         items=items,
         settings=settings,
         recorded={"run": str(run.path.resolve()), **recorded},
+        stamps=stamps,
     )
 
 

@@ -176,6 +176,7 @@ class SearchIndex:
         settings: settings of storage and search.
         backend: the backend that finds candidates; None to score every item.
         recorded: further stored facts, such as the paths of run and dataset.
+        stamps: (items, 2) int64, sizes in bytes and modification times in nanoseconds of image files; None for others.
 
     Example:
 
@@ -194,6 +195,7 @@ class SearchIndex:
     settings: IndexSettings = field(default_factory=IndexSettings)
     backend: Backend | None = None
     recorded: Mapping[str, Any] = field(default_factory=dict)
+    stamps: np.ndarray | None = None
 
     @classmethod
     def from_arrays(

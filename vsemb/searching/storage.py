@@ -5,6 +5,7 @@
         ids.npy          int64 (items,), the image of each item
         keys.json        name of each item
         items.json       split, image key and caption of each item, if known
+        stamps.npy       int64 (items, 2), only of image files: size in bytes, modification time in nanoseconds
         backend/         files of the candidate backend
         manifest.json    run, dataset, splits, settings, and the SHA-256 of the other files
 
@@ -28,10 +29,10 @@ from vsemb.searching.index import IndexSettings, IndexSource, Item, SearchIndex,
 
 FORMAT, VERSION = "vsemb-index", 2
 MANIFEST, BACKEND = "manifest.json", "backend"
-_ITEMS = "items.json"
+_ITEMS, _STAMPS = "items.json", "stamps.npy"
 _FILES = ("embeddings.npy", "ids.npy", "keys.json")
 #: All that lies in an index.
-NAMES = frozenset((*_FILES, _ITEMS, BACKEND, MANIFEST))
+NAMES = frozenset((*_FILES, _ITEMS, _STAMPS, BACKEND, MANIFEST))
 
 
 def is_index(directory: str | os.PathLike[str]) -> bool:
@@ -105,9 +106,10 @@ def read_index(directory: str | os.PathLike[str], expected: IndexSource | None =
         items = [Item(int(number), key, *row) for number, key, row in zip(ids, keys, rows, strict=True)]
     if embeddings.shape != shape or not len(ids) == len(keys) == shape[0]:
         raise DataError(f"The files of the index {directory} do not fit each other. Make the index again.")
+    stamps = np.load(directory / _STAMPS, allow_pickle=False) if _STAMPS in digests else None
     finder = settings.candidate_backend
     backend = None if finder is None else _open_backend(directory, finder, found, shape[0])
-    return SearchIndex(embeddings, ids, keys, source, items, settings, backend, recorded)
+    return SearchIndex(embeddings, ids, keys, source, items, settings, backend, recorded, stamps)
 
 
 def _refuse_stale(directory: Path, source: IndexSource, expected: IndexSource) -> None:
@@ -171,6 +173,7 @@ def write_index(
     items: Sequence[Item] | None = None,
     settings: IndexSettings | None = None,
     recorded: Mapping[str, Any] | None = None,
+    stamps: np.ndarray | None = None,
 ) -> SearchIndex:
     """Write an index atomically; an older index is replaced.
 
@@ -183,6 +186,7 @@ def write_index(
         items: what the rows stand for, so that nothing else is needed to show results.
         settings: how they are stored and searched; None for exactly, as float32.
         recorded: JSON that is kept with it, such as where run and dataset were.
+        stamps: (items, 2) int64, sizes in bytes and modification times in nanoseconds of image files; None for others.
 
     Returns:
         The index, opened.
@@ -227,6 +231,8 @@ def write_index(
             write_json(temporary / "keys.json", list(keys))
             if items is not None:
                 write_json(temporary / _ITEMS, [[item.split, item.image_key, item.caption] for item in items])
+            if stamps is not None:
+                np.save(temporary / _STAMPS, stamps, allow_pickle=False)
             if backend is not None:
                 (temporary / BACKEND).mkdir()
                 manifest["backend"] = backend.build(kept, temporary / BACKEND, settings.parameters)
