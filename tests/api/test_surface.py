@@ -19,7 +19,8 @@ ROOT = Path(__file__).parents[2]
 SURFACE = {
     "load": "source, *, similarity=None",
     "search": "model, query, embeddings, k=5, *, items=None",
-    "train": "recipe, data, out, *, variant=None, backbone=None, weights=None, inputs=None, strategy='none', **values",
+    "train": "recipe, data, out, *, variant=None, backbone=None, weights=None, fine_tune=None, inputs=None, "
+    "strategy='none', **values",
     "evaluate": "run, data=None, split='val', *, folds=1, bootstrap=0",
     "export": "run, out, *, version=None, index=None",
     "Model.encode_texts": "self, texts, *, batch_size=256, progress=None",

@@ -62,6 +62,26 @@ def test_training_takes_names_recipes_and_datasets(scenes, tiny_recipe, tiny_run
     assert again.info == run.info
 
 
+def test_a_network_is_fine_tuned(scenes, tiny_recipe, tmp_path):
+    values = {
+        "epochs": 1,
+        "image_pooling": "flat",
+        "image_dropout": 0.25,
+        "text_encoder": "linear",
+        "text_encoder_projection": True,
+    }
+    run = vsemb.train(tiny_recipe, scenes.path, tmp_path / "run", fine_tune="SmallConvNet", **values)
+    image = run.recipe.image
+    assert (image.backbone, image.weights, image.pooling, image.dropout) == ("SmallConvNet", None, "flat", 0.25)
+    assert run.recipe.text.encoder.kind == "linear" and run.recipe.training.epochs == 1
+    with pytest.raises(InvalidArgumentError, match="backbone='MobileNetV2'. Expected: none with --fine-tune"):
+        vsemb.train(tiny_recipe, scenes.path, tmp_path / "none", fine_tune="SmallConvNet", backbone="MobileNetV2")
+    with pytest.raises(InvalidArgumentError, match="Did you mean 'MobileNetV2'"):
+        vsemb.train(tiny_recipe, scenes, tmp_path / "none", fine_tune="MobileNetV")
+    with pytest.raises(DataError, match="name no backbone"):
+        vsemb.train(tiny_recipe, scenes, tmp_path / "none", fine_tune=True)
+
+
 def test_training_refuses_what_does_not_fit_before_it_begins(scenes, tiny_recipe, tmp_path):
     out = tmp_path / "run"
     with pytest.raises(InvalidArgumentError, match="Did you mean 'vsepp'"):

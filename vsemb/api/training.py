@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from vsemb import recipes
 from vsemb.data.store import Dataset
@@ -16,6 +16,7 @@ from vsemb.parts import Part
 from vsemb.recipes.describe import fields
 from vsemb.recipes.retrieval import Retrieval
 from vsemb.recipes.schema import Recipe
+from vsemb.runs.fine_tune import configured
 from vsemb.runs.measure import evaluate_run
 from vsemb.runs.run import Run
 from vsemb.runs.serve import export_run
@@ -34,6 +35,7 @@ def train(
     variant: str | None = None,
     backbone: str | None = None,
     weights: str | os.PathLike[str] | None = None,
+    fine_tune: str | os.PathLike[str] | Literal[True] | None = None,
     inputs: Mapping[str, Run] | None = None,
     strategy: str = "none",
     **values: Any,
@@ -48,6 +50,9 @@ def train(
         backbone: network of the image features, such as `MobileNetV2`; missing features are computed first. Default:
             use the features of the dataset.
         weights: weights of the backbone: `imagenet`, `random`, a weights file, or a run; default: `imagenet`.
+        fine_tune: network to train from pixels, in place of features: a name, which starts from ImageNet weights
+            (`SmallConvNet`: from random ones), `hub:PRESET`, the directory of a run that was trained from pixels, or
+            True for the network of the features. Values named `image_…` are then fields of this network's tower.
         inputs: other runs that the recipe needs, by name, such as `{"encoder": vsemb.Run.open("runs/kiros")}`.
         strategy: `none`, or `mirrored` for all devices of this machine.
         **values: fields of the recipe. A name is the end of the field's path, with `_` in place of dots, and must be
@@ -58,29 +63,27 @@ def train(
         The run, with the weights of its best epoch on the validation split.
 
     Raises:
-        InvalidArgumentError: for an unknown recipe, or a name that matches no field or several.
+        InvalidArgumentError: for an unknown recipe or network, or a name that matches no field or several.
         DataError: if data, features and recipe do not match, or if `out` contains something else.
 
     Example:
 
         data = vsemb.Dataset.from_pairs(files, captions)
         run = vsemb.train("vsepp", data, "runs/mine", backbone="MobileNetV2", epochs=5)
+        tuned = vsemb.train("vsepp", data, "runs/tuned", fine_tune="MobileNetV2", learning_rate=1e-5)
     """
     if isinstance(recipe, str):
         recipe = recipes.get(recipe, variant)
     elif variant is not None:
         raise invalid_argument("variant", variant, "given with the name of a recipe")
-    recipe = with_values(recipe, values)
-    opened = data if isinstance(data, Dataset) else recipe.open_data(data)
+    given = {"backbone": backbone, "weights": weights}
+    recipe, opened = configured(recipe, data, values, with_values, fine_tune, given)
     if isinstance(opened, Dataset) and (lacking := sorted({"train", "val"} - {*opened.splits})):
         raise DataError(
             f"{opened.path} must have the splits train and val; it has no {' and no '.join(lacking)}. Give "
             "more images, or name the split of each image."
         )
-    network: dict[str, Any] = {
-        name: value for name, value in (("backbone", backbone), ("weights", weights)) if value is not None
-    }
-    return train_recipe(recipe, opened, out, inputs=inputs, strategy=strategy, **network)
+    return train_recipe(recipe, opened, out, backbone=backbone, weights=weights, inputs=inputs, strategy=strategy)
 
 
 def with_values(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:

@@ -5,13 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from vsemb import registry
 from vsemb.commands import add_json, picked, save_json
-
-if TYPE_CHECKING:
-    from vsemb.recipes.schema import Recipe
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     weights = "imagenet, preset, random, a file, or a run (imagenet, or preset)"
     parser.add_argument("--weights", metavar="W", help=f"backbone weights: {weights}")
     tuned = "train from pixels: NAME (ImageNet weights), hub:PRESET, a run, or the features' network"
-    parser.add_argument("--fine-tune", nargs="?", const="", metavar="BACKBONE", help=tuned)
+    parser.add_argument("--fine-tune", nargs="?", const=True, metavar="BACKBONE", help=tuned)
     for name, summary in registry.entries("train_inputs").items():
         parser.add_argument(f"--{name}", metavar="RUN", help=summary)
     service = "grpc://HOST:PORT of a tf.data service that decodes images"
@@ -72,13 +68,23 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.strategy == "mirrored":
             raise invalid_argument("workers", arguments.workers, "none with --strategy mirrored")
         return _launch_workers(arguments)
+    from vsemb.runs.fine_tune import configured
     from vsemb.runs.run import STATE, Run
     from vsemb.runs.train import train
     from vsemb.training.strategies import open_distribution
 
     # Before other code of TensorFlow runs.
     devices = open_distribution(arguments.strategy, arguments.devices)
-    recipe, data = _configured(recipe, arguments)
+    if arguments.epochs is not None:
+        arguments.set.append(f"training.epochs={arguments.epochs}")
+    recipe, data = configured(
+        recipe,
+        arguments.data,
+        {assignment.partition("=")[0].strip(): assignment for assignment in arguments.set},
+        lambda recipe, values: recipe.with_overrides([*values.values()]),
+        arguments.fine_tune,
+        picked(arguments, "backbone", "weights"),
+    )
     # A system in the recipe's own file is registered after the options were made, so options may be missing.
     given = {name: getattr(arguments, name.replace("-", "_"), None) for name in registry.entries("train_inputs")}
     inputs = {name: Run.open(path) for name, path in given.items() if path is not None}
@@ -100,28 +106,6 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"run          {arguments.out}", *lines, sep="\n")
         save_json(arguments, {"run": str(trained.path), **trained.info})
     return 0
-
-
-def _configured(recipe: Recipe, arguments: argparse.Namespace) -> tuple[Recipe, Any]:
-    """Apply --set and --fine-tune, and open the data."""
-    from vsemb.errors import invalid_argument
-
-    for name, value in picked(arguments, "backbone", "weights").items():
-        if value is not None and arguments.fine_tune is not None:
-            raise invalid_argument(name, value, "none with --fine-tune BACKBONE, which reads no cached features")
-    if arguments.epochs is not None:
-        arguments.set.append(f"training.epochs={arguments.epochs}")
-    if arguments.fine_tune is None:
-        recipe = recipe.with_overrides(arguments.set)
-        return recipe, recipe.open_data(arguments.data)
-    from vsemb.runs.fine_tune import with_backbone
-
-    # Overrides name fields of the trained tower. Only `image.fingerprint` names a field of the tower on features.
-    starts = [each for each in arguments.set if each.startswith("image.fingerprint")]
-    recipe = recipe.with_overrides(starts)
-    data = recipe.open_data(arguments.data)
-    recipe = with_backbone(recipe, data, arguments.fine_tune or None)
-    return recipe.with_overrides([each for each in arguments.set if each not in starts]), data
 
 
 def _launch_workers(arguments: argparse.Namespace) -> int:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Literal
 
 import keras
 
@@ -25,6 +26,44 @@ from vsemb.runs.run import Run
 FROM_SCRATCH = ("SmallConvNet",)
 # Fields of an image tower that are kept when another backbone from pixels replaces it.
 _KEPT = ("dropout", "augment", "augmentation", "erasing", "pooling", "projection")
+
+
+def configured(
+    recipe: Recipe,
+    data: Any,
+    values: Mapping[str, Any],
+    override: Callable[[Recipe, Mapping[str, Any]], Recipe],
+    fine_tune: str | os.PathLike[str] | Literal[True] | None = None,
+    network: Mapping[str, Any] = MappingProxyType({}),
+) -> tuple[Recipe, Any]:
+    """Open training data and set fields of a recipe, after its image tower is replaced for fine-tuning.
+
+    Args:
+        recipe: the recipe.
+        data: the data, or its path.
+        values: name of a field -> value.
+        override: function that returns a recipe with fields replaced.
+        fine_tune: backbone to train from pixels, see `with_backbone`; True for the network of the data's features; None
+            for the recipe's own image tower.
+        network: option for cached features -> value, None if not given.
+
+    Returns:
+        The recipe and the opened data.
+
+    Raises:
+        VsembError: for options that do not match each other, values that do not fit, or data that cannot be opened.
+    """
+    for name, value in network.items():
+        if value is not None and fine_tune is not None:
+            raise invalid_argument(name, value, "none with --fine-tune BACKBONE, which reads no cached features")
+    # The other fields are those of the trained tower.
+    first = {name: value for name, value in values.items() if fine_tune is None or name.endswith("fingerprint")}
+    recipe = override(recipe, first)
+    opened = recipe.open_data(data) if isinstance(data, str | os.PathLike) else data
+    if fine_tune is None:
+        return recipe, opened
+    recipe = with_backbone(recipe, opened, None if fine_tune is True else os.fspath(fine_tune))
+    return override(recipe, {name: value for name, value in values.items() if name not in first}), opened
 
 
 def with_backbone(recipe: Recipe, dataset: Dataset, backbone: str | None = None) -> Recipe:
@@ -56,9 +95,9 @@ def with_backbone(recipe: Recipe, dataset: Dataset, backbone: str | None = None)
             raise DataError(f"{backbone} must be a backbone or a run that was trained from pixels; it does not exist.")
     if backbone is not None:
         BackboneConfig(backbone)
-        weights = "preset" if is_preset(backbone) else None if backbone in FROM_SCRATCH else "imagenet"
-        tower = Pixels(backbone, **given, weights=weights)
-        return recipe.with_pixels(_named(tower))
+        published = "preset" if is_preset(backbone) else "imagenet"
+        weights = None if backbone in FROM_SCRATCH else published
+        return recipe.with_pixels(_named(Pixels(backbone, **given, weights=weights)))
     store = FeatureStore.find(dataset, getattr(image, "fingerprint", None))
     if store.backbone is None or store.weights_path is None:
         raise DataError(f"The features of {dataset.path} name no backbone; give one: --fine-tune MobileNetV2.")
