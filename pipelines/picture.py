@@ -32,7 +32,7 @@ def rows_of(run: Run, dataset: Dataset, split: Split) -> list[tuple[str, int | N
     lines: list[tuple[str, int | None, np.ndarray]] = [
         (query, None, np.argsort(-images @ text)[:BEST]) for query, text in zip(QUERIES, texts, strict=False)
     ]
-    single = [row for row, entry in enumerate(split.entries) if len(entry["objects"]) == 1]
+    single = [row for row, objects in enumerate(split.objects) if len(objects) == 1]
     start = next(row for row in single if (split.class_names[row] or "").startswith("blue"))
     moved = images[start] - texts[-2] + texts[-1]
     order = [row for row in np.argsort(-images @ moved) if row != start]

@@ -109,7 +109,7 @@ def scenes_path(made_once: MadeOnce) -> Path:
         for name in dataset.splits:
             split = dataset.split(name)
             ids.append(split.ids)
-            features += [word_sums(entry["captions"]) for entry in split.entries]
+            features += [word_sums(own) for own in split.caption_lists()]
         write_precomputed(dataset, np.concatenate(ids), 4 * np.stack(features))
 
     return made_once("scenes", make)
@@ -137,7 +137,7 @@ def flowers_path(made_once: MadeOnce) -> Path:
         dataset = write_dataset(records, path, name="flowers", source=source)
         write_attributes(path, generator.attributes())
         splits = [dataset.split(name) for name in dataset.splits]
-        features = [word_sums(entry["captions"]) for split in splits for entry in split.entries]
+        features = [word_sums(own) for split in splits for own in split.caption_lists()]
         write_precomputed(dataset, np.concatenate([split.ids for split in splits]), 4 * np.stack(features))
 
     return made_once("flowers", make)

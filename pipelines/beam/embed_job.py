@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from pipelines.beam import storage
 from pipelines.beam.running import run_pipeline
 from pipelines.beam.vectors import FORMAT, MANIFEST, VERSION, WRITERS
@@ -104,9 +106,8 @@ def dataset_units(dataset: Dataset, split: str, kind: str, rows_per_file: int, s
         if kind == "image" and not part.has_images:
             raise DataError(f"The split {name!r} of {dataset.path} holds no images, only features.")
         names = dataset.manifest["splits"][name]["shards"]
-        rows = [0] * len(names)
-        for entry in part.entries:
-            rows[entry["shard"]] += 1 if kind == "image" else len(entry["captions"])
+        weights = None if kind == "image" else np.diff(part.caption_offsets)
+        rows = np.bincount(part.index.numbers("shard"), weights, len(names)).astype(int).tolist()
         for shard, count in zip(names, rows, strict=True):
             path = storage.join(shards or str(dataset.path.resolve()), shard)
             units.append(Unit(kind, path, name, first, BATCH[kind], first // rows_per_file))

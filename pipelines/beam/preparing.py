@@ -32,7 +32,7 @@ from vsemb.files import read_json
 if TYPE_CHECKING:
     import apache_beam as beam
 
-_DATASET_FILE = re.compile(r"\w+-\d{5}-of-\d{5}\.tfrecord|\w+\.index\.jsonl")
+_DATASET_FILE = re.compile(r"\w+-\d{5}-of-\d{5}\.tfrecord|\w+\.index\.arrow")
 _READERS = 16
 
 
@@ -308,14 +308,14 @@ def _finish(
 
 
 def _finished(paths: list[str]) -> FinishedSplit:
-    """Read the reports of a split's shards twice: first the counts, then the lines during writing."""
+    """Read the reports of a split's shards twice: first the counts, then the entries during writing."""
     heads = []
     counts: Counter[str] = Counter()
     for content in _contents(paths):
         heads.append((content["bytes"], content["sha256"]))
         counts.update(images=content["images"], captions=content["captions"])
-    lines = (line for content in _contents(paths) for line in content["lines"])
-    return FinishedSplit(counts["images"], counts["captions"], heads, lines)
+    entries = (entry for content in _contents(paths) for entry in content["entries"])
+    return FinishedSplit(counts["images"], counts["captions"], heads, entries)
 
 
 def _contents(paths: list[str]) -> Iterator[dict[str, Any]]:

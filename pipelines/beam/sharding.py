@@ -15,7 +15,7 @@ from typing import Any
 
 from pipelines.beam import storage
 from pipelines.beam.blocks import BlockSummary
-from vsemb.data.manifest import index_line, shard_name
+from vsemb.data.manifest import shard_name
 from vsemb.data.writing.shards import ShardWriter
 from vsemb.errors import DataError
 from vsemb.files import sha256_bytes
@@ -138,7 +138,7 @@ def write_shard(task: ShardTask) -> str:
     """Write a shard, unless it exists.
 
     Returns:
-        Path of its report: `bytes`, `sha256`, `images`, `captions` and `lines` of the index.
+        Path of its report: `bytes`, `sha256`, `images`, `captions` and `entries` of the index.
 
     Raises:
         DataError: if an image changed after its examination.
@@ -148,7 +148,7 @@ def write_shard(task: ShardTask) -> str:
         size = storage.read_json(task.report)["bytes"]
         if storage.exists(task.path) and _size(task.path) == size:
             return task.report
-    lines: list[str] = []
+    entries: list[dict[str, Any]] = []
     captions = 0
     with storage.writing(task.path) as temporary:
         writer = ShardWriter(temporary, task.number)
@@ -166,12 +166,12 @@ def write_shard(task: ShardTask) -> str:
                                 f"examined; remove {part.report} and run the same command again."
                             )
                         writer.add(entry, encoded)
-                        lines.append(index_line(entry))
+                        entries.append(entry)
                         captions += len(entry["captions"])
             size, digest = writer.finish()
         finally:
             writer.close()
-    report = {"bytes": size, "sha256": digest, "images": len(lines), "captions": captions, "lines": lines}
+    report = {"bytes": size, "sha256": digest, "images": len(entries), "captions": captions, "entries": entries}
     storage.write_json(task.report, {"name": name} | report)
     return task.report
 

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet as parquet
 
 from pipelines.beam import storage
-from vsemb.errors import DataError, missing_extra
+from vsemb.errors import DataError
 
 FORMAT, VERSION = "vsemb-embeddings", 1
 MANIFEST = "manifest.json"
@@ -55,7 +57,6 @@ def joined(parts: Sequence[Vectors]) -> Vectors:
 
 def write_parquet(path: Path, vectors: Vectors) -> None:
     """Write the columns `id` int64, `key` and `split` string, `embedding` lists of float32 of one length."""
-    pyarrow, parquet = _pyarrow()
     flat = pyarrow.array(np.ascontiguousarray(vectors.embeddings, np.float32).ravel())
     dim = vectors.embeddings.shape[1]
     columns = {
@@ -69,7 +70,6 @@ def write_parquet(path: Path, vectors: Vectors) -> None:
 
 def read_parquet(path: Path, dim: int) -> Vectors:
     """Read a file of `write_parquet` with embeddings of size `dim`."""
-    _, parquet = _pyarrow()
     table = parquet.read_table(str(path))
     flat = table["embedding"].combine_chunks().flatten().to_numpy()
     return Vectors(
@@ -130,12 +130,3 @@ def read_vectors(folder: str) -> tuple[dict[str, Any], Vectors]:
     names = [file["name"] for file in manifest["files"]]
     parts = [READERS[manifest["files_are"]](Path(folder) / name, manifest["dim"]) for name in names]
     return manifest, joined(parts)
-
-
-def _pyarrow() -> tuple[Any, Any]:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise missing_extra("pyarrow", "beam") from error
-    return pyarrow, pyarrow.parquet

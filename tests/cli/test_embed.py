@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 
 import numpy as np
-import pytest
 
 from vsemb.cli.__main__ import main
 
 
 def test_images_and_texts_become_files_of_vectors(tiny_pixel_run, scenes, tmp_path, capsys, monkeypatch):
-    parquet = pytest.importorskip("pyarrow.parquet", reason="the extra parquet is not installed")
+    import pyarrow.parquet as parquet
+
     monkeypatch.chdir(tmp_path)
     split = scenes.split("val")
     (tmp_path / "photos").mkdir()

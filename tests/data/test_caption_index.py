@@ -22,8 +22,8 @@ def test_ids_of_the_source_and_keys_with_numbers(tiny, tmp_path) -> None:
     place = 0
     for name in dataset.splits:
         split = dataset.split(name)
-        for row, entry in enumerate(split.entries):
-            for number, text in enumerate(entry["captions"]):
+        for row, texts in enumerate(split.caption_lists()):
+            for number, text in enumerate(texts):
                 assert captions.texts[place] == text and captions.split_of(place) == name
                 for called in (f"{split.keys[row][0]}{number}", f" {split.keys[row]}#{number} "):
                     assert captions.find(called) == place

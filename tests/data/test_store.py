@@ -7,10 +7,11 @@ import os
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from vsemb import registry
-from vsemb.data.store import Dataset
+from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, InvalidArgumentError
 
 
@@ -19,16 +20,12 @@ def edit_manifest(out: Path, **changes) -> None:
     (out / "manifest.json").write_text(json.dumps(manifest | changes))
 
 
-def tamper_caption(out: Path) -> None:
-    index = out / "train.index.jsonl"
-    index.write_text(index.read_text().replace("caption 0 of 0", "caption 0 of 9"))
-
-
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (tamper_caption, "do not have the fingerprint"),
-        (lambda out: (out / "val.index.jsonl").unlink(), "val.index.jsonl is missing"),
+        (lambda out: edit_manifest(out, fingerprint="0"), "has another fingerprint"),
+        (lambda out: (out / "val.index.arrow").unlink(), "val.index.arrow is missing"),
+        (lambda out: os.truncate(out / "val.index.arrow", 99), "val.index.arrow has 99 bytes instead of"),
         (
             lambda out: (out / "val-00000-of-00001.tfrecord").unlink(),
             "val-00000-of-00001.tfrecord is missing",
@@ -36,7 +33,7 @@ def tamper_caption(out: Path) -> None:
         (lambda out: os.truncate(out / "train-00001-of-00003.tfrecord", 10), "has 10 bytes instead of"),
         (lambda out: (out / "manifest.json").write_text("{"), "cannot be read"),
         (lambda out: (out / "manifest.json").write_text("[]"), "not the manifest"),
-        (lambda out: edit_manifest(out, version=2), "version 2; this vsemb reads version 1"),
+        (lambda out: edit_manifest(out, version=1), "version 1; this vsemb reads version 2"),
         (lambda out: edit_manifest(out, splits={"train": {}}), "damaged"),
         (lambda out: (out / "manifest.json").unlink(), "holds no manifest.json"),
         (shutil.rmtree, "no such directory"),
@@ -51,17 +48,45 @@ def test_damaged_datasets_are_refused(tiny, tmp_path, damage, message):
 
 def test_a_manifest_cannot_point_outside(tiny, tmp_path):
     dataset = tiny.write(tiny.records(1), tmp_path / "out")
-    split = dataset.manifest["splits"]["train"] | {"index": "../elsewhere.jsonl"}
+    split = dataset.manifest["splits"]["train"] | {"index": "../elsewhere.arrow"}
     edit_manifest(tmp_path / "out", splits={"train": split})
     with pytest.raises(DataError, match="damaged"):
         Dataset.open(tmp_path / "out")
 
 
-def test_an_empty_split_is_refused(tiny, tmp_path):
-    dataset = tiny.write(tiny.records(1), tmp_path / "out")
-    (tmp_path / "out" / "train.index.jsonl").write_text("")
-    with pytest.raises(DataError, match="'train'.*is empty"):
-        dataset.split("train")
+def rewrite_index(dataset: Dataset, change) -> None:
+    """Write the index of the split train anew from its table, with the size that the manifest names."""
+    record, split = dataset.manifest["splits"]["train"], dataset.split("train")
+    table = change(pa.Table.from_batches(split.index.batches))
+    # Beside the file, which is mapped.
+    with pa.OSFile(str(dataset.path / "new"), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+    os.replace(dataset.path / "new", dataset.path / record["index"])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda table: table.slice(0, 2), "must have 4 images and 6 captions; got 2 and 3"),
+        (lambda table: table.set_column(0, "id", table["id"].cast("int32")), "'id' of the index .* int64; got int32"),
+        (lambda table: table.drop_columns(["class"]), "'class' of the index .* string; got missing"),
+        (lambda table: table.take([1, 0, 2, 3]), "ids out of order"),
+    ],
+    ids=["rows", "type", "missing", "order"],
+)
+def test_a_foreign_index_is_refused(tiny, tmp_path, change, message):
+    dataset = tiny.write(tiny.records(6), tmp_path / "out")
+    rewrite_index(dataset, change)
+    with pytest.raises(DataError, match=message):
+        _ = Split(dataset.path, "train", dataset.manifest["splits"]["train"]).ids
+
+
+def test_an_index_that_is_not_arrow_is_refused(tiny, tmp_path):
+    tiny.write(tiny.records(1), tmp_path / "out")
+    file = tmp_path / "out" / "train.index.arrow"
+    file.write_bytes(bytes(file.stat().st_size))
+    with pytest.raises(DataError, match="index .* cannot be read"):
+        Dataset.open(tmp_path / "out").split("train")
 
 
 def test_a_changed_image_is_noticed_when_read(tiny, tmp_path):
@@ -78,10 +103,10 @@ def test_a_changed_image_is_noticed_when_read(tiny, tmp_path):
 def test_few_captions_keep_their_ids(tiny, tmp_path):
     split = tiny.write(tiny.records(6), tmp_path / "out").split("val")  # Images 2 and 5, three captions each.
     assert split.caption_ids[2:4] == ["2.jpg#2", "5.jpg#0"]
-    two = split.with_captions([entry["captions"][:2] for entry in split.entries])
+    two = split.with_captions([own[:2] for own in split.caption_lists()])
     assert two.caption_ids == ["2.jpg#0", "2.jpg#1", "5.jpg#0", "5.jpg#1"]
     assert two.caption_places.tolist() == [0, 1, 3, 4]
-    last = two.with_captions([entry["captions"][1:] for entry in split.entries])
+    last = two.with_captions([own[1:] for own in split.caption_lists()])
     assert last.caption_ids == ["2.jpg#1", "2.jpg#2", "5.jpg#1", "5.jpg#2"]
     assert last.captions == [f"caption {n} of {row}" for row in (2, 5) for n in (1, 2)]
 

@@ -91,7 +91,7 @@ def test_marks_agree_with_the_scores(page, embedded) -> None:
             right = row == own
             assert place.attributes["class"].split()[0] == ("right" if right else "wrong")
             assert place.one("span", kind="mark").text.startswith("✓ right" if right else "✗ wrong")
-            assert place.one("img").attributes["alt"] in part.entries[row]["captions"]
+            assert place.one("img").attributes["alt"] in part.captions_of(row)
             assert place.one("span", kind="file").text == part.keys[row]
             assert float(place.one("span", kind="score").text) == pytest.approx(scores[row, text], abs=6e-3)
         # The right image is always there, and comes apart where it is not among the first.
@@ -100,7 +100,7 @@ def test_marks_agree_with_the_scores(page, embedded) -> None:
     assert len(queries) == 6
     for query in queries:
         row = part.keys.index(str(query.attributes["data-key"]))
-        own = set(part.entries[row]["captions"])
+        own = set(part.captions_of(row))
         lines = query.one("ol").all("li")
         assert any(line.attributes["class"] == "right" for line in lines)
         for line in lines:
@@ -140,7 +140,7 @@ def test_what_found_its_own_first_did_not_fail(tiny_run, scenes) -> None:
 
 def test_arithmetic_is_marked_by_what_captions_say(page, embedded) -> None:
     part = embedded[0]
-    said = {key: set(" ".join(entry["captions"]).split()) for key, entry in zip(part.keys, part.entries, strict=True)}
+    said = {key: set(" ".join(own).split()) for key, own in zip(part.keys, part.caption_lists(), strict=True)}
     examples = page.one("section", id="arithmetic").all("div", kind="query")
     assert len(examples) == 6
     for example in examples:
@@ -199,9 +199,6 @@ def test_the_same_again_is_the_same_page(path, tiny_run, scenes, tmp_path) -> No
 
 def test_captions_are_text(tiny_run, scenes_copy, tmp_path) -> None:
     split = scenes_copy.split("val")
-    for entry in split.entries:
-        entry["captions"] = [SCRIPT] * len(entry["captions"])
-        entry["key"] = SCRIPT
     split.captions, split.keys = [SCRIPT] * len(split.captions), [SCRIPT] * len(split)
     out, *_ = write_report(tiny_run, scenes_copy, "val", tmp_path / "report.html")
     root = Page(out.read_text(encoding="utf-8")).root

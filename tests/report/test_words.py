@@ -14,10 +14,9 @@ from vsemb.report.words import choose_arithmetic, families, principal_components
 
 def space(captions: list[list[str]], unknown: tuple[str, ...] = ()) -> SimpleNamespace:
     said = [Counter(word for text in texts for word in set(text.split())) for texts in captions]
-    entries = [{"captions": texts} for texts in captions]
     keys = [f"image {row}" for row in range(len(captions))]
-    part = type("Part", (list,), {})(entries)
-    part.entries, part.keys = entries, keys
+    part = type("Part", (list,), {})(captions)
+    part.captions_of, part.keys = captions.__getitem__, keys
     return SimpleNamespace(part=part, said=said, knows=lambda word: word not in unknown)
 
 

@@ -56,9 +56,9 @@ def test_captions_carry_their_images_id_and_their_own_number(run, scenes):
 
 
 def test_an_image_is_shown_with_its_longest_caption(scenes):
-    entry = scenes.split("val").entries[0]
+    split = scenes.split("val")
     item = index_items(scenes, ("val",), "image")[0]
-    assert item.image_key == item.key == entry["key"] and item.caption == max(entry["captions"], key=len)
+    assert item.image_key == item.key == split.keys[0] and item.caption == max(split.captions_of(0), key=len)
 
 
 def test_built_once_and_anew_when_stale(run, scenes, tmp_path):

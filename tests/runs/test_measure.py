@@ -31,7 +31,7 @@ def test_pairs_are_the_first_images_with_their_first_captions_embedded_once(tiny
     part = scenes.split("test")
     embedder = Embedder(tiny_run.model)
     images = embedder.images(tiny_run.images_of(scenes, part), 7)
-    captions = [entry["captions"][0] for entry in part.entries[:7]]
+    captions = [part.captions_of(row)[0] for row in range(7)]
     texts = embedder.texts(*tiny_run.encode(captions))
     ids = part.ids[:7]
     expected = evaluate_retrieval(images, texts, ids, ids, tiny_run.model.similarity)

@@ -221,7 +221,7 @@ def test_images_sentences_and_words_lie_in_one_space(tiny_run, scenes, tmp_path)
     assert rows == sorted(set(rows))
     np.testing.assert_allclose(vectors["images"], embedded[rows], atol=1e-5)
     for row, line in zip(rows, tables["images"], strict=True):
-        assert line["caption"] == max(part.entries[row]["captions"], key=len)
+        assert line["caption"] == max(part.captions_of(row), key=len)
     assert [line["class"] for line in tables["images"]] == [part.class_names[row] for row in rows]
     for name, column in (("sentences", "sentence"), ("words", "word")):
         texts = [line[column] for line in tables[name]]
@@ -231,7 +231,7 @@ def test_images_sentences_and_words_lie_in_one_space(tiny_run, scenes, tmp_path)
     each = Counter(line["key"] for line in tables["sentences"])
     assert sorted(each.values()) == [2, 2, 2, 2, 2, 3, 3] and set(each) == {part.keys[row] for row in rows}
     for line in tables["sentences"]:
-        assert line["sentence"] in part.entries[part.keys.index(line["key"])]["captions"]
+        assert line["sentence"] in part.captions_of(part.keys.index(line["key"]))
         assert int(line["words"]) == len(line["sentence"].split())
     counts = Counter(split_words(part.captions).flat_values.numpy().tolist())
     assert [int(line["count"]) for line in tables["words"]] == [n for _, n in counts.most_common(9)]

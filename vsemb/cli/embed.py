@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Embed image files or texts into a file of vectors.
 
     A .npy file holds (n, dim) float32; the JSON file beside it names the rows. A .parquet file has the columns `image`
-    or `text` and `embedding`, and needs the extra `parquet`. Vectors have the geometry of the run's similarity: unit
+    or `text` and `embedding`. Vectors have the geometry of the run's similarity: unit
     length for cosine and order. Unreadable images and texts without a known word are listed and omitted. An
     interrupted command resumes where it stopped.
 

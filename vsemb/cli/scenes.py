@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> None:
     dataset = write_dataset(out=arguments.out, total=sum(images.values()), overwrite=arguments.overwrite, **keywords)
     listing = ", ".join(f"{count:,} {split}" for split, count in images.items())
     print(f"{dataset.path}: {listing} {described(dataset)}, such as")
-    for caption in dataset.split(next(iter(images))).entries[0]["captions"][:5:2]:
+    for caption in dataset.split(next(iter(images))).captions_of(0)[:5:2]:
         print(f"  {caption}")
     trained = command_line(
         "train", "contrastive", "--data", dataset.path, "--out", "RUN", "--fine-tune", "SmallConvNet"

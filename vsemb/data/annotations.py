@@ -146,7 +146,7 @@ class CaptionAnnotation:
             DataError: if it is of another dataset or has other texts than captions, or the file is damaged.
             InvalidArgumentError: if the dataset has no such split.
         """
-        if split.entries != self._dataset.split(split.name).entries:
+        if split.dataset is None or split.dataset.fingerprint != self._dataset.fingerprint:
             raise DataError(
                 f"The split {split.name!r} is of another dataset than these {self.kind}, which are of "
                 f"{self._dataset.path}."

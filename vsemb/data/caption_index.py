@@ -63,16 +63,16 @@ class CaptionIndex:
         self.splits = [dataset.split(name) for name in dataset.splits]
         self.texts = [text for split in self.splits for text in split.captions]
         self.ids = [name for split in self.splits for name in split.caption_ids]
-        self.has_own = any("caption_ids" in entry for split in self.splits for entry in split.entries)
+        self.has_own = any(split.index.has("caption_ids", every=False) for split in self.splits)
         self.source = dataset.manifest.get("source", {}).get("format")
         names = [name.strip() for name in self.ids]
         self._place_of = dict(zip(names, range(len(names)), strict=True))
         self._ambiguous = {name for name, count in Counter(names).items() if count > 1}
         numbered = (
-            caption_id(entry["key"].strip(), number)
+            caption_id(key.strip(), number)
             for split in self.splits
-            for entry in split.entries
-            for number in range(len(entry["captions"]))
+            for key, count in zip(split.keys, np.diff(split.caption_offsets), strict=True)
+            for number in range(count)
         )
         self._place_by_number = dict(zip(numbered, range(len(names)), strict=True))
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vsemb.data.columns import write_index
 from vsemb.errors import DataError, invalid_argument
-from vsemb.files import read_json, replacing, sha256_file, write_json
+from vsemb.files import read_json, replacing, write_json
 
 FORMAT = "vsemb-dataset"
-VERSION = 1
+VERSION = 2
 MANIFEST = "manifest.json"
 
 _SPLIT_NAME = re.compile(r"[A-Za-z0-9_]+")
@@ -57,15 +57,10 @@ def shard_name(split: str, number: int, count: int | None = None) -> str:
 
 def index_name(split: str) -> str:
     """Return the file name of a split's index."""
-    return f"{split}.index.jsonl"
+    return f"{split}.index.arrow"
 
 
-def index_line(entry: Mapping[str, Any]) -> str:
-    """Return one line of an index file, newline included."""
-    return json.dumps(entry, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
-
-
-def fingerprint(index_sha256: Mapping[str, str]) -> str:
+def fingerprint(content_sha256: Mapping[str, str]) -> str:
     """Return the fingerprint of a dataset.
 
     The index files hold ids, keys, captions, the source's own ids of captions and the SHA-256 of every
@@ -74,11 +69,11 @@ def fingerprint(index_sha256: Mapping[str, str]) -> str:
     fingerprint of their own.
 
     Args:
-        index_sha256: split name -> hex SHA-256 of its index file.
+        content_sha256: split name -> hex SHA-256 of the content of its index, see `write_index`.
     """
     digest = hashlib.sha256()
-    for split in ordered_splits(index_sha256):
-        digest.update(f"{split} {index_sha256[split]}\n".encode())
+    for split in ordered_splits(content_sha256):
+        digest.update(f"{split} {content_sha256[split]}\n".encode())
     return digest.hexdigest()
 
 
@@ -107,8 +102,8 @@ def read_manifest(path: Path) -> dict[str, Any]:
         splits = manifest["splits"]
         for name, split in splits.items():
             check_split_name(name)
-            counts = (split["images"], split["captions"], len(split["shards"]), len(split["bytes"]))
-            if not all(isinstance(count, int) for count in counts) or counts[2] != counts[3]:
+            counts = (split["images"], split["captions"], split["index_bytes"])
+            if not all(isinstance(count, int) for count in counts) or len(split["shards"]) != len(split["bytes"]):
                 raise TypeError(name)
             for file in (*split["shards"], split["index"]):
                 if Path(file).name != file:
@@ -121,26 +116,20 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
 
 def check_files(path: Path, manifest: Mapping[str, Any]) -> None:
-    """Check that the index files have the fingerprint's content and that every shard has its size.
+    """Check that every index and shard has its size; `vsemb check` reads them.
 
     Raises:
         DataError: naming the file that is missing or damaged.
     """
-    hashes = {}
-    for name, split in manifest["splits"].items():
-        if not (path / split["index"]).exists():
-            raise DataError(f"The dataset at {path} is damaged: {split['index']} is missing.")
-        hashes[name] = sha256_file(path / split["index"])
-        for shard, size in zip(split["shards"], split["bytes"], strict=True):
-            found = (path / shard).stat().st_size if (path / shard).exists() else None
+    for split in manifest["splits"].values():
+        names, sizes = [split["index"], *split["shards"]], [split["index_bytes"], *split["bytes"]]
+        for name, size in zip(names, sizes, strict=True):
+            found = (path / name).stat().st_size if (path / name).exists() else None
             if found != size:
                 state = "is missing" if found is None else f"has {found} bytes instead of {size}"
-                raise DataError(f"The dataset at {path} is damaged: {shard} {state}. Prepare it again.")
-    if fingerprint(hashes) != manifest["fingerprint"]:
-        raise DataError(
-            f"The dataset at {path} is damaged: its index files do not have the fingerprint in {MANIFEST}. "
-            "Prepare it again."
-        )
+                raise DataError(f"The dataset at {path} is damaged: {name} {state}. Prepare it again.")
+    if fingerprint({name: split["content"] for name, split in manifest["splits"].items()}) != manifest["fingerprint"]:
+        raise DataError(f"The dataset at {path} is damaged: {MANIFEST} has another fingerprint. Prepare it again.")
 
 
 @dataclass(frozen=True)
@@ -151,13 +140,13 @@ class FinishedSplit:
         images: how many there are.
         captions: how many there are.
         shards: size in bytes and hex SHA-256 of each, in order.
-        lines: the lines of its index, in order; read once.
+        entries: what its index holds of each image, in order; read once.
     """
 
     images: int
     captions: int
     shards: Sequence[tuple[int, str]]
-    lines: Iterable[str]
+    entries: Iterable[Mapping[str, Any]]
 
 
 def write_index_and_manifest(
@@ -180,19 +169,18 @@ def write_index_and_manifest(
     hashes: dict[str, str] = {}
     for name in ordered_splits(splits):
         split = splits[name]
-        with (
-            replacing(directory / index_name(name)) as temporary,
-            open(temporary, "w", encoding="utf-8", newline="\n") as file,
-        ):
-            file.writelines(split.lines)
-        hashes[name] = sha256_file(directory / index_name(name))
+        index = directory / index_name(name)
+        with replacing(index) as temporary:
+            hashes[name] = write_index(temporary, split.entries)
         parts[name] = {
             "images": split.images,
             "captions": split.captions,
             "shards": [shard_name(name, number, len(split.shards)) for number in range(len(split.shards))],
             "bytes": [size for size, _ in split.shards],
             "sha256": [digest for _, digest in split.shards],
-            "index": index_name(name),
+            "index": index.name,
+            "index_bytes": index.stat().st_size,
+            "content": hashes[name],
         }
     manifest = {
         "format": FORMAT,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import copy
 import functools
-import json
+import itertools
 import os
-import struct
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from vsemb import registry
+from vsemb.data.columns import Column, SplitIndex
 from vsemb.data.manifest import check_files, ordered_splits, read_manifest
 from vsemb.data.records import caption_id
 from vsemb.errors import DataError, invalid_argument, unknown_name
@@ -54,7 +54,7 @@ class Dataset:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Self:
-        """Open a dataset; its index files are verified, its images are not read.
+        """Open a dataset; its files must have their sizes. `vsemb check` reads them.
 
         Raises:
             DataError: if it is missing, unfinished, damaged or of another version.
@@ -164,62 +164,113 @@ class Dataset:
 class Split:
     """The images and captions of one split, in index order; a row is a place in that order.
 
+    Its columns are read in place from the memory-mapped index, see `vsemb.data.columns`: opening a split of ten million
+    images takes no longer than one of ten.
+
     Attributes:
         name: e.g. `"train"`.
-        entries: the index lines, one dict per image.
-        ids: int64 (n,), unique in the whole dataset, ascending.
         keys: n source names.
         captions: m captions, flat, image by image.
-        caption_rows: int64 (m,), the row of the image that each caption describes.
-        caption_places: int64 (m,), the place of each caption among all that the dataset holds of the split;
-            None where other texts stand in place of the captions.
         class_names: n class names; None for an image without a class.
+        digests: n hex SHA-256 of the images' bytes; None without image bytes.
+        objects: for each image a list of objects, each a dictionary with at least `label` and `box`.
+        alignments: for each image and each caption, pairs of a word and an object; [] where this is not known.
         has_images: whether image bytes are stored (a precomputed dataset has features only).
+        has_classes: whether every image has a class.
         dataset: what it is a split of, where a `Dataset` opened it.
     """
 
     dataset: Dataset | None = None
 
     def __init__(self, path: Path, name: str, record: dict[str, Any]) -> None:
+        if not record["images"]:
+            raise DataError(f"The split {name!r} of {path} is empty.")
         self.name = name
         self._path = path
         self._shards = [path / shard for shard in record["shards"]]
-        index = path / record["index"]
-        try:
-            # Not splitlines(): captions may hold U+2028 and friends, which JSON leaves as they are.
-            lines = index.read_text(encoding="utf-8").split("\n")
-            self.entries: list[dict[str, Any]] = [json.loads(line) for line in lines if line]
-            self.ids = np.array([entry["id"] for entry in self.entries], np.int64)
-            self.keys: list[str] = [entry["key"] for entry in self.entries]
-            self.captions: list[str] = [text for entry in self.entries for text in entry["captions"]]
-            counts = [len(entry["captions"]) for entry in self.entries]
-            self.class_names: list[str | None] = [entry.get("class") for entry in self.entries]
-            self.has_images = all(entry.get("width") for entry in self.entries)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise DataError(f"The index {index} cannot be read: {error!r}.") from error
-        if not self.entries:
-            raise DataError(f"The split {name!r} of {path} is empty.")
-        if (len(self.ids), len(self.captions)) != (record["images"], record["captions"]):
-            raise DataError(f"The index {index} does not have the counts in the manifest; prepare it again.")
-        if np.any(np.diff(self.ids) <= 0) or min(counts) < 1:
-            raise DataError(f"The index {index} has ids out of order or an image without a caption.")
-        self.caption_rows = np.repeat(np.arange(len(self.ids), dtype=np.int64), counts)
-        self.caption_places: np.ndarray | None = np.arange(len(self.captions), dtype=np.int64)
+        self.index = SplitIndex(path / record["index"], record["images"], record["captions"])
+        self.keys, self.class_names, self.digests = self.index.keys, self.index.class_names, self.index.digests
+        self.objects, self.alignments = self.index.objects, self.index.alignments
+        self.has_images, self.has_classes = self.index.has("width"), self.index.has("class")
+        self.captions: Sequence[str] = self.index.captions
+        # The offsets and places of captions where they are not those of the index.
+        self._chosen: tuple[np.ndarray, np.ndarray | None] | None = None
 
     def __len__(self) -> int:
-        return len(self.entries)
+        return len(self.keys)
 
     def __repr__(self) -> str:
         return f"<Split {self.name!r}: {len(self)} images, {len(self.captions)} captions>"
 
     @functools.cached_property
-    def _stored_ids(self) -> list[str]:
-        """The ids of all captions that the dataset holds of this split, whatever texts this object has."""
-        found: list[str] = []
-        for entry in self.entries:
-            numbered = (caption_id(entry["key"], number) for number in range(len(entry["captions"])))
-            found += entry.get("caption_ids") or numbered
-        return found
+    def ids(self) -> np.ndarray:
+        """int64 (n,), unique in the whole dataset, ascending.
+
+        Raises:
+            DataError: if they are out of order.
+        """
+        ids = self.index.numbers("id")
+        if not np.all(ids[1:] > ids[:-1]):
+            raise DataError(f"The index {self.index.path} has ids out of order. Prepare the dataset again.")
+        return ids
+
+    @functools.cached_property
+    def sizes(self) -> np.ndarray:
+        """Width and height of each image in pixels, int32 (n, 2).
+
+        Raises:
+            DataError: if the dataset holds precomputed features only.
+        """
+        self._need_images()
+        return np.stack([self.index.numbers("width"), self.index.numbers("height")], axis=1)
+
+    @functools.cached_property
+    def _stored_offsets(self) -> np.ndarray:
+        offsets = self.index.caption_offsets()
+        if not np.all(offsets[1:] > offsets[:-1]):
+            raise DataError(f"The index {self.index.path} has an image without a caption. Prepare the dataset again.")
+        return offsets
+
+    @property
+    def caption_offsets(self) -> np.ndarray:
+        """Where the captions of each image begin in `captions`, int64 (n + 1,).
+
+        Raises:
+            DataError: if an image has no caption.
+        """
+        return self._stored_offsets if self._chosen is None else self._chosen[0]
+
+    @property
+    def caption_places(self) -> np.ndarray | None:
+        """The place of each caption among all that the dataset holds of the split, int64 (m,).
+
+        None where other texts stand in place of the captions.
+        """
+        return np.arange(len(self.captions)) if self._chosen is None else self._chosen[1]
+
+    @functools.cached_property
+    def caption_rows(self) -> np.ndarray:
+        """The row of the image that each caption describes, int64 (m,); `rows_of` finds those of a batch."""
+        return np.repeat(np.arange(len(self), dtype=np.int64), np.diff(self.caption_offsets))
+
+    def rows_of(self, captions: np.ndarray) -> np.ndarray:
+        """Return the rows of the images that some captions describe.
+
+        Args:
+            captions: int64 (...), places in `captions`.
+        """
+        return np.searchsorted(self.caption_offsets, captions, "right") - 1
+
+    def captions_of(self, row: int | np.integer[Any]) -> list[str]:
+        """Return the captions of an image."""
+        first, end = self.caption_offsets[row : row + 2].tolist()
+        return list(self.captions[first:end])
+
+    def caption_lists(self) -> Iterator[list[str]]:
+        """Yield the captions of each image."""
+        captions = iter(self.captions)
+        for count in np.diff(self.caption_offsets).tolist():
+            yield list(itertools.islice(captions, count))
 
     @property
     def caption_ids(self) -> list[str]:
@@ -230,7 +281,11 @@ class Split:
         """
         if self.caption_places is None:
             raise DataError(f"The texts of the split {self.name!r} are not its captions, so they have no ids.")
-        return [self._stored_ids[place] for place in self.caption_places]
+        counts = np.diff(self._stored_offsets).tolist()
+        stored: list[str] = []
+        for key, count, own in zip(self.keys, counts, self.index.caption_ids(), strict=True):
+            stored += own or (caption_id(key, number) for number in range(count))
+        return [stored[place] for place in self.caption_places]
 
     def class_ids(self) -> tuple[list[str], np.ndarray]:
         """Return the classes of the images.
@@ -242,14 +297,13 @@ class Split:
         Raises:
             DataError: if an image has no class.
         """
-        for key, name in zip(self.keys, self.class_names, strict=True):
-            if not name:
-                raise DataError(
-                    f"The image {key!r} of the split {self.name!r} of {self._path} has no class. Classes "
-                    "come from the column `class` of a table, or from a format that has them."
-                )
-        names, ids = np.unique(np.array(self.class_names, dtype=object), return_inverse=True)
-        return names.tolist(), ids.astype(np.int64)
+        if not self.has_classes:
+            key = self.keys[int(self.class_names.rows_of(None)[0])]
+            raise DataError(
+                f"The image {key!r} of the split {self.name!r} of {self._path} has no class. Classes "
+                "come from the column `class` of a table, or from a format that has them."
+            )
+        return self.index.classes()
 
     def with_captions(self, captions: Sequence[Sequence[str]]) -> Split:
         """Return the split with other captions; images, ids and classes are the same.
@@ -261,28 +315,46 @@ class Split:
         Raises:
             InvalidArgumentError: if an image gets none, or the number of images is another.
         """
-        other = copy.copy(self)
-        other.captions = [text for texts in captions for text in texts]
         counts = [len(texts) for texts in captions]
         if len(counts) != len(self) or min(counts) < 1:
             raise invalid_argument("captions", f"{len(counts)} lists", f"{len(self)}, none of them empty")
-        other.caption_rows = np.repeat(np.arange(len(self), dtype=np.int64), counts)
-        other.caption_places = self._places_of(captions)
+        texts = [text for own in captions for text in own]
+        return self._with(texts, np.cumsum([0, *counts]), self._places_of(captions))
+
+    def first_captions(self, count: int | None) -> Split:
+        """Return the split with the first captions of each image only, at most `count`; None for all.
+
+        Example:
+
+            split.first_captions(1).captions
+        """
+        if count is None:
+            return self
+        offsets = np.zeros(len(self) + 1, np.int64)
+        np.cumsum(np.minimum(np.diff(self.caption_offsets), count), out=offsets[1:])
+        chosen = np.arange(offsets[-1]) + np.repeat(self.caption_offsets[:-1] - offsets[:-1], np.diff(offsets))
+        places = self.caption_places
+        texts = self.captions
+        texts = texts.at(chosen) if isinstance(texts, Column) else [texts[place] for place in chosen]
+        return self._with(texts, offsets, None if places is None else places[chosen])
+
+    def _with(self, texts: Sequence[str], offsets: np.ndarray, places: np.ndarray | None) -> Split:
+        other = copy.copy(self)
+        other.captions, other._chosen = texts, (offsets, places)
+        other.__dict__.pop("caption_rows", None)
         return other
 
     def _places_of(self, captions: Sequence[Sequence[str]]) -> np.ndarray | None:
         """Find texts among the captions that the dataset holds; None unless all are found in order."""
-        places = []
-        first = 0
-        for entry, texts in zip(self.entries, captions, strict=True):
-            at = -1
+        places: list[int] = []
+        for first, end, texts in zip(self._stored_offsets, self._stored_offsets[1:], captions, strict=False):
+            stored, at = self.index.captions[first:end], -1
             for text in texts:
                 try:
-                    at = entry["captions"].index(text, at + 1)
+                    at = stored.index(text, at + 1)
                 except ValueError:
                     return None
-                places.append(first + at)
-            first += len(entry["captions"])
+                places.append(int(first) + at)
         return np.array(places, np.int64)
 
     def _need_images(self) -> None:
@@ -323,9 +395,7 @@ class Split:
             DataError: if the dataset holds precomputed features only.
         """
         self._need_images()
-        numbers = np.array([entry["shard"] for entry in self.entries], np.int32)
-        offsets = np.array([entry["offset"] for entry in self.entries], np.int64)
-        return [shard.resolve() for shard in self._shards], numbers, offsets
+        return [shard.resolve() for shard in self._shards], self.index.numbers("shard"), self.index.numbers("offset")
 
     def read_image(self, row: int) -> bytes:
         """Return the JPEG or PNG bytes of the image at `row`, checked against the index.
@@ -334,21 +404,30 @@ class Split:
             DataError: if the shard is damaged, or the dataset holds precomputed features only.
             IndexError: if the row does not exist.
         """
-        import tensorflow as tf
-
-        self._need_images()
-        entry = self.entries[row]
-        shard = self._shards[entry["shard"]]
-        try:
-            with open(shard, "rb") as file:
-                file.seek(entry["offset"])
-                (length,) = struct.unpack("<Q4x", file.read(12))  # A TFRecord: length, its checksum, the data.
-                if length > shard.stat().st_size:
-                    raise ValueError("a record longer than the shard")
-                example = tf.train.Example.FromString(file.read(length))
-            encoded = example.features.feature["image/encoded"].bytes_list.value[0]
-        except Exception as error:  # protobuf's DecodeError has no stable base class.
-            raise DataError(f"The shard {shard} is damaged at image {entry['key']!r}: {error}.") from error
-        if sha256_bytes(encoded) != entry["sha256"]:
-            raise DataError(f"The shard {shard} is damaged: image {entry['key']!r} has other bytes.")
+        key, digest = self.keys[row], self.digests[row]
+        encoded = self.read_images(np.array([row]))[0]
+        if sha256_bytes(encoded) != digest:
+            raise DataError(f"The dataset at {self._path} is damaged: image {key!r} has other bytes.")
         return encoded
+
+    def read_images(self, rows: np.ndarray) -> list[bytes]:
+        """Return the JPEG or PNG bytes of some images as they are in the shards.
+
+        Args:
+            rows: int64 (n,), in any order, repeats allowed.
+
+        Raises:
+            DataError: if a shard is missing or ends too early, or the dataset holds precomputed features only.
+        """
+        self._need_images()
+        found: list[bytes] = []
+        for shard, offset, length in self.index.image_places(rows).tolist():
+            try:
+                with open(self._shards[shard], "rb", buffering=0) as file:
+                    found.append(os.pread(file.fileno(), length, offset))
+            except OSError as error:
+                reason = error.strerror or error
+                raise DataError(f"The shard {self._shards[shard]} cannot be read: {reason}.") from error
+            if len(found[-1]) != length:
+                raise DataError(f"The shard {self._shards[shard]} is damaged: it ends too early.")
+        return found

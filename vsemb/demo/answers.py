@@ -88,7 +88,7 @@ class Demonstration:
         self._by_digest: dict[str, list[int]] = {}
         for place, (part, row) in enumerate(self.places):
             self._by_key.setdefault(part.keys[row], place)
-            self._by_digest.setdefault(part.entries[row].get("sha256", ""), []).append(place)
+            self._by_digest.setdefault(part.digests[row] or "", []).append(place)
 
     def __len__(self) -> int:
         return len(self.items)

@@ -65,7 +65,7 @@ class SearchTabs(Demo):
             max_length=_MAX_TEXT,
             elem_id="sentence",
         )
-        picked = examples([min(part.entries[row]["captions"], key=len) for part, row in self.places])
+        picked = examples([min(part.captions_of(row), key=len) for part, row in self.places])
         with gr.Row(elem_classes="vsemb-examples"):
             buttons = [gr.Button(label(each), size="sm", variant="secondary", min_width=130) for each in picked]
         shown, go = _count_and_button(gr, "sentence")

@@ -12,7 +12,7 @@ import keras
 
 from vsemb.console import say
 from vsemb.data.batches import BatchesPart, PairBatches, Pairs
-from vsemb.data.store import Dataset, Split
+from vsemb.data.store import Dataset
 from vsemb.errors import invalid_argument
 from vsemb.losses.in_batch import InBatchLoss, LossPart
 from vsemb.losses.ranking import Ranking
@@ -152,7 +152,7 @@ class RetrievalJob(Job):
         recipe.validation.check_data(dataset)
         part = recipe.text.tokenizer
         said = part.describe(dataset)
-        self.train = first_captions(part.select(dataset.split("train")), recipe.batches.captions_per_image)
+        self.train = part.select(dataset.split("train")).first_captions(recipe.batches.captions_per_image)
         self.val = part.select(dataset.split("val"))
         if len(self.val.ids) <= _FEW:
             say(
@@ -214,24 +214,7 @@ def described(dataset: Dataset) -> dict[str, Any]:
         "train_images": len(train),
         "train_captions": len(train.captions),
     }
-    classes = train.class_names
-    if all(classes):
+    if train.has_classes:
         # What is recognised later is compared with these, on whatever dataset.
-        info["classes"] = sorted({name for name in classes if name})
+        info["classes"] = train.class_ids()[0]
     return info
-
-
-def first_captions(split: Split, count: int | None) -> Split:
-    """Return a split with the first captions of each image only; None for all.
-
-    Example:
-
-        first_captions(dataset.split("train"), 1).captions
-    """
-    if count is None:
-        return split
-    texts: list[list[str]] = [[] for _ in range(len(split))]
-    for row, text in zip(split.caption_rows.tolist(), split.captions, strict=True):
-        if len(texts[row]) < count:
-            texts[row].append(text)
-    return split.with_captions(texts)

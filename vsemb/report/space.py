@@ -53,7 +53,7 @@ def picture_of(part: Split, row: int) -> Picture:
         DataError: if the image is damaged.
     """
     key = part.keys[row]
-    alt = max(part.entries[row]["captions"], key=len)
+    alt = max(part.captions_of(row), key=len)
     if not part.has_images:
         return Picture(row, key, alt, None, SIDE, SIDE)
     small = thumbnail(part, row, SIDE)

@@ -89,7 +89,7 @@ def _family(space: Space, name: str, words: list[str]) -> Family | None:
         shown = members & said.keys()
         if len(shown) == 1:
             word = next(iter(shown))
-            if 2 * said[word] >= len(space.part.entries[row]["captions"]):
+            if 2 * said[word] >= len(space.part.captions_of(row)):
                 images[word].append(row)
     kept = sorted((word for word in words if images[word]), key=lambda word: -len(images[word]))[:_WORDS]
     if len(kept) < 2 or sum(len(images[word]) for word in kept) < _IMAGES:

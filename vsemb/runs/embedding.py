@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from vsemb.console import progress
 from vsemb.data.features.files import FeatureWriter
-from vsemb.errors import DataError, needs_extra
+from vsemb.errors import DataError
 from vsemb.evaluation import Embedder
 from vsemb.files import replacing, sha256_bytes, write_json
 from vsemb.runs.images import image_encoder, read_image_file
@@ -62,7 +62,6 @@ class Embedded:
 
         Raises:
             InvalidArgumentError: if the ending is neither `.parquet` nor `.npy`.
-            MissingExtraError: if pyarrow is not installed, for Parquet.
             DataError: if the file cannot be written.
         """
         if check_vectors_path(path) == ".npy":
@@ -70,9 +69,9 @@ class Embedded:
                 np.save(file, self.embeddings, allow_pickle=False)
             write_json(Path(path).with_suffix(".json"), {f"{kind}s": self.names, "skipped": self.skipped})
             return
-        with needs_extra("pyarrow", "parquet"):
-            import pyarrow
-            from pyarrow import parquet
+        import pyarrow
+        from pyarrow import parquet
+
         flat = pyarrow.array(self.embeddings.ravel())
         vectors = pyarrow.FixedSizeListArray.from_arrays(flat, self.embeddings.shape[1])
         with replacing(path) as temporary:

@@ -53,8 +53,8 @@ def index_items(dataset: Dataset, names: tuple[str, ...], kind: str) -> list[Ite
     """List the items of an index in the order of its rows."""
     items = []
     for name in names:
-        for entry in dataset.split(name).entries:
-            number, key, captions = int(entry["id"]), entry["key"], entry["captions"]
+        part = dataset.split(name)
+        for number, key, captions in zip(part.ids.tolist(), part.keys, part.caption_lists(), strict=True):
             if kind == "image":
                 items.append(Item(number, key, name, key, max(captions, key=len)))
             else:

@@ -235,7 +235,7 @@ def compare_lengths(
     if not 1 <= count <= len(part):
         raise invalid_argument("images", images, f"an integer from 1 to {len(part)}, the images of {split!r}")
     rows = part.caption_rows[part.caption_rows < count]
-    captions = part.captions[: len(rows)]
+    captions = list(part.captions[: len(rows)])
     # Words are split as by the tokenizer, and counted for whole captions even if the tokenizer truncates them.
     words = np.array([len(each) for each in words_of(captions)], np.int64)
     ids = part.ids[:count]

@@ -118,7 +118,7 @@ def project_run(
 def _images(run: Run, dataset: Dataset, part: Split, rows: np.ndarray) -> ProjectorTensor:
     embedded = Embedder(run.model).images(run.images_of(dataset, part), rows)
     # The longest caption is the most informative.
-    captions = [max(part.entries[row]["captions"], key=len) for row in rows]
+    captions = [max(part.captions_of(row), key=len) for row in rows]
     thumbnails = None
     if part.has_images:
         side = thumbnail_side(len(rows))
@@ -147,7 +147,7 @@ def _columns(part: Split, rows: Sequence[int] | np.ndarray) -> dict[str, Sequenc
         "key": [part.keys[row] for row in rows],
         "split": [part.name] * len(rows),
     }
-    return {**columns, "class": [part.class_names[row] for row in rows]} if all(part.class_names) else columns
+    return {**columns, "class": [part.class_names[row] for row in rows]} if part.has_classes else columns
 
 
 def _everything(pictured: ProjectorTensor, said: ProjectorTensor) -> ProjectorTensor:

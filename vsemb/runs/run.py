@@ -291,7 +291,7 @@ class Run:
         """
         return self.tokenizer.encode(self.reader(raw))
 
-    def texts_of(self, split: Split) -> tuple[list[str], np.ndarray]:
+    def texts_of(self, split: Split) -> tuple[Sequence[str], np.ndarray]:
         """Return a split's texts as the model reads them: captions, or the texts that replace them.
 
         Returns:
@@ -305,7 +305,7 @@ class Run:
         self.reader.check(read.captions, self.path)
         return read.captions, read.caption_rows
 
-    def shown_texts_of(self, split: Split) -> list[str]:
+    def shown_texts_of(self, split: Split) -> Sequence[str]:
         """Return the texts of `texts_of` in readable form: captions instead of their parses."""
         return split.captions if self.recipe.text.tokenizer.per_caption else self.texts_of(split)[0]
 

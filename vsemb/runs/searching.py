@@ -115,8 +115,8 @@ class EmbeddedQuery:
             self.own.add(int(split.ids[place]))
         elif self.dataset is not None:
             digest = sha256_bytes(source)
-            entries = (entry for name in self.dataset.splits for entry in self.dataset.split(name).entries)
-            self.own |= {int(entry["id"]) for entry in entries if entry.get("sha256") == digest}
+            for part in map(self.dataset.split, self.dataset.splits):
+                self.own |= set(part.ids[part.digests.rows_of(digest)].tolist())
         return vector
 
 

@@ -120,7 +120,7 @@ class Tokenizer(tf.Module):
         missing = tf.maximum(1 - tf.shape(dense)[1], 0)
         return tf.pad(dense, [[0, 0], [0, missing], *([0, 0] for _ in self.token_shape)])
 
-    def encode(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Tokenize texts in memory.
 
         Args:

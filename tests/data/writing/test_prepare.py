@@ -76,7 +76,7 @@ def test_exif_and_foreign_formats_are_normal_in_the_output(photos, tmp_path):
     picture(photos / "bär 0.jpg", exif=exif)
     picture(photos / "bär 1.jpg", kind="GIF")  # the content decides, not the ending
     split = prepare(photos, tmp_path / "out", format="table").split("train")
-    assert (split.entries[0]["width"], split.entries[0]["height"]) == (4, 6)
+    assert split.sizes[0].tolist() == [4, 6]
     assert [Image.open(io.BytesIO(split.read_image(row))).format for row in range(3)] == [
         "JPEG",
         "PNG",

@@ -275,7 +275,7 @@ def test_the_examples_hold_everything(tiny, tmp_path):
     # U+2028 is white space and would end a line in some readers: captions are one line.
     assert feature["captions"].bytes_list.value[1].decode() == "eine rote Kugel im Gras"
     split = dataset.split("train")
-    (entry,) = split.entries
+    (entry,) = split.index.entries()
     assert entry["objects"] == [{"label": "ball", "box": [1, 2, 8, 4.5]}]
     assert entry["alignments"] == [[[2, 0]], [[2, 0]], []]
     assert split.class_names == ["ball"]
@@ -285,8 +285,8 @@ def test_the_examples_hold_everything(tiny, tmp_path):
 def test_boxes_shrink_with_their_image(tiny, tmp_path):
     record = replace(tiny.records(1)[0], objects=({"label": "x", "box": [2, 4, 6, 8]},))
     split = tiny.write([record], tmp_path / "out", max_side=4).split("train")  # 8 -> 4 pixels: halved
-    assert split.entries[0]["objects"][0]["box"] == [1, 2, 3, 4]
-    assert (split.entries[0]["width"], split.entries[0]["height"]) == (4, 4)
+    assert split.objects[0][0]["box"] == [1, 2, 3, 4]
+    assert split.sizes[0].tolist() == [4, 4]
 
 
 def test_the_fingerprint_depends_on_content_alone(tiny, tmp_path):
@@ -302,7 +302,7 @@ def test_empty_captions_are_dropped_with_their_alignments(tiny, tmp_path):
     record = replace(tiny.records(1)[0], captions=(" ", "a  dog\n", ""), alignments=(((0, 0),), ((1, 0),), ((2, 0),)))
     dataset = tiny.write([record], tmp_path / "out")
     assert dataset.split("train").captions == ["a dog"]
-    assert dataset.split("train").entries[0]["alignments"] == [[[1, 0]]]
+    assert dataset.split("train").alignments[0] == [[[1, 0]]]
     assert dataset.manifest["dropped_captions"] == 2
 
 
@@ -313,8 +313,7 @@ def test_ids_of_captions_stay_with_their_captions(tiny, tmp_path):
     ]
     split = tiny.write(records, tmp_path / "out").split("train")
     assert split.caption_ids == ["8", "10", "1.jpg#0", "1.jpg#1"]
-    assert split.entries[0]["caption_ids"] == ["8", "10"]
-    assert "caption_ids" not in split.entries[1]
+    assert [entry["caption_ids"] for entry in split.index.entries()] == [["8", "10"], None]
 
 
 def test_ids_that_say_nothing_new_leave_the_fingerprint(tiny, tmp_path):

@@ -38,13 +38,13 @@ def test_a_run_is_measured_by_its_best_caption(found, caption_run, scenes) -> No
     part = scenes.split("val")
     train = TrainingCaptions(scenes.split("train").captions)
     texts = [best[0][0] for best in written]
-    references = [entry["captions"] for entry in part.entries]
+    references = list(part.caption_lists())
     assert found.rows[0].captions == texts and found.references == references
     assert found.rows[0].log_probs == pytest.approx([best[0][1] for best in written])
     assert found.rows[0].metrics == evaluate_captions(texts, references, train=train, meteor=False)
     truths = [
-        is_true(text, entry["objects"], 32, background_of(part.read_image(row)))
-        for row, (text, entry) in enumerate(zip(texts, part.entries, strict=True))
+        is_true(text, objects, 32, background_of(part.read_image(row)))
+        for row, (text, objects) in enumerate(zip(texts, part.objects, strict=True))
     ]
     assert found.rows[0].truths == truths
     assert found.rows[0].true == 100 * sum(truth is True for truth in truths) / 12
@@ -58,7 +58,7 @@ def test_the_nearest_image_is_that_of_a_slow_search(found, scenes, monkeypatch, 
         cosines = [
             float(image @ other / np.linalg.norm(image) / np.linalg.norm(other)) for other in store.rows(train.ids)
         ]
-        captions = train.entries[int(np.argmax(cosines))]["captions"]
+        captions = train.captions_of(int(np.argmax(cosines)))
         # Of its captions, the one most similar to the others.
         likeness = [known.similarities([one, *captions])[0].sum() for one in captions]
         assert caption == captions[int(np.argmax(likeness))]
@@ -70,7 +70,7 @@ def test_the_nearest_image_is_that_of_a_slow_search(found, scenes, monkeypatch, 
 
 
 def test_people_are_measured_against_the_other_captions(found, scenes) -> None:
-    captions = [entry["captions"] for entry in scenes.split("val").entries]
+    captions = list(scenes.split("val").caption_lists())
     expected = evaluate_captions([own[0] for own in captions], [own[1:] for own in captions], meteor=False)
     assert found.rows[2].metrics.bleu == expected.bleu
     assert found.rows[2].true == 100
@@ -78,7 +78,7 @@ def test_people_are_measured_against_the_other_captions(found, scenes) -> None:
 
 def test_an_image_is_not_its_own_neighbour(caption_run, scenes) -> None:
     found = measure_captions([caption_run], scenes, "train", limit=5, meteor=False)
-    own = [entry["captions"] for entry in scenes.split("train").entries[:5]]
+    own = list(scenes.split("train").caption_lists())[:5]
     assert not any(text in texts for text, texts in zip(found.rows[1].captions, own, strict=True))
     assert len(found.keys) == 5 and "These images were trained on." in found.notes
 

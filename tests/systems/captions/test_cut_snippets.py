@@ -145,7 +145,7 @@ def test_stored_snippets_are_cut_once(region_run, region_scenes, tmp_path, monke
     other = stored_snippets(folder, region_run, region_scenes, region_scenes.split("val"), affinity=1e30)
     assert len(other) < len(first)
     part = region_scenes.split("val")
-    few = part.with_captions([entry["captions"][:1] for entry in part.entries])
+    few = part.with_captions([own[:1] for own in part.caption_lists()])
     prints = {snippets_fingerprint(region_run, region_scenes, *each) for each in ((part, 0.0), (few, 0.0))}
     assert len(prints) == 2 and first.fingerprint in prints
 

@@ -31,7 +31,7 @@ def test_numbers_are_those_of_the_captions(reported, written, caption_run, scene
     page, measured, _ = reported
     part = scenes.split("val")
     best = [captions[0][0] for captions in written]
-    references = [list(entry["captions"]) for entry in part.entries]
+    references = list(part.caption_lists())
     train = TrainingCaptions(scenes.split("train").captions)
     wanted = evaluate_captions(best, references, train=train, meteor=False)
     # The same images in another order: sums differ in their rounding alone.
@@ -61,9 +61,9 @@ def test_each_image_stands_with_its_captions_and_references(reported, written, s
         near = train.nearest([written[row][0][0]]).rows[0]
         assert train.captions[near] in each.one("div", kind="nearest").text
         people = [line.text for line in each.one("div", kind="references").all("li")]
-        assert people == [" ".join(text.split()) for text in part.entries[row]["captions"]]
+        assert people == [" ".join(text.split()) for text in part.captions_of(row)]
     best = [written[row][0][0] for row in rows]
-    references = [list(part.entries[row]["captions"]) for row in rows]
+    references = [list(part.captions_of(row)) for row in rows]
     scores = evaluate_captions(best, references, train=train, meteor=False).each["cider"]
     worst = page.one("section", id="worst").all("div", kind="captioned")
     wanted = np.argsort(scores, kind="stable")[:2]

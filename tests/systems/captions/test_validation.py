@@ -102,6 +102,6 @@ def test_captions_are_those_of_the_greedy_captioner(scenes, caption_run: Run) ->
     assert validation.captions() == expected
     logs: dict[str, float] = {}
     validation.on_epoch_end(0, logs)
-    references = [entry["captions"] for entry in split.entries]
+    references = list(split.caption_lists())
     assert logs["val_cider"] == pytest.approx(100 * cider(expected, references)[0])
     assert logs["val_perplexity"] == pytest.approx(2 ** -run.info["best_log2_likelihood"], rel=1e-5)

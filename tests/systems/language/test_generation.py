@@ -222,7 +222,7 @@ class TestChecking:
 
         def of_words(count: int) -> SimpleNamespace:
             split = tagged_scenes.split("train")
-            texts = [[" ".join(["dog"] * count)] for _ in split.entries]
+            texts = [[" ".join(["dog"] * count)] for _ in range(len(split))]
             others = {"train": split.with_captions(texts), "val": tagged_scenes.split("val")}
             return SimpleNamespace(split=others.__getitem__)
 

@@ -27,7 +27,7 @@ class KnowingStore:
         self._boxes, self._rows = {}, {}
         place = {word: number for number, word in enumerate(words, 1)}
         for split in map(dataset.split, dataset.splits):
-            for entry in split.entries:
+            for entry in split.index.entries():
                 draw = np.random.default_rng(entry["id"])
                 objects = [np.array(item["box"], float) for item in entry["objects"]]
                 off = [box + draw.uniform(-0.05, 0.05, 4) * box[[2, 3, 2, 3]] for box in objects]

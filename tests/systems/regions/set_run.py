@@ -107,7 +107,7 @@ class _Split:
     def __init__(self, name: str, ids: np.ndarray, captions: list[list[str]]) -> None:
         self.name, self.ids = name, ids
         self.keys = [f"{number}.png" for number in ids]
-        self.entries = [{"width": 20, "height": 10}] * len(ids)
+        self.sizes = np.array([[20, 10]] * len(ids))
         self.captions = [text for texts in captions for text in texts]
         self.caption_rows = np.repeat(np.arange(len(ids)), [len(texts) for texts in captions])
 

@@ -263,7 +263,7 @@ def slow_path(unaries: list[list[float]], affinity: float) -> list[int]:
 def slow_pointing(run: KnowingRun, part: Split, affinity: float) -> dict[str, list[float]]:
     """Word by word: right, chance, whole image, ceiling; nouns apart."""
     found: dict[str, list[float]] = {}
-    for entry in part.entries:
+    for entry in part.index.entries():
         (features,), (boxes,) = run.store.rows([entry["id"]]), run.store.boxes([entry["id"]])
         real = int(boxes.any(axis=1).sum())
         objects = np.array([item["box"] for item in entry["objects"]]) / 32
@@ -335,7 +335,7 @@ def test_a_huge_affinity_puts_all_words_on_one_region(task) -> None:
 
 def test_spread_is_that_of_the_regions_of_a_word(knowing, scenes, task) -> None:
     deviations = []
-    for entry in scenes.split("val").entries:
+    for entry in scenes.split("val").index.entries():
         (features,) = knowing.store.rows([entry["id"]])
         features = features[features.any(axis=1)].astype(float)
         for text in entry["captions"]:

@@ -36,7 +36,7 @@ def test_a_grid_by_default(scenes_copy, tmp_path, capsys):
 def test_boxes_of_a_detector(scenes_copy, tmp_path, capsys):
     entries = [
         {"image_id": entry["key"], "category_id": 1, "bbox": item["box"], "score": 0.5}
-        for entry in scenes_copy.split("train").entries
+        for entry in scenes_copy.split("train").index.entries()
         for item in entry["objects"]
     ]
     path = tmp_path / "found.json"
@@ -45,7 +45,7 @@ def test_boxes_of_a_detector(scenes_copy, tmp_path, capsys):
     store = RegionStore.find(scenes_copy)
     assert (store.regions.source, store.regions.rank) == ("detections", "confidence")
     train, val = scenes_copy.split("train"), scenes_copy.split("val")
-    x, y, width, height = train.entries[0]["objects"][0]["box"]
+    x, y, width, height = train.objects[0][0]["box"]
     expected = [x / 32, y / 32, width / 32, height / 32]
     assert min(abs(store.boxes(train.ids[:1])[0] - expected).max(axis=1)) < 1e-6
     assert not store.boxes(val.ids)[:, 1:].any()

@@ -34,8 +34,8 @@ def test_sets_are_shown_by_what_their_words_describe(region_run, region_scenes, 
     for figure in figures:
         row = part.keys.index(str(figure.attributes["data-key"]))
         caption = figure.one("q").text
-        assert caption in part.entries[row]["captions"]
-        scores = [pair_score(region_run, region_scenes, row, one) for one in part.entries[row]["captions"]]
+        assert caption in part.captions_of(row)
+        scores = [pair_score(region_run, region_scenes, row, one) for one in part.captions_of(row)]
         assert figure.one("span", kind="rank").text == f"score {max(scores):.2f}"
         picture = figure.one("img")
         # What the picture says in words is the caption again, phrase by phrase.

@@ -97,7 +97,7 @@ def test_few_captions_find_their_parses(dataset):
     trees = some_trees(dataset)
     parses = write_parses(dataset, trees)
     split = dataset.split("val")
-    two = split.with_captions([entry["captions"][:2] for entry in split.entries])
+    two = split.with_captions([own[:2] for own in split.caption_lists()])
     wanted = [trees["val"][place] for place in (0, 1, 3, 4)]
     assert parses.trees(two) == wanted
     assert parses.texts(two) == [tree.text for tree in wanted]

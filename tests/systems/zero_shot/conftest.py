@@ -26,7 +26,7 @@ def class_scenes(made_once: MadeOnce):
         records = generator.generate(counts, seed=5, image_size=32, class_zero_shot_splits=True)
         dataset = write_dataset(records, path, name="class-scenes", source=source)
         splits = [dataset.split(name) for name in dataset.splits]
-        features = [word_sums(entry["captions"]) for split in splits for entry in split.entries]
+        features = [word_sums(own) for split in splits for own in split.caption_lists()]
         write_precomputed(dataset, np.concatenate([split.ids for split in splits]), 4 * np.stack(features))
 
     return Dataset.open(made_once("class-scenes", make))

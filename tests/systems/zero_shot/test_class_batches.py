@@ -70,7 +70,7 @@ def test_one_image_of_each_class_and_one_of_its_captions(split) -> None:
             assert split.class_names[row] == batches.class_names[label]
             assert split.ids[row] == number
     for caption, row in zip(batches.plan(2).ravel(), split.caption_rows[batches.plan(2)].ravel(), strict=True):
-        assert words[caption] in split.entries[row]["captions"]
+        assert words[caption] in split.captions_of(row)
     text = next(iter(batches.dataset(2)))["text"].numpy()
     ids, offsets = WordTokenizer(Vocabulary.from_captions(words)).encode(words)
     first = batches.plan(2)[0, 0]
@@ -89,7 +89,7 @@ def test_classes_come_up_alike_and_images_alike_within_them(split) -> None:
     counts = np.bincount(rows[labels == "a"] - rows[labels == "a"].min(), minlength=12)
     assert len(counts) == 12 and abs(counts - 75).max() < 34
     # All three captions of an image that has three.
-    with_three = next(row for row in range(len(split)) if len(split.entries[row]["captions"]) == 3)
+    with_three = next(row for row in range(len(split)) if len(split.captions_of(row)) == 3)
     assert len(set(plans[rows == with_three])) == 3
 
 

@@ -98,7 +98,7 @@ def test_fewer_captions_an_image(flowers) -> None:
     recipe = recipes.get("ds-sje-bow").with_overrides(["batches.captions_per_image=3"])
     split, job = flowers.split("train"), RetrievalJob(recipe, flowers)
     assert len(job.train.captions) == 3 * len(split)
-    assert job.train.captions[3:6] == split.entries[1]["captions"][:3]
+    assert job.train.captions[3:6] == split.captions_of(1)[:3]
     # Validation and test read all of them.
     assert job.val.captions == flowers.split("val").captions
 

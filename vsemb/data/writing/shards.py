@@ -17,6 +17,7 @@ from vsemb.files import locked, sha256_file, sync, sync_tree, write_json
 
 # Length (8 bytes), checksum of the length (4), checksum of the data (4).
 _RECORD_OVERHEAD = 16
+_DATA_BEGINS = 12
 
 
 class WorkArea:
@@ -172,11 +173,14 @@ class ShardWriter:
         """Write an image.
 
         Args:
-            entry: its index entry, which receives `shard` and `offset` here.
+            entry: its index entry, which receives here where the image is.
             encoded: image bytes or None.
         """
-        entry["shard"], entry["offset"] = self._number, self._offset
         data = example_bytes(entry, encoded)
+        entry |= {"shard": self._number, "offset": self._offset}
+        if encoded is not None:
+            inside = data.index(encoded) + _DATA_BEGINS
+            entry |= {"image_offset": self._offset + inside, "image_bytes": len(encoded)}
         self._writer.write(data)
         self._offset += len(data) + _RECORD_OVERHEAD
         self.images += 1
@@ -236,7 +240,7 @@ class SplitWriter:
         """Write an image, or notes that it is left out.
 
         Args:
-            record: the journal record; its `entry`, if any, receives `shard` and `offset` here.
+            record: the journal record; its `entry`, if any, receives here where the image is.
             encoded: image bytes or None.
         """
         self._records.append(record)

@@ -95,7 +95,7 @@ def examine(record: ImageRecord, max_side: int | None) -> Outcome:
     if not kept:
         return line | {"reason": "no caption"}, None
     entry: dict[str, Any] = {"id": None, "key": key, "captions": [captions[place] for place in kept]}
-    entry |= {"width": None, "height": None, "class": record.class_name}
+    entry |= {"width": None, "height": None, "class": record.class_name or None}
     encoded, scale = None, (1.0, 1.0)
     if record.image is not None:
         try:

@@ -16,7 +16,6 @@ from vsemb.data.manifest import (
     MANIFEST,
     VERSION,
     FinishedSplit,
-    index_line,
     read_manifest,
     shard_name,
     write_index_and_manifest,
@@ -225,7 +224,7 @@ def _write_index(area: WorkArea, writers: dict[str, SplitWriter], described: dic
             images=len(entries),
             captions=sum(len(entry["captions"]) for entry in entries),
             shards=[(shard["bytes"], shard["sha256"]) for shard in writer.finished],
-            lines=map(index_line, entries),
+            entries=entries,
         )
     skipped = sorted((line for line in everything if line["entry"] is None), key=lambda line: line["position"])
     dropped = sum(line["dropped"] for line in everything)

@@ -158,7 +158,7 @@ def measure_captions(
     require("limit", limit, Count | None)
     part = dataset.split(split)
     rows = np.arange(len(part) if limit is None else min(limit, len(part)))
-    wanted = [part.entries[row]["captions"] for row in rows]
+    wanted = [part.captions_of(row) for row in rows]
     evaluate_captions([""], [["a"]], meteor=False)  # Reports a missing extra before captions are written.
     notes: list[str] = []
     train_part = dataset.split(_TRAIN) if _TRAIN in dataset.splits else None
@@ -170,10 +170,9 @@ def measure_captions(
     def truths(captions: Sequence[str]) -> list[bool | None] | None:
         if not backgrounds:
             return None
-        entries = [part.entries[row] for row in rows]
         return [
-            is_true(caption, entry["objects"], entry["width"], background)
-            for caption, entry, background in zip(captions, entries, backgrounds, strict=True)
+            is_true(caption, part.objects[row], int(part.sizes[row, 0]), background)
+            for caption, row, background in zip(captions, rows, backgrounds, strict=True)
         ]
 
     def measured(
@@ -199,7 +198,7 @@ def measure_captions(
             notes.append(f"{runs[0].path} reads pixels, not features: no nearest training image.")
         else:
             assert train is not None
-            chosen = [_consensus(train, train_part.entries[row]["captions"]) for row in neighbours]
+            chosen = [_consensus(train, train_part.captions_of(row)) for row in neighbours]
             found.append(measured(_NEIGHBOUR, chosen))
     if references:
         if min(map(len, wanted)) < 2:
@@ -225,7 +224,7 @@ def _options_for(run: Run, runs: Sequence[Run], options: CaptionOptions) -> Capt
 
 def _backgrounds(part: Split, rows: np.ndarray) -> list[str]:
     """Return the backgrounds of scenes, against which captions are checked; an empty list for other images."""
-    if part.has_images and all(has_truth(part.entries[row]) for row in rows):
+    if part.has_images and all(has_truth(part.objects[row], part.sizes[row]) for row in rows):
         return [background_of(part.read_image(int(row))) for row in rows]
     return []
 

@@ -78,9 +78,7 @@ def sections(view: View) -> list[Section]:
     view.step("measuring")
     metrics = None
     try:
-        metrics = evaluate_captions(
-            _best(written), [list(part.entries[row]["captions"]) for row in rows], train=train, meteor=False
-        )
+        metrics = evaluate_captions(_best(written), [part.captions_of(row) for row in rows], train=train, meteor=False)
         notes += metrics.notes
     except MissingExtraError as error:
         notes.append(f"Captions were not measured. {error}")
@@ -143,7 +141,7 @@ def _captioned(
         sentence, copied = None, False
         if train is not None and nearest[place] >= 0:
             sentence, copied = train.captions[nearest[place]], train.novelty([best[place]]) == 0
-        people = tuple(part.entries[row]["captions"])
+        people = tuple(part.captions_of(row))
         score = None if scores is None else float(scores[place])
         shown.append(Captioned(picture_of(part, row), tuple(written[place]), sentence, copied, people, score))
     return shown

@@ -82,21 +82,21 @@ def is_true(caption: str, objects: Sequence[Mapping[str, Any]], image_size: int,
     return said.background in (None, background) and _assigned(said, objects, image_size, ())
 
 
-def has_truth(entry: Mapping[str, Any]) -> bool:
+def has_truth(objects: Sequence[Mapping[str, Any]], size: Sequence[int]) -> bool:
     """Return whether a dataset has the data of an image that `is_true` needs.
 
     Args:
-        entry: entry of the image in the index of its split.
+        objects: of the image, as in `Split.objects`.
+        size: its width and height.
 
     Example:
 
-    >>> has_truth({"captions": ["a dog"], "objects": [{"label": "dog"}], "width": 64, "height": 64})
+    >>> has_truth([{"label": "dog"}], (64, 64))
     False
     """
-    objects = entry.get("objects") or ()
     return (
         bool(objects)
-        and entry.get("width", 0) == entry.get("height")
+        and size[0] == size[1]
         and all(
             item.get("shape") in SHAPES
             and item.get("colour") in COLOURS

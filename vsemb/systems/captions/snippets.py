@@ -296,7 +296,7 @@ def stored_snippets(
 
 def snippets_fingerprint(alignment: Run, dataset: Dataset, split: Split, affinity: float | None) -> str:
     """Return a hex fingerprint of all inputs of a split's snippets."""
-    captions = json.dumps([split.captions, split.caption_rows.tolist()])
+    captions = json.dumps([list(split.captions), split.caption_rows.tolist()])
     parts = [_CUT, alignment.fingerprint, dataset.fingerprint, split.name, affinity]
     return sha256_bytes(json.dumps([*parts, sha256_bytes(captions.encode())]).encode())
 

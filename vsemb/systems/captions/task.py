@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, invalid_argument
 from vsemb.parts import Count, NonNegative, Part
-from vsemb.recipes.retrieval import described, first_captions
+from vsemb.recipes.retrieval import described
 from vsemb.recipes.schema import Job, Recipe
 from vsemb.runs.run import Run
 from vsemb.systems.captions.decoding import Captioner, CaptionOptions
@@ -58,7 +58,7 @@ class CaptionBatches(WordBatches):
     captions_per_image: Count | None = None
 
     def training_split(self, dataset: Dataset) -> Split:
-        return first_captions(super().training_split(dataset), self.captions_per_image)
+        return super().training_split(dataset).first_captions(self.captions_per_image)
 
 
 @dataclass(frozen=True)

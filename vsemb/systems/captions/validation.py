@@ -348,7 +348,7 @@ class CiderValidation(PerplexityValidation):
         return f"{super().shown(logs)}  val CIDEr {logs['val_cider']:.1f}"
 
     def metrics(self) -> dict[str, float]:
-        references = [entry["captions"] for entry in self.split.entries]
+        references = list(self.split.caption_lists())
         return {**super().metrics(), "val_cider": 100 * cider(self.captions(), references)[0]}
 
 

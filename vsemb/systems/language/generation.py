@@ -116,7 +116,7 @@ def prepare_generation(run: Run, dataset: Dataset) -> None:
     source = encoder.images_of(dataset, val)
     rows = np.arange(min(len(val), _TUNING_IMAGES))
     images = source.finish(tf.constant(source.gather(rows)), None)
-    references = [val.entries[row]["captions"] for row in rows]
+    references = [val.captions_of(row) for row in rows]
     weights, tried = tune_weights(_captioner(run, encoder, parts, RankingWeights()), images, references)
     with replacing_directory(run.path / FOLDER, overwrite=True) as folder:
         (folder / STOPWORDS).write_text("\n".join(parts["stopwords"]) + "\n", encoding="utf-8")

@@ -401,15 +401,15 @@ class _DetectedImages:
     def __init__(self, dataset: Dataset, path: Path, images: Path | None) -> None:
         self._dataset, self._path, self._images = dataset, path, images
         self._listed = None if images is None else _listed_images(images)
-        entries = [entry for name in dataset.splits for entry in dataset.split(name).entries]
-        entries.sort(key=lambda entry: entry["id"])
-        if not all(entry.get("width") for entry in entries):
-            raise DataError(f"{dataset.path} holds no image bytes, only precomputed features.")
-        self.ids = np.array([entry["id"] for entry in entries], np.int64)
-        self.keys: list[str] = [entry["key"] for entry in entries]
-        self._stored = np.array([[entry["width"], entry["height"]] for entry in entries], np.float64)
+        splits = [dataset.split(name) for name in dataset.splits]
+        sizes = np.concatenate([split.sizes for split in splits])
+        ids, keys = np.concatenate([split.ids for split in splits]), [key for split in splits for key in split.keys]
+        order = np.argsort(ids)
+        self.ids = ids[order]
+        self.keys: list[str] = [keys[place] for place in order]
+        self._stored = sizes[order].astype(np.float64)
         # Sizes of the detector's input images, and whether they come from the list.
-        self.sizes, self._known = self._stored.copy(), np.zeros(len(entries), bool)
+        self.sizes, self._known = self._stored.copy(), np.zeros(len(order), bool)
         self._called: dict[int, int | str] = {}
         # Number of a form and the name in this form -> the rows of the images with this name.
         self._rows: defaultdict[tuple[int, str | None], list[int]] = defaultdict(list)

@@ -502,7 +502,9 @@ def check_affinities(affinities: Sequence[float]) -> list[float]:
 
 def _alignments(part: Split, dataset: Dataset) -> list[list[Sequence[Sequence[int]]]]:
     """Return the (word, object) pairs of every image and caption."""
-    found = [entry.get("alignments") or [[] for _ in entry["captions"]] for entry in part.entries]
+    found = [
+        pairs or [[] for _ in captions] for pairs, captions in zip(part.alignments, part.caption_lists(), strict=True)
+    ]
     if not any(pairs for captions in found for pairs in captions):
         raise DataError(
             f"The split {part.name!r} of {dataset.path} has no links from words to objects, so pointing "
@@ -521,13 +523,13 @@ def _words(
     boxes = store.boxes(part.ids)
     captions, positions, nouns, right = [], [], [], []
     caption = 0
-    for entry, pairs_of, regions in zip(part.entries, alignments, boxes, strict=True):
+    for row, (texts, pairs_of, regions) in enumerate(zip(part.caption_lists(), alignments, boxes, strict=True)):
         named: list[tuple[int, ...]] = []
-        for text, pairs in zip(entry["captions"], pairs_of, strict=True):
+        for text, pairs in zip(texts, pairs_of, strict=True):
             words = named_objects(pairs)
             if words and not max(words) < len(text.split()):
                 raise DataError(
-                    f"Image {entry['key']!r} of {part.name!r}: word {max(words)} of {text!r} names an "
+                    f"Image {part.keys[row]!r} of {part.name!r}: word {max(words)} of {text!r} names an "
                     "object and is not there."
                 )
             captions += [caption] * len(words)
@@ -536,20 +538,20 @@ def _words(
             named += words.values()
             caption += 1
         if named:
-            right.append(right_regions(regions, _object_boxes(entry), named))
+            right.append(right_regions(regions, _object_boxes(part, row), named))
     tokens = _tokens(run, part, np.array(captions, np.int64), np.array(positions, np.int64))
     return _Words(np.array(captions, np.int64), tokens, np.array(nouns, bool), np.concatenate(right))
 
 
-def _object_boxes(entry: dict[str, Any]) -> np.ndarray:
+def _object_boxes(part: Split, row: int) -> np.ndarray:
     """Return the boxes of an image's objects as fractions of its sides: (objects, 4) float64."""
     try:
-        sides = np.tile([entry["width"], entry["height"]], 2)
-        boxes = [np.asarray(item["box"], np.float64) / sides for item in entry.get("objects", ())]
+        sides = np.tile(part.sizes[row], 2)
+        boxes = [np.asarray(item["box"], np.float64) / sides for item in part.objects[row]]
         return np.stack([np.zeros(4), *boxes])[1:]
-    except (KeyError, TypeError, ValueError) as error:
+    except (DataError, KeyError, TypeError, ValueError) as error:
         raise DataError(
-            f"The objects of image {entry['key']!r} have no boxes [x, y, w, h], or the image has no size."
+            f"The objects of image {part.keys[row]!r} have no boxes [x, y, w, h], or the image has no size."
         ) from error
 
 

@@ -181,8 +181,8 @@ def best_regions(
     for rank, (value, place) in enumerate(zip(best.tolist(), places.tolist(), strict=True), 1):
         if np.isfinite(value):
             (split, row), region = images[place // most], place % most
-            entry, box = split.entries[row], store.boxes(split.ids[[row]])[0, region]
-            pixels = pixel_box(box, (entry["width"], entry["height"]))
+            box = store.boxes(split.ids[[row]])[0, region]
+            pixels = pixel_box(box, tuple(split.sizes[row].tolist()))
             results.append(
                 FoundRegion(rank, value, split.keys[row], int(split.ids[row]), split.name, row, region, pixels)
             )

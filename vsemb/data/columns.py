@@ -1,0 +1,276 @@
+"""The index of a split: an Arrow IPC file, read in place from a memory map.
+
+Opening reads the schema and the places of the record batches, whatever the number of images. A value is read when it
+is asked for, and pages of the file are shared by all processes of a machine.
+
+Reference: https://arrow.apache.org/docs/format/Columnar.html#ipc-file-format
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from vsemb.errors import DataError
+
+#: Columns of an index. `objects` and `alignments` are JSON, since generators choose their fields. `offset` is where the
+#: image's TFRecord begins in its shard; `image_offset` and `image_bytes` say where its JPEG or PNG bytes are.
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.int64(), nullable=False),
+        pa.field("key", pa.string(), nullable=False),
+        pa.field("captions", pa.list_(pa.string()), nullable=False),
+        pa.field("width", pa.int32()),
+        pa.field("height", pa.int32()),
+        pa.field("class", pa.string()),
+        pa.field("sha256", pa.string()),
+        pa.field("objects", pa.string()),
+        pa.field("alignments", pa.string()),
+        pa.field("caption_ids", pa.list_(pa.string())),
+        pa.field("shard", pa.int32(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("image_offset", pa.int64()),
+        pa.field("image_bytes", pa.int64()),
+    ]
+)
+_PLACE = ["shard", "image_offset", "image_bytes"]
+_JSON = ("objects", "alignments")
+# Images per record batch: what a writer holds in memory; small enough that the texts of a batch have 32-bit offsets.
+_BATCH = 16_384
+
+
+class Column(Sequence[Any]):
+    """Values of a column in place: `column[3]` is one value, `column[3:5]` and `column[rows]` are lists.
+
+    Args:
+        chunks: arrays of the column, one behind the other.
+        decode: turns a stored value into the value returned.
+        places: int64, the values wanted, in order; None for all.
+
+    Example:
+
+    >>> texts = Column([pa.array(["a dog", "a cat"]), pa.array(["a bird"])])
+    >>> texts[2], texts[np.array([1, 0])], texts.index("a bird"), len(texts)
+    ('a bird', ['a cat', 'a dog'], 2, 3)
+    """
+
+    def __init__(
+        self,
+        chunks: Iterable[pa.Array],
+        decode: Callable[[Any], Any] | None = None,
+        places: np.ndarray | None = None,
+    ) -> None:
+        self._chunks = list(chunks)
+        self._ends = np.cumsum([len(chunk) for chunk in self._chunks], dtype=np.int64)
+        self._decode = decode
+        self._places = places
+
+    def __len__(self) -> int:
+        if self._places is not None:
+            return len(self._places)
+        return int(self._ends[-1]) if len(self._ends) else 0
+
+    @overload
+    def __getitem__(self, place: int | np.integer[Any]) -> Any: ...
+    @overload
+    def __getitem__(self, place: slice | np.ndarray) -> list[Any]: ...
+    def __getitem__(self, place: int | np.integer[Any] | slice | np.ndarray) -> Any:
+        if isinstance(place, slice):
+            return self._take(np.arange(*place.indices(len(self))))
+        if isinstance(place, np.ndarray) and place.ndim:
+            return self._take(place)
+        number = int(place) + (len(self) if place < 0 else 0)
+        if not 0 <= number < len(self):
+            raise IndexError(f"{place} of {len(self)}")
+        return self._take(np.array([number]))[0]
+
+    def _take(self, places: np.ndarray) -> list[Any]:
+        if self._places is not None:
+            places = self._places[places]
+        numbers = np.searchsorted(self._ends, places, "right")
+        if len(places) and numbers[0] == numbers[-1] and np.all(numbers == numbers[0]):
+            return self._of_chunk(int(numbers[0]), places)
+        found = np.empty(len(places), object)
+        for number in np.unique(numbers):
+            where = np.flatnonzero(numbers == number)
+            found[where] = np.fromiter(self._of_chunk(int(number), places[where]), object, len(where))
+        return found.tolist()
+
+    def _of_chunk(self, number: int, places: np.ndarray) -> list[Any]:
+        chunk = self._chunks[number]
+        inside = places - (self._ends[number] - len(chunk))
+        whole = len(inside) == inside[-1] - inside[0] + 1 and bool(np.all(np.diff(inside) == 1))
+        values = chunk.slice(inside[0], len(inside)) if whole else chunk.take(pa.array(inside))
+        return values.to_pylist() if self._decode is None else [self._decode(value) for value in values.to_pylist()]
+
+    def __iter__(self) -> Iterator[Any]:
+        for start in range(0, len(self), _BATCH):
+            yield from self[start : start + _BATCH]
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Sequence)
+            and len(self) == len(other)
+            and all(a == b for a, b in zip(self, other, strict=True))
+        )
+
+    def __repr__(self) -> str:
+        return repr(self[:5])[:-1] + (f", ... {len(self)} in all]" if len(self) > 5 else "]")
+
+    def rows_of(self, value: Any) -> np.ndarray:
+        """Return the places of a stored value, int64, ascending."""
+        starts = self._ends - [len(chunk) for chunk in self._chunks]
+        found = [
+            start + np.flatnonzero(pc.is_null(chunk) if value is None else pc.fill_null(pc.equal(chunk, value), False))
+            for start, chunk in zip(starts, self._chunks, strict=True)
+        ]
+        places = np.concatenate([*found, np.zeros(0, np.int64)]).astype(np.int64)
+        return places if self._places is None else np.flatnonzero(np.isin(self._places, places))
+
+    def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
+        """Return the first place of a stored value.
+
+        Raises:
+            ValueError: if there is none.
+        """
+        rows = self.rows_of(value)
+        rows = rows[(rows >= start) & (rows < (len(self) if stop is None else stop))]
+        if not len(rows):
+            raise ValueError(f"{value!r} is not in the column")
+        return int(rows[0])
+
+    def __contains__(self, value: object) -> bool:
+        return len(self.rows_of(value)) > 0
+
+    def at(self, places: np.ndarray) -> Column:
+        """Return the values at some places, read when they are asked for."""
+        return Column(self._chunks, self._decode, places if self._places is None else self._places[places])
+
+
+class SplitIndex:
+    """The columns of a split's index, memory-mapped.
+
+    Args:
+        path: the file.
+        images: number of images that it must have.
+        captions: number of captions that it must have.
+
+    Attributes:
+        batches: the record batches of the file.
+        keys, class_names, digests, objects, alignments: per image, see `SCHEMA`; None, or [], where there is nothing.
+        captions: all captions, image by image.
+
+    Raises:
+        DataError: if it is not such a file, or has other columns or counts.
+    """
+
+    def __init__(self, path: Path, images: int, captions: int) -> None:
+        self.path = path
+        try:
+            self._table: pa.Table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise DataError(
+                f"The index {path} cannot be read: {str(error).splitlines()[0].rstrip('.')}. Prepare the dataset again."
+            ) from error
+        for field in SCHEMA:
+            found = self._table.schema.field(field.name).type if field.name in self._table.schema.names else "missing"
+            if found != field.type:
+                raise DataError(
+                    f"The column {field.name!r} of the index {path} must be {field.type}; got {found}. Prepare the "
+                    "dataset again."
+                )
+        self.batches = self._table.to_batches()
+        self._ends = np.cumsum([len(batch) for batch in self.batches], dtype=np.int64)
+        self.keys, self.class_names, self.digests = map(self._column, ("key", "class", "sha256"))
+        self.objects = self._column("objects", lambda text: json.loads(text) if text else [])
+        self.alignments = self._column("alignments", lambda text: json.loads(text) if text else [])
+        self.captions = Column(chunk.flatten() for chunk in self._table["captions"].chunks)
+        if (len(self.keys), len(self.captions)) != (images, captions):
+            raise DataError(
+                f"The index {path} must have {images:,} images and {captions:,} captions; got {len(self.keys):,} and "
+                f"{len(self.captions):,}. Prepare the dataset again."
+            )
+
+    def _column(self, name: str, decode: Callable[[Any], Any] | None = None) -> Column:
+        return Column(self._table[name].chunks, decode)
+
+    def numbers(self, name: str) -> np.ndarray:
+        """Return a column of whole numbers, (n,): in place where it is one record batch."""
+        column = self._table[name]
+        return column.chunk(0).to_numpy() if column.num_chunks == 1 else column.to_numpy()
+
+    def image_places(self, rows: np.ndarray) -> np.ndarray:
+        """Return where the bytes of some images are: shard, first byte, number of bytes; int64 (len(rows), 3)."""
+        found = np.empty((len(rows), len(_PLACE)), np.int64)
+        numbers = np.searchsorted(self._ends, rows, "right")
+        for number in np.unique(numbers):
+            where, batch = numbers == number, self.batches[number]
+            inside = rows[where] - (self._ends[number] - len(batch))
+            found[where] = np.stack([batch.column(name).to_numpy()[inside] for name in _PLACE], axis=1)
+        return found
+
+    def has(self, name: str, every: bool = True) -> bool:
+        """Whether every image has a value in a column; with `every=False`, whether any has."""
+        missing = self._table[name].null_count
+        return missing == 0 if every else missing < len(self._table)
+
+    def caption_offsets(self) -> np.ndarray:
+        """Return where the captions of each image begin among all captions, int64 (n + 1,)."""
+        counts = [np.diff(chunk.offsets.to_numpy()) for chunk in self._table["captions"].chunks]
+        offsets = np.zeros(len(self._table) + 1, np.int64)
+        np.cumsum(np.concatenate(counts), out=offsets[1:])
+        return offsets
+
+    def caption_ids(self) -> Iterator[list[str] | None]:
+        """Yield the source's own ids of each image's captions, None for an image without."""
+        return iter(self._column("caption_ids"))
+
+    def classes(self) -> tuple[list[str], np.ndarray]:
+        """Return the names of the classes, by alphabet, and the place of each image's class among them, int64 (n,)."""
+        names = sorted(pc.unique(self._table["class"]).to_pylist())
+        places = pc.index_in(self._table["class"], value_set=pa.array(names, pa.string()))
+        return names, places.to_numpy().astype(np.int64)
+
+    def entries(self) -> Iterator[dict[str, Any]]:
+        """Yield what was given to `write_index`, image by image."""
+        for batch in self.batches:
+            for row in batch.to_pylist():
+                yield row | {name: json.loads(row[name]) for name in _JSON if row[name] is not None}
+
+
+def write_index(path: Path, entries: Iterable[Mapping[str, Any]]) -> str:
+    """Write an index in bounded memory.
+
+    Args:
+        path: the file.
+        entries: column -> value of each image, in the order of ids; what is missing is null.
+
+    Returns:
+        hex SHA-256 of the content, which does not depend on the version of Arrow.
+    """
+    digest = hashlib.sha256()
+    rest = iter(entries)
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, SCHEMA) as writer:
+        while block := list(itertools.islice(rest, _BATCH)):
+            for entry in block:
+                digest.update(content_line(entry))
+            flat = [{**entry, **{name: _json(entry[name]) for name in _JSON if entry.get(name)}} for entry in block]
+            writer.write_batch(pa.RecordBatch.from_pylist(flat, SCHEMA))
+    return digest.hexdigest()
+
+
+def content_line(entry: Mapping[str, Any]) -> bytes:
+    """Return one image of an index as the bytes that fingerprints are made of."""
+    return _json({name: entry[name] for name in SCHEMA.names if entry.get(name) is not None}).encode() + b"\n"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
