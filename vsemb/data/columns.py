@@ -204,8 +204,8 @@ class SplitIndex:
 
     def numbers(self, name: str) -> np.ndarray:
         """Return a column of whole numbers, (n,): in place where it is one record batch."""
-        column = self._table[name]
-        return column.chunk(0).to_numpy() if column.num_chunks == 1 else column.to_numpy()
+        parts = [_in_place(batch.column(name)) for batch in self.batches]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def image_places(self, rows: np.ndarray) -> np.ndarray:
         """Return where the bytes of some images are: shard, first byte, number of bytes; int64 (len(rows), 3)."""
@@ -214,7 +214,7 @@ class SplitIndex:
         for number in np.unique(numbers):
             where, batch = numbers == number, self.batches[number]
             inside = rows[where] - (self._ends[number] - len(batch))
-            found[where] = np.stack([batch.column(name).to_numpy()[inside] for name in _PLACE], axis=1)
+            found[where] = np.stack([_in_place(batch.column(name))[inside] for name in _PLACE], axis=1)
         return found
 
     def has(self, name: str, every: bool = True) -> bool:
@@ -224,7 +224,7 @@ class SplitIndex:
 
     def caption_offsets(self) -> np.ndarray:
         """Return where the captions of each image begin among all captions, int64 (n + 1,)."""
-        counts = [np.diff(chunk.offsets.to_numpy()) for chunk in self._table["captions"].chunks]
+        counts = [np.diff(_in_place(batch.column("captions").offsets)) for batch in self.batches]
         offsets = np.zeros(len(self._table) + 1, np.int64)
         np.cumsum(np.concatenate(counts), out=offsets[1:])
         return offsets
@@ -237,13 +237,19 @@ class SplitIndex:
         """Return the names of the classes, by alphabet, and the place of each image's class among them, int64 (n,)."""
         names = sorted(pc.unique(self._table["class"]).to_pylist())
         places = pc.index_in(self._table["class"], value_set=pa.array(names, pa.string()))
-        return names, places.to_numpy().astype(np.int64)
+        return names, np.concatenate([_in_place(chunk) for chunk in places.chunks]).astype(np.int64)
 
     def entries(self) -> Iterator[dict[str, Any]]:
         """Yield what was given to `write_index`, image by image."""
         for batch in self.batches:
             for row in batch.to_pylist():
                 yield row | {name: json.loads(row[name]) for name in _JSON if row[name] is not None}
+
+
+def _in_place(numbers: pa.Array) -> np.ndarray:
+    """Return whole numbers without nulls as NumPy's; `Array.to_numpy` would import pandas."""
+    dtype = np.dtype(f"i{numbers.type.bit_width // 8}")
+    return np.frombuffer(numbers.buffers()[1], dtype, len(numbers), numbers.offset * dtype.itemsize)
 
 
 def write_index(path: Path, entries: Iterable[Mapping[str, Any]]) -> str:

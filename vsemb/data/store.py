@@ -222,7 +222,7 @@ class Split:
             DataError: if the dataset holds precomputed features only.
         """
         self._need_images()
-        return np.stack([self.index.numbers("width"), self.index.numbers("height")], axis=1)
+        return np.stack([self.index.numbers(side) for side in ("width", "height")], axis=1)
 
     @functools.cached_property
     def _stored_offsets(self) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -97,7 +98,7 @@ class Space:
         """Whether the texts are names of classes, shared by all images of a class."""
         return not self.run.recipe.text.tokenizer.per_caption
 
-    def embed(self, texts: list[str]) -> np.ndarray:
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
         """Embed texts: (len(texts), dim) float32."""
         return self._embedder.texts(*self.run.encode(texts))
 

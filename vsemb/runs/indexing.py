@@ -398,7 +398,7 @@ def _caption_queries(run: Run, dataset: Dataset, index: SearchIndex, queries: in
     return np.asarray(embedded), own[drawn]
 
 
-def captions_read(run: Run, split: Split) -> list[str]:
+def captions_read(run: Run, split: Split) -> Sequence[str]:
     """Return a split's captions as inputs of `Run.encode`, in the order of the split.
 
     Raises:

@@ -79,7 +79,7 @@ class ZeroShotTask:
         """Embeddings of the texts: (m, dim) float32."""
         return self._embed(self.texts)
 
-    def _embed(self, texts: list[str]) -> np.ndarray:
+    def _embed(self, texts: Sequence[str]) -> np.ndarray:
         return self._embedder.texts(*self.run.encode(texts))
 
     def measure(
