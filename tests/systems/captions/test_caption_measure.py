@@ -103,7 +103,7 @@ def test_regions_take_the_whole_image(region_caption_run, region_scenes) -> None
 
 
 def test_data_without_training_captions_or_truth(caption_run, scenes, monkeypatch) -> None:
-    monkeypatch.setattr(caption_measure, "has_truth", lambda entry: False)
+    monkeypatch.setattr(caption_measure, "has_truth", lambda objects, size: False)
     monkeypatch.setattr(caption_measure, "_TRAIN", "none")
     found = measure_captions([caption_run], scenes, "val", limit=3, meteor=False)
     (row,) = found.rows

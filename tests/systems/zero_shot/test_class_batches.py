@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
+from vsemb.data.columns import Column
 from vsemb.data.records import ImageRecord
 from vsemb.data.sources import ImageSource
 from vsemb.errors import DataError, InvalidArgumentError
