@@ -58,6 +58,7 @@ def test_the_accent_needs_a_terminal_and_no_objection(monkeypatch):
     assert console.accented("split") == "split"
 
 
+@pytest.mark.slow
 def test_tensorflow_starts_without_a_word():
     environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
     command = [sys.executable, "-m", "vsemb.cli", "evaluate", "nowhere"]

@@ -57,6 +57,7 @@ def write_photos(folder: Path, records: list) -> None:
             table.writerows([f"{number}.jpg", caption, record.split, "scene"] for caption in record.captions)
 
 
+@pytest.mark.slow
 def test_readme_is_short_and_its_python_runs(tmp_path, monkeypatch, capsys):
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     (example,) = blocks(ROOT / "README.md", "python")
@@ -68,6 +69,7 @@ def test_readme_is_short_and_its_python_runs(tmp_path, monkeypatch, capsys):
     assert "R@10" in capsys.readouterr().out and (tmp_path / "savedmodels/python/1").is_dir()
 
 
+@pytest.mark.slow
 def test_keras_example_is_short_and_runs(tmp_path, monkeypatch, capsys):
     example = blocks(ROOT / "docs/guides/keras.md", "python")[-1]
     code = [line for line in example.splitlines() if line.strip() and not line.startswith(("import", "from"))]

@@ -195,6 +195,7 @@ def test_an_unknown_kind_says_where_parts_of_ones_own_are_named() -> None:
         registry.find_part("similarity", "cosin", "similarity")
 
 
+@pytest.mark.slow
 def test_a_file_is_added_for_this_process_and_those_it_starts(tmp_path: Path) -> None:
     path = write(tmp_path, "added", 'SYSTEM = System(name="added", recipes={"a": "x:Y"})\n')
     registry.systems()

@@ -71,6 +71,7 @@ def served(tiny_pixel_run, scenes, tmp_path_factory):
         yield server
 
 
+@pytest.mark.slow
 def test_a_phone_in_the_dark_and_a_screen_reader_can_use_it(served, tmp_path):
     address, *_ = served
     with headless_chromium(tmp_path / "profile") as browser:
@@ -138,6 +139,7 @@ def test_a_phone_in_the_dark_and_a_screen_reader_can_use_it(served, tmp_path):
             check()
 
 
+@pytest.mark.slow
 def test_nothing_else_is_served(served):
     address, _, temporary, _ = served
     folder = temporary.parent
@@ -160,6 +162,7 @@ def test_nothing_else_is_served(served):
         assert status(path)[0] in (403, 404)
 
 
+@pytest.mark.slow
 def test_a_request_cannot_name_a_file_or_an_address(served, tmp_path):
     """What the page itself never sends: a path that is no upload, an address, a count that is none."""
     address, _, _, errors = served
@@ -189,6 +192,7 @@ def test_a_request_cannot_name_a_file_or_an_address(served, tmp_path):
     assert "Traceback" not in errors.read()
 
 
+@pytest.mark.slow
 def test_the_page_answers_in_a_browser_until_a_signal(served, scenes, tmp_path):
     address, process, temporary, errors = served
     with headless_chromium(tmp_path / "profile") as browser:

@@ -14,6 +14,7 @@ from vsemb.exporting.contract import Contract
 pytestmark = pytest.mark.usefixtures("opened_once")
 
 
+@pytest.mark.slow
 def test_a_model_that_searches_and_then_one_that_classifies_in_another_precision(
     tiny_run, tiny_pixel_run, pixel_index, tmp_path, capsys
 ):

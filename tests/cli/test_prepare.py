@@ -143,6 +143,7 @@ def command(photos: Path, out: Path) -> list[str]:
     return [sys.executable, "-m", "vsemb.cli", "prepare", str(photos), *options]
 
 
+@pytest.mark.slow
 def test_after_kill_9_the_same_command_gives_the_same_bytes(photos, tmp_path):
     expected = tmp_path / "expected"
     assert main(command(photos, expected)[3:]) == 0

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from vsemb.cli.__main__ import main
 from vsemb.exporting.servable import PROBES
 from vsemb.exporting.verify import verify_model
 
 
+@pytest.mark.slow
 def test_a_model_is_held_to_its_contract(exported, tmp_path, capsys, monkeypatch):
     # One process of the two, the one that starts sooner.
     probes = {"TensorFlow's C library": PROBES["TensorFlow's C library"]}

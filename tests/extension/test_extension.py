@@ -90,6 +90,7 @@ def test_the_encoder_passes_the_checks_of_ours(installed: Path, tmp_path: Path) 
     check_padding(make(), ids)
 
 
+@pytest.mark.slow
 def test_parts_of_a_package_from_training_to_search(data: Path, tmp_path: Path) -> None:
     run, model = tmp_path / "run", tmp_path / "models" / "outsider"
     vsemb("train", "outsider", "--data", data, "--out", run, "--set", "text.encoder.dropout=0.2")

@@ -161,6 +161,7 @@ def test_the_model_itself_can_be_saved(tmp_path):
     np.testing.assert_array_equal(again(pixels()), backbone(pixels()))
 
 
+@pytest.mark.slow
 def test_a_file_with_the_classifier_is_accepted(tmp_path):
     # The form of the files that Keras distributes.
     from keras.src.legacy.saving import legacy_h5_format
@@ -222,6 +223,7 @@ def test_shapes_of_the_small_network():
     assert build_backbone(BackboneConfig("SmallConvNet", pooling="mean")).output_shape == (None, 128)
 
 
+@pytest.mark.slow
 def test_it_learns_shape_and_colour():
     # Four classes: a red or blue, filled square or hollow frame somewhere in a grey picture.
     random = np.random.default_rng(0)

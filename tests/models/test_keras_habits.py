@@ -137,6 +137,7 @@ np.savez(sys.argv[2], **{name: value.numpy() for name, value in found.items()})
 """
 
 
+@pytest.mark.slow
 def test_save_and_load_in_a_fresh_process(trained: DualEncoder, tmp_path: Path) -> None:
     trained.save(tmp_path / "m.keras")
     arguments = [sys.executable, "-c", FRESH % (BYTES, TEXTS), str(tmp_path / "m.keras"), str(tmp_path / "found.npz")]

@@ -36,6 +36,7 @@ def test_two_commands_make_a_run(scenes_copy, tmp_path, capsys):
     assert json.loads(printed.out)["features"] == store.fingerprint
 
 
+@pytest.mark.slow
 def test_the_features_that_are_named_are_read_among_others(scenes_copy, tiny_recipe, tmp_path):
     recipe = replace(tiny_recipe, training=replace(tiny_recipe.training, epochs=1))
     run = train(recipe, scenes_copy, tmp_path / "run", backbone="SmallConvNet", weights="random")

@@ -51,6 +51,7 @@ def test_all_else_is_drawn_from_the_seed_of_the_new_recipe(tiny_pixel_run: Run, 
     assert np.abs(kernels[0] - kernels[1]).max() > 0.01
 
 
+@pytest.mark.slow
 def test_a_run_opens_when_the_one_it_started_from_is_gone(tiny_pixel_run, other_recipe, scenes, tmp_path):
     first = shutil.copytree(tiny_pixel_run.path, tmp_path / "first")
     recipe = with_backbone(other_recipe, scenes, str(first)).with_overrides(["training.epochs=1"])

@@ -53,6 +53,7 @@ def test_a_run_from_pixels(tiny_pixel_run, scenes, exported):
     compare(tiny_pixel_run, scenes, exported / "1", 1e-5)
 
 
+@pytest.mark.slow
 def test_a_run_on_features_of_a_backbone_that_was_moved_exports_without_its_dataset(backbone_run, tmp_path):
     run, dataset = backbone_run
     moved = Run.open(shutil.copytree(run.path, tmp_path / "elsewhere"))
@@ -72,6 +73,7 @@ def test_a_run_on_precomputed_features_embeds_texts_only(tiny_run):
     assert [signature.name for signature in encoders.offered] == ["encode_text"]
 
 
+@pytest.mark.slow
 def test_an_export_in_bfloat16(tiny_pixel_run, scenes, exported, tmp_path):
     run, split = tiny_pixel_run, scenes.split("val")
     other = run.computed_in("mixed_bfloat16")

@@ -80,6 +80,7 @@ def test_searched_as_trained(subword_run: Run, capsys) -> None:
         embed_text(encoders, subword_run, "?!", "text", said.append)
 
 
+@pytest.mark.slow
 def test_served_as_trained(subword_run: Run, scenes, tmp_path: Path) -> None:
     captions = [*scenes.split("val").captions[:20], "Unbelievably REDDISH octagons!"]
     expected = Embedder(subword_run.model).texts(*subword_run.encode(captions))

@@ -122,6 +122,7 @@ print(read_index(sys.argv[1]).search(np.ones((1, 8), np.float32), 2)[0].shape)
 """
 
 
+@pytest.mark.slow
 def test_one_process_at_a_time_and_one_that_forgets_to_close_ends(tmp_path):
     index = write(tmp_path / "a", 30, IndexSettings("milvus"))
     command = [sys.executable, "-c", _SEARCH, str(tmp_path / "a")]

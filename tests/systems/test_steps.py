@@ -29,11 +29,13 @@ def on_backends(two_devices: tf.distribute.Strategy, tmp_path_factory: pytest.Te
     return test_backends.run_both(tmp_path_factory.mktemp("backends"), *MODULES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", REPLICAS)
 def test_two_replicas_equal_one_device(on_replicas: Results, case: str) -> None:
     check_same(on_replicas, case)
 
 
+@pytest.mark.slow
 def test_the_cases_are_no_trivial_ones(on_replicas: Results) -> None:
     check_different(on_replicas)
 
@@ -45,10 +47,12 @@ def test_two_replicas_in_chunks_equal_one_device(two_devices: tf.distribute.Stra
         check_same(results, case)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", BACKENDS)
 def test_jax_trains_as_tensorflow_does(on_backends, case: str) -> None:
     test_backends.check_same(on_backends, case)
 
 
+@pytest.mark.slow
 def test_the_steps_are_no_trivial_ones(on_backends) -> None:
     test_backends.check_not_trivial(on_backends, list(BACKENDS))

@@ -229,6 +229,7 @@ print(json.dumps({"ids": ids, "modules": sorted(sys.modules)}))
 """
 
 
+@pytest.mark.slow
 def test_a_saved_model_needs_tensorflow_alone(tmp_path) -> None:
     module, texts = tf.Module(), ["ABC cab!", "", "bcaé xy"]
     expected = {}

@@ -127,6 +127,7 @@ class PressCtrlC(keras.callbacks.Callback):
             os.kill(os.getpid(), signal.SIGINT)
 
 
+@pytest.mark.slow
 def test_killed_and_interrupted_equals_uninterrupted(
     uninterrupted: Path, scenes_path: Path, tmp_path: Path, capfd, monkeypatch: pytest.MonkeyPatch
 ) -> None:

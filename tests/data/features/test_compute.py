@@ -160,6 +160,7 @@ def test_work_with_another_batch_size_starts_afresh(tmp_path, monkeypatch):
     assert cache_features(dataset, CONFIG, weights=None, batch_size=3).images_computed == 6
 
 
+@pytest.mark.slow
 def test_a_killed_process_is_taken_up(made, tmp_path):
     dataset = make_dataset(tmp_path / "data")
     script = f"""

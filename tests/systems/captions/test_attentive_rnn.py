@@ -137,6 +137,7 @@ def test_every_weight_is_trained() -> None:
         assert np.abs(tf.convert_to_tensor(gradient)).max() > 1e-7, weight.path
 
 
+@pytest.mark.slow
 def test_which_colour_has_which_shape() -> None:
     """Two things in two of three cells: "red" is followed by the red one's shape, whatever else is there."""
     keras.utils.set_random_seed(0)

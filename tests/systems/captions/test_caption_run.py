@@ -68,6 +68,7 @@ def test_a_run_knows_the_words_and_what_it_was_selected_on(scenes, caption_run: 
     assert not run.multi_vector and images.gather(np.arange(2)).shape == (2, 16)
 
 
+@pytest.mark.slow
 def test_stopped_and_resumed(scenes, caption_recipe, caption_run, tmp_path, monkeypatch, capfd) -> None:
     out = tmp_path / "run"
     stopped_and_resumed(monkeypatch, capfd, functools.partial(train, caption_recipe, scenes, out))

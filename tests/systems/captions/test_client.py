@@ -54,6 +54,7 @@ def same(found: list[ImageCaptions], wanted: list[ImageCaptions]) -> None:
             assert here.log_prob == pytest.approx(there.log_prob, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_images_are_captioned(url, wanted, tmp_path):
     first, second, third = pictures(3)
     (tmp_path / "two.png").write_bytes(second)
@@ -67,6 +68,7 @@ def test_images_are_captioned(url, wanted, tmp_path):
         assert client.caption([]) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [0, 4, -1, 1.0, True, "2"])
 def test_other_numbers_of_captions_are_refused(n, server):
     with (
@@ -76,6 +78,7 @@ def test_other_numbers_of_captions_are_refused(n, server):
         client.caption(pictures(), n=n)
 
 
+@pytest.mark.slow
 def test_a_model_of_embeddings_writes_none(server):
     with Client(url_of(server, "http"), "captions", timeout=60) as client:
         with pytest.raises(InvalidArgumentError, match="signature='encode_image'.*caption"):
@@ -88,6 +91,7 @@ def test_a_model_of_embeddings_writes_none(server):
             client.caption(pictures())
 
 
+@pytest.mark.slow
 def test_rest_and_grpc_give_equal_arrays(server):
     found = []
     for protocol in ("http", "grpc"):
@@ -101,6 +105,7 @@ def test_rest_and_grpc_give_equal_arrays(server):
     assert found[0]["captions"].shape == (3, 3)
 
 
+@pytest.mark.slow
 def test_rows_and_columns_over_rest(server, wanted):
     image = {"b64": base64.b64encode(pictures()[0]).decode()}
     path = "/v1/models/captions:predict"
@@ -128,6 +133,7 @@ class Held:
         return self.model.run(signature, inputs)
 
 
+@pytest.mark.slow
 def test_merged_requests_give_what_each_gives_alone(exported_captioner):
     model = LoadedModel(exported_captioner / "1")
     caption = model.signature("caption")
@@ -156,6 +162,7 @@ def test_merged_requests_give_what_each_gives_alone(exported_captioner):
         np.testing.assert_allclose(one["log_probs"], alone["log_probs"], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_captions_over_rest_need_no_tensorflow(server, tmp_path):
     (tmp_path / "one.png").write_bytes(pictures()[0])
     code = """

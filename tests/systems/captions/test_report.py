@@ -110,6 +110,7 @@ def test_numbers_out_of_range(caption_run, scenes, options, tmp_path) -> None:
         write_report(caption_run, scenes, "val", tmp_path)
 
 
+@pytest.mark.slow
 def test_a_run_on_regions_shows_captions_of_them(region_caption_run, region_scenes, tmp_path) -> None:
     pytest.importorskip("pycocoevalcap", reason="the extra captions is not installed")
     out = tmp_path / "report.html"

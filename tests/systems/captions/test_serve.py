@@ -33,6 +33,7 @@ def compared(run, dataset, out):
     return found, cached, Contract.read(contract_path(path.parent))
 
 
+@pytest.mark.slow
 def test_a_run_of_regions_captions_the_whole_image(region_caption_run, region_scenes, tmp_path):
     run = region_caption_run
     found, cached, contract = compared(run, region_scenes, tmp_path / "regions")

@@ -30,6 +30,7 @@ from vsemb.systems.language.conditioning import encoder_of
 pytest.importorskip("pycocoevalcap", reason="the extra `captions` is not installed")
 
 
+@pytest.mark.slow
 def test_language_models_write_for_their_encoder(language_run, tagged_scenes) -> None:
     options = CaptionOptions(n_best=2, candidates=6)
     rows = np.array([4, 1])
@@ -51,6 +52,7 @@ def test_a_model_that_sees_no_image_writes_no_captions(tmp_path) -> None:
         open_captioning_run(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_language_model_stands_beside(caption_run, language_run, scenes) -> None:
     found = measure_captions(
         [caption_run, language_run], scenes, "val", limit=3, meteor=False, options=CaptionOptions(beam=2)
@@ -69,6 +71,7 @@ class PixelFeatures(ImageInput):
         return tf.reshape(pixels, [-1, 32 * 32 * 3])[:, :: 3072 // self.dim][:, : self.dim] / 32.0, valid
 
 
+@pytest.mark.slow
 def test_an_encoder_on_features_captions_no_new_images(language_run, tmp_path):
     with pytest.raises(DataError, match="must hold an image network"):
         export_run(language_run, tmp_path / "captions")

@@ -92,6 +92,7 @@ def test_a_finished_run_is_left_alone_and_needs_no_encoder(language_run, tagged_
     assert run.fingerprint == language_run.fingerprint
 
 
+@pytest.mark.slow
 def test_interrupted_equals_uninterrupted(scenes, tmp_path: Path, monkeypatch, capfd) -> None:
     more = ["batches.size=8", "model.dropout=0.1", "model.word_dropout=0.2"]
     recipe = tiny(recipes.get("log-bilinear"), *TINY_LANGUAGE, *more)

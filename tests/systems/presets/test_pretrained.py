@@ -64,6 +64,7 @@ def siglip(preset_path, tmp_path_factory) -> Run:
     return pretrained_run(str(preset_path("siglip")), tmp_path_factory.mktemp("siglip") / "run")
 
 
+@pytest.mark.slow
 def test_the_commands_need_a_dataset(siglip, preset_path, scenes_path, capsys) -> None:
     run = str(siglip.path)
     # The run is there already.
@@ -94,6 +95,7 @@ def weights_of(run: Path) -> dict[str, np.ndarray]:
     return found
 
 
+@pytest.mark.slow
 def test_random_weights_are_drawn_from_the_seed(preset_path, tmp_path: Path, monkeypatch) -> None:
     name = str(preset_path("clip"))
     with monkeypatch.context() as patch:

@@ -53,6 +53,7 @@ def wanted() -> dict[str, np.ndarray]:
     return {name: values.numpy() for name, values in outputs.items()}
 
 
+@pytest.mark.slow
 def test_words_have_their_regions(url, wanted, tmp_path):
     (tmp_path / "one.png").write_bytes(pictures()[0])
     images = [pictures()[0], tmp_path / "one.png", str(tmp_path / "one.png"), b"no image", pictures()[0]]
@@ -72,6 +73,7 @@ def test_words_have_their_regions(url, wanted, tmp_path):
         assert one.words == one.phrases == [] and one.boxes.shape == (0, 4) and len(one.scores) == 0
 
 
+@pytest.mark.slow
 def test_an_affinity_for_each_row(url):
     with Client(url, "sets", timeout=60) as client:
         apart, together = client.align(pictures()[:1] * 2, TEXTS[1:2] * 2, affinity=[0, 1e6])
@@ -80,6 +82,7 @@ def test_an_affinity_for_each_row(url):
     assert len(apart.phrases) > 1 and apart.scores.sum() >= together.scores.sum()
 
 
+@pytest.mark.slow
 def test_sets_are_embedded(url):
     with Client(url, "sets", timeout=60) as client:
         texts, images = client.encode_text([TEXTS[0], ""]), client.encode_regions([pictures()[0], b""])
@@ -89,6 +92,7 @@ def test_sets_are_embedded(url):
     assert images.boxes[0, 0].tolist() == [0, 0, 1, 1] and not images.boxes[1].any()
 
 
+@pytest.mark.slow
 def test_candidates_are_sent_with_the_images(url):
     boxes = [candidates(1)[0, :3], [], [[0.2, 0.2, 0.5, 0.5]]]
     with Client(url, "given", timeout=60) as client:
@@ -107,6 +111,7 @@ def test_candidates_are_sent_with_the_images(url):
         client.align(pictures()[:1], TEXTS[:1], boxes=[[]])
 
 
+@pytest.mark.slow
 def test_rest_and_grpc_give_equal_arrays(server):
     calls = {
         "align": {
@@ -128,6 +133,7 @@ def test_rest_and_grpc_give_equal_arrays(server):
                 assert values.dtype == found[1][name].dtype and np.array_equal(values, found[1][name]), name
 
 
+@pytest.mark.slow
 def test_rows_over_rest(server, wanted):
     image = {"b64": base64.b64encode(pictures()[0]).decode()}
     row = {"image_bytes": image, "text": TEXTS[0], "affinity": 0.5}
@@ -140,6 +146,7 @@ def test_rows_over_rest(server, wanted):
     assert second["valid"] is False and second["regions"] == [-1] * LONGEST
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "changed", "says"),
     [
@@ -174,6 +181,7 @@ class Held:
         return self.model.run(signature, inputs)
 
 
+@pytest.mark.slow
 def test_merged_requests_give_what_each_gives_alone(server):
     with server.served["sets"].lease() as (_, model):
         check_merged_requests(model)
@@ -222,6 +230,7 @@ def check_merged_requests(model: LoadedModel) -> None:
     assert [bool(one["valid"][0]) for one in found] == [True, False, True, False, True, False]
 
 
+@pytest.mark.slow
 def test_parts_are_put_together_in_order(server):
     with Client(url_of(server, "http"), "given", timeout=60, batch_size=2) as client:
         boxes = [candidates(1)[0, :count] for count in (0, 1, 2, 3, 0)]
@@ -290,6 +299,7 @@ def test_an_answer_that_cannot_be_read_is_an_error():
         alignments_of({**answer, "regions": np.array([[1, -1]])})
 
 
+@pytest.mark.slow
 def test_a_model_of_single_vectors_aligns_nothing(server):
     with Client(url_of(server, "http"), "sets", timeout=60) as client:
         signatures = {name: info for name, info in client.signatures().items() if name != "align"}
@@ -299,6 +309,7 @@ def test_a_model_of_single_vectors_aligns_nothing(server):
             client.align(pictures(), TEXTS[:2])
 
 
+@pytest.mark.slow
 def test_aligning_over_rest_needs_no_tensorflow(server, tmp_path):
     (tmp_path / "one.png").write_bytes(pictures()[0])
     code = """

@@ -10,6 +10,7 @@ from vsemb.errors import InvalidArgumentError
 from vsemb.runs.searching import Query, search_run
 
 
+@pytest.mark.slow
 def test_sets_are_searched_and_compared_and_not_added(region_run, region_scenes):
     demo = Demo(region_run, region_scenes, "val", report=lambda line: None)
     part = region_scenes.split("val")

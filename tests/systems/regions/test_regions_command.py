@@ -33,6 +33,7 @@ def test_a_grid_by_default(scenes_copy, tmp_path, capsys):
     assert "nothing left to compute" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_boxes_of_a_detector(scenes_copy, tmp_path, capsys):
     entries = [
         {"image_id": entry["key"], "category_id": 1, "bbox": item["box"], "score": 0.5}

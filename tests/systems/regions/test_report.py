@@ -17,6 +17,7 @@ from vsemb.runs.run import Run
 from vsemb.systems.regions.image_tower import regions_of
 
 
+@pytest.mark.slow
 def test_sets_are_shown_by_what_their_words_describe(region_run, region_scenes, tmp_path) -> None:
     pages = [
         write_report(region_run, region_scenes, "val", tmp_path / name, shown=2)[0].read_text()

@@ -43,6 +43,7 @@ def test_an_exported_run_of_regions(region_run, region_scenes, tmp_path):
     assert len({*found["regions"][3].tolist()} - {-1}) == 1
 
 
+@pytest.mark.slow
 def test_a_run_that_reads_the_whole_image_alone(region_run, region_scenes, tmp_path):
     moved = Run.open(shutil.copytree(region_run.path, tmp_path / "run"))
     recipe = moved.recipe.with_overrides(["image.max_regions=1"])

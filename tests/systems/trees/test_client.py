@@ -58,6 +58,7 @@ def url(request, server) -> str:
     return url_of(server, request.param)
 
 
+@pytest.mark.slow
 def test_trees_are_embedded(url, wanted):
     with Client(url, "trees", timeout=60) as client:
         first = Tree(*map(tuple, chain(TEXTS[0])))
@@ -69,6 +70,7 @@ def test_trees_are_embedded(url, wanted):
         assert not client.encode_tree([([], [])]).valid.any()
 
 
+@pytest.mark.slow
 def test_texts_are_parsed_before_the_call(url, wanted):
     calls = []
 
@@ -89,12 +91,14 @@ def parse_to_trees(texts: list[str]) -> list[Tree]:
     return [Tree(*map(tuple, tree)) for tree in chains(texts)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parser", [parse, parse_to_trees], ids=["texts", "trees"])
 def test_what_a_parser_may_give(parser, server, wanted):
     with Client(url_of(server, "http"), "trees", timeout=60, parser=parser) as client:
         np.testing.assert_allclose(client.encode_text(TEXTS).embedding, wanted, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_searching(url, wanted):
     corpus = tree_corpus()
     best = np.argsort(-wanted @ corpus.embeddings.T, axis=1)[:, :2]
@@ -105,6 +109,7 @@ def test_searching(url, wanted):
         assert [len(keys) for keys in found.keys] == [0, 4]
 
 
+@pytest.mark.slow
 def test_without_a_parser_the_fix_is_named(url):
     with Client(url, "trees", timeout=60) as client:
         says = r"parser=None.*reads dependency trees only.*Client\(\.\.\., parser"
@@ -115,6 +120,7 @@ def test_without_a_parser_the_fix_is_named(url):
         assert client.encode_text(["", *parse(TEXTS[:1])]).valid.tolist() == [False, True]
 
 
+@pytest.mark.slow
 def test_a_parser_is_opened_once_and_when_it_is_needed(server, monkeypatch, wanted):
     from vsemb.systems.trees import parsers
 
@@ -134,12 +140,14 @@ def test_a_parser_is_opened_once_and_when_it_is_needed(server, monkeypatch, want
         assert opened == [Path("pipeline")]
 
 
+@pytest.mark.slow
 def test_parts_are_put_together_in_order(server, wanted):
     with Client(url_of(server, "http"), "trees", timeout=60, batch_size=2) as client:
         found = client.encode_tree(chains(TEXTS) * 3)
     np.testing.assert_allclose(found.embedding, np.tile(wanted, (3, 1)), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_many_clients_with_trees_of_many_lengths(server, wanted):
     def embed(number: int) -> np.ndarray:
         return client.encode_tree([chain(TEXTS[number % 3])]).embedding[0]
@@ -149,6 +157,7 @@ def test_many_clients_with_trees_of_many_lengths(server, wanted):
     np.testing.assert_allclose(found, np.tile(wanted, (16, 1)), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_rows_over_rest(server, wanted):
     tree = {"tokens": ["The", "dog", "runs"], "heads": [2, 3, 0]}
     led = {"tokens": ["", "a", "red", "ball"], "heads": [0, 2, 3, 0]}
@@ -163,6 +172,7 @@ def test_rows_over_rest(server, wanted):
     assert status == 200 and content["predictions"][0]["valid"] is False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "says"),
     [
@@ -228,6 +238,7 @@ def test_a_long_tree_does_not_widen_the_others():
     assert [tokens.shape for tokens, _ in trees_in_parts([], 64)] == [(0, 1)]
 
 
+@pytest.mark.slow
 def test_a_long_tree_among_others_is_answered_in_its_place(url, wanted):
     long = (["dog"] * 30_000, [*range(30_000)])
     with Client(url, "trees", timeout=60) as client:
@@ -261,6 +272,7 @@ def test_parsers_that_are_none():
         TextParser(None)([b"a\tb"])
 
 
+@pytest.mark.slow
 def test_trees_over_rest_need_no_tensorflow(server):
     code = """
         import json, sys

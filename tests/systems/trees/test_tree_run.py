@@ -243,6 +243,7 @@ def test_exported_and_asked(tree_run, without_parser, parsed_scenes, spacy_pipel
     np.testing.assert_allclose(found.embedding, wanted["embedding"], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_twin_over_sums_of_children_trains(parsed_scenes, tree_recipe, tmp_path) -> None:
     twin = ["image.projection=mlp", "text.encoder=projection-mlp", "text.encoder.encoder=child-sum-tree-lstm"]
     recipe = tiny(tree_recipe.with_overrides(twin), "training.epochs=1", "batches.size=48")

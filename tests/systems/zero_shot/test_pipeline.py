@@ -87,6 +87,7 @@ def test_attributes_alone_need_some(scenes_path, tmp_path, capsys) -> None:
     assert "no attributes" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_image_network_reads_training_labels_alone(flowers_path, tmp_path, capsys) -> None:
     data, out = shutil.copytree(flowers_path, tmp_path / "data"), tmp_path / "net.weights.h5"
     assert class_backbone.main([str(data), "--out", str(out), "--epochs", "1"]) == 0
