@@ -84,7 +84,9 @@ GATES = (
     Gate("order", "order loss / VSE++", 50.0),
     Gate("hypernymy", "hypernymy epoch / torch SparseAdam", 4.0),
     Gate("hypernymy", "hypernymy epoch, growth with pairs", _LINEAR, most=True),
-    Gate("pipeline", "JPEG to pixels / Pillow", 1.7),
+    Gate("pipeline", "JPEG to pixels / Pillow", 1.0),
+    # Both wait for libjpeg's entropy decoding nearly all of the time.
+    Gate("pipeline", "JPEG of 12 megapixels to pixels / Pillow", 0.9),
     Gate("pipeline", "captions to ids / NLTK", 22.0),
     # In memory and from disk, as were 157k and 81k rows a second beside 17k of TFRecords.
     Gate("pipeline", "feature rows / TFRecord", 9.0),

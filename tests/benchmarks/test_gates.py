@@ -60,7 +60,9 @@ def test_every_gate_has_the_name_of_a_row() -> None:
         "retrieval": {retrieval.LOOPS, retrieval.FLOOR, retrieval.MEMORY, retrieval.GROWTH},
         "order": {order.EXPANDED, order.MEMORY, order.GROWTH, order.LOSS},
         "hypernymy": {hypernymy.SPARSE_ADAM, hypernymy.GROWTH},
-        "pipeline": {getattr(pipeline, name) for name in ("JPEG", "NLTK", "TFRECORD", "DISK", "MEMMAP", "LOADER")},
+        "pipeline": {
+            getattr(pipeline, name) for name in ("JPEG", "PHONE", "NLTK", "TFRECORD", "DISK", "MEMMAP", "LOADER")
+        },
         "latency": {*(latency.NAME.format("tuned", n) for n in (1, 64)), latency.GROWTH.format("tuned")},
         "search": {search.EXACT.format(128, 1024), search.GROWTH.format(1024)},
     }

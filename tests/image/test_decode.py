@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import resource
 import zlib
+from functools import partial
 
 import numpy as np
 import pytest
@@ -237,6 +238,38 @@ def test_an_image_of_the_right_size_is_not_resampled():
     exact = picture(3, (SIZE, SIZE))
     pixels, _ = decode([encode(exact, "PNG")])
     np.testing.assert_array_equal(pixels[0], np.asarray(exact, np.float32))
+
+
+@pytest.mark.parametrize("size", [(40, 30), (17, 31), (16, 20), (9, 5)])
+@pytest.mark.parametrize("form", ["JPEG", "PNG"])
+def test_resampling_gives_the_bits_of_tensorflow(form, size):
+    data = encode(picture(4, size), form)
+    decoded = tf.io.decode_png if form == "PNG" else partial(tf.io.decode_jpeg, dct_method="INTEGER_ACCURATE")
+    image = decoded(data, channels=3)
+    expected = tf.round(tf.image.resize(image, (SIZE, SIZE), antialias=True)).numpy()
+    assert not min(size) >= 2 * SIZE and (decode([data])[0][0] == expected).all()
+
+
+@pytest.mark.parametrize("ratio", [2, 4, 8])
+@pytest.mark.parametrize("kind", ["RGB", "L", "CMYK", "progressive"])
+def test_a_large_jpeg_is_decoded_at_a_reduced_scale(kind, ratio):
+    image = picture(5, (ratio * (SIZE + 4), ratio * SIZE)).convert(kind if kind in ("L", "CMYK") else "RGB")
+    data = encode(image, "JPEG", quality=95, progressive=kind == "progressive")
+    pixels, valid = decode([data, data[: len(data) // 2], data[:-40], JPEG])
+    assert valid.tolist() == [True, False, False, True]
+    reduced = Image.open(io.BytesIO(data))
+    reduced.draft(None, (SIZE, SIZE))
+    assert reduced.size == (SIZE + 4, SIZE)
+    expected = np.asarray(reduced.convert("RGB").resize((SIZE, SIZE), Image.Resampling.BILINEAR), np.float32)
+    assert np.abs(pixels[0] - expected).mean() < 1
+
+
+def test_a_side_that_the_scale_does_not_divide_does_not_shift_the_image():
+    # The last of the 129 / 8 = 16.125 reduced pixels is 1/8 image. A ramp from 0 to 255 keeps its values.
+    ramp = np.broadcast_to(np.linspace(0, 255, 8 * SIZE + 1)[:, None], (8 * SIZE + 1, 8 * SIZE))
+    data = encode(Image.fromarray(np.rint(ramp).astype(np.uint8)), "JPEG", quality=100)
+    expected = (np.arange(SIZE) + 0.5) / SIZE * 255
+    assert np.abs(decode([data])[0][0, 1:-1, 5, 0] - expected[1:-1]).max() < 1.1
 
 
 def test_the_whole_image_is_squashed():

@@ -25,7 +25,7 @@ from vsemb.image.pooling import MAP_POOLINGS, pooled_map
 from vsemb.image.presets import Preset, preset_class
 
 # Part of every feature fingerprint: raise it when decoding, resizing, cropping or scaling changes.
-PREPROCESSING_VERSION = "vsemb-image-1"
+PREPROCESSING_VERSION = "vsemb-image-2"
 
 # The papers' names of VGG's fully connected layers (after ReLU) -> Keras' names.
 _FULLY_CONNECTED = {"fc6": "fc1", "fc7": "fc2"}
