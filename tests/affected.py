@@ -31,7 +31,8 @@ def affected_by(changed: Iterable[Path]) -> list[Path]:
     importers = {module for module, target, _ in edges() if target in modules}
 
     def mirrors(path: Path, of: set[str]) -> bool:
-        return any(path.stem == f"test_{each.split('.')[-1]}" and f".{path.parent.name}." in f".{each}" for each in of)
+        folder = "vsemb" if path.parent.name == "tests" else path.parent.name
+        return any(path.stem == f"test_{each.split('.')[-1]}" and f".{folder}." in f".{each}" for each in of)
 
     def imports_changed(path: Path) -> bool:
         return any({name, name.rpartition(".")[0]} & modules for name, *_ in imports(path))

@@ -1,8 +1,9 @@
 """How many small defects do the quick tests find? `python -m tests.mutation --sample 300 --out found.json`
 
 A mutant is one file of the core with one change by cosmic-ray: a minus in place of a plus, `<=` in place of `<`,
-another number. Each is tried in a forked process by the tests of its subpackage and then by those that import its
-file, until one fails. Changes of annotations are not counted.
+another number. Changes of annotations are not counted. Each mutant is tried in a copy of the package, by the tests of
+what imports its file (`tests.affected`) and then by those of its subpackage, until a file of them fails. Each file of
+tests must first pass on the unchanged package; a mutant that takes four times as long counts as killed.
 """
 
 from __future__ import annotations
@@ -10,18 +11,25 @@ from __future__ import annotations
 import argparse
 import ast
 import difflib
-import importlib.machinery
 import json
 import multiprocessing
 import os
 import random
+import shutil
+import signal
 import sys
+import tempfile
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from types import CodeType
+
+import pytest
+
+from tests.affected import affected_by
 
 ROOT = Path(__file__).parents[1]
 
@@ -43,12 +51,9 @@ OPERATORS = [
 
 @dataclass(frozen=True)
 class Mutant:
+    part: str
     path: Path
     source: str
-
-    @property
-    def module(self) -> str:
-        return ".".join(self.path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
     def change(self) -> str:
         """The changed lines, as in a diff."""
@@ -78,66 +83,97 @@ def _meaning(source: str) -> str | None:
         return None
 
 
-def mutants(path: Path) -> Iterator[Mutant]:
-    """All mutants of a file that differ in more than annotations."""
+def mutants(parts: Sequence[str], seed: int) -> Iterator[Mutant]:
+    """All mutants of the parts that differ in more than annotations, in random order."""
+    from cosmic_ray.ast import ast_nodes, get_ast
     from cosmic_ray.mutating import mutate_code
     from cosmic_ray.plugins import get_operator
 
-    source = path.read_text()
-    original = _meaning(source)
-    for name in OPERATORS:
-        occurrence = 0
-        while (changed := mutate_code(source, get_operator(f"core/{name}")(), occurrence)) is not None:
-            occurrence += 1
-            if _meaning(changed) not in (original, None):
-                yield Mutant(path, changed)
+    places = []
+    for part in parts:
+        folder = ROOT / "vsemb" / part
+        for path in [folder] if folder.is_file() else sorted(folder.rglob("*.py")):
+            nodes = list(ast_nodes(get_ast(path.read_text())))
+            for operator in (get_operator(f"core/{name}")() for name in OPERATORS):
+                count = sum(1 for node in nodes for _ in operator.mutation_positions(node))
+                places += [(part, path, operator, occurrence) for occurrence in range(count)]
+    random.Random(seed).shuffle(places)
+    for part, path, operator, occurrence in places:
+        source = path.read_text()
+        changed = mutate_code(source, operator, occurrence)
+        if changed is not None and _meaning(changed) not in (_meaning(source), None):
+            yield Mutant(part, path, changed)
 
 
-def _files_for(mutant: Mutant, root: Path) -> list[str]:
-    """Files of tests: first those of its subpackage, then others of the core that import its file."""
-    room = mutant.path.relative_to(ROOT / "vsemb").parts[0].removesuffix(".py")
-    folders = [root / "tests" / Path(part).with_suffix("") for part in CORE]
-    found = [file for each in folders for file in (*each.rglob("test_*.py"), each.with_name(f"test_{each.name}.py"))]
-    files = sorted(file for file in found if file.exists())
-    own = [file for file in files if room in (file.parent.name, file.stem.removeprefix("test_"))]
-    beside = [file for file in files if file not in own and mutant.module in file.read_text()]
-    own.sort(key=lambda file: file.name != f"test_{mutant.path.stem}.py")
-    return [str(file) for file in own + beside]
+def _run_pytest(copy: Path, file: str, options: list[str]) -> None:
+    """The body of a forked process: exits with pytest's status."""
+    os.setsid()
+    os.chdir(copy)
+    with open("log", "w") as stream:
+        os.dup2(stream.fileno(), 1)
+        os.dup2(stream.fileno(), 2)
+    sys.path.insert(0, str(copy))
+    os.environ["PYTHONPATH"] = str(copy)
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("tests", "vsemb")]:
+        del sys.modules[name]
+    quiet = ["-x", "-q", "-p", "no:cacheprovider", "-m", "not slow and not real_data"]
+    quiet += ["--processes", "0"] if (copy / "tests/processes.py").exists() else []
+    os._exit(int(pytest.main([*quiet, *options, file])))
 
 
-def _try(mutant: Mutant, root: Path) -> None:
-    """Runs the tests in this process with the changed source in place of the file; exits with 1 where one fails."""
+class Tests:
+    """Runs the tests of a checkout on this package.
 
-    class Loader(importlib.machinery.SourceFileLoader):
-        def get_code(self, fullname: str) -> CodeType | None:
-            if fullname == mutant.module:
-                return compile(mutant.source, self.path, "exec")
-            return super().get_code(fullname)
+    Args:
+        root: the checkout.
+        deselect: tests that need not pass, as for pytest.
+    """
 
-    details = (Loader, importlib.machinery.SOURCE_SUFFIXES)
-    sys.path_hooks.insert(0, importlib.machinery.FileFinder.path_hook(details))
-    sys.path_importer_cache.clear()
-    sys.path[:0] = [str(root)]
-    os.chdir(root)
-    quiet = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(quiet, 1)
-    os.dup2(quiet, 2)
-    import pytest
+    def __init__(self, root: Path, deselect: Sequence[str]) -> None:
+        self._root = root
+        self._options = [f"--deselect={test}" for test in deselect]
+        self._seconds: dict[str, float] = {}
 
-    options = ["-x", "-q", "-p", "no:cacheprovider", "-m", "not slow and not real_data"]
-    options += ["--processes", "0"] if (root / "tests/processes.py").exists() else []
-    os._exit(int(pytest.main([*options, *_files_for(mutant, root)]) != 0))
+    def files_for(self, path: Path) -> list[str]:
+        """Files of tests: the four nearest to a file of the package, then others of its subpackage."""
+        room = ROOT / "tests" / path.relative_to(ROOT / "vsemb").parent
+        near = [*affected_by([path])[:4], *sorted(room.glob("test_*.py") if room.name != "tests" else ())]
+        names = dict.fromkeys(str(file.relative_to(ROOT)) for file in near)
+        return [name for name in names if (self._root / name).exists()]
 
+    def killer(self, mutant: Mutant) -> str | None:
+        """The file of tests that finds a mutant, or None."""
+        for file in self.files_for(mutant.path):
+            if file not in self._seconds:
+                self._seconds[file] = self._seconds_unchanged(file)
+            if self._run(file, 30 + 4 * self._seconds[file], mutant) is not None:
+                return file
+        return None
 
-def outcome(mutant: Mutant, root: Path, limit: float) -> str:
-    process = multiprocessing.get_context("fork").Process(target=_try, args=(mutant, root))
-    process.start()
-    process.join(limit)
-    if process.is_alive():
-        process.kill()
-        process.join()
-        return "killed"
-    return "killed" if process.exitcode else "survived"
+    def _seconds_unchanged(self, file: str) -> float:
+        started = time.monotonic()
+        said = self._run(file, None)
+        if said is not None:
+            raise SystemExit(f"{said}\n{file} must pass on the unchanged package, or it kills every mutant.")
+        return time.monotonic() - started
+
+    def _run(self, file: str, limit: float | None, mutant: Mutant | None = None) -> str | None:
+        """What pytest says where a test fails or takes more than the seconds, else None."""
+        with tempfile.TemporaryDirectory() as folder:
+            copy = Path(folder)
+            shutil.copytree(ROOT / "vsemb", copy / "vsemb")
+            shutil.copytree(self._root / "tests", copy / "tests")
+            shutil.copy(self._root / "pyproject.toml", copy)
+            if mutant is not None:
+                (copy / mutant.path.relative_to(ROOT)).write_text(mutant.source)
+            process = multiprocessing.get_context("fork").Process(target=_run_pytest, args=(copy, file, self._options))
+            process.start()
+            process.join(limit)
+            if process.is_alive():
+                os.killpg(process.pid, signal.SIGKILL)
+                process.join()
+            passed = process.exitcode in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+            return None if passed else (copy / "log").read_text()[-3000:]
 
 
 def main() -> None:
@@ -145,32 +181,27 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=300, help="mutants drawn of all, default: %(default)s")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--limit", type=float, default=300.0, help="seconds; a mutant that takes longer is killed")
     parser.add_argument("--root", type=Path, default=ROOT, help="another checkout, whose tests to run")
     parser.add_argument("--core", nargs="+", default=CORE, help="parts of vsemb/ to change, default: %(default)s")
+    parser.add_argument("--deselect", nargs="+", default=[], help="tests that need not pass, as for pytest")
     parser.add_argument("--out", type=Path, required=True, help="JSON: survivors, and numbers for each part")
     arguments = parser.parse_args()
     # What the tests import again and again, before any process is forked; of vsemb nothing.
     import keras  # noqa: F401
     import tensorflow  # noqa: F401
 
-    files = [
-        file
-        for part in arguments.core
-        for file in sorted((ROOT / "vsemb" / part).rglob("*.py") or [ROOT / "vsemb" / part])
-    ]
-    everything = [mutant for file in files for mutant in mutants(file)]
-    drawn = random.Random(arguments.seed).sample(everything, min(arguments.sample, len(everything)))
-    counts: dict[str, Counter[str]] = {}
+    drawn = list(islice(mutants(arguments.core, arguments.seed), arguments.sample))
+    tests = Tests(arguments.root.resolve(), arguments.deselect)
+    counts = {part: Counter(killed=0, survived=0) for part in arguments.core}
+    killers: Counter[str] = Counter()
     survivors = []
     with ThreadPoolExecutor(arguments.processes) as pool:
-        results = pool.map(lambda mutant: outcome(mutant, arguments.root.resolve(), arguments.limit), drawn)
-        for number, (mutant, result) in enumerate(zip(drawn, results, strict=True), start=1):
-            part = mutant.path.relative_to(ROOT / "vsemb").parts[0]
-            counts.setdefault(part, Counter())[result] += 1
-            survivors += [mutant.change()] if result == "survived" else []
-            print(f"{number} of {len(drawn)}: {result} {mutant.change()}", flush=True)
-            written = {"mutants": len(everything), "tried": number, "counts": counts, "survivors": survivors}
+        for number, (mutant, killer) in enumerate(zip(drawn, pool.map(tests.killer, drawn), strict=True), start=1):
+            counts[mutant.part]["killed" if killer else "survived"] += 1
+            killers.update([killer] if killer else [])
+            survivors += [] if killer else [mutant.change()]
+            print(f"{number} of {len(drawn)}: {killer or 'SURVIVED'} {mutant.change()}", flush=True)
+            written = {"tried": number, "counts": counts, "survivors": survivors, "killers": killers}
             arguments.out.write_text(json.dumps(written, indent=1))
 
 

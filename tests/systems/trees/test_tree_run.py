@@ -16,8 +16,10 @@ from vsemb.data.store import Dataset
 from vsemb.demo import Demo
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.evaluation import Embedder
+from vsemb.report.space import Space
 from vsemb.runs.indexing import build_index, open_index, open_indexed
 from vsemb.runs.measure import evaluate_run
+from vsemb.runs.projector import project_run
 from vsemb.runs.run import Run
 from vsemb.runs.searching import Query, embed_text, search_run
 from vsemb.runs.serve import export_run, run_encoders
@@ -271,6 +273,25 @@ def test_the_search_command(without_parser, parsed_scenes, spacy_pipeline, capsy
     assert main(["search", str(without_parser.path), SENTENCE, *data]) == 1
     assert "--parser" in capsys.readouterr().err
     assert main(["search", str(without_parser.path), SENTENCE, *data, "--parser", str(spacy_pipeline)]) == 0
+
+
+def test_the_projector_and_the_report_read_parses_and_show_captions(without_parser, parsed_scenes, tmp_path) -> None:
+    run, captions = without_parser, parsed_scenes.split("val").captions
+    wanted = Embedder(run.model).texts(*run.encode(run.texts_of(parsed_scenes.split("val"))[0]))
+    space = Space(run, parsed_scenes, "val")
+    np.testing.assert_allclose(space.texts, wanted, atol=1e-5)
+    assert list(space.text_list) == list(captions)
+    folder, _ = project_run(run, parsed_scenes, "val", tmp_path / "projector", images=0, sentences=9, words=3)
+
+    def read(name: str) -> tuple[list[str], np.ndarray]:
+        _, *lines = (folder / f"{name}.metadata.tsv").read_text().splitlines()
+        return [line.split("\t")[0] for line in lines], np.loadtxt(folder / f"{name}.tsv", delimiter="\t")
+
+    said, vectors = read("sentences")
+    np.testing.assert_allclose(vectors, wanted[[captions.index(each) for each in said]], atol=1e-5)
+    words, vectors = read("words")
+    np.testing.assert_allclose(vectors, Embedder(run.model).texts(*run.encode(words)), atol=1e-5)
+    assert (len(said), len(words)) == (9, 3)
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from vsemb import similarities
 from vsemb.encoders import ImageEncoder, PixelEncoder, RecurrentSentenceEncoder, WordEmbedding
 from vsemb.errors import InvalidArgumentError
 from vsemb.exporting import ImageInput, ServedModel, export_savedmodel
@@ -118,6 +119,15 @@ def test_classes_score_by_the_mean_over_their_prompts(similarity):
     assert not probabilities[1].any()
     empty = served.functions["classify"](tf.constant([], tf.string))
     assert empty["scores"].shape == empty["classes"].shape == (0, 3) and empty["valid"].shape == (0,)
+
+
+@pytest.mark.parametrize("kind", ["cosine", "dot", "order", "order-reversed"])
+def test_scores_in_every_similarity_are_means_over_prompts(kind):
+    similarity, classes = similarities.get(kind), some_classes()
+    # Not at unit length, which only a cosine does without.
+    embedded = similarity.normalize(3 * np.random.default_rng(1).normal(size=(4, 6)))
+    pairs = similarity.pair_scores(embedded[:, None, None], classes.embeddings[None])
+    np.testing.assert_allclose(classes.scores(embedded, similarity), np.mean(pairs, axis=-1), atol=1e-5)
 
 
 def test_classify_is_a_signature_where_there_are_classes():
