@@ -102,6 +102,30 @@ def test_lengths_of_all_sizes() -> None:
     assert [ranks.tolist() for ranks in found] == brute_force(images, texts, own)
 
 
+@pytest.mark.parametrize("columns", [40, 64, 70])
+def test_what_is_ahead_and_what_is_close(columns: int) -> None:
+    """Most scores are far behind, so that each condition decides for some groups alone; some are the limits."""
+    generator = np.random.default_rng(columns)
+    scores = generator.integers(-250, 9, (200, columns)).astype(np.float32)
+    low_row, low_column = np.float32(6 + generator.integers(3, size=(200, 1))), np.float32(5 + np.arange(columns) % 5)
+    high_row, high_column = low_row + 1, low_column + 1
+
+    def groups(marked: np.ndarray) -> np.ndarray:
+        starts = range(0, columns, rank_scan._GROUP)
+        return np.stack([marked[:, start : start + rank_scan._GROUP].any(axis=1) for start in starts], axis=1)
+
+    products = tf.constant(scores, tf.bfloat16)
+    marked = groups((scores >= low_row) | (scores >= low_column))
+    np.testing.assert_array_equal(rank_scan._mark_not_behind(products, low_row, low_column[None]), marked)
+    assert 0.1 < marked.mean() < 0.9
+    in_rows, in_columns, close = rank_scan._count(products, low_row, high_row, low_column[None], high_column[None])
+    np.testing.assert_array_equal(in_rows, (scores > high_row).sum(axis=1))
+    np.testing.assert_array_equal(in_columns, (scores > high_column).sum(axis=0))
+    row_close = (scores >= low_row) & (scores <= high_row)
+    column_close = (scores >= low_column) & (scores <= high_column)
+    np.testing.assert_array_equal(close, groups(row_close | column_close))
+
+
 def test_rows_whose_squares_underflow() -> None:
     images, texts, own = unit_vectors(20, 16, 1.0)
     images[7] *= np.float32(1e-24)
