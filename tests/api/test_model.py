@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import shutil
 
 import numpy as np
@@ -11,8 +12,10 @@ import tensorflow as tf
 from PIL import Image
 
 import vsemb
+from vsemb.api.model import _similarity_of
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.evaluation import Embedder
+from vsemb.exporting import ServedModel
 from vsemb.serving.server import Server
 from vsemb.serving.transports import ServingError
 
@@ -52,7 +55,7 @@ def test_a_server_and_its_client(model, exported, pictures, tmp_path):
     with Server({"scenes": exported}, port=0, rest_port=0, poll=0) as server:
         rest, rpc = f"http://127.0.0.1:{server.rest_port}", f"grpc://127.0.0.1:{server.port}"
         for url in (f"{rest}/v1/models/scenes", f"{rpc}/models/scenes/versions/1"):
-            loaded = vsemb.load(url, similarity="cosine")
+            loaded = vsemb.load(url)
             check_same(loaded, model, pictures)
             assert loaded.similarity(loaded.encode_images(pictures[0]), loaded.encode_texts(TEXTS)).shape == (3,)
         with vsemb.Client(rest, "scenes") as client:
@@ -61,13 +64,17 @@ def test_a_server_and_its_client(model, exported, pictures, tmp_path):
             webp = tmp_path / "picture.webp"
             Image.open(pictures[0]).save(webp, lossless=True)
             assert client.encode_images(webp).shape == (16,)
-        plain = vsemb.load(f"{rest}/v1/models/scenes")
-        with pytest.raises(InvalidArgumentError, match="vsemb.load\\(URL, similarity='cosine'\\)"):
-            plain.similarity(np.ones((1, 16)), np.ones((1, 16)))
+        assert vsemb.load(url, similarity="order").compared_by.kind == "order"
         with pytest.raises(ServingError, match="nothing"):
             vsemb.load(f"{rest}/v1/models/nothing")
         with pytest.raises(InvalidArgumentError, match="/v1/models/NAME"):
             vsemb.load(rest)
+
+
+def test_a_model_that_tells_no_similarity():
+    with pytest.raises(InvalidArgumentError, match=r"Pass it: vsemb.load\('there', similarity='cosine'\)"):
+        vsemb.Model("there", None).similarity(np.ones((1, 16)), np.ones((1, 16)))
+    assert [_similarity_of(told) for told in (None, {"kind": "of-another-package"})] == [None, None]
 
 
 def test_every_form_of_an_image(model, pictures):
@@ -155,6 +162,10 @@ def test_sets_of_vectors(region_run, pictures):
     loaded = vsemb.load(region_run)
     images, texts = loaded.encode_images(pictures, batch_size=5), loaded.encode_texts(TEXTS)
     assert images.ndim == texts.ndim == 3
+    # Parameters of the similarity are told, too.
+    served = ServedModel(region_run.model, region_run.tokenizer)
+    (told,) = served.functions["describe"](fact=tf.constant(["similarity"]))["value"].numpy()
+    assert _similarity_of(json.loads(told)) == region_run.recipe.similarity
     assert loaded.similarity(images, texts).shape == (12, 3)
     assert loaded.similarity(images[0], texts).shape == (3,)
     assert vsemb.search(loaded, TEXTS[0], images, k=2)[0].score == pytest.approx(

@@ -38,7 +38,7 @@ def test_it_lies_beside_the_models_and_inside_the_version(exported, tiny_pixel_r
     assert content["format"] == "vsemb-contract" and content["version"] == 1
     assert content["model"] == "scenes" and content["model_version"] == 1
     assert content["fingerprint"] == tiny_pixel_run.fingerprint and content["libraries"] == []
-    assert content["dim"] == 16 and content["similarity"] == {"name": "Cosine", "config": {}}
+    assert content["dim"] == 16 and content["similarity"] == {"kind": "cosine"}
     assert content["geometry"] == "unit length"
     assert content["max_text_bytes"] == MAX_BYTES and content["max_pixels"] == 50_000_000
     assert content["sha256"] == hashes(exported / "1") and "saved_model.pb" in content["sha256"]
@@ -48,7 +48,7 @@ def test_it_lies_beside_the_models_and_inside_the_version(exported, tiny_pixel_r
 def test_it_says_what_goes_in_and_out(content):
     signatures = content["signatures"]
     assert sorted(signatures) == [
-        *("encode_image", "encode_text", "label", "search_image", "search_text", "serving_default")
+        *("describe", "encode_image", "encode_text", "label", "search_image", "search_text", "serving_default")
     ]
     assert signatures["serving_default"] == signatures["encode_text"]
     assert signatures["encode_text"] == {
@@ -163,12 +163,12 @@ def test_the_newest_export_takes_the_place_and_says_what_changed(content, tmp_pa
     publish_contract(first, base, lines.append)
     assert lines == []
     later = broken(content, lambda it: (it["golden"].pop("label"), it["signatures"].pop("label")))
-    later.update(model_version=2, similarity={"name": "Dot", "config": {}}, tolerance=5e-3)
+    later.update(model_version=2, similarity={"kind": "dot"}, tolerance=5e-3)
     publish_contract(Contract.from_json(later), base, lines.append)
     assert lines == [
         "Change for clients of version 1: the signature label was removed.",
         f"Change for clients of version 1: the tolerance of outputs: {first.tolerance:.0e} before, 5e-03 now.",
-        "Change for clients of version 1: the similarity: Cosine before, Dot now.",
+        "Change for clients of version 1: the similarity: cosine before, dot now.",
     ]
     assert Contract.read(contract_path(base)).model_version == 2
     contract_path(base).write_text("{}")
@@ -185,7 +185,7 @@ def test_an_export_is_a_new_version_and_says_what_its_clients_will_notice(export
     gone = ("encode_image", "label", "search_image", "search_text")
     assert lines == [f"Change for clients of version 1: the signature {name} was removed." for name in gone]
     assert path == exported_copy / "2"
-    assert sorted(tf.saved_model.load(str(path)).signatures) == ["encode_text", "serving_default"]
+    assert sorted(tf.saved_model.load(str(path)).signatures) == ["describe", "encode_text", "serving_default"]
     written = json.loads(contract_path(exported_copy).read_text())
     assert written["model_version"] == 2 and written["max_pixels"] is None
     card = card_path(exported_copy).read_text()

@@ -137,7 +137,7 @@ def test_no_kernel_of_a_gpu_is_traced(monkeypatch):
 
 def test_without_an_image_input_there_is_no_encode_image(served):
     alone = ServedModel(served.model, words())
-    assert alone.encode_image is None and [signature.name for signature in alone.offered] == ["encode_text"]
+    assert alone.encode_image is None and [signature.name for signature in alone.offered] == ["encode_text", "describe"]
 
 
 def test_a_model_from_pixels_takes_one_view():
@@ -170,7 +170,7 @@ class Words(TextInput):
 
 def test_texts_may_be_something_else(served):
     other = ServedModel(served.model, Words(words()))
-    assert list(other.signatures) == ["serving_default", "encode_words"]
+    assert list(other.signatures) == ["serving_default", "encode_words", "describe"]
     found = other.functions["encode_words"](words=tf.constant([["a", "dog"], ["", ""]]))
     assert found["valid"].numpy().tolist() == [True, False]
     wanted = served.encode_text(tf.constant(["a dog"]))

@@ -32,7 +32,7 @@ def test_what_was_exported_passes_in_both_processes(exported):
     found = verify_model(exported)
     assert not found.failed and found.path == exported / "1" and found.contract == contract_path(exported)
     by_probe = {name: {it.signature: it for it in found.checks if it.check == name} for name in PROBES}
-    names = {"label", "encode_image", "encode_text", "search_image", "search_text", "serving_default"}
+    names = {"describe", "label", "encode_image", "encode_text", "search_image", "search_text", "serving_default"}
     assert [set(checks) for checks in by_probe.values()] == [names] * 2
     for checks in by_probe.values():
         assert checks["encode_text"].rows == 9 and checks["search_image"].rows == 5

@@ -70,7 +70,7 @@ def test_a_run_on_features_of_a_backbone_that_was_moved_exports_without_its_data
 def test_a_run_on_precomputed_features_embeds_texts_only(tiny_run):
     encoders = run_encoders(tiny_run)
     assert tiny_run.image_input is None and encoders.encode_image is None
-    assert [signature.name for signature in encoders.offered] == ["encode_text"]
+    assert [signature.name for signature in encoders.offered] == ["encode_text", "describe"]
 
 
 @pytest.mark.slow

@@ -150,6 +150,7 @@ def test_rest_and_grpc_give_equal_arrays_of_equal_types(both, scenes):
         "serving_default": {"text": ["one"]},
         "encode_image": {"image_bytes": [*images, b"\x00\xff", b""]},
         "label": {"image_bytes": images},
+        "describe": {"fact": ["similarity", "other"]},
         "search_text": {"text": ["a red circle", "", "blue"], "k": k},
         "search_image": {"image_bytes": images, "k": k.tolist()},
     }

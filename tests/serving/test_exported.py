@@ -69,7 +69,7 @@ def test_the_printed_commands_work(server: Server, tmp_path: Path) -> None:
         status, content = ask(server.rest_port, "POST", "/v1/models/scenes:predict", json.loads(body))
         assert status == 200 and content["predictions"][0]["valid"], command
         asked.append(json.loads(body)["signature_name"])
-    assert asked == ["encode_image", "encode_text", "label", "search_image", "search_text"]
+    assert asked == ["describe", "encode_image", "encode_text", "label", "search_image", "search_text"]
 
 
 def test_a_search_without_k_gives_ten(server: Server) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable
@@ -11,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from vsemb import registry, similarities
+from vsemb import similarities
 from vsemb.errors import DataError, invalid_argument
-from vsemb.exporting.contract import Contract, version_contract_path
 from vsemb.runs.images import embed_new_image
 from vsemb.runs.inputs import model_version
 from vsemb.runs.run import RECIPE, Run
@@ -33,7 +33,7 @@ class Model(EncodingMixin):
 
     Args:
         name: source of the model, such as its directory.
-        similarity: similarity of images and texts; None for a server that was loaded without one.
+        similarity: similarity of images and texts; None if it is unknown.
 
     Example:
 
@@ -61,15 +61,15 @@ class Model(EncodingMixin):
             (n, m) float32; higher is better. The axis of a single (dim,) embedding is removed.
 
         Raises:
-            InvalidArgumentError: for embeddings of another size, or for a server that was loaded without `similarity`.
+            InvalidArgumentError: for embeddings of another size, or if the similarity is unknown.
 
         Example:
 
             best = model.similarity(images, texts).argmax(axis=0)   # the best image of each text
         """
         if self.compared_by is None:
-            fix = "A server does not tell its own. Pass it: vsemb.load(URL, similarity='cosine')"
-            raise invalid_argument("similarity", None, "that of the model", fix)
+            fix = f"Pass it: vsemb.load({self.name!r}, similarity='cosine')"
+            raise invalid_argument("similarity", None, "the similarity of the model, which it does not tell", fix)
         axes = 2 if self.compared_by.multi_vector else 1
         sides = {"images": np.asarray(images, np.float32), "texts": np.asarray(texts, np.float32)}
         for name, side in sides.items():
@@ -114,15 +114,15 @@ class _SavedModel(Model):
     def __init__(self, path: Path, similarity: Similarity | None) -> None:
         import tensorflow as tf
 
-        contract = version_contract_path(path)
-        if similarity is None and contract.exists():
-            similarity = _similarity_of(Contract.read(contract))
-        super().__init__(str(path), similarity)
         try:
             # Kept, since the signatures hold their variables weakly.
             self._loaded = tf.saved_model.load(str(path))
         except (OSError, ValueError) as error:
             raise DataError(f"{path} cannot be loaded as a SavedModel. {error}") from error
+        if similarity is None and "describe" in self._loaded.signatures:
+            described = self._signature("describe")(fact=_strings(["similarity"]))
+            similarity = _similarity_of(json.loads(described["value"].numpy()[0]))
+        super().__init__(str(path), similarity)
 
     def embed_texts(self, texts: list[str]) -> Rows:
         return _rows(self._signature("encode_text")(text=_strings(texts)))
@@ -148,11 +148,11 @@ class _ServedModel(Model):
         if found is None:
             allowed = "such as http://HOST:8501/v1/models/NAME or grpc://HOST:8500/v1/models/NAME"
             raise invalid_argument("source", url, allowed)
-        super().__init__(url, similarity)
         version = None if found["version"] is None else int(found["version"])
         self._client = Client(found["server"], found["model"], version=version, label=found["label"], timeout=60.0)
         # Whether it answers is known at once.
         self._signatures = self._client.signatures()
+        super().__init__(url, similarity or _similarity_of(self._client.describe("similarity")))
 
     def embed_texts(self, texts: list[str]) -> Rows:
         return self._client.embed_texts(texts)
@@ -180,12 +180,12 @@ def _no_images(name: str) -> DataError:
     )
 
 
-def _similarity_of(contract: Contract) -> Similarity | None:
-    if contract.similarity is None:
+def _similarity_of(told: Any) -> Similarity | None:
+    """Return the similarity that a model tells; None for a kind that is not installed here."""
+    try:
+        return Similarity.from_json(told)
+    except DataError:
         return None
-    kinds = [registry.find_part("similarity", kind, "similarity") for kind in registry.kinds("similarity")]
-    found = [kind for kind in kinds if kind.__name__ == contract.similarity["name"]]
-    return found[0](**contract.similarity["config"]) if found else None
 
 
 def load(source: str | os.PathLike[str] | Run, *, similarity: str | Similarity | None = None) -> Model:
@@ -194,8 +194,8 @@ def load(source: str | os.PathLike[str] | Run, *, similarity: str | Similarity |
     Args:
         source: a `Run` or its directory; the directory of a SavedModel, with or without a version number; or the URL of
             a model on `vsemb serve` or TensorFlow Serving.
-        similarity: similarity of a model on a server, such as `cosine`, `dot` or `order`. Runs and SavedModels contain
-            theirs.
+        similarity: similarity of a SavedModel or a model on a server, such as `cosine`, `dot` or `order`. Default: the
+            one that the model tells, which every export of a run or a `DualEncoder` does.
 
     Returns:
         The model.
@@ -208,7 +208,7 @@ def load(source: str | os.PathLike[str] | Run, *, similarity: str | Similarity |
 
         model = vsemb.load("runs/mine")
         model = vsemb.load("savedmodels/mine")
-        model = vsemb.load("http://localhost:8501/v1/models/mine", similarity="cosine")
+        model = vsemb.load("http://localhost:8501/v1/models/mine")
     """
     named = None if similarity is None else similarities.get(similarity)
     if isinstance(source, Run):

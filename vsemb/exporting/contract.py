@@ -113,7 +113,7 @@ class Contract:
             rows' scale, whichever is larger.
         tolerance_reason: reason for the tolerance.
         dim: size of an embedding; None for models without embeddings.
-        similarity: class and constructor arguments; None for models without embeddings.
+        similarity: its `to_json`; None for models without embeddings.
         geometry: common property of all embeddings; None for models without embeddings.
         max_text_bytes: bytes read of a text; None for models without texts.
         max_pixels: larger images are invalid; None for models without images.
@@ -281,7 +281,7 @@ def changes(before: Contract, after: Contract) -> list[str]:
         found.append(f"the tolerance of outputs: {before.tolerance:.0e} before, {after.tolerance:.0e} now")
     # Between models with and without embeddings, the signatures differ already.
     if before.similarity and after.similarity and before.similarity != after.similarity:
-        found.append(f"the similarity: {before.similarity.get('name')} before, {after.similarity['name']} now")
+        found.append(f"the similarity: {before.similarity.get('kind')} before, {after.similarity.get('kind')} now")
     return found
 
 

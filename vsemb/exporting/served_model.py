@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -401,6 +402,35 @@ class ImageInput:
         return [f"Images are JPEG or PNG of at most {MAX_PIXELS:,} pixels."]
 
 
+def described(similarity: Any) -> Signature:
+    """Return the signature `describe`, from which clients learn how embeddings are compared.
+
+    Args:
+        similarity: the similarity, a part.
+
+    Returns:
+        `fact` string (batch,) -> `value` string (batch,), JSON, and `valid` bool (batch,), false for an unknown fact.
+        The only fact is `similarity`.
+
+    Example:
+
+    >>> from vsemb.similarities import Cosine
+    >>> described(Cosine()).rows(tf.constant(["similarity"]))["value"].numpy()
+    array([b'{"kind": "cosine"}'], dtype=object)
+    """
+    value = json.dumps(similarity.to_json())
+
+    def rows(fact: tf.Tensor) -> Outputs:
+        valid = tf.equal(fact, "similarity")
+        return {"value": tf.where(valid, value, ""), "valid": valid}
+
+    def examples() -> Arrays:
+        return {"fact": np.array([b"similarity", b"unknown"], object)}
+
+    spec = tf.TensorSpec([None], tf.string, name="fact")
+    return Signature("describe", (spec,), rows, examples, instance={"fact": "similarity"})
+
+
 class ServedModel(Exportable):
     """A trained model with raw strings and image bytes as inputs.
 
@@ -408,7 +438,8 @@ class ServedModel(Exportable):
     geometry of the model's similarity, and `valid`, bool (batch,); for texts also `known`, float32 (batch,), the share
     of known words. A text without a known word and bytes that do not decode give `valid` false and a zero row; other
     rows are unaffected. The functions can be called from Python and become the signatures of a SavedModel:
-    `encode_text`, `encode_image`, with a corpus `search_text` and `search_image`, and signatures of systems.
+    `encode_text`, `encode_image`, `describe`, with a corpus `search_text` and `search_image`, and signatures of
+    systems.
 
     A multi-vector model returns `embedding` (batch, items, dim), padded with zeros; texts have as many items as the
     tokenizer's maximum length. It has no corpus.
@@ -476,6 +507,7 @@ class ServedModel(Exportable):
             )
             self.encode_image = self.image.function
             self.offered += [self.image, *image_input.signatures(self)]
+        self.offered.append(described(model.similarity))
         self.encode_text: Any = texts.from_strings(self)
         self.offered += [extra(self) for extra in extras]
         if corpus is not None:
@@ -559,7 +591,7 @@ class ServedModel(Exportable):
         similarity = self.model.similarity
         return {
             "dim": self.dim,
-            "similarity": {"name": type(similarity).__name__, "config": similarity.get_config()},
+            "similarity": similarity.to_json(),
             "geometry": similarity.geometry,
             "max_text_bytes": self.text_input.max_bytes,
             "max_tokens": self.text_input.max_tokens,

@@ -187,7 +187,7 @@ def _model(path: Path) -> _Read:
         "about": content.get("about", {}).get("what", "" if content else "a SavedModel without a contract of vsemb"),
         "signatures": ", ".join(content.get("signatures", {})),
         "dim": str(content.get("dim") or ""),
-        "similarity": (content.get("similarity") or {}).get("name", ""),
+        "similarity": (content.get("similarity") or {}).get("kind", ""),
         "needs": ", ".join(content.get("libraries", ())),
         "versions": ", ".join(f"{name} {number}" for name, number in content.get("versions", {}).items()),
     }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import json
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -236,6 +237,27 @@ class Client(EncodingMixin, AbstractContextManager["Client"]):
             allowed = f"at least {count}, the rows of the inputs"
             fix = "The parts have rows of different shapes."
             raise invalid_argument("batch_size", self.batch_size, allowed, fix) from error
+
+    def describe(self, fact: str) -> Any:
+        """Return a fact about the model.
+
+        Args:
+            fact: name of the fact: `similarity`.
+
+        Returns:
+            JSON values, such as `{"kind": "cosine"}`; None if the model does not tell this fact.
+
+        Raises:
+            ServingError: as `predict`.
+
+        Example:
+
+            client.describe("similarity")
+        """
+        if "describe" not in self.signatures():
+            return None
+        (value,) = self.predict("describe", fact=[fact])["value"]
+        return json.loads(value) if value else None
 
     def embed_texts(self, texts: list[str]) -> Rows:
         found = self.encode_text(texts)

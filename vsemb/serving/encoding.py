@@ -60,7 +60,7 @@ class EncodingMixin:
         for text in rows:
             if not isinstance(text, str):
                 raise invalid_argument("texts", text, "one string, or a list of strings")
-        return _encoded("texts", rows, self.embed_texts, batch_size, progress)
+        return _encoded("texts", rows, self.embed_texts, _invalid_text, batch_size, progress)
 
     def encode_images(
         self, images: ImageLike | Iterable[ImageLike], *, batch_size: int = 32, progress: bool | None = None
@@ -94,11 +94,16 @@ class EncodingMixin:
         def embed(batch: list[Any]) -> Rows:
             return self.embed_images([image_bytes(image) for image in batch])
 
-        return _encoded("images", list(images), embed, batch_size, progress)
+        return _encoded("images", list(images), embed, _invalid_image, batch_size, progress)
 
 
 def _encoded(
-    what: str, rows: list[Any], embed: Callable[[list[Any]], Rows], batch_size: int, progress: bool | None
+    what: str,
+    rows: list[Any],
+    embed: Callable[[list[Any]], Rows],
+    invalid: Callable[[Any], DataError],
+    batch_size: int,
+    progress: bool | None,
 ) -> np.ndarray:
     require("batch_size", batch_size, Count)
     if not rows:
@@ -110,7 +115,7 @@ def _encoded(
             batch = rows[start : start + batch_size]
             embeddings, valid = embed(batch)
             if not np.all(valid):
-                raise _refused(what, batch[int(np.argmin(valid))])
+                raise invalid(batch[int(np.argmin(valid))])
             found.append(embeddings)
             bar.update(len(batch))
     # Batches of sets may be padded to different lengths.
@@ -119,8 +124,10 @@ def _encoded(
     return np.concatenate(padded)
 
 
-def _refused(what: str, row: Any) -> DataError:
-    if what == "texts":
-        return DataError(f"A text must have at least one word that the model reads; got {one_line(repr(row), 80)}.")
+def _invalid_text(row: Any) -> DataError:
+    return DataError(f"A text must have at least one word that the model reads; got {one_line(repr(row), 80)}.")
+
+
+def _invalid_image(row: Any) -> DataError:
     name = os.fspath(row) if isinstance(row, str | os.PathLike) else f"(a {type(row).__name__})"
     return DataError(f"An image must decode as JPEG or PNG; the model refused {name}.")

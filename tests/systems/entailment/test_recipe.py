@@ -160,7 +160,7 @@ def test_export_has_text_alone(tiny_entailment_run, tmp_path: Path, capsys) -> N
     assert main(["export", str(tiny_entailment_run.path), str(tmp_path / "served")]) == 0
     assert "no encode_image: the run embeds no images" in capsys.readouterr().out
     loaded = tf.saved_model.load(str(tmp_path / "served" / "1"))
-    assert set(loaded.signatures) == {"serving_default", "encode_text"}
+    assert set(loaded.signatures) == {"serving_default", "encode_text", "describe"}
     found = loaded.signatures["encode_text"](text=tf.constant(["A dog runs.", ""]))
     assert found["valid"].numpy().tolist() == [True, False]
     run = tiny_entailment_run

@@ -19,7 +19,7 @@ from vsemb.exporting.servable import PROBES, check_servable
 from vsemb.exporting.verify import verify_model
 from vsemb.systems.regions.signature import golden_alignments
 
-SIGNATURES = {"serving_default", "encode_text", "encode_image", "align"}
+SIGNATURES = {"serving_default", "encode_text", "encode_image", "align", "describe"}
 
 
 @pytest.fixture(scope="module")
@@ -247,7 +247,7 @@ def test_what_a_model_of_sets_offers(served):
     model, tokenizer, image_input = region_parts()
     assert set(served.signatures) == SIGNATURES and list(served.signatures)[0] == "serving_default"
     # Without a network for new images there is nothing to align.
-    assert set(ServedModel(model, tokenizer).signatures) == {"serving_default", "encode_text"}
+    assert set(ServedModel(model, tokenizer).signatures) == {"serving_default", "encode_text", "describe"}
     assert ServedModel(model, tokenizer).encode_image is None
     corpus = Corpus(np.zeros((2, DIM), np.float32), np.arange(2), ["a", "b"])
     with pytest.raises(InvalidArgumentError, match=r"index='2 items'.*one vector per item.*vsemb search RUN"):
@@ -277,7 +277,7 @@ def test_the_contract_says_that_embeddings_are_sets(exported):
     contract = Contract.read(contract_path(exported))
     assert contract.dim == DIM and contract.geometry == "sets of vectors; a row of zeros is padding"
     takes_boxes = exported.name == "given"
-    assert contract.similarity["name"] == ("CrossAttention" if takes_boxes else "MaxSim")
+    assert contract.similarity["kind"] == ("cross-attention" if takes_boxes else "max-sim")
     assert contract.max_tokens == LONGEST
     specs = contract.signatures["align"]
     shapes = {name: (spec["dtype"], spec["shape"]) for name, spec in specs["outputs"].items()}

@@ -231,7 +231,7 @@ def test_the_card_names_the_parser(tree_run) -> None:
 def test_exported_and_asked(tree_run, without_parser, parsed_scenes, spacy_pipeline, tmp_path) -> None:
     path = export_run(tree_run, tmp_path / "models" / "trees", report=print)
     loaded = tf.saved_model.load(str(path))
-    assert set(loaded.signatures) == {"serving_default", "encode_tree"}
+    assert set(loaded.signatures) == {"serving_default", "encode_tree", "describe"}
     card = (tmp_path / "models/contracts/trees.md").read_text()
     assert "cannot parse" in card
     assert tree_run.reader.parser_name in card
