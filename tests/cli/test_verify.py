@@ -22,7 +22,7 @@ def test_a_model_is_held_to_its_contract(exported, tmp_path, capsys, monkeypatch
     assert said.out.startswith(f"{exported / '1'}, by {contract}\n") and "NO" not in said.out
     assert "TensorFlow's C library  encode_text" in said.out
     written = json.loads(report.read_text())
-    names = {"label", "encode_image", "encode_text", "search_image", "search_text", "serving_default"}
+    names = {"describe", "label", "encode_image", "encode_text", "search_image", "search_text", "serving_default"}
     assert written["ok"] and {check["signature"] for check in written["checks"]} == {"", *names}
     # Another run's contract, in effect.
     content = json.loads(contract.read_text())

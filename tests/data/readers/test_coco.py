@@ -62,13 +62,13 @@ def with_annotations(*notes) -> dict:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ([], "not a COCO captions file"),
-        ({"images": [], "annotations": []}, "No image of the source"),
-        ({"images": [{"id": 1}], "annotations": []}, "not a COCO captions file"),
-        (with_annotations({"id": 1, "image_id": 1}), "not a COCO captions file"),
-        (with_annotations({"id": 1, "image_id": 9, "caption": "x"}), "describes image 9, not listed"),
-        (captions([1, 1]), "image id 1 occurs twice"),
-        (with_annotations(*[{"id": 1, "image_id": 1, "caption": "x"}] * 2), "annotation id 1 occurs twice"),
+        ([], "must be a COCO captions file"),
+        ({"images": {}, "annotations": []}, "must be a COCO captions file, with the lists images and annotations"),
+        ({"images": [], "annotations": []}, "has no rows"),
+        (
+            {"images": [{"id": 1}], "annotations": []},
+            "can be used: .*image 0 must have id, file_name; got",
+        ),
     ],
 )
 def test_broken_files(tmp_path, pictures, json_file, content, message):
@@ -76,6 +76,27 @@ def test_broken_files(tmp_path, pictures, json_file, content, message):
     pictures(tmp_path, "000001.jpg")
     with pytest.raises(DataError, match=message):
         read("coco", path)
+
+
+def test_malformed_entries_are_named_with_their_numbers_and_left_out(tmp_path, pictures, json_file):
+    good = {"id": 1, "image_id": 1, "caption": "one"}
+    content = with_annotations(
+        *(good, {"id": 2, "image_id": 1}, {"id": 3, "image_id": 9, "caption": "x"}, good, 4, {**good, "id": 5})
+    )
+    content["images"] += [{"id": 2}, {"id": 1, "file_name": "x.jpg"}, {"id": 3, "file_name": "../x.jpg"}]
+    path = json_file(tmp_path / "captions_val2014.json", content)
+    pictures(tmp_path, "000001.jpg")
+    source = read("coco", path)
+    assert [(record.captions, record.caption_ids) for record in source.records] == [(("one", "one"), ("1", "5"))]
+    assert [line.removeprefix(f"{path}: ").partition(";")[0] for line in source.bad] == [
+        "image 1 must have id, file_name",
+        "image 2 has the id 1 of an earlier one.",
+        "annotation 1 must have id, image_id, caption",
+        "annotation 2 describes image 9, which is not listed.",
+        "annotation 3 has the id 1 of an earlier one.",
+        "annotation 4 must have id, image_id, caption",
+        f"The image must lie below the images folder {tmp_path}",
+    ]
 
 
 def test_unclear_splits_and_years(tmp_path, pictures, json_file):

@@ -86,10 +86,6 @@ def test_images_beside_and_missing_ones(tmp_path, pictures, json_file):
         ([], "not a Karpathy JSON file"),
         ({"images": []}, "not a Karpathy JSON file"),
         ({"images": [{"split": "train"}]}, "image 0 is not a Karpathy entry.*filename"),
-        ({"images": [entry(0, "train"), {"filename": "x", "split": 3}]}, "image 1 is not a Karpathy entry"),
-        ({"images": [entry(0, "train"), entry(0, "val")]}, "filename '0.jpg' occurs twice"),
-        ({"images": [entry(0, "train"), entry(0, "val", filename="b.jpg")]}, "imgid 0 occurs twice"),
-        ({"images": [entry(0, "train", filename="../0.jpg")]}, "must lie below the images folder"),
         ({"images": [entry(7, "train")]}, "No image of the source, e.g. '7.jpg'.*--images"),
     ],
 )
@@ -98,6 +94,23 @@ def test_broken_files(tmp_path, pictures, json_file, content, message):
     pictures(tmp_path / "images", "0.jpg")
     with pytest.raises(DataError, match=message):
         read("karpathy", path)
+
+
+def test_malformed_entries_are_named_with_their_numbers_and_left_out(tmp_path, pictures, json_file):
+    entries = [entry(0, "train"), {"filename": "x", "split": 3}, entry(0, "val"), 4]
+    entries += [entry(0, "val", filename="b.jpg"), entry(5, "val", filename="../0.jpg"), entry(6, "test")]
+    path = json_file(tmp_path / "dataset_x.json", {"images": entries})
+    pictures(tmp_path / "images", "0.jpg", "6.jpg")
+    source = read("karpathy", path)
+    assert [(record.key, record.split) for record in source.records] == [("0.jpg", "train"), ("6.jpg", "test")]
+    found = [line.removeprefix(f"{path}: ") for line in source.bad]
+    assert [line.partition(" (")[0] for line in found[:4]] == [
+        "image 1 is not a Karpathy entry",
+        "image 2 has the filename '0.jpg' of an earlier one.",
+        "image 3 is not a Karpathy entry",
+        "image 4 has the imgid '0' of an earlier one.",
+    ]
+    assert len(found) == 5 and "must lie below the images folder" in found[4]
 
 
 def test_folders_with_none_or_several(tmp_path, json_file):

@@ -149,6 +149,16 @@ def test_malformed_rows_are_named_with_their_lines_and_left_out(tmp_path, pictur
     assert "field larger than field limit" in found[2] and "must lie below" in found[1]
 
 
+@pytest.mark.parametrize("quote", ["", '"'])
+def test_lines_in_another_encoding(tmp_path, pictures, quote):
+    rows = [f"a.jpg,{quote}caf\xe9{quote}", "a.jpg,x", "b.jpg,x,y"]
+    (tmp_path / "t.csv").write_bytes("\n".join(["file,caption", *rows]).encode("latin-1"))
+    pictures(tmp_path, "a.jpg")
+    source = read("table", tmp_path)
+    assert [record.captions for record in source.records] == [("x",)]
+    assert [line.partition("t.csv, ")[2][:9] for line in source.bad] == ["line 2: n", "line 4: t"]
+
+
 def test_malformed_lines_of_json(tmp_path, pictures):
     (tmp_path / "t.jsonl").write_text('{"file": "a.jpg", "caption": "x"}\n{\n{"file": "a.jpg"}\n')
     pictures(tmp_path, "a.jpg")

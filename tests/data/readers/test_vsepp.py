@@ -92,8 +92,7 @@ class Payload:
         (FEATURES, 13, "6 rows and there are 13 captions"),
         (FEATURES, 3, "6 rows and there are 3 captions"),
         (FEATURES, 0, "must have captions"),
-        (np.where(np.arange(24).reshape(6, 4) == 14, np.nan, FEATURES), 30, "row 3 is not finite"),
-        (np.where(np.arange(24).reshape(6, 4) == 2, np.inf, FEATURES), 30, "row 0 is not finite"),
+        (FEATURES * np.float32(np.nan), 30, "no rows that can be used: .*row 0 is not finite; .*row 1 is not finite"),
         (FEATURES.astype(np.int32), 30, "expected float"),
         (FEATURES[0], 20, "expected float"),
         (FEATURES[:0], 5, "expected float"),
@@ -104,6 +103,24 @@ def test_broken_files(tmp_path, rows, captions, message):
     write_split(tmp_path, "train", rows, captions)
     with pytest.raises(DataError, match=message):
         read("vsepp", tmp_path)
+
+
+@pytest.mark.parametrize("repeat", [1, 5])
+def test_images_with_bad_features_or_captions_are_named_and_left_out(tmp_path, repeat):
+    features = FEATURES.copy()
+    features[3, 2], features[5, 0] = np.nan, np.inf
+    write_split(tmp_path, "train", np.repeat(features, repeat, axis=0), 30)
+    lines = (tmp_path / "train_caps.txt").read_bytes().split(b"\n")
+    lines[6] = b"\xff"
+    (tmp_path / "train_caps.txt").write_bytes(b"\n".join(lines))
+    source = read("vsepp", tmp_path)
+    assert [record.key for record in source.records] == ["train-0", "train-1", "train-2", "train-4"]
+    assert source.records[1].captions[1] == "" and len(source.records[1].captions) == 5
+    assert [line.rpartition("train_")[2] for line in source.bad] == [
+        "caps.txt, line 7: not UTF-8 text. Convert the file to UTF-8.",
+        *(f"ims.npy: row {row * repeat} is not finite." for row in (3, 5)),
+    ]
+    np.testing.assert_array_equal(source.rows("train", ["train-0", "train-4"]), features[[0, 4]])
 
 
 def test_missing_and_unequal_files(tmp_path):

@@ -130,6 +130,9 @@ def test_bytes_that_are_no_text(tmp_path):
     (tmp_path / "data.noun").write_bytes(GOOD.encode() + b"00000002 03 n 01 \xff 0 000 | gloss\n")
     with pytest.raises(DataError, match="line 2"):
         read_wordnet(tmp_path)
+    (tmp_path / "data.noun").write_bytes(GOOD.encode() + b"short\n\xff\n")
+    with pytest.raises(DataError, match="line 2 is not in.*; .*line 3 is not in"):
+        read_wordnet(tmp_path)
     with pytest.raises(DataError, match="cannot be read"):
         read_wordnet(tmp_path / "nowhere")
 

@@ -11,10 +11,19 @@ import re
 from pathlib import Path
 from typing import Any
 
-from vsemb.data.readers.source import Source, existing, find_images, head, image_folders, image_path, split_name
+from vsemb.data.readers.source import (
+    BadRows,
+    Source,
+    existing,
+    find_images,
+    head,
+    image_folders,
+    image_path,
+    split_name,
+)
 from vsemb.data.records import ImageRecord
 from vsemb.data.uris import RemoteFolder
-from vsemb.errors import DataError
+from vsemb.errors import DataError, one_line
 from vsemb.files import read_json
 
 # captions_train2017.json -> train, 2017
@@ -45,11 +54,13 @@ def read(
         split: put all images into this split; default: by the names of the files (`captions_val2017.json`).
 
     Raises:
-        DataError: if a file is broken, has duplicate ids or dangling references, or no image is found.
+        DataError: if a file is not of this format, no image can be used, or no image is found. Malformed entries,
+            duplicate ids, and annotations of images that are not listed are named in `Source.bad`.
     """
     path = existing(source)
     files = _caption_files(path) if path.is_dir() else [path]
     records: list[ImageRecord] = []
+    bad = BadRows()
     for file in files:
         found = _FILE_NAME.fullmatch(file.name)
         if found is None and split is None:
@@ -59,10 +70,11 @@ def read(
             )
         stem = "".join(part or "" for part in found.groups()) if found else ""
         folders = image_folders(images, file.parent.parent, file.parent)
-        records += _records(file, split or split_name(found[1] if found else ""), stem, folders)
+        records += _records(file, split or split_name(found[1] if found else ""), stem, folders, bad)
+    bad.require(path, records)
     notes = (f"{len(files)} files put into split {split}.",) if split is not None and len(files) > 1 else ()
     options = {} if split is None else {"split": split}
-    return Source("coco", path.resolve().name, records, tuple(files), options, notes)
+    return Source("coco", path.resolve().name, records, tuple(files), options, notes, tuple(bad))
 
 
 def _named_files(folder: Path) -> dict[Path, str | None]:
@@ -83,24 +95,33 @@ def _caption_files(folder: Path) -> list[Path]:
     return sorted(files, key=lambda file: ("train" not in file.name, file.name))
 
 
-def _records(file: Path, split: str, stem: str, folders: list[Path | RemoteFolder]) -> list[ImageRecord]:
+def _records(file: Path, split: str, stem: str, folders: list[Path | RemoteFolder], bad: BadRows) -> list[ImageRecord]:
     content = read_json(file, "COCO captions file")
-    try:
-        entries, annotations = content["images"], content["annotations"]
-        names = _unique(file, "image id", [(entry["id"], entry["file_name"]) for entry in entries])
-        _unique(file, "annotation id", [(note["id"], None) for note in annotations])
-        captions: dict[Any, list[tuple[str, str]]] = {number: [] for number in names}
-        for note in annotations:
-            if note["image_id"] not in captions:
-                raise DataError(f"{file}: annotation {note['id']} describes image {note['image_id']}, not listed.")
-            captions[note["image_id"]].append((note["caption"], str(note["id"])))
-        if not all(isinstance(name, str) for name in names.values()):
-            raise TypeError("file_name must be text")
-    except (KeyError, TypeError, AttributeError) as error:
-        raise DataError(
-            f"{file} is not a COCO captions file ({error!r}): it needs images with id and file_name, and "
-            "annotations with id, image_id and caption."
-        ) from error
+    plain = content if isinstance(content, dict) else {}
+    entries, annotations = plain.get("images"), plain.get("annotations")
+    if not isinstance(entries, list) or not isinstance(annotations, list):
+        raise DataError(f"{file} must be a COCO captions file, with the lists images and annotations.")
+    names: dict[Any, str] = {}
+    captions: dict[Any, dict[Any, str]] = {}
+    for place, entry in enumerate(entries):
+        with bad:
+            number, name = _fields(f"{file}: image {place}", entry, id=int | str, file_name=str)
+            if number in names:
+                raise DataError(f"{file}: image {place} has the id {number!r} of an earlier one.")
+            names[number], captions[number] = name, {}
+    seen = set()
+    for place, note in enumerate(annotations):
+        where = f"{file}: annotation {place}"
+        with bad:
+            identity, number, text = _fields(where, note, id=int | str, image_id=int | str, caption=str)
+            if identity in seen:
+                raise DataError(f"{where} has the id {identity!r} of an earlier one.")
+            seen.add(identity)
+            if number not in captions:
+                raise DataError(f"{where} describes image {number!r}, which is not listed.")
+            captions[number][str(identity)] = text
+    if not names:
+        return []
     candidates: list[Path | RemoteFolder] = []
     for root in folders:
         if isinstance(root, Path):
@@ -109,22 +130,18 @@ def _records(file: Path, split: str, stem: str, folders: list[Path | RemoteFolde
         else:
             candidates.append(root)
     folder = find_images(list(names.values()), candidates)
-    return [
-        ImageRecord(
-            name,
-            tuple(text for text, _ in captions[number]),
-            split,
-            image_path(folder, name),
-            caption_ids=tuple(identity for _, identity in captions[number]),
-        )
-        for number, name in names.items()
-    ]
+    records = []
+    for number, name in names.items():
+        texts = captions[number]
+        with bad:
+            image = image_path(folder, name)
+            records.append(ImageRecord(name, tuple(texts.values()), split, image, caption_ids=tuple(texts)))
+    return records
 
 
-def _unique(file: Path, what: str, pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
-    result: dict[Any, Any] = {}
-    for key, value in pairs:
-        if key in result:
-            raise DataError(f"{file}: {what} {key!r} occurs twice.")
-        result[key] = value
-    return result
+def _fields(where: str, entry: Any, **kinds: Any) -> list[Any]:
+    """Return the values of an entry that must have fields of some types."""
+    values = [entry.get(name) for name in kinds] if isinstance(entry, dict) else []
+    if not values or not all(map(isinstance, values, kinds.values())):
+        raise DataError(f"{where} must have {', '.join(kinds)}; got {one_line(repr(entry), 120)}.")
+    return values

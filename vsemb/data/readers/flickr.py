@@ -12,6 +12,7 @@ from collections.abc import Container
 from pathlib import Path
 
 from vsemb.data.readers.source import (
+    BadRows,
     Source,
     existing,
     find_images,
@@ -60,12 +61,13 @@ def read(
             lists beside the token file decide, and images that no list names are left out.
 
     Raises:
-        DataError: if a line is malformed, an image is in two lists, a list is missing, or no image is
-            found.
+        DataError: if a list is missing, no line can be used, or no image is found. Malformed lines, and second
+            places of an image in the lists, are named in `Source.bad`.
     """
     path = existing(source)
     token = _token_file(path) if path.is_dir() else path
-    captions = _captions(token)
+    bad = BadRows()
+    captions = _captions(token, bad)
     lists: dict[str, Path] = {}
     notes = []
     if split is not None:
@@ -80,7 +82,7 @@ def read(
                 f"{token} must have split lists beside it (such as Flickr_8k.trainImages.txt or train.txt). No split "
                 "list was found. Copy them there, or put all images into one split with --split."
             )
-        members = _members(lists, captions)
+        members = _members(lists, captions, bad)
         outside = [name for name in captions if name not in members]
         if outside:
             more = ", ..." if len(outside) > 3 else ""
@@ -88,16 +90,11 @@ def read(
     near = dict.fromkeys([token.parent, token.parent.parent])
     usual = [root / name for root in near for name in _IMAGE_FOLDERS]
     folder = find_images(list(members), image_folders(images, *usual, token.parent))
-    records = [
-        ImageRecord(
-            name,
-            tuple(captions.get(name, {}).values()),
-            part,
-            image_path(folder, name),
-            caption_ids=tuple(captions.get(name, {})),
-        )
-        for name, part in members.items()
-    ]
+    records = []
+    for name, part in members.items():
+        with bad:
+            image, texts = image_path(folder, name), captions.get(name, {})
+            records.append(ImageRecord(name, tuple(texts.values()), part, image, caption_ids=tuple(texts)))
     return Source(
         "flickr",
         path.resolve().name,
@@ -105,6 +102,7 @@ def read(
         files=(token, *lists.values()),
         options={} if split is None else {"split": split},
         notes=tuple(notes),
+        bad=tuple(bad),
     )
 
 
@@ -122,36 +120,37 @@ def _token_file(folder: Path) -> Path:
     return the_file(_token_files(folder), folder, "token files (*.token.txt or *.token)")
 
 
-def _captions(token: Path) -> dict[str, dict[str, str]]:
+def _captions(token: Path, bad: BadRows) -> dict[str, dict[str, str]]:
     """Return image name -> label -> caption, in the order of the file."""
     captions: dict[str, dict[str, str]] = {}
-    for where, line in numbered_lines(token):
+    for where, line in numbered_lines(token, bad=bad):
         if not line.strip():
             continue
         label, tab, caption = line.partition("\t")
         label = label.strip()
         name, mark, place = label.rpartition("#")
-        if not tab or not mark or not name or not place.isdecimal():
-            raise DataError(f"{where}: expected NAME.jpg#N<tab>caption. Received: {line[:60]!r}.")
-        if label in captions.setdefault(name, {}):
-            raise DataError(f"{where}: {label} occurs twice.")
-        captions[name][label] = caption
-    if not captions:
-        raise DataError(f"{token} holds no captions.")
+        with bad:
+            if not tab or not mark or not name or not place.isdecimal():
+                raise DataError(f"{where}: the line must be NAME.jpg#N<tab>caption; got {line[:60]!r}.")
+            if label in captions.setdefault(name, {}):
+                raise DataError(f"{where}: {label} occurs twice.")
+            captions[name][label] = caption
+    bad.require(token, captions)
     return captions
 
 
-def _members(lists: dict[str, Path], captions: Container[str]) -> dict[str, str]:
+def _members(lists: dict[str, Path], captions: Container[str], bad: BadRows) -> dict[str, str]:
     """Return image name -> split, in the order of the lists."""
     members: dict[str, str] = {}
     for split, path in lists.items():
-        for where, line in numbered_lines(path):
+        for where, line in numbered_lines(path, bad=bad):
             name = line.strip()
             if not name:
                 continue
             if name not in captions and f"{name}.jpg" in captions:
                 name = f"{name}.jpg"  # The lists of Flickr30k Entities name images without the ending.
-            if name in members:
-                raise DataError(f"{where}: {name} is already in the split {members[name]}.")
-            members[name] = split
+            with bad:
+                if name in members:
+                    raise DataError(f"{where}: {name} is already in the split {members[name]}.")
+                members[name] = split
     return members

@@ -7,11 +7,11 @@ Source: https://cs.stanford.edu/people/karpathy/deepimagesent/ - `{"images": [{"
 from __future__ import annotations
 
 import os
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from vsemb.data.readers.source import (
+    BadRows,
     Source,
     existing,
     find_images,
@@ -51,7 +51,8 @@ def read(
             `"keep"` leaves it a split of its own, `"drop"` leaves it out.
 
     Raises:
-        DataError: if the file is broken, names an image twice, or no image is found.
+        DataError: if the file is not of this format, no entry can be used, or no image is found. Malformed entries,
+            and entries with the file name or id of an earlier one, are named in `Source.bad`.
     """
     if restval not in ("train", "keep", "drop"):
         raise invalid_argument("restval", restval, "train, keep or drop")
@@ -62,40 +63,39 @@ def read(
     entries = content.get("images") if isinstance(content, dict) else None
     if not isinstance(entries, list) or not entries:
         raise DataError(f'{path} is not a Karpathy JSON file: it has no list "images" with something in it.')
-    parsed = [_entry(path, place, entry) for place, entry in enumerate(entries)]
-    for field in ("filename", "imgid"):
-        counts = Counter(entry[field] for entry in entries if entry.get(field) is not None)
-        value, count = next(iter(counts.most_common(1)), (None, 0))
-        if count > 1:
-            raise DataError(f"{path}: {field} {value!r} occurs twice; every image needs its own.")
+    bad, seen, parsed = BadRows(), set[tuple[str, Any]](), []
+    for place, entry in enumerate(entries):
+        with bad:
+            found = _entry(path, place, entry)
+            identities = {(field, str(entry[field])) for field in ("filename", "imgid") if entry.get(field) is not None}
+            for field, value in sorted(identities & seen):
+                raise DataError(f"{path}: image {place} has the {field} {value!r} of an earlier one.")
+            seen |= identities
+            parsed.append(found)
+    bad.require(path, parsed)
     notes = []
-    rest = sum(split == "restval" for _, _, split, _ in parsed)
+    rest = sum(split == "restval" for _, _, split, _, _ in parsed)
     if rest and restval != "keep":
         notes.append(f"{rest} images of restval " + ("join train." if restval == "train" else "left out."))
     folders = image_folders(images, path.parent / "images", path.parent, path.parent.parent / "images")
     # COCO's entries name their folder (train2014); people keep it, or throw all images together.
-    names = [f"{below}/{name}" if below else name for name, below, _, _ in parsed]
+    names = [f"{below}/{name}" if below else name for name, below, *_ in parsed]
     try:
         folder = find_images(names, folders)
     except DataError:
-        names = [name for name, _, _, _ in parsed]
+        names = [name for name, *_ in parsed]
         folder = find_images(names, folders)
-    records = [
-        ImageRecord(
-            name,
-            captions,
-            "train" if split == "restval" and restval == "train" else split,
-            image_path(folder, file),
-            caption_ids=_sentence_ids(entry),
-        )
-        for (name, _, split, captions), file, entry in zip(parsed, names, entries, strict=True)
-        if split != "restval" or restval != "drop"
-    ]
-    return Source("karpathy", path.name, records, (path,), {"restval": restval}, tuple(notes))
+    records = []
+    for (name, _, split, captions, ids), file in zip(parsed, names, strict=True):
+        if split != "restval" or restval != "drop":
+            part = "train" if split == "restval" and restval == "train" else split
+            with bad:
+                records.append(ImageRecord(name, captions, part, image_path(folder, file), caption_ids=ids))
+    return Source("karpathy", path.name, records, (path,), {"restval": restval}, tuple(notes), tuple(bad))
 
 
-def _entry(path: Path, place: int, entry: Any) -> tuple[str, str, str, tuple[str, ...]]:
-    """Return (file name, folder, split, captions) of one image."""
+def _entry(path: Path, place: int, entry: Any) -> tuple[str, str, str, tuple[str, ...], tuple[str, ...]]:
+    """Return (file name, folder, split, captions, ids of the captions) of one image."""
     try:
         name, folder, split = entry["filename"], entry.get("filepath") or "", entry["split"]
         captions = tuple(sentence["raw"] for sentence in entry.get("sentences", ()))
@@ -106,7 +106,7 @@ def _entry(path: Path, place: int, entry: Any) -> tuple[str, str, str, tuple[str
             f"{path}: image {place} is not a Karpathy entry ({error!r}); it needs filename, split and "
             "sentences with raw."
         ) from error
-    return name, folder, split_name(split), captions
+    return name, folder, split_name(split), captions, _sentence_ids(entry)
 
 
 def _sentence_ids(entry: dict[str, Any]) -> tuple[str, ...]:

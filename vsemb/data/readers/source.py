@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -22,6 +23,10 @@ _PROBES = 64
 _SPLIT_ALIASES = {"dev": "val", "valid": "val", "validation": "val", "training": "train", "testing": "test"}
 
 
+#: In place of `BadRows`: the first malformed row is an error.
+STRICT: AbstractContextManager[None] = nullcontext()
+
+
 @dataclass(frozen=True)
 class Source:
     """Images and captions in a foreign layout, ready to be written as a dataset.
@@ -33,7 +38,7 @@ class Source:
         files: the annotation files read; their SHA-256 goes into the manifest.
         options: the reader's options that decided the result, JSON-able.
         notes: lines worth showing about what was left out or repaired.
-        bad: lines of the annotation files that cannot be used and were left out, each with the reason.
+        bad: rows of the annotation files that cannot be used and were left out, each with the reason, see `BadRows`.
         rows: for precomputed features: (split, its keys) -> float32 (len(keys), dim), maybe memory-mapped.
     """
 
@@ -62,6 +67,44 @@ class Source:
         Args:
             dataset: the finished dataset, before it moves to its place.
         """
+
+
+class BadRows(list[str]):
+    """Errors of the malformed rows of a source, which are left out.
+
+    As a context manager, it records a `DataError` and leaves the block.
+
+    Example:
+
+    >>> bad = BadRows()
+    >>> for number, row in enumerate(["a.jpg", ""], 1):
+    ...     with bad:
+    ...         if not row:
+    ...             raise DataError(f"t.csv, line {number}: the file name is empty.")
+    >>> bad
+    ['t.csv, line 2: the file name is empty.']
+    """
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if isinstance(error, DataError):
+            self.append(str(error))
+        return isinstance(error, DataError)
+
+    def require(self, path: Path, rows: Sized) -> None:
+        """Check that rows are left.
+
+        Args:
+            path: the source.
+            rows: the rows that can be used.
+
+        Raises:
+            DataError: if `rows` is empty, with the first malformed rows.
+        """
+        if not len(rows):
+            raise DataError(f"{path} has no rows{f' that can be used: {listed(self, 3)}' if self else '.'}")
 
 
 def split_name(name: str) -> str:
@@ -94,7 +137,9 @@ def head(path: Path) -> str:
         return file.read(1 << 16).decode(errors="replace")
 
 
-def numbered_lines(path: Path, desc: str | None = None) -> Iterator[tuple[str, str]]:
+def numbered_lines(
+    path: Path, desc: str | None = None, bad: AbstractContextManager[None] = STRICT
+) -> Iterator[tuple[str, str]]:
     """Read a UTF-8 file, with or without byte order mark, line by line.
 
     Only line feeds end a line: captions may hold the other characters that `str.splitlines` breaks at.
@@ -102,12 +147,14 @@ def numbered_lines(path: Path, desc: str | None = None) -> Iterator[tuple[str, s
     Args:
         path: the file.
         desc: what the progress bar says, before the file's name; None for no bar.
+        bad: `BadRows` to record lines that are not UTF-8; such a line is yielded as "". By default, the first is an
+            error.
 
     Yields:
         where a line stands, for messages, and the line without its end.
 
     Raises:
-        DataError: if the file is missing or not UTF-8, naming the line.
+        DataError: if the file is missing or a line is not UTF-8.
     """
     with (
         reading(path),
@@ -123,10 +170,12 @@ def numbered_lines(path: Path, desc: str | None = None) -> Iterator[tuple[str, s
     ):
         for number, data in enumerate(file, 1):
             where = f"{path}, line {number}"
+            line = ""
             try:
                 line = data.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
-                raise DataError(f"{where}: not UTF-8 text. Convert the file to UTF-8.") from error
+                with bad:
+                    raise DataError(f"{where}: not UTF-8 text. Convert the file to UTF-8.") from error
             bar.update(len(data))
             yield where, line.removesuffix("\n").removesuffix("\r")
 
@@ -143,9 +192,9 @@ def listed(bad: Sequence[str], most: int = 20) -> str:
     return f"{'; '.join(line.rstrip('.') for line in bad[:most])}{more}."
 
 
-def text_lines(path: Path) -> list[str]:
+def text_lines(path: Path, bad: AbstractContextManager[None] = STRICT) -> list[str]:
     """Return the lines of a UTF-8 file, see `numbered_lines`."""
-    return [line for _, line in numbered_lines(path)]
+    return [line for _, line in numbered_lines(path, bad=bad)]
 
 
 def the_file(found: Sequence[Path], folder: Path, what: str) -> Path:
@@ -241,5 +290,5 @@ def find_images(names: Sequence[str], candidates: Sequence[Path | RemoteFolder])
 
 
 def _is_there(folder: Path | RemoteFolder, name: str) -> bool:
-    path = image_path(folder, name)
+    path = None if below(folder, name) is None else image_path(folder, name)
     return isinstance(path, Path) and path.exists()

@@ -6,20 +6,22 @@ import csv
 import json
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from vsemb.data.readers.hash_splits import dealt, hash_split, shares
 from vsemb.data.readers.source import (
+    STRICT,
+    BadRows,
     Source,
     below,
     existing,
     find_images,
     image_folders,
     image_path,
-    listed,
     numbered_lines,
     split_name,
     the_file,
@@ -91,7 +93,7 @@ def read(
     folders = image_folders(images, table.parent, table.parent / "images")
     captions: dict[str, list[str]] = {}
     facts: dict[str, tuple[str, str | None]] = {}
-    bad: list[str] = []
+    bad = BadRows()
 
     def add(where: str, row: dict[str, Any]) -> None:
         name = row.get("file")
@@ -114,20 +116,14 @@ def read(
         found = row.get("caption")
         captions.setdefault(name, []).extend(found if isinstance(found, list) else ["" if found is None else found])
 
-    def leave_out(error: DataError) -> None:
-        bad.append(str(error))
-
-    for where, row in read_rows(table, COLUMNS, ("file", "caption"), weak=_WEAK, bad=leave_out):
+    for where, row in read_rows(table, COLUMNS, ("file", "caption"), weak=_WEAK, bad=bad):
         name = str(row.get("file")).strip()
         if scheme(name) and not uris:
             # A decision about the table, and not about a row.
             raise DataError(f"{where}: {name!r} is a URI. If the table may name any, allow it with --uris.")
-        try:
+        with bad:
             add(where, row)
-        except DataError as error:
-            leave_out(error)
-    if not captions:
-        raise DataError(f"{table} has no rows that can be used: {listed(bad, 3)}" if bad else f"{table} has no rows.")
+    bad.require(table, captions)
     if disjoint_classes:
         classes = {str(kind) for _, kind in facts.values()}
         by_class = dealt(classes, shares(len(classes), 0.1, 0.1))
@@ -173,7 +169,7 @@ def read_rows(
     *,
     weak: Collection[str] = (),
     desc: str | None = None,
-    bad: Callable[[DataError], None] | None = None,
+    bad: AbstractContextManager[None] = STRICT,
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Read the rows of a file.
 
@@ -184,7 +180,7 @@ def read_rows(
         required: our columns that the file must have.
         weak: names that count only where no other name of the column is there.
         desc: label of the progress bar, before the file's name; None for no bar.
-        bad: called with the error of a malformed row, which is then left out; None raises it.
+        bad: `BadRows` to record malformed rows, which are then left out. By default, the first is an error.
 
     Yields:
         where a row stands, for messages, and {our column: value} of the columns that are there.
@@ -192,35 +188,26 @@ def read_rows(
     Raises:
         DataError: if the first line lacks a column; naming the line, if a row is malformed.
     """
-
-    def refuse(error: DataError) -> None:
-        if bad is None:
-            raise error
-        bad(error)
-
-    lines = numbered_lines(path, desc)
+    lines = numbered_lines(path, desc, bad)
     if path.suffix.lower() in (".jsonl", ".json"):
         for where, line in lines:
             if line.strip():
-                try:
+                with bad:
                     row = _object(where, line)
                     named = _named(where, list(row), columns, required, weak)
-                except DataError as error:
-                    refuse(error)
-                else:
                     yield where, {ours: row[name] for ours, name in named.items()}
         return
-    rows = ((where, cells) for where, cells in _cells(path, lines, refuse) if any(cell.strip() for cell in cells))
+    rows = ((where, cells) for where, cells in _cells(path, lines, bad) if any(cell.strip() for cell in cells))
     where, header = next(rows, ("", []))
     if not header:
         raise DataError(f"{path} is empty.")
     places = {ours: header.index(name) for ours, name in _named(where, header, columns, required, weak).items()}
     for where, cells in rows:
-        if len(cells) == len(header):
+        with bad:
+            if len(cells) != len(header):
+                fix = "Put text with the separator in quotation marks."
+                raise DataError(f"{where}: the row must have {len(header)} columns; got {len(cells)}. {fix}")
             yield where, {ours: cells[place] for ours, place in places.items()}
-        else:
-            fix = "Put text with the separator in quotation marks."
-            refuse(DataError(f"{where}: the row must have {len(header)} columns; got {len(cells)}. {fix}"))
 
 
 def _object(where: str, line: str) -> dict[str, Any]:
@@ -252,15 +239,15 @@ def _layout(path: Path) -> _Layout:
     """Return the layout that the header and the quotation marks of a table have."""
     if path.suffix.lower() in (".jsonl", ".json"):
         return _Layout("", quoted=False)
-    lines = (line for _, line in numbered_lines(path))
-    header = next(lines, "")
+    header = next((line for _, line in numbered_lines(path)), "")
     usual = "\t" if path.suffix.lower() == ".tsv" else ","
     # The usual one where several are as frequent.
     delimiter = max((usual, *_DELIMITERS), key=header.count)
     # Most tables with tabs have no quoting, and a mark in them is just that. Quoted ones have a mark that is escaped
     # within quoted text, or quoted names of columns.
     quoted = delimiter != "\t" or header.startswith('"')
-    quoted = quoted or any('""' in line and _ESCAPED.search(line) is not None for line in lines)
+    lines = numbered_lines(path, bad=BadRows())
+    quoted = quoted or any('""' in line and _ESCAPED.search(line) is not None for _, line in lines)
     if (delimiter, quoted) == (usual, usual == ","):
         return _Layout(delimiter, quoted)
     how = "quoted fields" if quoted else "no quoting"
@@ -268,7 +255,7 @@ def _layout(path: Path) -> _Layout:
 
 
 def _cells(
-    path: Path, lines: Iterator[tuple[str, str]], refuse: Callable[[DataError], None]
+    path: Path, lines: Iterator[tuple[str, str]], bad: AbstractContextManager[None]
 ) -> Iterator[tuple[str, list[str]]]:
     layout = _layout(path)
     if not layout.quoted:
@@ -284,7 +271,8 @@ def _cells(
         except csv.Error as error:
             # The reader goes on with the next line; an unclosed quotation mark may have taken many.
             last = f" to {reader.line_num}" if reader.line_num > first else ""
-            refuse(DataError(f"{path}, line {first}{last}: {error}."))
+            with bad:
+                raise DataError(f"{path}, line {first}{last}: {error}.") from error
         else:
             yield f"{path}, line {first}", cells
 

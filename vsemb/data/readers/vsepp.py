@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from vsemb.data.features.files import load_array, not_finite
-from vsemb.data.readers.source import Source, existing, text_lines
+from vsemb.data.readers.source import BadRows, Source, existing, text_lines
 from vsemb.data.records import ImageRecord
 from vsemb.errors import DataError
 
@@ -34,7 +34,8 @@ def read(source: str | os.PathLike[str]) -> Source:
         source: the folder.
 
     Raises:
-        DataError: if a file is missing or broken, the counts do not fit, or a feature is not finite.
+        DataError: if a file is missing or broken, the counts do not fit, or no feature is finite. Images with features
+            that are not finite, and captions that are not UTF-8, are named in `Source.bad`.
     """
     folder = existing(source)
     if not folder.is_dir():
@@ -43,6 +44,7 @@ def read(source: str | os.PathLike[str]) -> Source:
     features: dict[str, np.ndarray] = {}
     files: list[Path] = []
     notes: list[str] = []
+    bad = BadRows()
     for theirs, ours in _SPLITS.items():
         paths = (folder / f"{theirs}_ims.npy", folder / f"{theirs}_caps.txt")
         present = [path for path in paths if path.exists()]
@@ -51,17 +53,22 @@ def read(source: str | os.PathLike[str]) -> Source:
         if len(present) == 1:
             raise DataError(f"{folder} holds {present[0].name} without its partner.")
         rows = _load(paths[0])
-        captions = text_lines(paths[1])
+        captions = text_lines(paths[1], bad)
         images, per_image, note = _grouped(paths[0], rows, len(captions))
         features[ours] = images
         files += paths
         notes.append(f"{theirs}: {note}")
         digits = len(str(len(images) - 1))
+        broken = set(not_finite(images).tolist())
         for row in range(len(images)):
             texts = captions[row * per_image : (row + 1) * per_image]
-            records.append(ImageRecord(f"{theirs}-{row:0{digits}d}", tuple(texts), ours, None))
+            with bad:
+                if row in broken:
+                    raise DataError(f"{paths[0]}: row {row * len(rows) // len(images)} is not finite.")
+                records.append(ImageRecord(f"{theirs}-{row:0{digits}d}", tuple(texts), ours, None))
     if not features:
         raise DataError(f"{folder} holds no train_ims.npy, dev_ims.npy or test_ims.npy.")
+    bad.require(folder, records)
     widths = {split: images.shape[1] for split, images in features.items()}
     if len(set(widths.values())) > 1:
         raise DataError(f"The features in {folder} differ in dimension: {widths}.")
@@ -72,7 +79,9 @@ def read(source: str | os.PathLike[str]) -> Source:
             return images
         return images[[int(key.rpartition("-")[2]) for key in keys]]
 
-    return Source("vsepp", folder.resolve().name, records, tuple(files), notes=tuple(notes), rows=rows_of)
+    return Source(
+        "vsepp", folder.resolve().name, records, tuple(files), notes=tuple(notes), bad=tuple(bad), rows=rows_of
+    )
 
 
 def _load(path: Path) -> np.ndarray:
@@ -80,8 +89,6 @@ def _load(path: Path) -> np.ndarray:
     if not isinstance(rows, np.ndarray) or rows.ndim != 2 or not rows.size or rows.dtype.kind != "f":
         found = f"{rows.dtype} {rows.shape}" if isinstance(rows, np.ndarray) else "an archive"
         raise DataError(f"{path}: expected float (images, dim). Received: {found}.")
-    if len(bad := not_finite(rows)):
-        raise DataError(f"{path}: row {bad[0]} is not finite.")
     return rows
 
 
@@ -110,6 +117,7 @@ def _repetition(rows: np.ndarray) -> int:
     """
     starts = [0]
     for start in range(0, len(rows) - 1, _BLOCK):
-        block = np.asarray(rows[start : start + _BLOCK + 1])
+        # Bits, since NaN differs from NaN.
+        block = np.ascontiguousarray(rows[start : start + _BLOCK + 1]).view(f"u{rows.itemsize}")
         starts += (start + 1 + np.flatnonzero((block[1:] != block[:-1]).any(axis=1))).tolist()
     return math.gcd(*np.diff([*starts, len(rows)]).tolist())

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vsemb.data.readers.source import BadRows, listed
 from vsemb.data.readers.wordnet import NounFile
 from vsemb.errors import DataError, invalid_argument
 
@@ -39,24 +40,31 @@ def read_wordnet(folder: str | os.PathLike[str]) -> WordNet:
 
     Raises:
         DataError: if the file is missing, empty or unreadable, a line is malformed, two concepts have the same offset,
-            a pointer has an unknown offset, or the hypernyms have a cycle.
+            a pointer has an unknown offset, or the hypernyms have a cycle. All malformed lines are named.
     """
     file = NounFile(folder)
     numbers: dict[str, int] = {}
     names: list[str] = []
     pointers: list[tuple[int, int, str]] = []  # line, hyponym, offset of the hypernym
+    bad = BadRows()
     for line in file.lines:
-        synset = file.synset(line)
-        if synset.offset in numbers:
-            raise DataError(f"{file.path}, line {line}: offsets must be distinct; got {synset.offset} a second time.")
-        pointers += [(line, len(names), hypernym) for hypernym in synset.hypernyms]
-        numbers[synset.offset] = len(names)
-        names.append(f"{synset.words[0]}.n.{synset.offset}")
+        with bad:
+            synset, where = file.synset(line), f"{file.path}, line {line}"
+            if synset.offset in numbers:
+                raise DataError(f"{where}: offsets must be distinct; got {synset.offset} a second time.")
+            pointers += [(line, len(names), hypernym) for hypernym in synset.hypernyms]
+            numbers[synset.offset] = len(names)
+            names.append(f"{synset.words[0]}.n.{synset.offset}")
+    if bad:
+        raise DataError(listed(bad))
     if not names:
         raise DataError(f"{file.path} must contain concepts; got 0.")
     for line, _, offset in pointers:
-        if offset not in numbers:
-            raise DataError(f"{file.path}, line {line}: a pointer must be the offset of a concept; got {offset}.")
+        with bad:
+            if offset not in numbers:
+                raise DataError(f"{file.path}, line {line}: a pointer must be the offset of a concept; got {offset}.")
+    if bad:
+        raise DataError(listed(bad))
     edges = np.array([(hyponym, numbers[offset]) for _, hyponym, offset in pointers], np.int32).reshape(-1, 2)
     edges = np.unique(edges, axis=0)
     if (circle := _first_in_circle(edges, len(names))) is not None:

@@ -177,6 +177,8 @@ def test_concepts_that_are_not_there(tmp_path):
     for offset in ("00000001", "", "1", "  1 This"):
         with pytest.raises(DataError, match="must have a concept at"):
             read_concepts(tmp_path, [offset])
+    with pytest.raises(DataError, match="concept at '00000002'.*; .*concept at '00000001'"):
+        read_concepts(tmp_path, ["00000001", "00000002"])
     (tmp_path / "data.noun").write_text("00000001 03 n 01 x 0 002 @ 00000002 n 0000 | broken\n")
     with pytest.raises(DataError, match="line 1 is not in WordNet's data format: 2 pointers announced"):
         read_concepts(tmp_path, ["00000001"])

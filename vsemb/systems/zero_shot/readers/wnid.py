@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vsemb.data.readers.hash_splits import dealt, shares
-from vsemb.data.readers.source import Source, existing
+from vsemb.data.readers.source import BadRows, Source, existing, listed
 from vsemb.data.readers.wordnet import NounFile, find_wordnet
 from vsemb.data.records import ImageRecord
 from vsemb.errors import DataError, invalid_argument
@@ -143,7 +143,7 @@ def read_concepts(folder: str | os.PathLike[str], offsets: Iterable[str]) -> dic
         offset -> concept, including ancestors.
 
     Raises:
-        DataError: for an unreadable file, an unknown offset, or a malformed line.
+        DataError: for an unreadable file, unknown offsets, or malformed lines; all of them are named.
 
     Example:
 
@@ -154,24 +154,28 @@ def read_concepts(folder: str | os.PathLike[str], offsets: Iterable[str]) -> dic
     file = NounFile(folder)
     places = {line[:8]: number for number, line in file.lines.items()}
     found: dict[str, Concept] = {}
-    waiting = list(dict.fromkeys(offsets))
+    bad, waiting = BadRows(), list(dict.fromkeys(offsets))
     while waiting:
         offset = waiting.pop()
-        if offset.encode() not in places:
-            raise DataError(
-                f"{file.path} must have a concept at {offset!r}. ImageNet's ids are offsets of WordNet 3.0; pass its "
-                "folder."
+        with bad:
+            if offset.encode() not in places:
+                raise DataError(
+                    f"{file.path} must have a concept at {offset!r}. ImageNet's ids are offsets of WordNet 3.0; pass "
+                    "its folder."
+                )
+            synset = file.synset(places[offset.encode()])
+            # definition; "example"; "example" - a definition may itself hold semicolons and quotation marks.
+            definition, _, examples = synset.gloss.partition('; "')
+            found[offset] = Concept(
+                words=tuple(dict.fromkeys(word.replace("_", " ") for word in synset.words)),
+                definition=definition.rstrip("; "),
+                examples=tuple(text for text in map(str.strip, _QUOTED.findall(f'"{examples}')) if text),
+                hypernyms=tuple(dict.fromkeys(synset.hypernyms)),
             )
-        synset = file.synset(places[offset.encode()])
-        # definition; "example"; "example" - a definition may itself hold semicolons and quotation marks.
-        definition, _, examples = synset.gloss.partition('; "')
-        found[offset] = Concept(
-            words=tuple(dict.fromkeys(word.replace("_", " ") for word in synset.words)),
-            definition=definition.rstrip("; "),
-            examples=tuple(text for text in map(str.strip, _QUOTED.findall(f'"{examples}')) if text),
-            hypernyms=tuple(dict.fromkeys(synset.hypernyms)),
-        )
-        waiting += [above for above in synset.hypernyms if above not in found]
+            waiting += [above for above in synset.hypernyms if above not in found]
+    if bad:
+        # Several concepts may have the same hypernym.
+        raise DataError(listed(list(dict.fromkeys(bad))))
     return found
 
 
