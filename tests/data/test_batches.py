@@ -170,7 +170,7 @@ def test_batches_hold_what_the_plan_says(make, split) -> None:
 def test_captions_of_a_batch_have_nearly_one_length(make) -> None:
     batches = make()
     spread = [np.ptp((batch["text"] != 0).sum(1)) for batch in read(batches.dataset())]
-    everything = np.ptp(batches.lengths[0])
+    everything = np.ptp(batches.lengths[0][:])
     assert np.mean(spread) < everything / 4
     # ... but the order of the batches is not that of their lengths.
     steps = [batch["text"].shape[1] for batch in read(batches.dataset())]
@@ -214,6 +214,8 @@ def test_one_caption_of_images_with_different_numbers(make) -> None:
         ids = np.array([3, 5, 9])
         captions = ["a", "b b", "c", "d", "e", "f"]
         caption_rows = np.array([0, 1, 1, 1, 2, 2])
+        caption_offsets = np.array([0, 1, 4, 6])
+        __len__ = lambda self: 3  # noqa: E731
 
     class Images:
         spec = tf.TensorSpec((1,), tf.float32)

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from vsemb.data.batches import PairBatches
 from vsemb.data.sources import PixelImages, ServicePixels, service_address
+from vsemb.data.store import Split
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.text import Vocabulary, WordTokenizer
 
@@ -131,7 +132,14 @@ def test_a_service_without_workers(scenes, tokenizer) -> None:
 def test_workers_that_do_not_find_the_shards(scenes, two_workers, monkeypatch) -> None:
     split = scenes.split("val")
     images = ServicePixels(split, 24, address=two_workers.address)
-    monkeypatch.setattr(images, "_shards", ["/no/such/shard.tfrecord"])
+    here = images._distributed
+
+    def elsewhere(rows: np.ndarray, seeds: np.ndarray) -> tf.data.Dataset:
+        with monkeypatch.context() as patch:
+            patch.setattr(Split, "shards", ["/no/such/shard.tfrecord"])
+            return here(rows, seeds)
+
+    monkeypatch.setattr(images, "_distributed", elsewhere)
     with pytest.warns(UserWarning, match="has stopped .*no/such/shard"):
         found = list(images.stream(np.array([[0, 1], [2, 3]]), np.zeros((2, 2), np.int32)))
     wanted = PixelImages(split, 24)

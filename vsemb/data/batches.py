@@ -7,9 +7,9 @@ different purposes, seeds and epochs have independent draws.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -17,6 +17,7 @@ import tensorflow as tf
 from vsemb.console import say
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Split
+from vsemb.data.tokens import encoded_captions
 from vsemb.errors import DataError, invalid_argument
 from vsemb.parts import Count, Part, Range
 from vsemb.text.tokenizers import Tokenizer
@@ -38,6 +39,32 @@ def stream(seed: int, epoch: int, purpose: int) -> np.random.Generator:
     False
     """
     return np.random.default_rng(np.random.SeedSequence([seed, epoch, purpose]))
+
+
+class RaggedLengths:
+    """Lengths of ragged rows, computed where they are asked for, so that memory-mapped offsets stay on disk.
+
+    Args:
+        offsets: (rows + 1,) int64.
+
+    Example:
+
+    >>> RaggedLengths(np.array([0, 2, 3]))[np.array([1, 0])].tolist()
+    [1, 2]
+    """
+
+    def __init__(self, offsets: np.ndarray) -> None:
+        self._offsets = offsets
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    def __getitem__(self, rows: Any) -> Any:
+        return self._offsets[1:][rows] - self._offsets[:-1][rows]
+
+
+#: A length of every row.
+Lengths: TypeAlias = np.ndarray | RaggedLengths
 
 
 class BatchSource:
@@ -66,7 +93,7 @@ class BatchSource:
 
     def __init__(
         self,
-        lengths: Sequence[np.ndarray],
+        lengths: Sequence[Lengths],
         *,
         batch_size: int,
         seed: int = 0,
@@ -86,11 +113,14 @@ class BatchSource:
         self.steps_per_epoch = count // self.batch_size
 
     def rows(self, generator: np.random.Generator) -> np.ndarray:
-        """Return the rows of an epoch in random order."""
-        return generator.permutation(len(self.lengths[0]))
+        """Return the rows of an epoch in random order, an array of their own."""
+        count = len(self.lengths[0])
+        rows = np.arange(count, dtype=np.int32 if count < np.iinfo(np.int32).max else np.int64)
+        generator.shuffle(rows)
+        return rows
 
     def plan(self, epoch: int) -> np.ndarray:
-        """Return the rows of an epoch's batches, (steps, batch_size) int64."""
+        """Return the rows of an epoch's batches, (steps, batch_size) int32, or int64 for more than 2 billion rows."""
         generator = stream(self.seed, epoch, ORDER)
         return bucketed(self.rows(generator), generator, self.batch_size, *self.lengths)
 
@@ -174,11 +204,9 @@ class PairBatches(BatchSource):
         self.images = images
         self.captions = captions
         self.negatives = negatives
-        self._ids, self._offsets = tokenizer.encode(split.captions)
-        self._first_caption = np.searchsorted(split.caption_rows, np.arange(len(split.ids)))
-        self._captions_per_image = np.bincount(split.caption_rows, minlength=len(split.ids))
+        self._ids, self._offsets = encoded_captions(split, tokenizer)
         super().__init__(
-            [np.diff(self._offsets)],
+            [RaggedLengths(self._offsets)],
             batch_size=batch_size,
             seed=seed,
             unit=f"pairs of the split {split.name!r}",
@@ -189,8 +217,12 @@ class PairBatches(BatchSource):
         """Return the captions of an epoch in random order."""
         if self.captions == "all":
             return super().rows(generator)
-        drawn = generator.random(len(self.split.ids)) * self._captions_per_image
-        return generator.permutation(self._first_caption + drawn.astype(np.int64))
+        offsets = self.split.caption_offsets
+        drawn = generator.random(len(self.split))
+        drawn *= np.diff(offsets)
+        rows = offsets[:-1] + drawn.astype(np.int64)
+        generator.shuffle(rows)
+        return rows
 
     def negative_plan(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """Return an epoch's sampled negatives: caption numbers and image rows, (steps, batch_size)."""
@@ -202,13 +234,13 @@ class PairBatches(BatchSource):
 
     def gather(self, rows: np.ndarray) -> dict[str, np.ndarray]:
         """Return the texts of a batch, and the ids of their images."""
-        images = self.split.caption_rows[rows]
+        images = self.split.rows_of(rows)
         return {"text": pad_ids(self._ids, self._offsets, rows), "image_id": self.split.ids[images]}
 
     def epoch(self, epoch: int, start: int) -> Iterator[dict[str, np.ndarray]]:
         """Yield the batches of an epoch, beginning at step `start`."""
         plan = self.plan(epoch)[start:]
-        images = self._images(self.split.caption_rows[plan], epoch, start, IMAGES)
+        images = self._images(map(self.split.rows_of, plan), epoch, start, IMAGES)
         pairs = ({**self.gather(captions), **image} for captions, image in zip(plan, images, strict=True))
         if self.negatives == "batch":
             yield from pairs
@@ -224,10 +256,13 @@ class PairBatches(BatchSource):
             }
             yield pair | {f"negative_{name}": value for name, value in others.items()}
 
-    def _images(self, rows: np.ndarray, epoch: int, start: int, purpose: int) -> Iterator[dict[str, np.ndarray]]:
-        """Yield the images of an epoch's batches from step `start` on, (steps, batch_size) rows, and their seeds."""
+    def _images(
+        self, rows: Iterable[np.ndarray], epoch: int, start: int, purpose: int
+    ) -> Iterator[dict[str, np.ndarray]]:
+        """Yield the images of an epoch's batches from step `start` on, by their rows, and their seeds."""
         key = int(stream(self.seed, epoch, purpose).integers(1 << 31))
-        seeds = np.array([(key, step) for step in range(start, start + len(rows))], np.int32).reshape(-1, 2)
+        steps = np.arange(start, self.steps_per_epoch, dtype=np.int32)
+        seeds = np.stack([np.full_like(steps, key), steps], axis=1)
         for image, seed in zip(self.images.stream(rows, seeds), seeds, strict=True):
             yield {"image": image, "seed": seed}
 
@@ -313,11 +348,12 @@ class Pairs(BatchesPart, kind="pairs"):
         )
 
 
-def bucketed(order: np.ndarray, generator: np.random.Generator, batch_size: int, *lengths: np.ndarray) -> np.ndarray:
-    """Make batches of nearly one length out of rows in random order.
+def bucketed(order: np.ndarray, generator: np.random.Generator, batch_size: int, *lengths: Lengths) -> np.ndarray:
+    """Make batches of nearly one length out of rows in random order, in place.
 
     Args:
-        order: the rows, shuffled; those left over at the end are dropped.
+        order: the rows, shuffled; those left over at the end are dropped. Overwritten, since an epoch may have as many
+            rows as memory holds.
         generator: shuffles the batches.
         batch_size: rows a batch.
         *lengths: the lengths of all rows; the first decides, the next among equals.
@@ -327,11 +363,13 @@ def bucketed(order: np.ndarray, generator: np.random.Generator, batch_size: int,
     """
     steps, window = len(order) // batch_size, _WINDOW * batch_size
     order = order[: steps * batch_size]
-    parts = [order[start : start + window] for start in range(0, len(order), window)]
-    # `lexsort` takes the key that decides last.
-    sorted_parts = [part[np.lexsort([values[part] for values in reversed(lengths)])] for part in parts]
-    batches = np.concatenate(sorted_parts).reshape(steps, batch_size)
-    return batches[generator.permutation(steps)]
+    for start in range(0, len(order), window):
+        part = order[start : start + window]
+        # `lexsort` takes the key that decides last.
+        part[:] = part[np.lexsort([values[part] for values in reversed(lengths)])]
+    batches = order.reshape(steps, batch_size)
+    generator.shuffle(batches)
+    return batches
 
 
 def pad_ids(ids: np.ndarray, offsets: np.ndarray, rows: np.ndarray) -> np.ndarray:

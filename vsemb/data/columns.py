@@ -41,7 +41,6 @@ SCHEMA = pa.schema(
         pa.field("image_bytes", pa.int64()),
     ]
 )
-_PLACE = ["shard", "image_offset", "image_bytes"]
 _JSON = ("objects", "alignments")
 # Images per record batch: what a writer holds in memory; small enough that the texts of a batch have 32-bit offsets.
 _BATCH = 16_384
@@ -54,6 +53,9 @@ class Column(Sequence[Any]):
         chunks: arrays of the column, one behind the other.
         decode: turns a stored value into the value returned.
         places: int64, the values wanted, in order; None for all.
+
+    Attributes:
+        places: as given.
 
     Example:
 
@@ -71,11 +73,11 @@ class Column(Sequence[Any]):
         self._chunks = list(chunks)
         self._ends = np.cumsum([len(chunk) for chunk in self._chunks], dtype=np.int64)
         self._decode = decode
-        self._places = places
+        self.places = places
 
     def __len__(self) -> int:
-        if self._places is not None:
-            return len(self._places)
+        if self.places is not None:
+            return len(self.places)
         return int(self._ends[-1]) if len(self._ends) else 0
 
     @overload
@@ -93,8 +95,8 @@ class Column(Sequence[Any]):
         return self._take(np.array([number]))[0]
 
     def _take(self, places: np.ndarray) -> list[Any]:
-        if self._places is not None:
-            places = self._places[places]
+        if self.places is not None:
+            places = self.places[places]
         numbers = np.searchsorted(self._ends, places, "right")
         if len(places) and numbers[0] == numbers[-1] and np.all(numbers == numbers[0]):
             return self._of_chunk(int(numbers[0]), places)
@@ -133,7 +135,7 @@ class Column(Sequence[Any]):
             for start, chunk in zip(starts, self._chunks, strict=True)
         ]
         places = np.concatenate([*found, np.zeros(0, np.int64)]).astype(np.int64)
-        return places if self._places is None else np.flatnonzero(np.isin(self._places, places))
+        return places if self.places is None else np.flatnonzero(np.isin(self.places, places))
 
     def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
         """Return the first place of a stored value.
@@ -152,7 +154,7 @@ class Column(Sequence[Any]):
 
     def at(self, places: np.ndarray) -> Column:
         """Return the values at some places, read when they are asked for."""
-        return Column(self._chunks, self._decode, places if self._places is None else self._places[places])
+        return Column(self._chunks, self._decode, places if self.places is None else self.places[places])
 
 
 class SplitIndex:
@@ -207,14 +209,14 @@ class SplitIndex:
         parts = [_in_place(batch.column(name)) for batch in self.batches]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
-    def image_places(self, rows: np.ndarray) -> np.ndarray:
-        """Return where the bytes of some images are: shard, first byte, number of bytes; int64 (len(rows), 3)."""
-        found = np.empty((len(rows), len(_PLACE)), np.int64)
+    def gather(self, names: Sequence[str], rows: np.ndarray) -> np.ndarray:
+        """Return columns of whole numbers of some images, int64 (len(rows), len(names))."""
+        found = np.empty((len(rows), len(names)), np.int64)
         numbers = np.searchsorted(self._ends, rows, "right")
         for number in np.unique(numbers):
             where, batch = numbers == number, self.batches[number]
             inside = rows[where] - (self._ends[number] - len(batch))
-            found[where] = np.stack([_in_place(batch.column(name))[inside] for name in _PLACE], axis=1)
+            found[where] = np.stack([_in_place(batch.column(name))[inside] for name in names], axis=1)
         return found
 
     def has(self, name: str, every: bool = True) -> bool:
@@ -232,12 +234,6 @@ class SplitIndex:
     def caption_ids(self) -> Iterator[list[str] | None]:
         """Yield the source's own ids of each image's captions, None for an image without."""
         return iter(self._column("caption_ids"))
-
-    def classes(self) -> tuple[list[str], np.ndarray]:
-        """Return the names of the classes, by alphabet, and the place of each image's class among them, int64 (n,)."""
-        names = sorted(pc.unique(self._table["class"]).to_pylist())
-        places = pc.index_in(self._table["class"], value_set=pa.array(names, pa.string()))
-        return names, np.concatenate([_in_place(chunk) for chunk in places.chunks]).astype(np.int64)
 
     def entries(self) -> Iterator[dict[str, Any]]:
         """Yield what was given to `write_index`, image by image."""

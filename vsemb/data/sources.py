@@ -14,12 +14,13 @@ Reference: https://www.tensorflow.org/api_docs/python/tf/data/experimental/servi
 from __future__ import annotations
 
 import contextlib
+import itertools
 import queue
 import socket
 import threading
 import time
 import warnings
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -32,6 +33,9 @@ from vsemb.image.decode import decode_images
 from vsemb.image.views import random_crop_flip, ten_crop_source_size
 
 _DECODE_BATCH = 256
+# Of one batch, images read at a time; each read fetches so many bytes at least.
+_READERS, _READ_BYTES = 16, 1 << 16
+_JOB_STEPS = 4096
 _PREFIX = "grpc://"
 _CONNECT_SECONDS = 10.0
 _LOOK_SECONDS = 0.2
@@ -55,11 +59,11 @@ class ImageSource:
         """Turn gathered rows into the model's input; `seed` (2,) int32 is None outside training."""
         return images
 
-    def stream(self, rows: np.ndarray, seeds: np.ndarray) -> Iterator[np.ndarray]:
+    def stream(self, rows: Iterable[np.ndarray], seeds: np.ndarray) -> Iterator[np.ndarray]:
         """Yield the gathered images, batch by batch.
 
         Args:
-            rows: (steps, batch) int64, the rows of each batch.
+            rows: the rows of each batch, (batch,) int64 each.
             seeds: (steps, 2) int32, augmentation seed of each batch, for sources that augment before `finish`.
         """
         yield from map(self.gather, rows)
@@ -156,21 +160,41 @@ class PixelImages(ImageSource):
     @property
     def spec(self) -> tf.TensorSpec:
         if self._pixels is None:
-            return tf.TensorSpec((), tf.string)
+            return tf.TensorSpec((2,), tf.int64)  # Shard and offset; `finish` reads them in graph.
         return tf.TensorSpec((self._decoded, self._decoded, 3), tf.uint8)
 
     def gather(self, rows: np.ndarray) -> np.ndarray:
         if self._pixels is None:
-            return np.array([self._split.read_image(int(row)) for row in rows], dtype=object)
+            return self._split.image_places(rows)
         return self._pixels[rows]
 
     def finish(self, images: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
-        images = self._decode(images) if images.dtype == tf.string else tf.cast(images, tf.float32)
+        images = self._decode(self._read(images)) if images.dtype == tf.int64 else tf.cast(images, tf.float32)
         if seed is not None:
             return self._augmented(images, seed)
         if not self._augment:
             return images
         return tf.image.resize(images, (self._size, self._size), antialias=True)
+
+    def _read(self, places: tf.Tensor) -> tf.Tensor:
+        """Read images by the rows of `Split.image_places` without Python, (batch,) string."""
+        shards = tf.constant([str(shard) for shard in self._split.shards])
+
+        def record(place: tf.Tensor) -> tf.data.Dataset:
+            # Checksums of the record are verified.
+            variant = tf.raw_ops.TFRecordDatasetV2(
+                filenames=tf.gather(shards, place[:1]),
+                compression_type="",
+                buffer_size=_READ_BYTES,
+                byte_offsets=place[1:],
+            )
+            return tf.data.experimental.from_variant(variant, tf.TensorSpec((), tf.string)).take(1)
+
+        records = tf.data.Dataset.from_tensor_slices(places).interleave(
+            record, cycle_length=_READERS, num_parallel_calls=_READERS, deterministic=True
+        )
+        batch = tf.data.experimental.get_single_element(records.batch(tf.shape(places, tf.int64)[0]))
+        return tf.io.parse_example(batch, {"image/encoded": tf.io.FixedLenFeature([], tf.string)})["image/encoded"]
 
     def _decode(self, encoded: tf.Tensor) -> tf.Tensor:
         """Decode images, float32 (batch, side, side, 3); in graph, an image that does not decode is an error."""
@@ -247,7 +271,6 @@ class ServicePixels(PixelImages):
         self._address = service_address(address)
         # Never in memory: what does not arrive is decoded one batch at a time.
         super().__init__(split, size, augment=augment, augmenter=augmenter, memory=0)
-        self._shards, self._numbers, self._offsets = split.image_places()
         self._patience = patience
         self.made_here = 0
 
@@ -265,16 +288,23 @@ class ServicePixels(PixelImages):
         """Turn the output of `stream` into the model's input."""
         return tf.cast(images, tf.float32)
 
-    def stream(self, rows: np.ndarray, seeds: np.ndarray) -> Generator[np.ndarray, None, None]:
+    def stream(self, rows: Iterable[np.ndarray], seeds: np.ndarray) -> Generator[np.ndarray, None, None]:
         """Yield the images, batch by batch.
 
         Args:
-            rows: (steps, batch) int64, the rows of each batch.
+            rows: the rows of each batch, (batch,) int64 each.
             seeds: (steps, 2) int32, augmentation seed of each batch.
 
         Yields:
             uint8 (batch, size, size, 3), in the order of the steps.
         """
+        rest, start = iter(rows), 0
+        # What workers are told of a job goes to them as one message, of 2 GB at most.
+        while block := list(itertools.islice(rest, _JOB_STEPS)):
+            yield from self._job(np.stack(block), seeds[start : start + len(block)])
+            start += len(block)
+
+    def _job(self, rows: np.ndarray, seeds: np.ndarray) -> Generator[np.ndarray, None, None]:
         arrived = _Arrivals(self._distributed(rows, seeds))
         waiting: dict[int, np.ndarray] = {}
         silent = False  # Then it is not waited for at every step, but looked for.
@@ -308,39 +338,20 @@ class ServicePixels(PixelImages):
             f"The tf.data service at {self._address} {what}; images are decoded here meanwhile.", stacklevel=4
         )
 
-    def _make(self, encoded: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    def _make(self, places: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         """Make a batch, here as workers do, in uint8: pixels are whole numbers, and a quarter of float32's bytes."""
-        return self._augmented(tf.cast(tf.round(self._decode(encoded)), tf.uint8), seed)
+        return self._augmented(tf.cast(tf.round(self._decode(self._read(places))), tf.uint8), seed)
 
     def _distributed(self, rows: np.ndarray, seeds: np.ndarray) -> tf.data.Dataset:
-        shards = tf.constant([str(shard) for shard in self._shards])
-        features = {"image/encoded": tf.io.FixedLenFeature([], tf.string)}
+        def make(step: tf.Tensor, seed: tf.Tensor, places: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            return step, self._make(places, seed)
 
-        def read(step: tf.Tensor, seed: tf.Tensor, number: tf.Tensor, offset: tf.Tensor) -> tf.data.Dataset:
-            record = _record_at(tf.gather(shards, number), offset)
-            return record.map(lambda data: (step, seed, tf.io.parse_single_example(data, features)["image/encoded"]))
-
-        def make(steps: tf.Tensor, seeds: tf.Tensor, encoded: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            return steps[0], self._make(encoded, seeds[0])
-
-        # A batch's place in the plan goes to one worker, and with each of its images through the reading.
-        steps = np.repeat(np.arange(len(rows), dtype=np.int64)[:, None], rows.shape[1], axis=1)
-        each_seed = np.repeat(seeds.astype(np.int32)[:, None], rows.shape[1], axis=1)
-        plan = (steps, each_seed, self._numbers[rows], self._offsets[rows])
-        dataset = tf.data.Dataset.from_tensor_slices(plan).unbatch()
-        dataset = dataset.flat_map(read).batch(rows.shape[1], drop_remainder=True)
+        places = self._split.image_places(rows.ravel()).reshape(*rows.shape, 2)
+        dataset = tf.data.Dataset.from_tensor_slices((np.arange(len(rows)), seeds.astype(np.int32), places))
         # Their order is restored by their steps, so nothing need wait for anything.
         dataset = dataset.map(make, num_parallel_calls=tf.data.AUTOTUNE, deterministic=False)
         service = tf.data.experimental.service
         return dataset.apply(service.distribute(service.ShardingPolicy.DYNAMIC, self._address))
-
-
-def _record_at(shard: tf.Tensor, offset: tf.Tensor) -> tf.data.Dataset:
-    """A dataset of the one record that begins at an offset of a TFRecord file."""
-    variant = tf.raw_ops.TFRecordDatasetV2(
-        filenames=shard[None], compression_type="", buffer_size=1 << 16, byte_offsets=offset[None]
-    )
-    return tf.data.experimental.from_variant(variant, tf.TensorSpec((), tf.string)).take(1)
 
 
 class _Arrivals:

@@ -176,7 +176,6 @@ class Split:
         objects: for each image a list of objects, each a dictionary with at least `label` and `box`.
         alignments: for each image and each caption, pairs of a word and an object; [] where this is not known.
         has_images: whether image bytes are stored (a precomputed dataset has features only).
-        has_classes: whether every image has a class.
         dataset: what it is a split of, where a `Dataset` opened it.
     """
 
@@ -189,9 +188,10 @@ class Split:
         self._path = path
         self._shards = [path / shard for shard in record["shards"]]
         self.index = SplitIndex(path / record["index"], record["images"], record["captions"])
-        self.keys, self.class_names, self.digests = self.index.keys, self.index.class_names, self.index.digests
+        self.class_names: Sequence[str | None] = self.index.class_names
+        self.keys, self.digests = self.index.keys, self.index.digests
         self.objects, self.alignments = self.index.objects, self.index.alignments
-        self.has_images, self.has_classes = self.index.has("width"), self.index.has("class")
+        self.has_images = self.index.has("width")
         self.captions: Sequence[str] = self.index.captions
         # The offsets and places of captions where they are not those of the index.
         self._chosen: tuple[np.ndarray, np.ndarray | None] | None = None
@@ -213,6 +213,11 @@ class Split:
         if not np.all(ids[1:] > ids[:-1]):
             raise DataError(f"The index {self.index.path} has ids out of order. Prepare the dataset again.")
         return ids
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether every image has a class."""
+        return None not in self.class_names
 
     @functools.cached_property
     def sizes(self) -> np.ndarray:
@@ -298,12 +303,13 @@ class Split:
             DataError: if an image has no class.
         """
         if not self.has_classes:
-            key = self.keys[int(self.class_names.rows_of(None)[0])]
+            key = self.keys[self.class_names.index(None)]
             raise DataError(
                 f"The image {key!r} of the split {self.name!r} of {self._path} has no class. Classes "
                 "come from the column `class` of a table, or from a format that has them."
             )
-        return self.index.classes()
+        names, ids = np.unique(np.array(list(self.class_names), dtype=object), return_inverse=True)
+        return names.tolist(), ids.astype(np.int64)
 
     def with_captions(self, captions: Sequence[Sequence[str]]) -> Split:
         """Return the split with other captions; images, ids and classes are the same.
@@ -383,19 +389,25 @@ class Split:
         images = shards.map(parse, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
         return images.apply(tf.data.experimental.assert_cardinality(len(self)))
 
-    def image_places(self) -> tuple[list[Path], np.ndarray, np.ndarray]:
-        """Return where the images lie.
+    @property
+    def shards(self) -> list[Path]:
+        """The files of the images."""
+        return [shard.resolve() for shard in self._shards]
+
+    def image_places(self, rows: np.ndarray) -> np.ndarray:
+        """Return where some images are.
+
+        Args:
+            rows: int64 (k,), in any order, repeats allowed.
 
         Returns:
-            shards: their files.
-            numbers: int32 (n,), the shard of each image.
-            offsets: int64 (n,), where its TFRecord begins in the shard, in bytes.
+            int64 (k, 2): the place of the shard in `shards`, and where in it the image's TFRecord begins, in bytes.
 
         Raises:
             DataError: if the dataset holds precomputed features only.
         """
         self._need_images()
-        return [shard.resolve() for shard in self._shards], self.index.numbers("shard"), self.index.numbers("offset")
+        return self.index.gather(("shard", "offset"), rows)
 
     def read_image(self, row: int) -> bytes:
         """Return the JPEG or PNG bytes of the image at `row`, checked against the index.
@@ -404,30 +416,16 @@ class Split:
             DataError: if the shard is damaged, or the dataset holds precomputed features only.
             IndexError: if the row does not exist.
         """
-        key, digest = self.keys[row], self.digests[row]
-        encoded = self.read_images(np.array([row]))[0]
-        if sha256_bytes(encoded) != digest:
-            raise DataError(f"The dataset at {self._path} is damaged: image {key!r} has other bytes.")
-        return encoded
-
-    def read_images(self, rows: np.ndarray) -> list[bytes]:
-        """Return the JPEG or PNG bytes of some images as they are in the shards.
-
-        Args:
-            rows: int64 (n,), in any order, repeats allowed.
-
-        Raises:
-            DataError: if a shard is missing or ends too early, or the dataset holds precomputed features only.
-        """
         self._need_images()
-        found: list[bytes] = []
-        for shard, offset, length in self.index.image_places(rows).tolist():
-            try:
-                with open(self._shards[shard], "rb", buffering=0) as file:
-                    found.append(os.pread(file.fileno(), length, offset))
-            except OSError as error:
-                reason = error.strerror or error
-                raise DataError(f"The shard {self._shards[shard]} cannot be read: {reason}.") from error
-            if len(found[-1]) != length:
-                raise DataError(f"The shard {self._shards[shard]} is damaged: it ends too early.")
-        return found
+        key, digest = self.keys[row], self.digests[row]
+        (place,) = self.index.gather(("shard", "image_offset", "image_bytes"), np.array([row % len(self)]))
+        shard, offset, length = place.tolist()
+        try:
+            with open(self._shards[shard], "rb") as file:
+                file.seek(offset)
+                encoded = file.read(length)
+        except OSError as error:
+            raise DataError(f"The shard {self._shards[shard]} cannot be read: {error.strerror or error}.") from error
+        if sha256_bytes(encoded) != digest:
+            raise DataError(f"The shard {self._shards[shard]} is damaged: image {key!r} has other bytes.")
+        return encoded

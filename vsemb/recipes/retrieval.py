@@ -216,5 +216,5 @@ def described(dataset: Dataset) -> dict[str, Any]:
     }
     if train.has_classes:
         # What is recognised later is compared with these, on whatever dataset.
-        info["classes"] = train.class_ids()[0]
+        info["classes"] = sorted({name for name in train.class_names if name})
     return info

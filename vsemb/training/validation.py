@@ -12,6 +12,7 @@ import numpy as np
 
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset, Split
+from vsemb.data.tokens import encoded_captions
 from vsemb.errors import invalid_argument
 from vsemb.evaluation.embed import Embedder
 from vsemb.evaluation.retrieval import RetrievalMetrics, evaluate_retrieval
@@ -74,7 +75,7 @@ class SplitValidation(Validation):
             raise invalid_argument("split", type(split).__name__, "a split of a vsemb.Dataset", fix)
         self.split = split
         self.images = images
-        self._ids, self._offsets = tokenizer.encode(split.captions)
+        self._ids, self._offsets = encoded_captions(split, tokenizer)
 
     def embed(self) -> tuple[np.ndarray, np.ndarray]:
         """Embed the images and texts of the split with the current weights."""

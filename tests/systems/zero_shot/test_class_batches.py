@@ -5,12 +5,10 @@ from __future__ import annotations
 import io
 
 import numpy as np
-import pyarrow as pa
 import pytest
 import tensorflow as tf
 from PIL import Image
 
-from vsemb.data.columns import Column
 from vsemb.data.records import ImageRecord
 from vsemb.data.sources import ImageSource
 from vsemb.errors import DataError, InvalidArgumentError
@@ -112,6 +110,6 @@ def test_too_few_classes_or_none(split, scenes) -> None:
     import copy
 
     nameless = copy.copy(split)
-    nameless.class_names, nameless.has_classes = Column([pa.array([*split.class_names[:-1], None])]), False
+    nameless.class_names = [*split.class_names[:-1], None]
     with pytest.raises(DataError, match=r"'c3.png'.*has no class"):
         make(nameless)

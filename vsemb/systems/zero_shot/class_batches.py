@@ -73,12 +73,13 @@ class ClassBatches(PairBatches):
         classes = np.argsort(keys, axis=1)[:, : self.batch_size]
         place = (generator.random(classes.shape) * self._sizes[classes]).astype(np.int64)
         rows = self._by_class[self._first_of_class[classes] + place]
-        drawn = (generator.random(classes.shape) * self._captions_per_image[rows]).astype(np.int64)
-        return self._first_caption[rows] + drawn
+        offsets = self.split.caption_offsets
+        drawn = (generator.random(classes.shape) * np.diff(offsets)[rows]).astype(np.int64)
+        return offsets[rows] + drawn
 
     def gather(self, rows: np.ndarray) -> dict[str, np.ndarray]:
         """Return the texts of a batch with the ids of images and classes."""
-        return {**super().gather(rows), "class_id": self._class_ids[self.split.caption_rows[rows]]}
+        return {**super().gather(rows), "class_id": self._class_ids[self.split.rows_of(rows)]}
 
     def signature(self) -> dict[str, tf.TensorSpec]:
         """Return the specification of a batch."""

@@ -1,0 +1,114 @@
+"""Token ids of a split's captions: computed once per dataset and tokenizer, memory-mapped afterwards."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from vsemb.console import progress, say
+from vsemb.data.columns import Column
+from vsemb.data.store import Split
+from vsemb.errors import DataError
+from vsemb.files import read_json, replacing_directory, write_json
+from vsemb.text.tokenizers import Tokenizer
+
+# Fewer captions are tokenized in memory within seconds.
+_MANY = 200_000
+_BLOCK, _SAMPLE = 16_384, 4096
+
+
+def encoded_captions(split: Split, tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray]:
+    """Return the token ids of a split's captions, as `Tokenizer.encode` does.
+
+    Those of many captions are written to the folder `tokens` of the dataset, in bounded memory, and are memory-mapped
+    by this and later runs. Their name covers the dataset, the captions, the tokenizer's class, vocabulary and length,
+    and its ids of 4,096 captions, by which other settings differ.
+
+    Args:
+        split: the split.
+        tokenizer: the tokenizer.
+
+    Returns:
+        ids: (tokens,) + `token_shape` int32.
+        offsets: (captions + 1,) int64.
+
+    Example:
+
+        ids, offsets = encoded_captions(dataset.split("train"), tokenizer)
+    """
+    texts = split.captions
+    if len(texts) < _MANY or split.dataset is None or not isinstance(texts, Column):
+        return tokenizer.encode(texts)
+    folder = split.dataset.path / "tokens" / _fingerprint(split, texts, tokenizer)
+    shape = (-1, *tokenizer.token_shape)
+    try:
+        if not _is_whole(folder):
+            with replacing_directory(folder, overwrite=True) as temporary:
+                _write(temporary, split, texts, tokenizer)
+    except DataError as error:
+        say(f"warning: token ids are kept in memory. {error}")
+        return tokenizer.encode(texts)
+    return np.memmap(folder / "ids", np.int32, "r").reshape(shape), np.load(folder / "offsets.npy", mmap_mode="r")
+
+
+def _fingerprint(split: Split, texts: Column, tokenizer: Tokenizer) -> str:
+    assert split.dataset is not None
+    sample = np.linspace(0, len(texts) - 1, min(len(texts), _SAMPLE)).astype(np.int64)
+    ids, offsets = tokenizer.encode(texts[sample])
+    name = f"{type(tokenizer).__module__}.{type(tokenizer).__qualname__}"
+    parts = [split.dataset.fingerprint, split.name, name, tokenizer.max_length, list(tokenizer.vocabulary.words)]
+    digest = hashlib.sha256(json.dumps(parts).encode())
+    for array in (ids, offsets, texts.places):
+        digest.update(b"" if array is None else np.ascontiguousarray(array).data)
+    return digest.hexdigest()[:16]
+
+
+def _is_whole(folder: Path) -> bool:
+    try:
+        manifest = read_json(folder / "manifest.json")
+        return all((folder / name).stat().st_size == size for name, size in manifest.items())
+    except (DataError, OSError):
+        return False
+
+
+def _write(folder: Path, split: Split, texts: Column, tokenizer: Tokenizer) -> None:
+    offsets = np.lib.format.open_memmap(folder / "offsets.npy", "w+", np.int64, (len(texts) + 1,))
+    done = 0
+    with (
+        open(folder / "ids", "wb") as file,
+        progress(desc=f"tokens of {split.name}", total=len(texts), unit="caption") as bar,
+    ):
+        for ids, lengths in _tokenized(texts, tokenizer):
+            file.write(np.ascontiguousarray(ids).data)
+            offsets[done + 1 : done + 1 + len(lengths)] = offsets[done] + np.cumsum(lengths)
+            done += len(lengths)
+            bar.update(len(lengths))
+    offsets.flush()
+    del offsets
+    write_json(folder / "manifest.json", {name: (folder / name).stat().st_size for name in ("ids", "offsets.npy")})
+
+
+def _tokenized(texts: Column, tokenizer: Tokenizer) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield ids and lengths of blocks of texts in order, tokenized by a thread per processor."""
+
+    def block(start: int) -> tuple[np.ndarray, np.ndarray]:
+        ragged = tokenizer.ragged(tf.constant(texts[start : start + _BLOCK], tf.string))
+        return ragged.flat_values.numpy(), ragged.row_lengths().numpy()
+
+    workers = os.cpu_count() or 1
+    waiting: deque[Future[tuple[np.ndarray, np.ndarray]]] = deque()
+    with ThreadPoolExecutor(workers) as pool:
+        for start in range(0, len(texts), _BLOCK):
+            waiting.append(pool.submit(block, start))
+            if len(waiting) > 2 * workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
