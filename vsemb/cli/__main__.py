@@ -24,6 +24,7 @@ from vsemb.errors import VsembError
 _SUMMARIES = {
     "scenes": "generate a dataset of synthetic scenes",
     "prepare": "convert images and captions into a dataset",
+    "check": "read a dataset once and say what is damaged",
     "features": "compute and cache image features with a pretrained network",
     "annotate": "annotate the captions of a dataset",
     "recipes": "list the recipes, or explain one",

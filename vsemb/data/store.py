@@ -7,6 +7,7 @@ import functools
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -22,6 +23,9 @@ from vsemb.tables import html_table
 
 if TYPE_CHECKING:
     import tensorflow as tf
+
+_READS = 8
+_READERS = ThreadPoolExecutor(_READS, thread_name_prefix="vsemb-shards")
 
 
 class Dataset:
@@ -416,16 +420,36 @@ class Split:
             DataError: if the shard is damaged, or the dataset holds precomputed features only.
             IndexError: if the row does not exist.
         """
-        self._need_images()
         key, digest = self.keys[row], self.digests[row]
-        (place,) = self.index.gather(("shard", "image_offset", "image_bytes"), np.array([row % len(self)]))
-        shard, offset, length = place.tolist()
-        try:
-            with open(self._shards[shard], "rb") as file:
-                file.seek(offset)
-                encoded = file.read(length)
-        except OSError as error:
-            raise DataError(f"The shard {self._shards[shard]} cannot be read: {error.strerror or error}.") from error
+        (encoded,) = self.read_images(np.array([row % len(self)]))
         if sha256_bytes(encoded) != digest:
-            raise DataError(f"The shard {self._shards[shard]} is damaged: image {key!r} has other bytes.")
+            raise DataError(f"The dataset at {self._path} is damaged: image {key!r} has other bytes.")
         return encoded
+
+    def read_images(self, rows: np.ndarray) -> list[bytes]:
+        """Return the JPEG or PNG bytes of some images as they are in the shards.
+
+        Args:
+            rows: int64 (k,), in any order, repeats allowed.
+
+        Raises:
+            DataError: if a shard is missing or ends too early, or the dataset holds precomputed features only.
+        """
+        self._need_images()
+        places = self.index.gather(("shard", "image_offset", "image_bytes"), rows)
+        # Several reads wait for the disk at a time.
+        parts = _READERS.map(self._read, np.array_split(places, min(len(rows), _READS)))
+        return [encoded for part in parts for encoded in part]
+
+    def _read(self, places: np.ndarray) -> list[bytes]:
+        found = []
+        for number, offset, length in places.tolist():
+            shard = self._shards[number]
+            try:
+                with open(shard, "rb", buffering=0) as file:
+                    found.append(os.pread(file.fileno(), length, offset))
+            except OSError as error:
+                raise DataError(f"The shard {shard} cannot be read: {error.strerror or error}.") from error
+            if len(found[-1]) != length:
+                raise DataError(f"The shard {shard} is damaged: it ends within an image. Prepare the dataset again.")
+        return found

@@ -1,0 +1,81 @@
+"""`check_dataset` reads everything and names what is damaged."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from vsemb.cli.__main__ import main
+from vsemb.data.check import check_dataset
+from vsemb.data.features.compute import write_precomputed
+from vsemb.data.store import Dataset
+
+
+@pytest.fixture
+def out(tiny, tmp_path):
+    dataset = tiny.write(tiny.records(6), tmp_path / "out")
+    write_precomputed(dataset, dataset.ids, np.ones((len(dataset.ids), 2), np.float32))
+    return tmp_path / "out"
+
+
+def flip(path, place: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1
+    path.write_bytes(data)
+
+
+def caption_byte(path) -> int:
+    return path.read_bytes().index(b"caption 0 of 0")
+
+
+def other_manifest(out) -> None:
+    manifest = json.loads((out / "manifest.json").read_text())
+    (out / "manifest.json").write_text(json.dumps(manifest | {"fingerprint": "0"}))
+
+
+@pytest.mark.parametrize(
+    ("damage", "expected"),
+    [
+        (lambda out: flip(out / "train.index.arrow", caption_byte(out / "train.index.arrow")), ["index.*not what was"]),
+        (lambda out: os.truncate(out / "val.index.arrow", 300), ["val.index.arrow: .*cannot be read"]),
+        (lambda out: flip(next(out.glob("train-*")), 300), ["train-0.*not what was written; images '0.jpg'$"]),
+        (lambda out: os.truncate(next(out.glob("train-*")), 900), ["train-0.*not what was written; images '"]),
+        (lambda out: next(out.glob("val-*")).unlink(), ["val-0.*: missing"]),
+        (lambda out: flip(next(out.glob("features/*/features.npy")), -1), ["Features in .* are damaged"]),
+        (lambda out: [next(out.glob("val-*")).unlink(), (out / "train.index.arrow").unlink()], ["index", "missing"]),
+        (other_manifest, ["fingerprint"]),
+    ],
+    ids=["caption", "truncated index", "image", "truncated shard", "missing shard", "features", "two", "manifest"],
+)
+def test_damage_is_named_line_by_line(out, damage, expected) -> None:
+    assert list(check_dataset(out)) == []
+    damage(out)
+    found = list(check_dataset(out))
+    for line, pattern in zip(found, expected, strict=True):
+        assert "\n" not in line
+        assert re.search(pattern, line), line
+
+
+def test_the_command(out, capsys, tmp_path) -> None:
+    assert main(["check", str(out)]) == 0
+    assert "is whole" in capsys.readouterr().out
+    next(out.glob("val-*")).unlink()
+    assert main(["check", str(out), "--json", str(tmp_path / "found.json")]) == 1
+    printed = capsys.readouterr()
+    assert ": missing" in printed.out and "damaged in 1 places" in printed.err
+    assert len(json.loads((tmp_path / "found.json").read_text())["damaged"]) == 1
+    shutil.rmtree(out)
+    assert main(["check", str(out)]) == 1
+    assert "no such directory" in capsys.readouterr().err
+
+
+def test_a_dataset_of_features_alone(tiny, tmp_path) -> None:
+    tiny.write([replace(record, image=None) for record in tiny.records(4)], tmp_path / "out")
+    assert list(check_dataset(tmp_path / "out")) == []
+    assert Dataset.open(tmp_path / "out").split("train").has_images is False

@@ -1,0 +1,114 @@
+"""`vsemb check`: reads a dataset once and says what of it is damaged."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vsemb import registry
+from vsemb.console import progress
+from vsemb.data.columns import content_line
+from vsemb.data.manifest import fingerprint, read_manifest
+from vsemb.data.store import Dataset, Split
+from vsemb.errors import DataError
+from vsemb.files import sha256_file
+
+_NAMED = 5
+
+
+def check_dataset(path: str | os.PathLike[str]) -> Iterator[str]:
+    """Read the indexes, shards, cached features and annotations of a dataset, and yield a line for each damage.
+
+    Memory does not grow with the dataset, except for annotations.
+
+    Args:
+        path: its directory.
+
+    Raises:
+        DataError: if there is no dataset, or its manifest cannot be read.
+
+    Example:
+
+        for line in check_dataset("data/flickr8k"):
+            print(line)
+    """
+    path = Path(path)
+    manifest = read_manifest(path)
+    splits = manifest["splits"]
+    if fingerprint({name: record["content"] for name, record in splits.items()}) != manifest["fingerprint"]:
+        yield f"{path / 'manifest.json'}: the fingerprint is not that of the splits"
+        return
+    whole = True
+    for name, record in splits.items():
+        for line in [*_index(path, name, record), *_shards(path, name, record)]:
+            whole = False
+            yield line
+    if not whole:
+        return  # What belongs to a dataset is opened with it.
+    from vsemb.data.features.store import FeatureStore
+
+    dataset = Dataset.open(path)
+    checks: list[Callable[[], Any]] = [
+        *(partial(dataset.annotation, name) for name in registry.entries("annotations")),
+        *(partial(FeatureStore.open, folder, dataset, verify=True) for folder in FeatureStore.folders(dataset)),
+    ]
+    for check in checks:
+        try:
+            check()
+        except DataError as error:
+            yield str(error)
+
+
+def _index(path: Path, name: str, record: dict[str, Any]) -> Iterator[str]:
+    """Yield what is wrong with the index of a split."""
+    file = path / record["index"]
+    try:
+        split = Split(path, name, record)
+        found = file.stat().st_size
+        if found != record["index_bytes"]:
+            yield f"{file}: {found} bytes instead of {record['index_bytes']}"
+        _ = split.ids, split.caption_offsets
+        digest = hashlib.sha256()
+        for entry in progress(split.index.entries(), desc=f"index of {name}", total=len(split), unit="image"):
+            digest.update(content_line(entry))
+        if digest.hexdigest() != record["content"]:
+            yield f"{file}: its content is not what was written"
+        if np.any((numbers := split.index.numbers("shard")) < 0) or numbers.max() >= max(len(record["shards"]), 1):
+            yield f"{file}: images in shards that do not exist"
+    except DataError as error:
+        yield f"{file}: {error}"
+    except (ValueError, UnicodeDecodeError) as error:
+        yield f"{file}: a value cannot be read ({error})"
+
+
+def _shards(path: Path, name: str, record: dict[str, Any]) -> Iterator[str]:
+    """Yield what is wrong with the shards of a split; of one that changed, which images."""
+    numbered = enumerate(zip(record["shards"], record["sha256"], strict=True))
+    count = len(record["shards"])
+    for number, (shard, digest) in progress(numbered, desc=f"shards of {name}", total=count, unit="shard"):
+        if not (path / shard).exists():
+            yield f"{path / shard}: missing"
+        elif sha256_file(path / shard) != digest:
+            yield f"{path / shard}: its content is not what was written{_damaged(path, name, record, number)}"
+
+
+def _damaged(path: Path, name: str, record: dict[str, Any], number: int) -> str:
+    """Return the keys of the images of a shard that are damaged, as a part of a line."""
+    try:
+        split = Split(path, name, record)
+        keys = []
+        for row in np.flatnonzero(split.index.numbers("shard") == number):
+            try:
+                split.read_image(int(row))
+            except DataError:
+                keys.append(split.keys[row])
+    except DataError:
+        return ""
+    more = f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
+    return f"; images {', '.join(map(repr, keys[:_NAMED]))}{more}" if keys else "; all images are whole"
