@@ -212,11 +212,10 @@ def exported(tiny_pixel_run, pixel_index: Path, made_once: MadeOnce) -> Path:
 
 @pytest.fixture(scope="module")
 def opened_once() -> Iterator[None]:
-    """Commands and searches share the runs that they open, and their functions, which each would trace anew."""
+    """Commands share the runs that they open, whose functions each would trace anew."""
     from vsemb.runs.run import Run
-    from vsemb.runs.serve import run_encoders
 
-    opened, traced, really = {}, {}, Run.open
+    opened, really = {}, Run.open
 
     def open_run(path, task=None):
         key = Path(path).resolve(), task
@@ -224,15 +223,8 @@ def opened_once() -> Iterator[None]:
             opened[key] = really(path, task)
         return opened[key]
 
-    def encoders(run, images=True):
-        if (id(run), images) not in traced:
-            # With the run, so that no other one gets its id.
-            traced[id(run), images] = run, run_encoders(run, images)
-        return traced[id(run), images][1]
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Run, "open", open_run)
-        patch.setattr("vsemb.runs.searching.run_encoders", encoders)
         yield
 
 

@@ -78,6 +78,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 def _check_tensorflow_has_not_started() -> None:
     if tensorflow := sys.modules.get("tensorflow"):
         try:
+            # Only to see: once TensorFlow has started, another number is an error.
             tensorflow.config.threading.set_inter_op_parallelism_threads(2)
         except RuntimeError:
             text = "A test module made a tensor as it was imported; make it in a function or a fixture."
@@ -92,7 +93,7 @@ class Worker:
     """
 
     def __init__(self, session: pytest.Session, items: list[pytest.Item], folder: Path) -> None:
-        self._session, self._items = session, items
+        self._session = session
         self._left = {item.nodeid: item for item in items}
         self._heard = time.monotonic()
         self.reports, ours = Pipe(duplex=False)

@@ -13,14 +13,13 @@ import tensorflow as tf
 
 from tests.benchmarks.serving_cases import COLOURS, SHAPES, TOLERANCE
 from vsemb.runs.run import Run
-from vsemb.runs.serve import run_encoders
 
 
 def measure_latency(path: Path, run: Run, rounds: int = 15) -> dict[str, Any]:
     """Measures `encode_text` in this process, from strings to a NumPy array, all ways in turns."""
     function = tf.saved_model.load(str(path)).signatures["encode_text"]
     model, tokenizer = run.model, run.tokenizer
-    compiled = run_encoders(run, images=False).encode_text
+    compiled = run.encoders(images=False).encode_text
     graph = tf.Graph()
     with graph.as_default():
         session = tf.compat.v1.Session(graph=graph)

@@ -14,7 +14,6 @@ from vsemb.encoders import ImageEncoder, RecurrentSentenceEncoder, WordEmbedding
 from vsemb.exporting import ServedModel
 from vsemb.exporting.reference_outputs import compare, golden_images, golden_k, golden_texts
 from vsemb.models import DualEncoder
-from vsemb.runs.serve import run_encoders
 from vsemb.text import CharacterTokenizer
 
 
@@ -35,7 +34,7 @@ def served(request) -> ServedModel:
         return request.getfixturevalue("served_everything")
     run = request.getfixturevalue("tiny_run")
     if request.param == "features":
-        return run_encoders(run)
+        return run.encoders()
     # The same weights in the geometry of an order, whose scores are no inner products.
     model = DualEncoder(run.model.image_encoder, run.model.text_encoder, "order")
     return ServedModel(model, run.tokenizer)

@@ -126,7 +126,6 @@ def small(small_run, scenes):
     return Scenes(small_run, images, split, [set() for _ in range(len(split))])
 
 
-@pytest.mark.usefixtures("opened_once")
 def test_searches_compose(small_run, scenes, small):
     split = scenes.split("test")
     one, other = small.embed(["a red circle", "a blue square"])
@@ -144,7 +143,6 @@ def test_searches_compose(small_run, scenes, small):
         assert results[0].score == pytest.approx(-violations.min(), abs=1e-5)
 
 
-@pytest.mark.usefixtures("opened_once")
 def test_searches_compose_images_and_leave_them_out(small_run, scenes, small):
     split = scenes.split("test")
     query = Query(compose=(split.keys[3], "a red circle"))
@@ -164,7 +162,6 @@ def test_searches_compose_images_and_leave_them_out(small_run, scenes, small):
     assert results[0].score == pytest.approx(-violations.min(), abs=1e-5)
 
 
-@pytest.mark.usefixtures("opened_once")
 def test_candidates(small_run, scenes):
     exact = search_run(small_run, scenes, Query("a red circle"), k=5, split="test")
     found = search_run(small_run, scenes, Query("a red circle"), k=5, split="test", candidates=12)

@@ -14,7 +14,6 @@ from vsemb.runs import embedding
 from vsemb.runs.embedding import embed_files, embed_lines
 from vsemb.runs.images import embed_image
 from vsemb.runs.indexing import index_files
-from vsemb.runs.serve import run_encoders
 from vsemb.searching import IndexSettings
 
 
@@ -35,8 +34,7 @@ def test_files_are_embedded_as_single_images_are(tiny_pixel_run, photos, tmp_pat
     assert found.names == [name for row, name in enumerate(photos) if row not in (2, 4)]
     assert list(found.skipped) == [photos[2], photos[4]]
     assert "unreadable" in found.skipped[photos[2]] and "No such file" in found.skipped[photos[4]]
-    encoders = run_encoders(tiny_pixel_run)
-    wanted = [embed_image(tiny_pixel_run, None, encoders, name)[0] for name in found.names]
+    wanted = [embed_image(tiny_pixel_run, None, name)[0] for name in found.names]
     np.testing.assert_allclose(found.embeddings, wanted, atol=1e-5)
 
 

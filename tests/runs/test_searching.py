@@ -16,8 +16,6 @@ from vsemb.runs.searching import Query, search_run
 from vsemb.searching import combine, resort_by_mean
 from vsemb.text import CharacterTokenizer
 
-pytestmark = pytest.mark.usefixtures("opened_once")
-
 
 @pytest.fixture(scope="module")
 def run(tiny_pixel_run, tmp_path_factory):

@@ -14,7 +14,7 @@ from vsemb.evaluation import Embedder
 from vsemb.exporting.contract import Contract, contract_path
 from vsemb.image.backbones import BackboneConfig
 from vsemb.runs.run import Run
-from vsemb.runs.serve import export_run, model_facts, run_encoders
+from vsemb.runs.serve import export_run, model_facts
 from vsemb.runs.train import train
 from vsemb.searching import StaleIndexError, read_index
 
@@ -40,7 +40,7 @@ def compare(run, dataset, exported, tolerance):
     embedder = Embedder(run.model)
     images = embedder.images(run.images_of(dataset, split), len(split))
     captions = embedder.texts(*run.tokenizer.encode(split.captions))
-    encoders = run_encoders(run)
+    encoders = run.encoders()
     signatures = tf.saved_model.load(str(exported)).signatures
     for found in (encoders.image_rows(image_bytes=encoded), signatures["encode_image"](image_bytes=encoded)):
         assert found["valid"].numpy().all()
@@ -68,7 +68,7 @@ def test_a_run_on_features_of_a_backbone_that_was_moved_exports_without_its_data
 
 
 def test_a_run_on_precomputed_features_embeds_texts_only(tiny_run):
-    encoders = run_encoders(tiny_run)
+    encoders = tiny_run.encoders()
     assert tiny_run.image_input is None and encoders.encode_image is None
     assert [signature.name for signature in encoders.offered] == ["encode_text", "describe"]
 
@@ -102,7 +102,7 @@ def test_a_precision_that_does_not_exist(tiny_run):
 
 
 def test_no_backbone_is_built_for_texts(backbone_run):
-    assert run_encoders(backbone_run[0], images=False).encode_image is None
+    assert Run.open(backbone_run[0].path).encoders(images=False).encode_image is None
 
 
 def test_the_card_of_a_run_tells_what_it_takes(tiny_run, tiny_pixel_run):

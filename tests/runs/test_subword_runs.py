@@ -22,7 +22,7 @@ from vsemb.recipes.retrieval import RetrievalJob
 from vsemb.runs.measure import evaluate_run
 from vsemb.runs.run import Run
 from vsemb.runs.searching import embed_text
-from vsemb.runs.serve import export_run, run_encoders
+from vsemb.runs.serve import export_run
 from vsemb.runs.train import train
 from vsemb.text.subwords import BPETokenizer, UnigramTokenizer, WordPieceTokenizer
 
@@ -68,16 +68,14 @@ def test_trained_and_reopened(subword_run: Run, scenes) -> None:
 
 
 def test_searched_as_trained(subword_run: Run, capsys) -> None:
-    encoders, said = run_encoders(subword_run, images=False), []
-    typed, clean = (
-        embed_text(encoders, subword_run, text, "text", said.append) for text in ("A RED circle!", "a red circle")
-    )
+    said = []
+    typed, clean = (embed_text(subword_run, text, "text", said.append) for text in ("A RED circle!", "a red circle"))
     np.testing.assert_array_equal(typed, clean)
     assert not said
-    embed_text(encoders, subword_run, "a red 犬", "text", said.append)
+    embed_text(subword_run, "a red 犬", "text", said.append)
     assert said == ["Warning: not known to the run: 犬."]
     with pytest.raises(InvalidArgumentError, match="at least one subword"):
-        embed_text(encoders, subword_run, "?!", "text", said.append)
+        embed_text(subword_run, "?!", "text", said.append)
 
 
 @pytest.mark.slow

@@ -6,7 +6,6 @@ import json
 import os
 import re
 from collections.abc import Callable
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from vsemb.errors import DataError, invalid_argument
 from vsemb.runs.images import embed_new_image
 from vsemb.runs.inputs import model_version
 from vsemb.runs.run import RECIPE, Run
-from vsemb.runs.serve import run_encoders
 from vsemb.serving.client import Client
 from vsemb.serving.encoding import EncodingMixin, Rows
 from vsemb.similarities import Similarity
@@ -89,25 +87,20 @@ class _RunModel(Model):
                 "`vsemb --help` lists the commands for it."
             )
         super().__init__(str(run.path), run.recipe.similarity)
-        self._run, self._texts = run, run_encoders(run, images=False)
-
-    @cached_property
-    def _images(self) -> Any:
-        # Only now, since a network is built.
-        encoders = run_encoders(self._run)
-        if encoders.encode_image is None:
-            raise _no_images(self.name)
-        return encoders
+        self._run = run
 
     def embed_texts(self, texts: list[str]) -> Rows:
-        return _rows(self._texts.encode_text(_strings(self._run.reader(texts))))
+        return _rows(self._run.encoders(images=False).encode_text(_strings(self._run.reader(texts))))
 
     def embed_images(self, images: list[bytes]) -> Rows:
-        encoders, tower = self._images, self._run.recipe.image
-        if tower.further_inputs(self._run.path, images[0], "image"):
-            found = [embed_new_image(self._run, encoders, image, "image") for image in images]
+        # Only now, since a network is built.
+        encode = self._run.encoders().encode_image
+        if encode is None:
+            raise _no_images(self.name)
+        if self._run.recipe.image.further_inputs(self._run.path, images[0], "image"):
+            found = [embed_new_image(self._run, image, "image") for image in images]
             return np.stack(found), np.ones(len(found), bool)
-        return _rows(encoders.encode_image(image_bytes=_strings(images)))
+        return _rows(encode(image_bytes=_strings(images)))
 
 
 class _SavedModel(Model):

@@ -17,7 +17,6 @@ from vsemb.runs.images import embed_new_image, stored_image
 from vsemb.runs.indexing import ALL, index_items
 from vsemb.runs.run import Run
 from vsemb.runs.searching import Query, Result, Searchable, embed_text, nearest, searcher_of
-from vsemb.runs.serve import run_encoders
 from vsemb.searching import abstract, combine, compose
 
 MAX_RESULTS, MAX_SENTENCES, RESORTED = 48, 20, 20
@@ -197,11 +196,10 @@ class Demo(Demonstration):
         self.has_order = run.recipe.similarity.composes
         self.has_arithmetic = self._searcher.combines
         self.has_captions = run.recipe.text.tokenizer.per_caption
-        self._encoders = run_encoders(run)
         self._captioning = captioning
 
         def searched(kind: str) -> Searchable:
-            return self._searcher.open(run, dataset, split, kind, encoders=self._encoders, report=report, keep=_KEPT)
+            return self._searcher.open(run, dataset, split, kind, report=report, keep=_KEPT)
 
         self._images = searched("image")
         self._captions: Searchable | None = None
@@ -370,7 +368,7 @@ class Demo(Demonstration):
         if not text.strip():
             raise InvalidArgumentError("Type a sentence first.")
         try:
-            return embed_text(self._encoders, self.run, text, name, note)
+            return embed_text(self.run, text, name, note)
         except InvalidArgumentError as error:
             raise InvalidArgumentError(f"No word of “{text}” is in the vocabulary. Try other words.") from error
 
@@ -380,7 +378,7 @@ class Demo(Demonstration):
             place = self.place_of(image)
             return self._images.embedding(place), [place]
         encoded = decoded(image, self.dataset)
-        vector = embed_new_image(self.run, self._encoders, encoded, "the image")
+        vector = embed_new_image(self.run, encoded, "the image")
         return vector, self.same_as(encoded)
 
 

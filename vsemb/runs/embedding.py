@@ -23,7 +23,6 @@ from vsemb.files import replacing, sha256_bytes, write_json
 from vsemb.runs.images import image_encoder, read_image_file
 from vsemb.runs.inputs import check_vectors_path
 from vsemb.runs.run import Run
-from vsemb.runs.serve import run_encoders
 
 _IMAGES, _TEXTS = 64, 4096
 #: Embeddings (rows, dim) of consecutive rows, and a mask (rows,) of the valid rows.
@@ -97,7 +96,7 @@ def embed_files(
     Raises:
         DataError: if no image can be read, the run does not embed images, or a file cannot be written.
     """
-    encode = image_encoder(run_encoders(run))
+    encode = image_encoder(run)
 
     def blocks(files: Sequence[str]) -> Iterator[Block]:
         batches = [files[first : first + _IMAGES] for first in range(0, len(files), _IMAGES)]

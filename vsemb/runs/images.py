@@ -12,19 +12,15 @@ import tensorflow as tf
 from vsemb.data.images import BadImage, StoredImage, sanitise_image
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError
-from vsemb.exporting import ServedModel
 from vsemb.runs.run import Run
 
 
-def embed_image(
-    run: Run, dataset: Dataset | None, encoders: ServedModel, image: str
-) -> tuple[np.ndarray, bytes | tuple[Split, int]]:
+def embed_image(run: Run, dataset: Dataset | None, image: str) -> tuple[np.ndarray, bytes | tuple[Split, int]]:
     """Embed an image file, or an image of a dataset by its key.
 
     Args:
         run: the run.
         dataset: the dataset of the keys, whose size limit also applies to files; None for files without a limit.
-        encoders: encoders of the run.
         image: path of the file, or the key.
 
     Returns:
@@ -37,20 +33,19 @@ def embed_image(
     found = find_key(dataset, image)
     if dataset is None or found is None:
         encoded = read_image_file(image, dataset).encoded
-        return embed_new_image(run, encoders, encoded, image), encoded
+        return embed_new_image(run, encoded, image), encoded
     split, row = found
     if not run.has_features(dataset):
-        return embed_new_image(run, encoders, split.read_image(row), image), found
+        return embed_new_image(run, split.read_image(row), image), found
     features = run.images_of(dataset, split).gather(np.array([row]))
     return run.model.encode_images(tf.constant(features)).numpy()[0], found
 
 
-def embed_new_image(run: Run, encoders: ServedModel, encoded: bytes, name: str) -> np.ndarray:
+def embed_new_image(run: Run, encoded: bytes, name: str) -> np.ndarray:
     """Embed the bytes of an image outside a dataset.
 
     Args:
         run: the run.
-        encoders: encoders of the run.
         encoded: the bytes, as a dataset would store them.
         name: name of the image in errors.
 
@@ -61,7 +56,7 @@ def embed_new_image(run: Run, encoders: ServedModel, encoded: bytes, name: str) 
         DataError: if the image cannot be embedded.
     """
     further = run.recipe.image.further_inputs(run.path, encoded, name)
-    return embed_image_bytes(encoders, tf.constant([encoded]), [name], **further)[0]
+    return embed_image_bytes(run, tf.constant([encoded]), [name], **further)[0]
 
 
 def find_key(dataset: Dataset | None, image: str) -> tuple[Split, int] | None:
@@ -110,14 +105,14 @@ def stored_image(data: bytes, dataset: Dataset | None, what: str = "image") -> S
         raise DataError(f"The {what} is unreadable: {error}.") from error
 
 
-def embed_image_bytes(encoders: ServedModel, encoded: tf.Tensor, names: list[str], **further: np.ndarray) -> np.ndarray:
+def embed_image_bytes(run: Run, encoded: tf.Tensor, names: list[str], **further: np.ndarray) -> np.ndarray:
     """Embed image bytes; all images must decode.
 
     Args:
-        encoders: encoders of the run.
+        run: the run.
         encoded: (n,) string.
         names: n names for errors.
-        **further: (n, ...), further inputs of the encoders, see `ImageTower.further_inputs`.
+        **further: (n, ...), further inputs of the encoder, see `ImageTower.further_inputs`.
 
     Returns:
         (n, dim) float32; (n, regions, dim) for a run with several vectors per item.
@@ -125,22 +120,23 @@ def embed_image_bytes(encoders: ServedModel, encoded: tf.Tensor, names: list[str
     Raises:
         DataError: if the run does not have an image encoder, or an image does not decode.
     """
-    outputs = image_encoder(encoders)(image_bytes=encoded, **further)
+    outputs = image_encoder(run)(image_bytes=encoded, **further)
     valid = outputs["valid"].numpy()
     if not valid.all():
         raise DataError(f"The image {names[int(np.argmin(valid))]!r} does not decode as JPEG or PNG.")
     return outputs["embedding"].numpy()
 
 
-def image_encoder(encoders: ServedModel) -> Any:
+def image_encoder(run: Run) -> Any:
     """Return the function that maps image bytes to `embedding` and `valid`.
 
     Raises:
         DataError: if the run does not have an image encoder.
     """
-    if encoders.encode_image is None:
+    encode = run.encoders().encode_image
+    if encode is None:
         raise DataError(
             "The run was trained on precomputed features, so it cannot embed images. Give the key of an image of a "
             "dataset with the same features, or train on features of a named backbone: vsemb features DATA"
         )
-    return encoders.encode_image
+    return encode

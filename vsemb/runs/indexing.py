@@ -15,12 +15,11 @@ from vsemb.console import progress
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, VsembError
 from vsemb.evaluation import Embedder
-from vsemb.exporting import ServedModel
 from vsemb.files import sha256_bytes
 from vsemb.runs.embedding import Embedded, discard_work, embed_files
 from vsemb.runs.images import embed_image_bytes
 from vsemb.runs.run import Run
-from vsemb.runs.serve import check_run, run_encoders
+from vsemb.runs.serve import check_run
 from vsemb.searching import (
     IndexSettings,
     IndexSource,
@@ -121,7 +120,6 @@ def build_index(
     dataset: Dataset,
     split: str = ALL,
     kind: str = "image",
-    encoders: ServedModel | None = None,
     *,
     out: str | os.PathLike[str] | None = None,
     settings: IndexSettings | None = None,
@@ -136,7 +134,6 @@ def build_index(
         dataset: the dataset.
         split: name of the split, or `all`.
         kind: `image` or `text`.
-        encoders: encoders of the run; None builds them.
         out: directory of the index; None for `index_directory`.
         settings: storage and search; None for exact search in float32.
 
@@ -153,7 +150,7 @@ def build_index(
     directory = Path(out) if out is not None else index_directory(run, dataset, split, kind)
     check_index_directory(directory, settings)
     embed = _embed_images if kind == "image" else _embed_captions
-    embedded = [block for name in source.splits for block in embed(run, dataset, dataset.split(name), encoders)]
+    embedded = [block for name in source.splits for block in embed(run, dataset, dataset.split(name))]
     items = index_items(dataset, source.splits, kind)
     recorded = {"data": str(dataset.path.resolve())}
     return _write(run, directory, np.concatenate(embedded), items, source, settings, recorded)
@@ -302,7 +299,6 @@ def open_index(
     dataset: Dataset,
     split: str = ALL,
     kind: str = "image",
-    encoders: ServedModel | None = None,
     report: Callable[[str], None] = print,
 ) -> SearchIndex:
     """Open the index of a run over a dataset. A missing or stale index is reported and built.
@@ -314,7 +310,6 @@ def open_index(
         dataset: the dataset.
         split: name of the split, or `all`.
         kind: `image` or `text`.
-        encoders: encoders of the run; None builds them.
         report: called with progress lines.
 
     Raises:
@@ -325,12 +320,12 @@ def open_index(
     directory = index_directory(run, dataset, split, kind)
     if not directory.exists():
         report(f"No index at {directory} yet: embedding the {kind}s of {dataset.name}, once.")
-        return build_index(run, dataset, split, kind, encoders)
+        return build_index(run, dataset, split, kind)
     try:
         return read_index(directory, source)
     except StaleIndexError as error:
         report(f"{str(error).rpartition(' Make it again')[0]} Embedding anew.")
-        return build_index(run, dataset, split, kind, encoders, settings=stored_settings(directory))
+        return build_index(run, dataset, split, kind, settings=stored_settings(directory))
 
 
 def measure_candidates(
@@ -409,7 +404,7 @@ def captions_read(run: Run, split: Split) -> Sequence[str]:
     return run.texts_of(split)[0]
 
 
-def _embed_captions(run: Run, dataset: Dataset, split: Split, encoders: ServedModel | None) -> Iterator[np.ndarray]:
+def _embed_captions(run: Run, dataset: Dataset, split: Split) -> Iterator[np.ndarray]:
     captions, embedder = captions_read(run, split), Embedder(run.model)
     with progress(total=len(captions), desc=f"captions of {split.name}", unit="caption") as bar:
         for start in range(0, len(captions), _TEXTS):
@@ -418,13 +413,12 @@ def _embed_captions(run: Run, dataset: Dataset, split: Split, encoders: ServedMo
             bar.update(len(texts))
 
 
-def _embed_images(run: Run, dataset: Dataset, split: Split, encoders: ServedModel | None) -> Iterator[np.ndarray]:
+def _embed_images(run: Run, dataset: Dataset, split: Split) -> Iterator[np.ndarray]:
     if run.has_features(dataset):
         yield Embedder(run.model).images(run.images_of(dataset, split), len(split))
         return
-    encoders = encoders or run_encoders(run)
     keys = iter(split.keys)
     with progress(total=len(split), desc=f"images of {split.name}", unit="image") as bar:
         for _, encoded in split.encoded_images().batch(_IMAGES).prefetch(1):
-            yield embed_image_bytes(encoders, encoded, list(itertools.islice(keys, len(encoded))))
+            yield embed_image_bytes(run, encoded, list(itertools.islice(keys, len(encoded))))
             bar.update(len(encoded))

@@ -21,7 +21,7 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import version
 from operator import methodcaller
@@ -36,7 +36,7 @@ from vsemb.console import say
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, one_line, unknown_name
-from vsemb.exporting.served_model import ImageInput
+from vsemb.exporting.served_model import ImageInput, ServedModel
 from vsemb.files import read_json, replacing_directory, sha256_bytes, sha256_file, write_json
 from vsemb.parts import rebuilt, walk
 from vsemb.recipes.schema import Recipe
@@ -96,6 +96,7 @@ class Run:
     path: Path
     recipe: Any
     info: dict[str, Any]
+    _encoders: dict[bool, ServedModel] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def _facts(self) -> dict[str, object]:
@@ -183,6 +184,26 @@ class Run:
                 f"{self.path / BEST} must fit the run's {RECIPE}; it does not ({reason} …). One of the two was "
                 "changed; restore it."
             ) from error
+
+    def encoders(self, images: bool = True) -> ServedModel:
+        """Return the functions for search and serving, which are traced once.
+
+        Args:
+            images: whether images will be embedded; if not, the backbone need not be built.
+
+        Raises:
+            DataError: for a task without embeddings.
+
+        Example:
+
+            encoders = Run.open("runs/vsepp").encoders()
+            encoders.encode_text(tf.constant(["a dog on a beach"]))["embedding"]
+        """
+        if images not in self._encoders:
+            self._encoders[images] = self.recipe.served(self, images=images)
+            # It embeds texts too.
+            self._encoders.setdefault(False, self._encoders[images])
+        return self._encoders[images]
 
     @cached_property
     def vocabulary(self) -> Vocabulary:

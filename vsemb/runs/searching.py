@@ -15,14 +15,13 @@ from PIL import Image
 from vsemb import registry
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument
-from vsemb.exporting import ServedModel
 from vsemb.files import sha256_bytes
 from vsemb.runs.images import embed_image, find_key, read_image_file
 from vsemb.runs.indexing import ALL, index_directory, indexed_file, open_index, split_names
 from vsemb.runs.inputs import IMAGE_SUFFIXES, Query, check_counts
 from vsemb.runs.pictures import MOST_TILES, contact_sheet, decimals, read_picture
 from vsemb.runs.run import Run
-from vsemb.runs.serve import check_run, run_encoders
+from vsemb.runs.serve import check_run
 from vsemb.searching import IndexSource, Item, SearchIndex, abstract, check_candidates, combine, compose
 
 # Side of a picture in a contact sheet, in pixels.
@@ -39,13 +38,11 @@ class EmbeddedQuery:
         index: the index to search, if it is open.
         query: the query.
         report: called with warnings.
-        encoders: function that returns the encoders of the run, as `run_encoders`.
 
     Attributes:
         vector: (dim,) float32; (items, dim) for a run with several vectors per item.
         own: ids of the images in the query.
         by_image: whether the query has images.
-        encoders: the encoders of the run.
 
     Raises:
         VsembError: as `search_run`.
@@ -62,7 +59,6 @@ class EmbeddedQuery:
         index: SearchIndex | None,
         query: Query,
         report: Callable[[str], None],
-        encoders: Callable[..., ServedModel] = run_encoders,
     ) -> None:
         self.run, self.dataset, self.index, self.report = run, dataset, index, report
         similarity, (name, values) = run.recipe.similarity, query.operands
@@ -71,7 +67,8 @@ class EmbeddedQuery:
             raise invalid_argument(name, values, "a run whose similarity is 'order'", fix)
         are_images = [name == "image" or (name in _OPERATIONS and self._names_image(value)) for value in values]
         self.by_image = any(are_images)
-        self.encoders = encoders(run, images=self.by_image)
+        # First with images where there are some: they embed the texts too.
+        run.encoders(images=self.by_image)
         self.own: set[int] = set()
         vectors = [
             self._embed_image(value) if is_image else self._embed_text(value, "query" if name == "text" else name)
@@ -84,7 +81,7 @@ class EmbeddedQuery:
             self.vector = combine(self.vector, minus, plus, run.model.similarity.normalize)
 
     def _embed_text(self, text: str, name: str) -> np.ndarray:
-        return embed_text(self.encoders, self.run, text, name, self.report)
+        return embed_text(self.run, text, name, self.report)
 
     def _names_image(self, value: str) -> bool:
         if Path(value).suffix.lower() in IMAGE_SUFFIXES or os.path.isfile(value):
@@ -109,7 +106,7 @@ class EmbeddedQuery:
         if self.index is not None and row is not None and self.dataset is None:
             self.own.add(int(self.index.ids[row]))
             return self.index.embedding(row)
-        vector, source = embed_image(self.run, self.dataset, self.encoders, image)
+        vector, source = embed_image(self.run, self.dataset, image)
         if isinstance(source, tuple):
             split, place = source
             self.own.add(int(split.ids[place]))
@@ -120,11 +117,10 @@ class EmbeddedQuery:
         return vector
 
 
-def embed_text(encoders: ServedModel, run: Run, text: str, name: str, report: Callable[[str], None]) -> np.ndarray:
+def embed_text(run: Run, text: str, name: str, report: Callable[[str], None]) -> np.ndarray:
     """Embed a text and report unknown words.
 
     Args:
-        encoders: the encoders of the run.
         run: the run.
         text: the text.
         name: name of the text in errors.
@@ -137,7 +133,7 @@ def embed_text(encoders: ServedModel, run: Run, text: str, name: str, report: Ca
         InvalidArgumentError: if no word of the text is in the run's vocabulary.
         DataError: if the text must be parsed and the run lacks a parser.
     """
-    return encoders.encode_text(read_text(run, text, name, report))["embedding"].numpy()[0]
+    return run.encoders(images=False).encode_text(read_text(run, text, name, report))["embedding"].numpy()[0]
 
 
 def read_text(run: Run, text: str, name: str, report: Callable[[str], None]) -> tf.Tensor:
@@ -258,7 +254,6 @@ class Searcher:
         split: str,
         kind: str,
         *,
-        encoders: ServedModel | None = None,
         report: Callable[[str], None] = print,
         keep: int = 0,
     ) -> Searchable:
@@ -269,14 +264,13 @@ class Searcher:
             dataset: the dataset.
             split: split to search, or `all`.
             kind: `image` or `text`.
-            encoders: encoders of the run; None builds them.
             report: called with progress lines.
             keep: bytes of embeddings to keep in memory if they are not on disk.
 
         Raises:
             VsembError: if run and dataset do not match.
         """
-        return open_index(run, dataset, split, kind, encoders, report)
+        return open_index(run, dataset, split, kind, report)
 
 
 def searcher_of(run: Run) -> type[Searcher]:
@@ -349,8 +343,6 @@ class Search:
         self.run, self.dataset, self.index, self.report = run, dataset, index, report
         self._split, self._kind = split, "text" if captions else "image"
         self._items: Searchable | None = index
-        # Whether images are embedded -> encoders, whose functions are traced once for all queries.
-        self._encoders: dict[bool, ServedModel] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -401,11 +393,10 @@ class Search:
             assert dataset is not None
             where, searcher = index_directory(run, dataset, self._split, self._kind), searcher_of(run)
             searcher.check(run, query, where, k, resort, candidates)
-        asked = EmbeddedQuery(run, dataset, self.index, query, self.report, self._opened_encoders)
+        asked = EmbeddedQuery(run, dataset, self.index, query, self.report)
         if self._items is None:
             assert dataset is not None
-            encoders = asked.encoders if asked.by_image else None
-            self._items = searcher.open(run, dataset, self._split, self._kind, encoders=encoders, report=self.report)
+            self._items = searcher.open(run, dataset, self._split, self._kind, report=self.report)
         items, exclude = self._items, []
         if asked.own and items.source.kind == "image" and not keep_query:
             exclude = np.flatnonzero(np.isin(items.ids, list(asked.own))).tolist()
@@ -413,11 +404,6 @@ class Search:
         return nearest(
             items, asked.vector, k, query_kind=query_kind, exclude=exclude, resort=resort, candidates=candidates
         )
-
-    def _opened_encoders(self, run: Run, images: bool) -> ServedModel:
-        if images not in self._encoders:
-            self._encoders[images] = run_encoders(run, images=images)
-        return self._encoders[images]
 
     def shown(self, item: Item) -> str:
         """Return the key of an item, or the path of its file if the key is not valid in the current directory."""

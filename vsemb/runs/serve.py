@@ -7,27 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from vsemb.exporting import Corpus, ModelFacts, ServedModel, export_savedmodel
+from vsemb.exporting import Corpus, ModelFacts, export_savedmodel
 from vsemb.runs.run import Run
 from vsemb.searching import SearchIndex, StaleIndexError
-
-
-def run_encoders(run: Run, images: bool = True) -> ServedModel:
-    """Return the functions for search and serving of a run.
-
-    Args:
-        run: the run.
-        images: whether images will be embedded; if not, the backbone is not built.
-
-    Raises:
-        DataError: for a task without embeddings.
-
-    Example:
-
-        encoders = run_encoders(Run.open("runs/vsepp"))
-        encoders.encode_text(tf.constant(["a dog on a beach"]))["embedding"]
-    """
-    return run.recipe.served(run, images=images)
 
 
 def check_run(index: SearchIndex, run: Run) -> None:

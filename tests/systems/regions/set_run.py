@@ -52,6 +52,9 @@ class SetRun:
             encode_texts=lambda ids: tf.gather(self._table, ids),
         )
 
+    def encoders(self, images: bool = True) -> Encoders:
+        return Encoders(self)
+
     def reader(self, raw: list[str]) -> list[str]:
         return [text.encode(errors="replace").decode() for text in raw]
 
@@ -68,7 +71,7 @@ class SetRun:
 
 
 class Encoders:
-    """What `run_encoders` gives for a `SetRun`; `align` answers as told and keeps what it was asked."""
+    """The encoders of a `SetRun`; `align` answers as told and keeps what it was asked."""
 
     def __init__(self, run: SetRun, answer: dict[str, np.ndarray] | None = None) -> None:
         self._run, self._answer = run, answer

@@ -11,25 +11,11 @@ from PIL import Image
 
 from vsemb.cli.__main__ import main
 from vsemb.data.store import Dataset
-from vsemb.exporting import ServedModel
 from vsemb.runs.pictures import pixel_box
-from vsemb.runs.run import Run
-from vsemb.runs.serve import run_encoders
-from vsemb.systems.regions import aligning
 from vsemb.systems.regions.image_tower import regions_of
 
-
-@pytest.fixture(scope="module", autouse=True)
-def one_graph():
-    """Commands on one run take one graph: tracing it takes two seconds."""
-    encoders: dict[str, ServedModel] = {}
-
-    def of_run(run: Run) -> ServedModel:
-        return encoders.setdefault(run.fingerprint, run_encoders(run))
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(aligning, "run_encoders", of_run)
-        yield
+# Commands on one run take one graph: tracing it takes two seconds.
+pytestmark = pytest.mark.usefixtures("opened_once")
 
 
 @pytest.fixture(scope="module")

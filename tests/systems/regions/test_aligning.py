@@ -39,7 +39,7 @@ def asked(monkeypatch):
         encoders = Encoders(run, ANSWER | answer)
         if config is not None:
             monkeypatch.setattr(aligning, "kept_regions", lambda path: config)
-        monkeypatch.setattr(aligning, "run_encoders", lambda run: encoders)
+        monkeypatch.setattr(run, "encoders", lambda: encoders)
         return run, encoders
 
     return make

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.systems.regions.set_run import Encoders, Images, Regions, SetRun
+from tests.systems.regions.set_run import Images, Regions, SetRun
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.systems.regions import region_search
 from vsemb.systems.regions.image_tower import Regions as Tower
@@ -28,10 +28,8 @@ def images() -> Images:
 
 
 @pytest.fixture
-def run(monkeypatch) -> SetRun:
-    made = SetRun(WORDS, Regions(VECTORS, BOXES))
-    monkeypatch.setattr(region_search, "run_encoders", lambda run, images=True: Encoders(run))
-    return made
+def run() -> SetRun:
+    return SetRun(WORDS, Regions(VECTORS, BOXES))
 
 
 def found(results) -> list[tuple[str, int, float]]:

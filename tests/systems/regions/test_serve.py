@@ -12,7 +12,7 @@ import tensorflow as tf
 from vsemb.errors import InvalidArgumentError
 from vsemb.runs.indexing import build_index
 from vsemb.runs.run import Run
-from vsemb.runs.serve import export_run, model_facts, run_encoders
+from vsemb.runs.serve import export_run, model_facts
 
 
 @pytest.mark.slow
@@ -49,8 +49,8 @@ def test_a_run_that_reads_the_whole_image_alone(region_run, region_scenes, tmp_p
     recipe = moved.recipe.with_overrides(["image.max_regions=1"])
     alone = dataclasses.replace(moved, recipe=recipe)
     image = tf.constant([region_scenes.split("val").read_image(0)])
-    encoders = run_encoders(region_run)
-    found, whole = encoders.encode_image(image), run_encoders(alone).encode_image(image)
+    encoders = region_run.encoders()
+    found, whole = encoders.encode_image(image), alone.encoders().encode_image(image)
     store, split = region_run.features_of(region_scenes), region_scenes.split("val")
     wanted = region_run.model.encode_images(store.rows(split.ids[:1])).numpy()
     assert found["valid"].numpy().tolist() == [True]
@@ -68,7 +68,7 @@ def test_a_run_that_reads_the_whole_image_alone(region_run, region_scenes, tmp_p
 def test_a_run_of_regions_of_an_unknown_network_embeds_texts_only(region_run, tmp_path):
     moved = Run.open(shutil.copytree(region_run.path, tmp_path / "run"))
     shutil.rmtree(moved.path / "backbone")
-    assert moved.image_input is None and list(run_encoders(moved).functions) == ["encode_text"]
+    assert moved.image_input is None and list(moved.encoders().functions) == ["encode_text"]
 
 
 def test_a_run_of_regions_exports_no_index(region_run, tiny_run, scenes, tmp_path):

@@ -22,7 +22,7 @@ from vsemb.runs.measure import evaluate_run
 from vsemb.runs.projector import project_run
 from vsemb.runs.run import Run
 from vsemb.runs.searching import Query, embed_text, search_run
-from vsemb.runs.serve import export_run, run_encoders
+from vsemb.runs.serve import export_run
 from vsemb.runs.train import train
 from vsemb.searching import StaleIndexError
 from vsemb.serving.client import Client
@@ -85,7 +85,7 @@ def test_a_caption_read_anew_is_embedded_as_in_training(tree_run, parsed_scenes)
     anew = embedder.texts(*tree_run.encode(split.captions))
     # Bucketed into other batches, the same float32 sums are added up in another order.
     np.testing.assert_allclose(anew, stored, rtol=1e-4, atol=1e-5)
-    served = run_encoders(tree_run, images=False).encode_text(tf.constant(split.captions[:3]))
+    served = tree_run.encoders(images=False).encode_text(tf.constant(split.captions[:3]))
     np.testing.assert_allclose(served["embedding"].numpy(), stored[:3], rtol=1e-4, atol=1e-5)
 
 
@@ -113,7 +113,7 @@ def test_bytes_that_are_no_text_are_a_word_that_is_not_known(tree_run, tiny_run)
     odd = b"\xff a red circle".decode(errors="surrogateescape")
     said: list[str] = []
     for run in (tiny_run, tree_run):
-        vector = embed_text(run_encoders(run, images=False), run, odd, "text", said.append)
+        vector = embed_text(run, odd, "text", said.append)
         assert np.isfinite(vector).all() and vector.any()
 
 
@@ -149,7 +149,7 @@ def test_measuring_and_searching(tree_run, parsed_scenes, capsys) -> None:
 
 
 def test_the_index_of_captions_holds_the_parsed_ones(tree_run, parsed_scenes) -> None:
-    index = open_index(tree_run, parsed_scenes, "val", "text", None, print)
+    index = open_index(tree_run, parsed_scenes, "val", "text", print)
     split = parsed_scenes.split("val")
     wanted = Embedder(tree_run.model).texts(*tree_run.encode(tree_run.texts_of(split)[0]))
     np.testing.assert_allclose(index.embeddings, wanted, rtol=1e-4, atol=1e-5)
@@ -223,7 +223,7 @@ def test_classes_are_read_as_trees(tree_run, without_parser) -> None:
 
 
 def test_the_card_names_the_parser(tree_run) -> None:
-    (said,) = run_encoders(tree_run, images=False).text_input.cannot()
+    (said,) = tree_run.encoders(images=False).text_input.cannot()
     assert "cannot parse" in said and tree_run.reader.parser_name in said
 
 
@@ -235,7 +235,7 @@ def test_exported_and_asked(tree_run, without_parser, parsed_scenes, spacy_pipel
     card = (tmp_path / "models/contracts/trees.md").read_text()
     assert "cannot parse" in card
     assert tree_run.reader.parser_name in card
-    wanted = run_encoders(tree_run, images=False).encode_text(tf.constant([SENTENCE, ""]))
+    wanted = tree_run.encoders(images=False).encode_text(tf.constant([SENTENCE, ""]))
     with (
         Server({"trees": tmp_path / "models" / "trees"}, port=0, rest_port=0, poll=0) as server,
         Client(f"http://127.0.0.1:{server.rest_port}", "trees", parser=spacy_pipeline, timeout=60) as client,

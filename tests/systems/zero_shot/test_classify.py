@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -14,12 +13,9 @@ import tensorflow as tf
 from tests.tiny import tiny
 from vsemb import recipes
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.exporting import ServedModel
 from vsemb.models.in_batch import LogitScale
 from vsemb.runs.run import Run
-from vsemb.runs.serve import run_encoders
 from vsemb.runs.train import train
-from vsemb.systems.zero_shot import classify
 from vsemb.systems.zero_shot.classify import (
     ClassPrompts,
     class_prompts,
@@ -31,22 +27,6 @@ from vsemb.systems.zero_shot.classify import (
 )
 
 TEMPLATES = ["a {}", "there is a {} above"]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_graph_per_run() -> Iterator[None]:
-    """Traces the encoders of a run once for all tests."""
-    made: dict[tuple[int, bool], tuple[Run, ServedModel]] = {}
-
-    def encoders(run: Run, images: bool = True) -> ServedModel:
-        key = id(run), images
-        # The run is kept, so that its id is no other's.
-        made[key] = made.get(key) or (run, run_encoders(run, images))
-        return made[key][1]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(classify, "run_encoders", encoders)
-        yield
 
 
 def test_prompts_are_each_name_in_each_template() -> None:

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from vsemb.errors import InvalidArgumentError
-from vsemb.runs.serve import export_run, run_encoders
+from vsemb.runs.serve import export_run
 from vsemb.systems.zero_shot.classify import classify_images, embed_classes
 
 
@@ -35,6 +35,6 @@ def test_a_run_on_precomputed_features_cannot_classify_bytes(tiny_run, tmp_path)
 
 
 def test_the_card_of_a_run_on_names_of_classes(sje_run):
-    encoders = run_encoders(sje_run("attributes"), images=False)
+    encoders = sje_run("attributes").encoders(images=False)
     assert encoders.text_input.takes == "names of 60 classes"
     assert encoders.text_input.instance["text"] in encoders.tokenizer.vocabulary.words

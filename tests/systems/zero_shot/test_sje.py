@@ -16,7 +16,6 @@ from vsemb.data.writing.writer import write_dataset
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.recipes.retrieval import Retrieval, RetrievalJob
 from vsemb.runs.run import Run
-from vsemb.runs.serve import run_encoders
 from vsemb.runs.train import train
 from vsemb.systems.zero_shot import flowers as generator
 from vsemb.systems.zero_shot.attributes import ClassAttributes, write_attributes
@@ -42,7 +41,7 @@ def test_every_encoder_trains_and_is_measured(encoder: str, flowers, sje_run) ->
     metrics = ZeroShotTask(run, flowers, "test").measure()
     assert (metrics.classes, metrics.images, metrics.chance) == (12, 24, pytest.approx(100 / 12))
     text = "flower 60" if encoder == "attributes" else "a flower with 5 red petals \N{ROSE}"
-    found = run_encoders(run, images=False).encode_text(np.array([text, ""], dtype=object))
+    found = run.encoders(images=False).encode_text(np.array([text, ""], dtype=object))
     assert found["valid"].numpy().tolist() == [True, False]
     assert np.abs(found["embedding"].numpy()[0]).max() > 0 and not found["embedding"].numpy()[1].any()
 

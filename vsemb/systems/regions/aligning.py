@@ -18,7 +18,6 @@ from vsemb.runs.images import find_key, read_image_file
 from vsemb.runs.pictures import pixel_box, read_picture
 from vsemb.runs.run import Run
 from vsemb.runs.searching import read_text
-from vsemb.runs.serve import run_encoders
 from vsemb.systems.regions.alignment import AlignedWords, Phrase
 from vsemb.systems.regions.detections import read_detections_of_one
 from vsemb.systems.regions.drawing import FADE, draw_alignment
@@ -116,7 +115,7 @@ def align_image(
     inputs = [tf.constant([given.encoded]), text, tf.constant([affinity], tf.float32)]
     if candidates is not None:
         inputs.append(tf.constant(candidates[None], tf.float32))
-    outputs = {name: values.numpy()[0] for name, values in run_encoders(run).functions["align"](*inputs).items()}
+    outputs = {name: values.numpy()[0] for name, values in run.encoders().functions["align"](*inputs).items()}
     if not outputs["valid"]:
         raise DataError(f"The image {image!r} does not decode as JPEG or PNG.")
     words = np.flatnonzero(outputs["regions"] >= 0)

@@ -22,7 +22,6 @@ from vsemb.runs.indexing import ALL, split_names
 from vsemb.runs.pictures import MOST_TILES, Rectangle, contact_sheet, crop, decimals, pixel_box, read_picture
 from vsemb.runs.run import Run
 from vsemb.runs.searching import read_text
-from vsemb.runs.serve import run_encoders
 from vsemb.searching.scan import best_of
 from vsemb.systems.regions.image_tower import regions_of, require_regions
 
@@ -103,7 +102,7 @@ def search_regions(
     """
     require_regions(run)
     text = read_text(run, snippet, "query", report)
-    words = run_encoders(run, images=False).encode_text(text)["embedding"].numpy()  # (1, words, dim)
+    words = run.encoders(images=False).encode_text(text)["embedding"].numpy()  # (1, words, dim)
     # Texts are padded with zeros to the maximum length.
     words = words[:, np.any(words[0] != 0, axis=1)]
     similarity: Any = run.model.similarity

@@ -27,7 +27,6 @@ from vsemb.exporting.served_model import Outputs, score_scale
 from vsemb.parts import Count, require
 from vsemb.runs.images import embed_image
 from vsemb.runs.run import Run
-from vsemb.runs.serve import run_encoders
 from vsemb.similarities import Similarity
 from vsemb.systems.zero_shot.metrics import class_scores, recognised
 
@@ -208,7 +207,7 @@ def embed_classes(
         report(f"Warning: not known to the run: {_listed(unknown)}.")
     if run.multi_vector:
         _warn_of_lengths(ids, names, report)
-    embedded = run_encoders(run, images=False).encode_text(read)["embedding"].numpy()
+    embedded = run.encoders(images=False).encode_text(read)["embedding"].numpy()
     embedded = embedded.reshape(len(names), len(prompts[0]), *embedded.shape[1:])
     return ClassPrompts(tuple(names), embedded, logit_factor(run), tuple(skipped))
 
@@ -301,12 +300,11 @@ def classify_images(
         print(found.scores)
     """
     require("top", top, Count)
-    encoders = run_encoders(run)
     embedded: dict[int, np.ndarray] = {}
     errors: dict[int, str] = {}
     for place, image in enumerate(progress(images, desc="images", unit="image", leave=False)):
         try:
-            embedded[place], _ = embed_image(run, dataset, encoders, image)
+            embedded[place], _ = embed_image(run, dataset, image)
         except DataError as error:
             errors[place] = one_line(error)
     found = {place: Classified(images[place], {}, {}, error) for place, error in errors.items()}
