@@ -297,7 +297,7 @@ def test_config_round_trip() -> None:
 @pytest.mark.parametrize(
     ("loss", "message"),
     [
-        ("mse", "one of ranking, ranking-infonce, infonce"),
+        ("mse", "keras.losses.CategoricalCrossentropy"),
         (keras.losses.mean_squared_error, "keras.losses.Loss"),
         (None, "keras.losses.Loss"),
         ("rankin", "Did you mean 'ranking'"),

@@ -249,7 +249,9 @@ class Total(keras.losses.Loss):
 @pytest.mark.parametrize(
     ("loss", "message"),
     [
-        (keras.losses.SparseCategoricalCrossentropy(), "SparseCategoricalCrossentropy.*labels, scores"),
+        (keras.losses.SparseCategoricalCrossentropy(from_logits=True), "SparseCategoricalCrossentropy.*labels, scores"),
+        (keras.losses.CategoricalCrossentropy(), "Pass from_logits=True"),
+        ("categorical_crossentropy", r"CategoricalCrossentropy\(from_logits=True\)"),
         (Total(), "Total.*single value"),
     ],
 )
@@ -397,6 +399,71 @@ def test_bad_batches_are_refused_and_the_next_one_trains() -> None:
             model.fit(bad, verbose=0)
     losses = model.fit(good, epochs=8, verbose=0).history["loss"]
     assert losses[-1] < losses[0]
+
+
+UNFIT_BATCHES = [
+    ({"image_id": np.arange(4)[:, None]}, r"image_id=.*int64 \(None, 1\)"),
+    ({"image_id": np.arange(4.0)}, "image_id.*one integer per row"),
+    ({"text": np.array(TEXTS)[:, None]}, r"text=.*one string per row"),
+    ({"photo": FEATURES, "image": None}, r"row\['photo'\]"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), UNFIT_BATCHES)
+def test_inputs_of_other_shapes_and_types_are_refused(change, message: str) -> None:
+    batch = {name: each for name, each in {"image": FEATURES, "text": IDS, **change}.items() if each is not None}
+    with pytest.raises(InvalidArgumentError, match=message):
+        compiled(feature_model()).fit(batch, verbose=0)
+
+
+def test_rows_that_were_not_batched_are_refused() -> None:
+    rows = tf.data.Dataset.from_tensor_slices({"image": FEATURES, "text": IDS})
+    with pytest.raises(InvalidArgumentError, match=r"dataset\.batch\(64\)"):
+        compiled(feature_model()).fit(rows, verbose=0)
+
+
+def test_a_third_part_of_a_batch_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="sample_weight.*'image_id'"):
+        compiled(feature_model()).fit(tf.data.Dataset.from_tensors((FEATURES, IDS, np.arange(4))), verbose=0)
+
+
+def test_strings_are_not_compiled_by_xla() -> None:
+    model = raw_model()
+    model.compile("sgd", loss=InfoNCE(), jit_compile=True)
+    with pytest.raises(InvalidArgumentError, match="jit_compile.*image and text are strings"):
+        model.fit(dataset(), verbose=0)
+
+
+def test_swapped_encoders_and_maps_of_grid_cells_are_refused() -> None:
+    words = LinearSentenceEncoder(WordEmbedding(9, DIM))
+    with pytest.raises(InvalidArgumentError, match="text=.*ImageEncoder, the model's text_encoder"):
+        swapped = DualEncoder(words, ImageEncoder(DIM), tokenizer=WordTokenizer(VOCABULARY))
+        compiled(swapped).fit({"image": FEATURES, "text": TEXTS}, verbose=0)
+    with pytest.raises(InvalidArgumentError, match=r"image_encoder, text_encoder.*PixelEncoder"):
+        compiled(feature_model()).fit({"image": np.zeros((4, 3, 3, 5), np.float32), "text": IDS}, verbose=0)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: DualEncoder(abs, ImageEncoder(DIM)), "image_encoder.*a Keras layer"),
+        (lambda: DualEncoder(ImageEncoder(DIM), ImageEncoder(DIM), tokenizer="words"), "WordTokenizer"),
+        (lambda: PixelEncoder(keras.applications.MobileNetV2, ImageEncoder(DIM)), "backbone.*Call a class"),
+        (lambda: PixelEncoder(keras.Sequential([keras.layers.Conv2D(4, 3)]), ImageEncoder(DIM)), "keras.Input"),
+        (lambda: WordTokenizer(["a", "dog"]), "vocabulary=.*Vocabulary"),
+        (lambda: Vocabulary.from_captions("a dog"), "captions='a dog'"),
+    ],
+)
+def test_arguments_of_other_types_are_refused(make, message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
+        make()
+
+
+def test_metrics_of_class_numbers_are_refused() -> None:
+    model = feature_model()
+    model.compile("sgd", loss=InfoNCE(), metrics=["sparse_categorical_accuracy"])
+    with pytest.raises(InvalidArgumentError, match="metrics=.*sparse_categorical_accuracy.*'accuracy'"):
+        model.fit({"image": FEATURES, "text": IDS}, verbose=0)
 
 
 def test_towers_of_different_sizes_are_refused() -> None:

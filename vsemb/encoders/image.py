@@ -178,6 +178,9 @@ class PixelEncoder(Configured, keras.layers.Layer):
         # Pixels stay as they are: above 128, bfloat16 has every second whole number alone.
         super().__init__(**{"autocast": False, **kwargs})
         self.keep_arguments(locals())
+        if not (isinstance(backbone, keras.Model) and backbone.built):
+            fix = "Call a class, and begin a Sequential with keras.Input((224, 224, 3))."
+            raise invalid_argument("backbone", backbone, "a Keras model of known input shape", fix)
         backbone.trainable = train_backbone
 
     @property

@@ -39,6 +39,16 @@ def get(identifier: str | keras.losses.Loss) -> InBatchLoss:
         return identifier
     if isinstance(identifier, keras.losses.Loss):
         return KerasLoss(identifier)
-    if not isinstance(identifier, str):
-        raise invalid_argument("loss", identifier, "a kind such as 'ranking', or a keras.losses.Loss")
+    if not isinstance(identifier, str) or _in_keras(identifier):
+        fix = "For example: loss=keras.losses.CategoricalCrossentropy(from_logits=True)."
+        allowed = "a kind such as 'ranking', or a keras.losses.Loss of (labels, scores), with its arguments"
+        raise invalid_argument("loss", identifier, allowed, fix)
     return find_part("loss", identifier, "loss")().build(steps_per_epoch=1)
+
+
+def _in_keras(name: str) -> bool:
+    # Its losses by name read probabilities.
+    try:
+        return keras.losses.get(name) is not None
+    except ValueError:
+        return False

@@ -111,7 +111,7 @@ class KerasLoss(InBatchLoss):
 
     Raises:
         InvalidArgumentError: for a loss that does not take labels and scores of one shape, such as the sparse cross
-            entropies, or gives one value for all rows.
+            entropies, that reads probabilities, or gives one value for all rows.
 
     Example: this is `InfoNCE`.
 
@@ -124,6 +124,13 @@ class KerasLoss(InBatchLoss):
         sums = loss.reduction in (None, "none", "sum")
         super().__init__(reduction="sum" if sums else "mean", name=loss.name)
         self.keep_arguments(locals())
+        if loss.get_config().get("from_logits") is False:
+            raise invalid_argument(
+                "loss",
+                f"{type(loss).__name__}(from_logits=False)",
+                "a loss of scores, not of probabilities",
+                "Pass from_logits=True.",
+            )
         reason = f"This one gives a single value for all {_TRIED} queries."
         try:
             values = loss.call(ops.eye(_TRIED), ops.zeros((_TRIED, _TRIED)))

@@ -14,7 +14,7 @@ from keras import ops
 
 from vsemb import losses, similarities
 from vsemb.configured import Configured
-from vsemb.errors import VsembError, invalid_argument
+from vsemb.errors import VsembError, invalid_argument, one_line
 from vsemb.models.in_batch import InBatchObjective, LogitScale, check_pairs
 from vsemb.models.replicated import ReplicatedModel
 from vsemb.ops.backend import holds_strings
@@ -138,6 +138,12 @@ class DualEncoder(Configured, ReplicatedModel):
         if not (image_weight >= 0 and text_weight >= 0 and image_weight + text_weight > 0):
             received = (image_weight, text_weight)
             raise invalid_argument("image_weight, text_weight", received, "numbers >= 0, one of them > 0")
+        for name, encoder in (("image_encoder", image_encoder), ("text_encoder", text_encoder)):
+            if not isinstance(encoder, keras.layers.Layer):
+                raise invalid_argument(name, encoder, "a Keras layer", "Put a function in a keras.layers.Lambda.")
+        if tokenizer is not None and not callable(tokenizer):
+            fix = "Pass WordTokenizer(vocabulary), or an adapted TextVectorization."
+            raise invalid_argument("tokenizer", tokenizer, "a function or layer from strings to token ids", fix)
         self.similarity = similarities.get(similarity)
         if logit_scale is not None and not logit_scale.built:
             logit_scale.build()
@@ -149,11 +155,17 @@ class DualEncoder(Configured, ReplicatedModel):
         for name, encoder, dtype in (("image", self.image_encoder, "float32"), ("text", self.text_encoder, "int32")):
             if name not in shapes or encoder.built:
                 continue
-            if getattr(encoder.build, "_is_default", False):
-                # Its layers are built where they are called.
-                encoder(keras.KerasTensor(tuple(shapes[name]), dtype))
-            else:
-                encoder.build(tuple(shapes[name]))
+            try:
+                if getattr(encoder.build, "_is_default", False):
+                    # Its layers are built where they are called.
+                    encoder(keras.KerasTensor(tuple(shapes[name]), dtype))
+                else:
+                    encoder.build(tuple(shapes[name]))
+            except (TypeError, ValueError) as error:
+                if isinstance(error, VsembError):
+                    raise
+                allowed = f"what {type(encoder).__name__}, the model's {name}_encoder, reads"
+                raise invalid_argument(name, f"shape {tuple(shapes[name])}", allowed, one_line(error, 300)) from error
 
     def _reader(self, side: str, inputs: Any) -> Callable[[Tensor], Tensor] | None:
         """Return the function from strings to the encoder's inputs; None for inputs that are numbers.
@@ -166,7 +178,9 @@ class DualEncoder(Configured, ReplicatedModel):
         if side == "image":
             if not hasattr(self.image_encoder, "decode"):
                 fix = "Use a `vsemb.encoders.PixelEncoder`, which decodes images to its backbone's size."
-                raise invalid_argument("image", "bytes", f"numbers for a {type(self.image_encoder).__name__}", fix)
+                raise invalid_argument(
+                    "image", "bytes", f"what {type(self.image_encoder).__name__} reads: numbers", fix
+                )
             return self._decoded
         if self.tokenizer is None:
             fix = "Pass one: DualEncoder(..., tokenizer=WordTokenizer(vocabulary))."
@@ -258,7 +272,11 @@ class DualEncoder(Configured, ReplicatedModel):
         """
         if self._compile_metrics is not None:
             y, y_pred = self._objective().labels_and_scores(x, y_pred)
-        return super().compute_metrics(x, y, y_pred)
+        try:
+            return super().compute_metrics(x, y, y_pred)
+        except (TypeError, ValueError) as error:
+            allowed = "metrics of one-hot labels and scores, (queries, candidates), such as 'accuracy', not sparse ones"
+            raise invalid_argument("metrics", self._compile_metrics._user_metrics, allowed) from error
 
     def _objective(self) -> InBatchObjective:
         row_loss = losses.get(self.loss)
@@ -295,8 +313,10 @@ class DualEncoder(Configured, ReplicatedModel):
         # Before a step is traced: a trace that fails takes with it the variables that are made there.
         x = inputs_of(data_batch if iterator is None else batch_spec(iterator._distributed_dataset))
         check_pairs(x)
-        for name in ("image", "text"):
-            self._reader(name, x[name])
+        strings = [name for name in ("image", "text") if self._reader(name, x[name]) is not None]
+        if strings and self.jit_compile and keras.backend.backend() == "tensorflow":
+            # XLA would end the process.
+            raise invalid_argument("jit_compile", True, f"False for batches whose {' and '.join(strings)} are strings")
         with contextlib.nullcontext() if self._distribute_strategy is None else self._distribute_strategy.scope():
             if not (self.image_encoder.built and self.text_encoder.built):
                 self.build({name: (None, *x[name].shape[1:]) for name in ("image", "text")})
@@ -357,12 +377,18 @@ def string_tensors(values: Any) -> Any:
 def inputs_of(data: Any) -> Any:
     """Return the inputs of a batch as Keras passes it: a tuple (images, texts) becomes a dictionary.
 
+    Raises:
+        InvalidArgumentError: for a third part, which Keras takes for weights of rows.
+
     Example:
 
     >>> sorted(inputs_of(([[0.5]], [[2, 3]])))
     ['image', 'text']
     """
-    x, y, _ = keras.utils.unpack_x_y_sample_weight(data)
+    x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
+    if weights is not None:
+        fix = "Put ids into a dictionary: {'image': …, 'text': …, 'image_id': …}."
+        raise invalid_argument("sample_weight", "a third part of the batch", "none: all pairs count alike", fix)
     return x if isinstance(x, Mapping) or y is None else {"image": x, "text": y}
 
 

@@ -13,6 +13,7 @@ from keras import ops
 from vsemb.configured import Configured
 from vsemb.errors import invalid_argument
 from vsemb.losses import InBatchLoss
+from vsemb.ops.backend import holds_strings
 from vsemb.ops.chunks import sum_in_blocks
 from vsemb.ops.replicas import gather_across_replicas, global_row_numbers, replica_count, sum_over_ring
 from vsemb.parts import Finite, Positive
@@ -28,6 +29,7 @@ _NEEDS = {
     "negative_image": {"image_id", "negative_image_id"},
     "negative_text": {"image_id", "negative_text_id"},
 }
+_IDS = {"image_id", "class_id", "text_image_id", "negative_image_id", "negative_text_id"}
 
 
 class Direction(NamedTuple):
@@ -212,14 +214,33 @@ def check_pairs(x: Any) -> None:
         x: inputs of `DualEncoder`, or their specification.
 
     Raises:
-        InvalidArgumentError: naming what must be there.
+        InvalidArgumentError: naming what must be there, or the shape or type of an input.
     """
     found = set(x) if isinstance(x, Mapping) else set()
     wanted = {"image", "text"}.union(*(needs for name, needs in _NEEDS.items() if name in found))
     if not wanted <= found:
         received = sorted(found) or type(x).__name__
-        fix = "Map your dataset to such batches: dataset.map(lambda image, text: {'image': image, 'text': text})."
+        row = "row: {'image': row['photo'], 'text': row['title']}" if found else "image, text: (image, text)"
+        fix = f"Map your dataset to such batches: dataset.map(lambda {row})."
         raise invalid_argument("x", received, f"a dictionary with {', '.join(sorted(wanted))}", fix)
+    for name in ("image", "text", *sorted(found & _IDS)):
+        shape, strings = x[name].shape, holds_strings(x[name])
+        if getattr(shape, "rank", 0) is None:
+            fix = f"Set the shape of a row: tf.ensure_shape(row['{name}'], …)."
+            raise invalid_argument(name, "a tensor of unknown rank", "a tensor of known rank", fix)
+        if name in _IDS:
+            if len(shape) != 1 or "float" in str(x[name].dtype):
+                received = f"{_dtype(x[name])} {tuple(shape)}"
+                fix = f"Flatten and cast them: tf.cast(tf.reshape(row['{name}'], [-1]), tf.int64)."
+                raise invalid_argument(name, received, "one integer per row, int64 (n,)", fix)
+        elif len(shape) == 0 or (len(shape) == 1) != strings:
+            allowed = "one string per row, (n,)" if strings else "a batch of rows, (n, …)"
+            fix = "Batch the dataset: dataset.batch(64)." if len(shape) < 2 else "Give each string a row of its own."
+            raise invalid_argument(name, f"{_dtype(x[name])} {tuple(shape)}", allowed, fix)
+
+
+def _dtype(values: Any) -> str:
+    return getattr(values.dtype, "name", str(values.dtype))
 
 
 def paired(x: Mapping[str, Tensor], y_pred: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
@@ -238,6 +259,10 @@ def paired(x: Mapping[str, Tensor], y_pred: Mapping[str, Tensor]) -> tuple[Tenso
             embedded into different sizes.
     """
     images, texts = y_pred["image"], y_pred["text"]
+    if len(images.shape) != len(texts.shape):
+        sizes = (tuple(images.shape), tuple(texts.shape))
+        fix = "Put a PixelEncoder around a network of pixels, or pool its output."
+        raise invalid_argument("image_encoder, text_encoder", sizes, "layers that embed a row as (dim,)", fix)
     if images.shape[-1] != texts.shape[-1]:
         sizes = (images.shape[-1], texts.shape[-1])
         fix = "Give both the same size."

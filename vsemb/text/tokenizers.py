@@ -45,6 +45,8 @@ class Tokenizer(tf.Module):
     def __init__(self, vocabulary: Vocabulary, max_length: int = 64, *, lookup: bool = True) -> None:
         super().__init__()
         require("max_length", max_length, Count)
+        if not isinstance(vocabulary, Vocabulary):
+            raise invalid_argument("vocabulary", vocabulary, "a vsemb.text.Vocabulary, such as Vocabulary(words)")
         self.vocabulary = vocabulary
         self.max_length = max_length
         if not lookup:
@@ -86,7 +88,10 @@ class Tokenizer(tf.Module):
 
     def ragged(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Tokenize without padding: (batch,) string -> (batch, None) ragged int32."""
-        pieces = self.pieces(tf.convert_to_tensor(texts))
+        texts = tf.convert_to_tensor(texts)
+        if texts.shape.rank not in (None, 1):
+            raise invalid_argument("texts", f"shape {tuple(texts.shape)}", "a list or vector of strings, (batch,)")
+        pieces = self.pieces(texts)
         return pieces.with_flat_values(self.table.lookup(pieces.flat_values))
 
     def word_ids(self, ids: np.ndarray) -> np.ndarray:

@@ -98,6 +98,8 @@ class Vocabulary:
             DataError: if no word is frequent enough.
         """
         require("vocabulary_size", vocabulary_size, Count | None)
+        if isinstance(captions, str):
+            raise invalid_argument("captions", captions, "a list of captions")
         return cls(list(count_words(captions, min_count))[:vocabulary_size])
 
     def save(self, path: str | os.PathLike[str]) -> None:
