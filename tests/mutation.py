@@ -61,7 +61,7 @@ class Mutant:
         old, new = self.path.read_text().splitlines(), self.source.splitlines()
         changed = next(number for number, pair in enumerate(zip(old, new, strict=False), 1) if pair[0] != pair[1])
         nodes = [node for node in ast.walk(ast.parse(self.path.read_text())) if isinstance(node, ast.stmt)]
-        begins = max(node.lineno for node in nodes if node.lineno <= changed <= (node.end_lineno or 0))
+        begins = max((n.lineno for n in nodes if n.lineno <= changed <= (n.end_lineno or 0)), default=changed)
         return range(begins, changed + 1)
 
     def change(self) -> str:
@@ -181,11 +181,11 @@ class Tests:
         shutil.copy(root / "pyproject.toml", copy)
 
     def files_for(self, path: Path) -> list[str]:
-        """Files of tests: the four nearest to a file of the package, others of its subpackage, and its namesakes."""
+        """Files of tests: the nearest to a file of the package, its subpackage's, namesakes, and defaults."""
         room = ROOT / "tests" / path.relative_to(ROOT / "vsemb").parent
         beside = [*room.glob("test_*.py")] if room.name != "tests" else []
         alike = (ROOT / "tests").rglob(f"test_{path.stem}*.py")
-        files = [*affected_by([path])[:4], *sorted(beside), *sorted(alike)]
+        files = [*affected_by([path])[:4], *sorted(beside), *sorted(alike), ROOT / "tests/recipes/test_values.py"]
         # Tests of systems train, and try the core by the way.
         names = dict.fromkeys(str(file.relative_to(ROOT)) for file in files if "systems" not in file.parts)
         return [name for name in names if (self._root / name).exists()]

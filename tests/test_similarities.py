@@ -21,6 +21,20 @@ def test_contract(kind: str) -> None:
     check_similarity(similarities.get(kind), *(np.random.default_rng(n).normal(size=(n, 8)) for n in (7, 5)))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_search_and_evaluation_know_of_it(kind: str) -> None:
+    similarity, generator = similarities.get(kind), np.random.default_rng(0)
+    images, texts = (np.asarray(similarity.normalize(generator.normal(size=(n, 8)))) for n in (7, 5))
+    scores = np.asarray(similarity.scores(images, texts))
+    of_mean = similarity.scores(images, texts.mean(axis=0, keepdims=True))[:, 0]
+    assert similarity.linear == np.allclose(of_mean, scores.mean(axis=1), atol=1e-5)
+    assert similarity.inner_product == np.allclose(scores, images @ texts.T, atol=1e-5)
+    assert similarity.unit_length == np.allclose(np.linalg.norm(texts, axis=1), 1)
+    own = np.asarray(similarity.pair_scores(images, images))
+    assert np.allclose(own, own[0]) == (similarity.self_score is not None)
+    np.testing.assert_allclose(own, own if similarity.self_score is None else similarity.self_score, atol=1e-6)
+
+
 def test_by_hand() -> None:
     image, text = np.array([[3.0, 4.0]], np.float32), np.array([[0.0, 2.0]], np.float32)
     assert float(Dot().scores(image, text)[0, 0]) == 8
@@ -34,6 +48,10 @@ def test_get() -> None:
     assert similarities.get(cosine) is cosine
     with pytest.raises(InvalidArgumentError, match="Did you mean 'cosine'"):
         similarities.get("cosin")
+
+
+def test_texts_compose_where_they_are_above_images() -> None:
+    assert [kind for kind in KINDS if similarities.get(kind).composes] == ["order"]
 
 
 def test_order_oracle() -> None:

@@ -102,6 +102,14 @@ def test_lengths_of_all_sizes() -> None:
     assert [ranks.tolist() for ranks in found] == brute_force(images, texts, own)
 
 
+def test_blocks_are_as_few_as_the_size_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    images, texts, own = unit_vectors(20, 16, 1.0)
+    rows, multiply = [], tf.matmul
+    monkeypatch.setattr(rank_scan.tf, "matmul", lambda x, y, **o: rows.append(len(x)) or multiply(x, y, **o))
+    assert scanned_ranks(images, texts, own, 7) is not None
+    assert len(rows) == 3 and sum(rows) == 20 and max(rows) <= 7
+
+
 @pytest.mark.parametrize("columns", [40, 64, 70])
 def test_what_is_ahead_and_what_is_close(columns: int) -> None:
     """Most scores are far behind, so that each condition decides for some groups alone; some are the limits."""

@@ -13,6 +13,9 @@ def test_known_triangles() -> None:
     # 3-4-5 and 1-2-2: norms 5 and 3.
     result = l2_normalize(np.array([[3.0, 4.0, 0.0], [1.0, 2.0, 2.0]], np.float32)).numpy()
     np.testing.assert_allclose(result, [[0.6, 0.8, 0.0], [1 / 3, 2 / 3, 2 / 3]], rtol=1e-6)
+    # However many axes are before the last.
+    sets = l2_normalize(np.array([[[3.0, 4.0, 0.0], [1.0, 2.0, 2.0]]], np.float32))
+    np.testing.assert_array_equal(sets[0], result)
 
 
 @pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4, 1e15])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import tensorflow as tf
 
-from vsemb.ops.replicas import gather_across_replicas, global_row_numbers, replica_count
+from vsemb.ops.replicas import gather_across_replicas, global_row_numbers, replica_count, spans_workers
 
 
 def test_identity_on_one_device() -> None:
@@ -21,3 +23,14 @@ def test_row_numbers_of_an_unknown_number_of_rows() -> None:
         return global_row_numbers(tf.shape(ids)[0])
 
     assert rows(np.zeros(4, np.int64)).numpy().tolist() == [0, 1, 2, 3]
+
+
+def test_what_spans_workers() -> None:
+    def workers(kind: type, count: int) -> tf.distribute.Strategy:
+        strategy = kind.__new__(kind)
+        strategy._extended = SimpleNamespace(_num_workers=count)
+        return strategy
+
+    many, mirrored = tf.distribute.MultiWorkerMirroredStrategy, tf.distribute.MirroredStrategy
+    assert spans_workers(workers(many, 2)) and not spans_workers(workers(many, 1))
+    assert not spans_workers(workers(mirrored, 2)) and not spans_workers(None)
