@@ -102,6 +102,16 @@ def test_lengths_of_all_sizes() -> None:
     assert [ranks.tolist() for ranks in found] == brute_force(images, texts, own)
 
 
+def test_windows_hold_what_rounding_makes_of_a_score_and_little_more() -> None:
+    exact, error = np.random.default_rng(0).normal(size=1000).astype(np.float32), np.float32(0.01)
+    windows = rank_scan._windows(exact, error)
+    for score in (exact - error, exact, exact + error):
+        rounded = tf.cast(tf.cast(score, tf.bfloat16), tf.float32).numpy()
+        assert ((windows.low <= rounded) & (rounded <= windows.high)).all()
+    # bfloat16 has eight bits.
+    assert (windows.high - windows.low <= 2 * (error + 1.1 * 2**-8 * (np.abs(exact) + error))).all()
+
+
 def test_blocks_are_as_few_as_the_size_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     images, texts, own = unit_vectors(20, 16, 1.0)
     rows, multiply = [], tf.matmul
