@@ -5,7 +5,7 @@ VENV ?= .venv
 WORKERS ?= 2
 BIN = $(VENV)/bin
 
-.PHONY: quickstart check test test-slow test-all lint docs benchmark clean
+.PHONY: quickstart check test test-slow test-all coverage lint docs benchmark clean
 
 $(VENV)/installed: setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -35,6 +35,13 @@ test-slow: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -m 'slow or real_data' --processes $(WORKERS)
 
 test-all: test test-slow
+
+# Lines and branches that the quick tests execute.
+coverage: $(VENV)/installed-dev
+	rm -rf build/coverage && mkdir -p build/coverage
+	$(BIN)/python -m coverage run -m pytest -q -m 'not slow and not real_data' --processes $(WORKERS)
+	$(BIN)/python -m coverage combine -q
+	$(BIN)/python -m coverage report --skip-covered
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .

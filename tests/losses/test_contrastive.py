@@ -22,6 +22,8 @@ def test_by_hand() -> None:
     # Smoothing 0.1 with one negative: row 0 is log(1 + exp(-2)) + 0.1 * (2 - 0).
     value = InfoNCE(0.5, label_smoothing=0.1)([[1, 0]], [[1.0, 0.0]])
     np.testing.assert_allclose(float(value), math.log(1 + math.exp(-2)) + 0.2, rtol=1e-5)
+    # By default scores are logits, and nothing is smoothed.
+    np.testing.assert_allclose(float(InfoNCE()([[1, 0]], [[2.0, 0.0]])), math.log(1 + math.exp(-2)), rtol=1e-5)
 
 
 @pytest.mark.parametrize("shape", [(4, 4), (3, 9)])

@@ -32,6 +32,7 @@ def test_one_value_a_pair() -> None:
     # True pairs pay their energy, also beyond the margin; false ones what they lack.
     rows = loss.call(np.array([1, 1, 0, 0]), np.array([0.5, 3.0, 0.5, 3.0], np.float32))
     np.testing.assert_allclose(rows, [0.5, 3.0, 1.5, 0.0])
+    np.testing.assert_allclose(MaxMargin().call(np.array([0]), np.array([0.25])), [0.75])
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64", "float32", "bool"])

@@ -50,6 +50,11 @@ def test_oracle_tables(name: str) -> None:
     np.testing.assert_allclose(rows, hinges.sum(axis=1), **TOLERANCE)
 
 
+def test_the_default_is_the_sum_over_all_negatives_with_a_margin_of_a_fifth() -> None:
+    # Rows (0.5; 0.4, 0.6): 0.2 - 0.5 + 0.4 and 0.2 - 0.5 + 0.6.
+    np.testing.assert_allclose(PairwiseRanking()([[1, 0, 0]], [[0.5, 0.4, 0.6]]), 0.1 + 0.3, rtol=1e-5)
+
+
 @pytest.mark.parametrize("name", ["ranking_loss_collapsed_2", "ranking_loss_collapsed_128"])
 def test_collapsed_value(name: str) -> None:
     entry = oracle(name)

@@ -14,6 +14,7 @@ from tests.losses.slow import finite_differences, random_labels, sigmoid_rows
 from vsemb import losses, registry
 from vsemb.errors import InvalidArgumentError
 from vsemb.losses import CombinedLoss, InBatchLoss, InfoNCE, SigmoidLoss
+from vsemb.losses.contrastive import Contrastive, Sigmoid
 
 
 def test_by_hand() -> None:
@@ -22,6 +23,17 @@ def test_by_hand() -> None:
     loss = SigmoidLoss(temperature=0.5, bias=-1.0)
     value = float(loss([[1, 0], [0, 1]], [[1.0, 0.0], [0.0, 0.5]], np.array([[True, True], [False, True]])))
     np.testing.assert_allclose(value, (2 * math.log(1 + math.exp(-1)) + math.log(2)) / 2, rtol=1e-6)
+    # By default scores are logits.
+    np.testing.assert_allclose(float(SigmoidLoss()([[1]], [[2.0]])), math.log(1 + math.exp(-2)), rtol=1e-6)
+
+
+def test_a_learned_temperature_is_the_models_and_another_the_losses() -> None:
+    learned, given = (Sigmoid(temperature=0.5, bias=-3.0, learn_temperature=learn) for learn in (True, False))
+    assert (learned.build(1).temperature, learned.build(1).bias, learned.logit_scale()) == (1.0, 0.0, (0.5, -3.0))
+    assert (given.build(1).temperature, given.build(1).bias, given.logit_scale()) == (0.5, -3.0, None)
+    learned, given = (Contrastive(temperature=0.5, learn_temperature=learn) for learn in (True, False))
+    assert (learned.build(1).temperature, learned.logit_scale()) == (1.0, (0.5, None))
+    assert (given.build(1).temperature, given.logit_scale()) == (0.5, None)
 
 
 @pytest.mark.parametrize("shape", [(4, 4), (3, 9)])
