@@ -42,3 +42,10 @@ def test_later_weights_are_seen(parts) -> None:
     after = embedder.images(images, len(split))
     model.set_weights(kept)
     assert np.abs(after - before).max() > 0.1
+
+
+def test_the_next_embedder_of_a_model_compiles_nothing(parts, monkeypatch) -> None:
+    split, images, model, tokenizer = parts
+    first = Embedder(model).images(images, len(split))
+    monkeypatch.setattr("tensorflow.function", None)
+    np.testing.assert_array_equal(Embedder(model).images(images, len(split)), first)

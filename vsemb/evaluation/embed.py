@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -35,20 +36,27 @@ class Embedder:
 
     def _run(self, name: str, count: int, batches: Any, order: np.ndarray | None = None) -> np.ndarray:
         """Embed batches; `order` says where each row belongs."""
-        encode = getattr(self.model, f"encode_{name}s")
-        if keras.backend.backend() == "tensorflow":
-            import tensorflow as tf
-
-            spec = batches.element_spec[name]
-            # Kept with the model, so that its next embedder need not trace again.
-            kept = self.model.__dict__.setdefault("_embedding_functions", {})
-            encode = kept.setdefault((name, str(spec)), tf.function(encode, input_signature=[spec], autograph=False))
+        encode = self._function(name, batches)
         parts = []
         with progress(desc=f"embed {name}s", total=count, unit=name, leave=False) as bar:
             for batch in batches:
                 parts.append(keras.ops.convert_to_numpy(encode(batch[name])))
                 bar.update(len(parts[-1]))
         return _padded(parts, order)
+
+    def _function(self, name: str, batches: Any) -> Callable[[Any], Any]:
+        """Return the function that embeds a batch, compiled at its first use."""
+        encode = getattr(self.model, f"encode_{name}s")
+        if keras.backend.backend() != "tensorflow":
+            return encode
+        import tensorflow as tf
+
+        # In the model's `__dict__`, so that its next embedder need not trace again, and Keras does not track them.
+        kept = self.model.__dict__.setdefault("_embedding_functions", {})
+        key = name, str(spec := batches.element_spec[name])
+        if key not in kept:
+            kept[key] = tf.function(encode, input_signature=[spec], autograph=False)
+        return kept[key]
 
     def images(self, images: ImageSource, rows: int | np.ndarray, batch_size: int = 256) -> np.ndarray:
         """Embed images of a source, in order.

@@ -11,7 +11,7 @@ import tensorflow as tf
 from vsemb.errors import invalid_argument
 from vsemb.exporting.savedmodel import write
 from vsemb.exporting.served_model import (
-    ImageInput,
+    BaseImageInput,
     Outputs,
     ServedModel,
     TextInput,
@@ -31,7 +31,7 @@ class TokenInput(TextInput):
 
     def __init__(self, shape: tuple[int | None, ...]) -> None:
         super().__init__(one_row_at_least)
-        vars(self)["specs"] = (tf.TensorSpec((None, None, *shape[2:]), tf.int32, name="token_ids"),)
+        self.specs = (tf.TensorSpec((None, None, *shape[2:]), tf.int32, name="token_ids"),)
 
     @property
     def instance(self) -> dict[str, Any]:
@@ -41,7 +41,7 @@ class TokenInput(TextInput):
         return self.tokenizer(token_ids)
 
 
-class EncoderInput(ImageInput):
+class EncoderInput(BaseImageInput):
     """Images as the image encoder takes them: bytes where it decodes them, numbers otherwise.
 
     Args:
@@ -49,11 +49,10 @@ class EncoderInput(ImageInput):
         shape: of a batch of numbers.
     """
 
-    encoder: Any
-    shape: tuple[int | None, ...]
-
     def __init__(self, model: DualEncoder, shape: tuple[int | None, ...]) -> None:
-        vars(self).update(encoder=model.image_encoder, multi_vector=model.similarity.multi_vector, shape=shape)
+        self.encoder: Any = model.image_encoder
+        self.multi_vector = model.similarity.multi_vector
+        self.shape = shape
 
     @property
     def specs(self) -> tuple[tf.TensorSpec, ...]:

@@ -247,7 +247,7 @@ class TextInput:
     """
 
     name: ClassVar[str] = "text"
-    specs: ClassVar[tuple[tf.TensorSpec, ...]] = (tf.TensorSpec([None], tf.string, name="text"),)
+    specs: tuple[tf.TensorSpec, ...] = (tf.TensorSpec([None], tf.string, name="text"),)
     max_bytes: ClassVar[int | None] = MAX_BYTES
 
     def __init__(self, tokenizer: Callable[[tf.Tensor], tf.Tensor]) -> None:
@@ -325,39 +325,18 @@ class TextInput:
         return []
 
 
-@dataclass(frozen=True, eq=False)
-class ImageInput:
-    """Image input of a served model: bytes, decoded in graph. Systems subclass it for other inputs.
-
-    Attributes:
-        config: configuration of the backbone; its `size` and `crops` set the decoded size.
-        backbone: network that computes the features of the training; None for a model trained from pixels, which
-            holds its backbone.
+class BaseImageInput:
+    """Image input of a served model; base of `ImageInput` and of inputs of other images than encoded ones.
 
     Class attributes:
         multi_vector: whether an image gives a set of vectors.
-
-    Example:
-
-    >>> pixels, valid = ImageInput(BackboneConfig("SmallConvNet"))(tf.constant([b"no image"]))
-    >>> pixels.shape, valid.numpy().tolist()
-    (TensorShape([1, 64, 64, 3]), [False])
     """
 
-    multi_vector: ClassVar[bool] = False
-
-    config: BackboneConfig
-    backbone: keras.Model | None = None
-
-    def __post_init__(self) -> None:
-        if self.backbone is None and self.config.crops != 1:
-            raise invalid_argument("crops", self.config.crops, "1 for a model from pixels")
+    multi_vector: bool = False
 
     def __call__(self, encoded: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Decode images: string (batch,) -> ((batch, ...) float32, valid (batch,) bool)."""
-        if self.backbone is None:
-            return decode_images(encoded, self.config.size)
-        return encode_images(self.backbone, self.config, encoded)
+        raise NotImplementedError
 
     @property
     def specs(self) -> tuple[tf.TensorSpec, ...]:
@@ -400,6 +379,35 @@ class ImageInput:
     def limits(self) -> list[str]:
         """Return sentences about limits, for the model card."""
         return [f"Images are JPEG or PNG of at most {MAX_PIXELS:,} pixels."]
+
+
+@dataclass(frozen=True, eq=False)
+class ImageInput(BaseImageInput):
+    """Image bytes, decoded in graph. Systems subclass it for other inputs.
+
+    Attributes:
+        config: configuration of the backbone; its `size` and `crops` set the decoded size.
+        backbone: network that computes the features of the training; None for a model trained from pixels, which
+            holds its backbone.
+
+    Example:
+
+    >>> pixels, valid = ImageInput(BackboneConfig("SmallConvNet"))(tf.constant([b"no image"]))
+    >>> pixels.shape, valid.numpy().tolist()
+    (TensorShape([1, 64, 64, 3]), [False])
+    """
+
+    config: BackboneConfig
+    backbone: keras.Model | None = None
+
+    def __post_init__(self) -> None:
+        if self.backbone is None and self.config.crops != 1:
+            raise invalid_argument("crops", self.config.crops, "1 for a model from pixels")
+
+    def __call__(self, encoded: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        if self.backbone is None:
+            return decode_images(encoded, self.config.size)
+        return encode_images(self.backbone, self.config, encoded)
 
 
 def described(similarity: Any) -> Signature:
@@ -478,7 +486,7 @@ class ServedModel(Exportable):
         self,
         model: Any,
         tokenizer: Callable[[tf.Tensor], tf.Tensor] | TextInput,
-        image_input: ImageInput | None = None,
+        image_input: BaseImageInput | None = None,
         *,
         corpus: Corpus | None = None,
         extras: Sequence[Callable[[ServedModel], Signature]] = (),

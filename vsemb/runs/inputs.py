@@ -12,11 +12,8 @@ from typing import Any
 from vsemb.errors import DataError, invalid_argument
 from vsemb.files import read_json, reading
 
-#: Endings of the names of image files, in lower case. Those of the last row cannot be read; they are listed as such.
-IMAGE_SUFFIXES = (
-    *(".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".pgm"),
-    *(".heic", ".heif"),
-)
+#: Endings of the names of image files, in lower case. Files .heic and .heif are listed as unreadable.
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".pgm", ".heic", ".heif")
 _MANIFESTS = {"vsemb-dataset": "dataset", "vsemb-index": "index"}
 
 

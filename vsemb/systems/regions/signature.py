@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
@@ -60,7 +60,7 @@ class RegionInput(WholeImageInput):
     candidates, `boxes` float32 (batch, candidates, 4), see `find_regions`. The model gets a signature `align`.
     """
 
-    multi_vector: ClassVar[bool] = True
+    multi_vector = True
 
     def __call__(self, encoded: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         found = self.extractor(encoded)

@@ -28,7 +28,7 @@ class TreeInput(TextInput):
     """
 
     name: ClassVar[str] = "tree"
-    specs: ClassVar[tuple[tf.TensorSpec, ...]] = (
+    specs = (
         tf.TensorSpec([None, None], tf.string, name="tokens"),
         tf.TensorSpec([None, None], tf.int32, name="heads"),
     )
