@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import html
 import inspect
 import itertools
 import json
@@ -66,7 +67,8 @@ class Mode:
             line of its docstring is the help text of the flag; `--help` of the command shows the rest.
         configure: function that adds the options of the mode.
         uses: names of options of other modes that this mode also reads; these modes may be missing.
-        recipes: for a protocol of `vsemb evaluate`, references to classes of recipes whose runs it can also measure.
+        recipes: for a protocol of `vsemb evaluate`, whose `run` returns `Measured`: references to classes of recipes
+            whose runs it can also measure.
     """
 
     run: Callable[..., Any]
@@ -90,6 +92,31 @@ class Options:
 
     configure: Configure
     apply: Callable[[argparse.Namespace, Run], dict[str, Any]]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Measured:
+    """Result of a protocol of `vsemb evaluate`.
+
+    Attributes:
+        text: the tables that the command prints.
+        values: the metrics as JSON values.
+        result: object that `vsemb.evaluate` returns; None for this one.
+    """
+
+    text: str
+    values: dict[str, Any]
+    result: Any = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the metrics as `vsemb evaluate --json` writes them."""
+        return self.values
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(self.text)}</pre>"
 
 
 class Modes:
@@ -126,6 +153,11 @@ class Modes:
             mode.configure(parser.add_argument_group(f"with {self._shown(name)}") if name else parser)
             self._options |= {action.dest: (name, action) for action in parser._actions[known:]}
         parser.set_defaults(modes=self)
+
+    @property
+    def options(self) -> list[str]:
+        """Names of the options of the modes."""
+        return list(self._options)
 
     @property
     def explained(self) -> str:

@@ -21,7 +21,7 @@ SURFACE = {
     "search": "model, query, embeddings, k=5, *, items=None",
     "train": "recipe, data, out, *, variant=None, backbone=None, weights=None, fine_tune=None, inputs=None, "
     "strategy='none', **values",
-    "evaluate": "run, data=None, split='val', *, folds=1, bootstrap=0",
+    "evaluate": "run, data=None, split='val', *, protocol=None, **options",
     "export": "run, out, *, version=None, index=None",
     "Model.encode_texts": "self, texts, *, batch_size=256, progress=None",
     "Model.encode_images": "self, images, *, batch_size=32, progress=None",

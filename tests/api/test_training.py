@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 
 import numpy as np
@@ -110,9 +111,28 @@ def test_metrics_are_those_of_the_command(tiny_run, scenes, tmp_path, capsys):
     assert f"<td>{found.text_to_image['R@1']:.1f}</td>" in found._repr_html_()
 
 
-def test_runs_of_other_tasks_name_their_command(caption_run):
-    with pytest.raises(DataError, match="for captions. Measure it with: vsemb evaluate"):
-        vsemb.evaluate(caption_run)
+def test_other_tasks_are_measured_as_by_the_command(caption_run, tiny_run, tmp_path, capsys):
+    from vsemb.cli.__main__ import main
+
+    path = tmp_path / "metrics.json"
+    for run, flags, options in (
+        (caption_run, ["--perplexity"], {"protocol": "perplexity"}),
+        (caption_run, ["--no-meteor", "--beam", "1", "--limit", "3"], {"no_meteor": True, "beam": 1, "limit": 3}),
+    ):
+        assert main(["evaluate", str(run.path), *flags, "--json", str(path)]) == 0
+        printed = capsys.readouterr().out
+        found = vsemb.evaluate(run, **options)
+        assert found.to_json() == json.loads(path.read_text())
+        assert repr(found) == printed.rstrip("\n") and f"<pre>{html.escape(repr(found))}</pre>" == found._repr_html_()
+    assert found.to_json() == vsemb.evaluate(str(caption_run.path), caption_run.data_path, **options).to_json()
+    for options, said in (
+        ({"protocol": "captions"}, "--captions must be given with a run that it measures"),
+        ({"protocol": "retrieval", "beam": 3}, "--beam must be used with --captions; got it with --retrieval"),
+        ({"bootstraps": 3}, "Did you mean 'bootstrap'"),
+        ({"protocol": "retrievals"}, "Did you mean 'retrieval'"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=said):
+            vsemb.evaluate(tiny_run, **options)
 
 
 def test_an_export_is_that_of_the_run_and_its_index(tiny_pixel_run, pixel_index, tmp_path, monkeypatch):

@@ -8,16 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from vsemb import recipes
+from vsemb import recipes, registry
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, InvalidArgumentError, invalid_argument, unknown_name
-from vsemb.evaluation import RetrievalMetrics
 from vsemb.parts import Part
 from vsemb.recipes.describe import fields
-from vsemb.recipes.retrieval import Retrieval
 from vsemb.recipes.schema import Recipe
 from vsemb.runs.fine_tune import configured
-from vsemb.runs.measure import evaluate_run
 from vsemb.runs.run import Run
 from vsemb.runs.serve import export_run
 from vsemb.runs.train import train as train_recipe
@@ -150,38 +147,39 @@ def evaluate(
     data: Dataset | str | os.PathLike[str] | None = None,
     split: str = "val",
     *,
-    folds: int = 1,
-    bootstrap: int = 0,
-) -> RetrievalMetrics:
-    """Measure image-text retrieval of a run, in both directions.
+    protocol: str | None = None,
+    **options: Any,
+) -> Any:
+    """Measure a run with a standard protocol, as `vsemb evaluate` does.
 
     Args:
         run: a `vsemb.Run`, or its directory.
-        data: the dataset; default: the training dataset.
-        split: `val`, `test`, or another split of the dataset.
-        folds: number of contiguous folds of images to average over, such as 5 for COCO's 5 x 1,000.
-        bootstrap: number of bootstrap samples for 95 % intervals; 0 for none.
+        data: the dataset or other data of the run's task; default: the training data.
+        split: `val`, `test`, or another split of the data.
+        protocol: `retrieval`, `captions`, `perplexity`, `zero-shot`, `entailment` or `pointing`; default: the protocol
+            of the run's recipe.
+        **options: options of the protocol, which `vsemb evaluate --help` lists, with `_` in place of `-`. For
+            retrieval, `folds=5` averages over contiguous folds of images, `bootstrap=1000` computes 95 % intervals,
+            `recalls=(1, 5, 10, 20)` selects the ranks, and `pairs=1000` also ranks images with one text each.
 
     Returns:
-        Recall at 1, 5 and 10 in percent, median and mean rank.
+        For retrieval, `vsemb.evaluation.RetrievalMetrics`: recall at 1, 5 and 10 in percent, median and mean rank, in
+        both directions. For other protocols, `vsemb.commands.Measured`, which shows tables; `to_json()` returns the
+        numbers.
 
     Raises:
-        DataError: if the task of the run is not retrieval, or the dataset does not match.
-        InvalidArgumentError: for an unknown split.
+        InvalidArgumentError: for an unknown split, protocol or option, or a protocol that does not measure the run.
+        DataError: if the data does not match.
 
     Example:
 
         metrics = vsemb.evaluate(run, split="test")
         metrics.text_to_image["R@10"], metrics.recall_sum
+        vsemb.evaluate("runs/ds-sje", protocol="zero-shot", split="test", curve=True)
     """
-    run = _opened(run)
-    if not isinstance(run.recipe, Retrieval):
-        raise DataError(
-            f"{run.path} must be a run for retrieval; its recipe {run.recipe.name!r} is for {run.recipe.kind}. "
-            f"Measure it with: vsemb evaluate {run.path}"
-        )
-    dataset = data if isinstance(data, Dataset) else run.open_data(data)
-    return evaluate_run(run, dataset, split, folds=folds, bootstrap=bootstrap)
+    # By name: protocols belong to systems, which import this package.
+    measure = registry.load("vsemb.cli.evaluate:measure")
+    return measure(_opened(run), data, split, protocol, options)
 
 
 def export(

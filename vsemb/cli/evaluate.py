@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from vsemb.commands import Mode, Modes, add_json, add_options, apply_options, picked, save_json
+from vsemb.commands import Measured, Mode, Modes, add_json, add_options, apply_options, picked, save_json
 
 if TYPE_CHECKING:
     from vsemb.runs.run import Run
@@ -32,14 +33,49 @@ def run(arguments: argparse.Namespace) -> None:
       vsemb evaluate runs/coco --data data/coco --split test --folds 5
       vsemb evaluate runs/vsepp --split test --pairs 1000 --recalls 1 5 10 20 50
     """
-    from vsemb.errors import InvalidArgumentError, unknown_name
     from vsemb.runs.run import Run
 
     modes: Modes = arguments.modes
     chosen = modes.chosen(arguments)
     if chosen:
         modes.check(arguments, chosen)
-    opened = Run.open(arguments.run)
+    found = _measured(arguments, Run.open(arguments.run), chosen)
+    print(found.text)
+    save_json(arguments, found.values)
+
+
+def measure(run: Run, data: Any, split: str, protocol: str | None, options: Mapping[str, Any]) -> Any:
+    """Measure a run as the command does, see `vsemb.evaluate`.
+
+    Args:
+        run: the run.
+        data: the data or its path; None for the training data.
+        split: name of the split.
+        protocol: name of the protocol; None for the default of the run's recipe.
+        options: option of the protocol -> value.
+
+    Returns:
+        `Measured.result`, or the `Measured` itself.
+
+    Raises:
+        VsembError: as `vsemb.evaluate`.
+    """
+    from vsemb.errors import unknown_name
+
+    parser = argparse.ArgumentParser()
+    configure(parser)
+    arguments = parser.parse_args([str(run.path)])
+    for name in options.keys() - set(arguments.modes.options):
+        raise unknown_name("option", name, arguments.modes.options)
+    vars(arguments).update(data=data, split=split, **options)
+    found = _measured(arguments, run, protocol)
+    return found if found.result is None else found.result
+
+
+def _measured(arguments: argparse.Namespace, opened: Run, chosen: str | None) -> Measured:
+    from vsemb.errors import InvalidArgumentError, unknown_name
+
+    modes: Modes = arguments.modes
     recipe = opened.recipe
     name = chosen or recipe.evaluation
     if name not in modes.modes:
@@ -52,8 +88,7 @@ def run(arguments: argparse.Namespace) -> None:
             f"{recipe.name!r}, which is for {recipe.kind}. Its own protocol is --{recipe.evaluation}."
         )
     apply_options(arguments, opened, "run")
-    # A protocol measures, prints, and returns the values for JSON.
-    save_json(arguments, protocol.run(arguments, opened))
+    return protocol.run(arguments, opened)
 
 
 def _configure_retrieval(parser: argparse._ActionsContainer) -> None:
@@ -67,7 +102,7 @@ def _configure_retrieval(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def _evaluate_retrieval(arguments: argparse.Namespace, opened: Run) -> dict[str, Any]:
+def _evaluate_retrieval(arguments: argparse.Namespace, opened: Run) -> Measured:
     """Measure recall at 1, 5 and 10, median and mean rank, in both directions."""
     from vsemb.report.retrieval import retrieval_table
     from vsemb.runs.measure import evaluate_run
@@ -77,8 +112,7 @@ def _evaluate_retrieval(arguments: argparse.Namespace, opened: Run) -> dict[str,
     pairs = len(dataset.split(arguments.split)) if arguments.pairs is True else arguments.pairs
     options = picked(arguments, "folds", "bootstrap", "recalls")
     metrics = evaluate_run(opened, dataset, arguments.split, **options, pairs=pairs)
-    print(retrieval_table(metrics))
-    return metrics.to_json()
+    return Measured(retrieval_table(metrics), metrics.to_json(), metrics)
 
 
 RETRIEVAL = Mode(_evaluate_retrieval, _configure_retrieval, recipes=("vsemb.recipes.retrieval:Retrieval",))

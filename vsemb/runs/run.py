@@ -244,15 +244,17 @@ class Run:
             raise DataError(f"The dataset of {self.path} is no longer at {path}. Name it with --data.")
         return path
 
-    def open_data(self, path: str | os.PathLike[str] | None = None) -> Any:
+    def open_data(self, path: Any = None) -> Any:
         """Open data of the run's task.
 
         Args:
-            path: path of the data; None for the training data.
+            path: path of the data, or the opened data; None for the training data.
 
         Raises:
             DataError: if the training data is missing or has changed.
         """
+        if not isinstance(path, str | os.PathLike | None):
+            return path
         data = self.recipe.open_data(path or self.data_path)
         if path is None:
             self.recipe.check_data(data, self.info)

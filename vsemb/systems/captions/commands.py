@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from vsemb.commands import (
     Command,
+    Measured,
     Mode,
     Modes,
     Options,
@@ -195,7 +196,7 @@ def _configure_captions(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--no-meteor", action="store_true", help="omit METEOR, which needs Java and time")
 
 
-def _evaluate_captions(arguments: argparse.Namespace, opened: Run) -> dict[str, Any]:
+def _evaluate_captions(arguments: argparse.Namespace, opened: Run) -> Measured:
     """Measure BLEU, METEOR, ROUGE-L, CIDEr-D and novelty of generated captions."""
     from vsemb.errors import invalid_argument
     from vsemb.systems.captions.caption_measure import measure_captions
@@ -211,10 +212,8 @@ def _evaluate_captions(arguments: argparse.Namespace, opened: Run) -> dict[str, 
         meteor=not arguments.no_meteor,
         **picked(arguments, "limit", "references"),
     )
-    print(captions_table(found))
-    for image in range(min(arguments.examples, len(found.keys))):
-        print(f"\n{_example(found, image)}")
-    return found.to_json()
+    examples = [_example(found, image) for image in range(min(arguments.examples, len(found.keys)))]
+    return Measured("\n\n".join([captions_table(found), *examples]), found.to_json())
 
 
 def captions_table(found: CaptionTable) -> str:
@@ -268,7 +267,7 @@ def _example(found: CaptionTable, image: int) -> str:
 CAPTIONS = Mode(_evaluate_captions, _configure_captions, recipes=_RECIPES)
 
 
-def _evaluate_perplexity(arguments: argparse.Namespace, opened: Run) -> dict[str, Any]:
+def _evaluate_perplexity(arguments: argparse.Namespace, opened: Run) -> Measured:
     """Measure the perplexity of a split's captions."""
     from vsemb.errors import DataError
     from vsemb.runs.run import Run
@@ -283,8 +282,8 @@ def _evaluate_perplexity(arguments: argparse.Namespace, opened: Run) -> dict[str
             )
     rows = measure_perplexities(runs, opened.open_data(arguments.data), arguments.split)
     difference = difference_of(rows[: len(runs)])
-    print(perplexity_table(rows, arguments.split, difference))
-    return {"split": arguments.split, "difference": difference, "measured": [row.to_json() for row in rows]}
+    values = {"split": arguments.split, "difference": difference, "measured": [row.to_json() for row in rows]}
+    return Measured(perplexity_table(rows, arguments.split, difference), values)
 
 
 def perplexity_table(rows: Sequence[PerplexityRow], split: str, difference: str | None) -> str:

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from vsemb.commands import Mode, table
+from vsemb.commands import Measured, Mode, table
 
 if TYPE_CHECKING:
     from vsemb.runs.run import Run
     from vsemb.systems.entailment.metrics import EntailmentMetrics
 
 
-def _evaluate(arguments: argparse.Namespace, opened: Run) -> dict[str, Any]:
+def _evaluate(arguments: argparse.Namespace, opened: Run) -> Measured:
     """Measure entailment at the best threshold of the validation split."""
     from vsemb.systems.entailment.recipe import evaluate_entailment_run
 
     data = opened.open_data(arguments.data)
     metrics = evaluate_entailment_run(opened, data, arguments.split)
-    print(f"{entailment_table(metrics, arguments.split)}\n\n{data.protocol}")
-    return metrics.to_json()
+    return Measured(f"{entailment_table(metrics, arguments.split)}\n\n{data.protocol}", metrics.to_json())
 
 
 def entailment_table(metrics: EntailmentMetrics, split: str) -> str:

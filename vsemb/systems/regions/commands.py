@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from vsemb.commands import (
     Command,
+    Measured,
     Mode,
     check_image_files,
     open_keys,
@@ -302,7 +303,7 @@ def _configure_pointing(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--affinity", type=float, nargs="+", metavar="BETA", help=affinity)
 
 
-def _evaluate_pointing(arguments: argparse.Namespace, opened: Run) -> dict[str, Any]:
+def _evaluate_pointing(arguments: argparse.Namespace, opened: Run) -> Measured:
     """Share of words that choose the region of the object they name.
 
     A word is correct if its region overlaps its object with an intersection over union of 0.5 or more. The dataset must
@@ -314,8 +315,8 @@ def _evaluate_pointing(arguments: argparse.Namespace, opened: Run) -> dict[str, 
     metrics, chosen = measure_pointing(
         opened, dataset, arguments.split, affinities=arguments.affinity, bootstrap=bootstrap
     )
-    print(pointing_table(metrics, arguments.split, chosen))
-    return {"split": arguments.split, "affinity_chosen_on_val": chosen, **metrics.to_json()}
+    values = {"split": arguments.split, "affinity_chosen_on_val": chosen, **metrics.to_json()}
+    return Measured(pointing_table(metrics, arguments.split, chosen), values)
 
 
 def pointing_table(metrics: PointingMetrics, split: str, chosen: float | None) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from vsemb.commands import (
     Command,
+    Measured,
     Mode,
     Options,
     add_options,
@@ -158,7 +159,7 @@ def _configure_zero_shot(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--picture", metavar="FILE.png", help="write a t-SNE plot of the classes")
 
 
-def _evaluate_zero_shot(arguments: argparse.Namespace, opened: Run) -> dict[str, Any]:
+def _evaluate_zero_shot(arguments: argparse.Namespace, opened: Run) -> Measured:
     """Recognize classes by their texts, and retrieve their images (Reed et al. 2016).
 
     The dataset must have class labels.
@@ -166,15 +167,15 @@ def _evaluate_zero_shot(arguments: argparse.Namespace, opened: Run) -> dict[str,
     task = _zero_shot_task(arguments, opened)
     shares = [0.0] if arguments.typos is None else arguments.typos
     measured = {share: task.measure(corrupt=share, **picked(arguments, "curve", "top", "seed")) for share in shares}
-    print(zero_shot_table(measured, arguments.split, task.seen))
+    text = zero_shot_table(measured, arguments.split, task.seen)
     rows = [{"typos": share, **metrics.to_json()} for share, metrics in measured.items()]
     found = {"split": arguments.split, "classes_seen": task.seen, "measured": rows}
     if arguments.picture is not None:
         # The metrics are saved even if drawing fails.
         save_json(arguments, found)
         task.draw(arguments.picture, seed=arguments.seed)
-        print(f"\n{arguments.picture}: the {len(task.names)} classes")
-    return found
+        text += f"\n\n{arguments.picture}: the {len(task.names)} classes"
+    return Measured(text, found)
 
 
 def _zero_shot_task(arguments: argparse.Namespace, opened: Run) -> ZeroShotTask:
