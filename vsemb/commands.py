@@ -102,11 +102,13 @@ class Measured:
         text: the tables that the command prints.
         values: the metrics as JSON values.
         result: object that `vsemb.evaluate` returns; None for this one.
+        finish: function that is called after the metrics are printed and saved, for example to draw a picture.
     """
 
     text: str
     values: dict[str, Any]
     result: Any = None
+    finish: Callable[[], None] = lambda: None
 
     def to_json(self) -> dict[str, Any]:
         """Return the metrics as `vsemb evaluate --json` writes them."""

@@ -42,6 +42,7 @@ def run(arguments: argparse.Namespace) -> None:
     found = _measured(arguments, Run.open(arguments.run), chosen)
     print(found.text)
     save_json(arguments, found.values)
+    found.finish()
 
 
 def measure(run: Run, data: Any, split: str, protocol: str | None, options: Mapping[str, Any]) -> Any:
@@ -69,6 +70,7 @@ def measure(run: Run, data: Any, split: str, protocol: str | None, options: Mapp
         raise unknown_name("option", name, arguments.modes.options)
     vars(arguments).update(data=data, split=split, **options)
     found = _measured(arguments, run, protocol)
+    found.finish()
     return found if found.result is None else found.result
 
 

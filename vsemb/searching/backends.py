@@ -1,8 +1,7 @@
-"""Backends: what finds the items whose inner product with a query is probably among the largest.
+"""Backends that find candidates: the items that probably have the largest inner products with a query.
 
-Their candidates are scored exactly afterwards (`vsemb.searching.index`), so that none of them decides a score. In this
-order: the interface; embeddings in one byte or one bit per dimension, searched block by block with NumPy alone; FAISS
-and ScaNN (extra `index`); Milvus (extra `milvus`).
+Candidates are then scored exactly, see `vsemb.searching.index`, so scores do not depend on the backend. The backends
+are NumPy codes of one byte or one bit per dimension, FAISS and ScaNN (extra `index`), and Milvus (extra `milvus`).
 """
 
 from __future__ import annotations
@@ -25,45 +24,61 @@ from vsemb.searching.scan import best_of_blocks
 
 
 class Backend(abc.ABC):
-    """Vectors in a form that is searched fast or held small."""
+    """Approximate index of vectors, which is fast to search or small; base of all backends.
+
+    Made by `build`, then `open`.
+
+    Example:
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     parameters = Int8Codes.build(np.eye(3, dtype=np.float32), Path(folder), {})
+    ...     rows, scores = Int8Codes.open(Path(folder), parameters).search(np.array([[0.1, 0.9, 0.5]], np.float32), 2)
+    >>> rows.tolist()
+    [[1, 2]]
+    """
 
     #: Names of the parameters that `build` takes.
     parameters: ClassVar[tuple[str, ...]] = ()
-    #: Whether the files change when they are opened, so that no checksum can be kept of them.
+    #: Whether opening changes the files, so that they have no checksum.
     changes: ClassVar[bool] = False
 
     @classmethod  # noqa: B027
     def check(cls) -> None:
-        """Import what the backend needs.
+        """Check that the backend's library is installed.
 
         Raises:
-            MissingExtraError: if that is not installed.
+            MissingExtraError: if it is not installed.
         """
 
     @classmethod
     @abc.abstractmethod
     def build(cls, vectors: np.ndarray, directory: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Write the vectors' files.
+        """Write an index of vectors.
 
         Args:
             vectors: (items, dim) float32 or float16, finite, at least one item.
-            directory: an empty one.
-            parameters: values of `parameters` that differ from their defaults.
+            directory: an empty directory.
+            parameters: name in `parameters` -> value; others have their defaults.
 
         Returns:
-            All parameters, as JSON, which `open` is given.
+            All parameters as JSON values, for `open`.
 
         Raises:
-            VsembError: for a parameter that is not allowed, or what the backend refuses.
+            VsembError: for a parameter out of range, or an error of the library.
         """
 
     @classmethod
     @abc.abstractmethod
     def open(cls, directory: Path, parameters: Mapping[str, Any]) -> Self:
-        """Open what `build` wrote.
+        """Open an index.
+
+        Args:
+            directory: directory given to `build`.
+            parameters: result of `build`.
 
         Raises:
-            VsembError: if it cannot be read.
+            VsembError: if the index cannot be read.
         """
 
     @abc.abstractmethod
@@ -72,35 +87,48 @@ class Backend(abc.ABC):
 
         Args:
             queries: (queries, dim) float32.
-            n: items wanted, from 1 to as many as there are.
+            n: number of items per query, from 1 to the number of items.
 
         Returns:
-            rows: (queries, n) int64, probably the best first; -1 where fewer are found.
-            scores: (queries, n) float32, the backend's own, higher is better; of no meaning where the row
-                is -1.
+            rows: (queries, n) int64, in descending order of the backend's scores; -1 if fewer items are found.
+            scores: (queries, n) float32, approximate scores of the backend; undefined for row -1. Higher is better.
         """
 
     @abc.abstractmethod
     def __len__(self) -> int:
-        """How many items there are."""
+        """Return the number of items."""
 
     def close(self) -> None:  # noqa: B027
-        """Free what is not memory alone."""
+        """Close connections and processes."""
 
     @classmethod  # noqa: B027
     def discard(cls, parameters: Mapping[str, Any]) -> None:
-        """Remove what `build` made outside the directory, where it made such."""
+        """Remove data that `build` wrote outside its directory, such as a collection of a cluster.
+
+        Args:
+            parameters: result of `build`.
+        """
 
     @classmethod  # noqa: B027
     def replaced(cls, directory: Path) -> None:
-        """Lets go of files that were at `directory` and are others now."""
+        """Release old files, after a new index has replaced them.
+
+        Args:
+            directory: directory of the new index.
+        """
 
 
 def check_count(name: str, value: int, most: int, of: str) -> None:
-    """Check a parameter that is a count.
+    """Check that a parameter is from 1 to a maximum.
+
+    Args:
+        name: name of the parameter.
+        value: its value.
+        most: the maximum.
+        of: plural noun for the things that are counted.
 
     Raises:
-        InvalidArgumentError: for a value below 1 or above `most`, the number of `of`.
+        InvalidArgumentError: for a value out of range.
     """
     if not 1 <= value <= most:
         raise invalid_argument(name, value, f"an integer from 1 to {most}, the number of {of}")
@@ -108,15 +136,15 @@ def check_count(name: str, value: int, most: int, of: str) -> None:
 
 # Rows encoded at a time.
 _ROWS = 1 << 14
-# Rows that the median is taken of.
+# Number of rows whose median is computed.
 _SAMPLE = 10_000
 _WORD = 64
 
 
 class _Codes(Backend):
-    """Codes of the items, mapped from the disk, and the calibration that tells what they mean."""
+    """Memory-mapped codes of the items, and the calibration that decodes them."""
 
-    #: Name of the file of the calibration.
+    #: File name of the calibration.
     file: ClassVar[str]
 
     def __init__(self, codes: np.ndarray, calibration: np.ndarray) -> None:
@@ -144,10 +172,10 @@ class _Codes(Backend):
 
 
 class Int8Codes(_Codes):
-    """One byte per dimension and one scale per vector, the calibration.
+    """One byte per dimension, and one scale per vector as calibration.
 
-    A vector x is kept as round(127 x / m) with its own scale m / 127, m the largest of its magnitudes. The query stays
-    float32, so the score is the inner product with the rounded vector.
+    The code of a vector x is round(127 x / m), its scale is m / 127, and m is its largest magnitude. Queries are
+    float32, so a score is the inner product with the rounded vector.
     """
 
     file = "scales.npy"
@@ -160,7 +188,7 @@ class Int8Codes(_Codes):
             block = np.asarray(vectors[here], np.float32)
             largest = np.abs(block).max(axis=1)
             scales[here] = largest / 127
-            # A vector of zeros stays one.
+            # A zero vector has zero codes.
             codes[here] = np.rint(block * (127 / np.where(largest > 0, largest, 1))[:, None])
         return codes, scales
 
@@ -173,11 +201,11 @@ class Int8Codes(_Codes):
 
 
 class BinaryCodes(_Codes):
-    """One bit per dimension, by thresholds, the calibration.
+    """One bit per dimension, and one threshold per dimension as calibration.
 
-    A bit says on which side of its threshold a dimension lies, and the score is minus the number of bits that differ
-    from the query's (Hamming distance). The threshold is 0 where a dimension takes both signs, as with cosines,
-    and else its median, since embeddings of an order have no negative entry.
+    A bit is 1 if the value is above the threshold. The score is minus the Hamming distance: the number of bits that
+    differ from those of the query. The threshold is 0 for a dimension with both signs, as under cosine similarity.
+    Otherwise it is the median, because order-embeddings are non-negative.
     """
 
     file = "thresholds.npy"
@@ -200,16 +228,24 @@ class BinaryCodes(_Codes):
 
 
 def sample(vectors: np.ndarray, most: int) -> np.ndarray:
-    """Return vectors drawn from all, in their order: (at most `most`, dim) float32."""
+    """Return a random sample of the rows, in their order: (at most `most`, dim) float32."""
     drawn = np.sort(np.random.default_rng(0).permutation(len(vectors))[:most])
     return np.ascontiguousarray(vectors[drawn], np.float32)
 
 
 def bit_thresholds(vectors: np.ndarray) -> np.ndarray:
-    """Return what each dimension is compared with: (dim,) float32, zero where it takes both signs.
+    """Return the threshold of each dimension, see `BinaryCodes`.
 
     Args:
-        vectors: (items, dim).
+        vectors: (items, dim) float.
+
+    Returns:
+        (dim,) float32.
+
+    Example:
+
+    >>> bit_thresholds(np.array([[-1.0, 1.0], [1.0, 2.0], [3.0, 6.0]])).tolist()
+    [0.0, 2.0]
     """
     some = sample(vectors, _SAMPLE)
     both = (some.min(axis=0) < 0) & (some.max(axis=0) > 0)
@@ -217,7 +253,14 @@ def bit_thresholds(vectors: np.ndarray) -> np.ndarray:
 
 
 def pack_bits(vectors: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
-    """Return one bit per dimension: (items, ceil(dim / 8)) uint8, the last bits zero.
+    """Pack one bit per dimension; padding bits are 0.
+
+    Args:
+        vectors: (items, dim) float.
+        thresholds: (dim,) float32, see `bit_thresholds`.
+
+    Returns:
+        (items, ceil(dim / 8)) uint8.
 
     Example:
 
@@ -243,7 +286,7 @@ def _count_bits(words: np.ndarray) -> np.ndarray:
 
 _FAISS_FILE = "faiss.index"
 _FAISS_ROWS = 1 << 16
-# FAISS wants so many vectors to train a list of its own with, and uses no more than the larger number.
+# Minimum and maximum number of vectors per list with which FAISS trains centroids.
 _FEWEST_A_LIST, _MOST_A_LIST = 39, 256
 
 
@@ -254,7 +297,7 @@ def _faiss() -> Any:
 
 
 class _Faiss(Backend):
-    #: What `faiss.index_factory` makes.
+    #: Argument of `faiss.index_factory`.
     factory: ClassVar[str]
 
     def __init__(self, index: Any) -> None:
@@ -267,7 +310,7 @@ class _Faiss(Backend):
 
     @classmethod
     def _trained(cls, vectors: np.ndarray, parameters: dict[str, Any]) -> Any:
-        """Return an empty index that takes the vectors; completes the parameters."""
+        """Return a trained, empty index; adds default values to `parameters`."""
         faiss = _faiss()
         index = faiss.index_factory(vectors.shape[1], cls.factory, faiss.METRIC_INNER_PRODUCT)
         if not index.is_trained:
@@ -302,21 +345,21 @@ def _read_faiss(read: Callable[[str], Any], directory: Path) -> Any:
 
 
 class FaissFlat(_Faiss):
-    """All vectors as they are: as exact as vsemb's own search, up to rounding."""
+    """Uncompressed vectors, all of them scored: the results of exact search, up to rounding."""
 
     factory = "Flat"
 
 
 class FaissInt8(_Faiss):
-    """One byte a dimension, between the least and the largest value that the dimension takes."""
+    """One byte per dimension, spread over the range of its values."""
 
     factory = "SQ8"
 
 
 class FaissIVF(_Faiss):
-    """Vectors in lists by the nearest of `nlist` centroids, of which the `nprobe` nearest are searched.
+    """Vectors in `nlist` lists by nearest centroid; a search reads the `nprobe` nearest lists.
 
-    By default there are 4 sqrt(items) lists, fewer where items are few, and one in eight is searched.
+    By default, there are 4 sqrt(items) lists, at most one per 39 items. One list in eight is searched, at least 8.
     """
 
     parameters = ("nlist", "nprobe")
@@ -330,7 +373,7 @@ class FaissIVF(_Faiss):
         nprobe = parameters.setdefault("nprobe", min(nlist, max(8, nlist // 8)))
         check_count("nprobe", nprobe, nlist, "lists")
         index = faiss.index_factory(vectors.shape[1], f"IVF{nlist},Flat", faiss.METRIC_INNER_PRODUCT)
-        # It warns of few vectors on stderr, and they are few where the caller asks for many lists.
+        # FAISS would warn on stderr if the caller requests many lists for few vectors.
         index.cp.min_points_per_centroid = 1
         index.cp.max_points_per_centroid = _MOST_A_LIST
         index.train(sample(vectors, _MOST_A_LIST * nlist))
@@ -344,7 +387,7 @@ class FaissIVF(_Faiss):
 
 
 class FaissBinary(_Faiss):
-    """One bit a dimension, compared by Hamming distance, as `BinaryCodes`."""
+    """One bit per dimension, compared by Hamming distance, as in `BinaryCodes`."""
 
     def __init__(self, index: Any, thresholds: np.ndarray) -> None:
         super().__init__(index)
@@ -371,9 +414,9 @@ class FaissBinary(_Faiss):
 
 
 _SCANN_ASSETS = "scann_assets.pbtxt"
-# Below, hashing saves nothing; below the second, a tree saves nothing.
+# Minimum numbers of items for which hashing and a tree save time.
 _HASHED, _TREE = 2_000, 20_000
-# As ScaNN's own guide advises.
+# As recommended in ScaNN's documentation.
 _BLOCK_DIMS, _THRESHOLD = 2, 0.2
 _SCANN_TRAINING = 100_000
 _PARALLEL = 32
@@ -386,10 +429,10 @@ def _scann() -> Any:
 
 
 class ScannIndex(Backend):
-    """Hashed vectors, above 20,000 in `leaves` partitions of which `leaves_to_search` are searched.
+    """Hashed vectors in `leaves` partitions; a search reads `leaves_to_search` of them.
 
-    By default there are sqrt(items) partitions and one in eight is searched. Below 2,000,
-    vectors are kept as they are.
+    By default, there are sqrt(items) partitions, and one in eight is searched. Below 20,000 items, there is one
+    partition. Below 2,000 items, vectors are not hashed.
     """
 
     parameters = ("leaves", "leaves_to_search")
@@ -405,7 +448,7 @@ class ScannIndex(Backend):
     @classmethod
     def build(cls, vectors: np.ndarray, directory: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
         count = len(vectors)
-        # One partition is no tree.
+        # With one partition, ScaNN needs no tree.
         leaves = int(parameters.get("leaves", round(count**0.5) if count >= _TREE else 1))
         check_count("leaves", leaves, count, "items")
         searched = int(parameters.get("leaves_to_search", max(1, leaves // 8)))
@@ -425,7 +468,7 @@ class ScannIndex(Backend):
         scann = _scann()
         try:
             assets = (directory / _SCANN_ASSETS).read_text(encoding="utf-8")
-            # Not `load_searcher`, which unpickles a file of names where somebody put one.
+            # `load_searcher` would unpickle a file of names if it exists.
             searcher = scann.ScannSearcher(scann.scann_pybind.ScannNumpy(str(directory), assets))
         except (OSError, RuntimeError, ValueError) as error:
             raise DataError(f"The index {directory} is damaged. Make the index again.") from error
@@ -439,14 +482,14 @@ class ScannIndex(Backend):
         if len(queries) >= _PARALLEL:
             search = self.searcher.search_batched_parallel
         found, scores = search(queries, final_num_neighbors=n, pre_reorder_num_neighbors=n)
-        # Places that it has nothing for say row 0 and NaN.
+        # Missing results have row 0 and score NaN.
         rows = np.where(np.isnan(scores), -1, found.astype(np.int64))
         return rows, np.asarray(scores, np.float32)
 
 
 TOKEN = "VSEMB_MILVUS_TOKEN"
 _MILVUS_FOLDER = "milvus.db"
-# A server takes messages of at most 64 MiB and returns at most 16,384 items a query.
+# A server accepts messages of at most 64 MiB and returns at most 16,384 items per query.
 _BATCH_BYTES, _MOST, _QUERIES = 4 << 20, 16_384, 64
 
 
@@ -460,9 +503,9 @@ def _milvus() -> Any:
 
 
 class MilvusCollection(Backend):
-    """A collection of vectors: with the parameter `uri` in a cluster, else in a folder of the index (Milvus Lite).
+    """A Milvus collection: in a cluster with the parameter `uri`, otherwise in the index's directory (Milvus Lite).
 
-    The token of a cluster is read from the environment variable VSEMB_MILVUS_TOKEN and written nowhere.
+    The token of a cluster is read from the environment variable VSEMB_MILVUS_TOKEN and is not stored.
     """
 
     parameters = ("uri", "name")
@@ -483,7 +526,7 @@ class MilvusCollection(Backend):
         uri = parameters.get("uri")
         if uri is not None:
             _check_uri(uri)
-        # A name of its own, so that an older index is whole until it is replaced.
+        # A new name, so that an older index works until it is replaced.
         name = re.sub(r"\W+", "_", str(parameters.get("name", "items")), flags=re.ASCII)[:100]
         collection = f"vsemb_{name}_{uuid.uuid4().hex[:12]}"
         complete = {"uri": uri, "collection": collection}
@@ -578,13 +621,13 @@ def _check_uri(uri: str) -> None:
 
 
 def _folder(directory: Path) -> str:
-    # Its connections are kept by URI, so that a folder needs the same name throughout.
+    # Milvus Lite keeps connections by URI, so a folder always needs the same name.
     return os.path.abspath(directory / _MILVUS_FOLDER)
 
 
 def _connect(where: str) -> Any:
     milvus = _milvus()
-    # They log every error with a traceback, and raise it too; gRPC's threads log calls that end with the process.
+    # They log each error with a traceback and also raise it. gRPC's threads log calls that end with the process.
     for name in ("milvus_lite", "pymilvus", "grpc"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     return milvus.MilvusClient(uri=where, token="" if os.path.isabs(where) else os.environ.get(TOKEN, ""), timeout=10)
@@ -607,7 +650,7 @@ def _milvus_errors(what: str, where: str) -> Iterator[None]:
         raise DataError(f"Milvus cannot {what} {where}: {reason}.{fix}") from error
 
 
-#: Those of `exact` with the dtypes int8 and binary, and the others by their names.
+#: Backend by name; `int8` and `binary` are the dtypes of the backend `exact`.
 BACKENDS: dict[str, type[Backend]] = {
     "int8": Int8Codes,
     "binary": BinaryCodes,
@@ -618,5 +661,5 @@ BACKENDS: dict[str, type[Backend]] = {
     "scann": ScannIndex,
     "milvus": MilvusCollection,
 }
-#: What the command line calls a backend.
+#: Names of backends on the command line.
 NAMES = ("exact", *(name for name in BACKENDS if name not in ("int8", "binary")))

@@ -1,8 +1,8 @@
-"""Size, time and recall of all backends and dtypes, measured in one go.
+"""Comparison of all backends and dtypes by size, time and recall.
 
-Recall is the share of the exact result, by float32 embeddings, that is found, at its first place and in its
-first ten. Items of equal score at its end count as found if any of them is. It is measured as the backend
-finds it, and after its candidates are scored exactly, which is how an index searches.
+Recall at 1 and at 10 is the share of the exact best items, by float32 embeddings, that a backend finds. A found item
+with the score of the last exact one also counts. Recall is measured for the backend alone, and after its candidates are
+scored exactly, as in a search.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from vsemb.errors import MissingExtraError, invalid_argument
 from vsemb.searching.index import IndexSettings, SearchIndex
 from vsemb.searching.storage import BACKEND, write_index
 
-#: What is compared.
+#: Settings that `compare` measures by default.
 COMPARED = (
     IndexSettings(),
     IndexSettings(dtype="float16"),
@@ -33,29 +33,28 @@ COMPARED = (
 )
 _K = 10
 _BATCH, _SINGLE, _ROUNDS = 128, 20, 3
-# Two ways to score a pair may differ so much.
+# Maximum difference between two computations of one score.
 _ROUNDING = 1e-5
-# And so much where both are pairs of float32 embeddings.
+# The same for float32 embeddings on both sides.
 _EXACT_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
 class Compared:
-    """One row of the comparison.
+    """One row of a comparison.
 
     Attributes:
         name: backend and dtype.
-        missing: what is not installed; all else is None then.
-        bytes_a_vector: of what is searched; embeddings kept for exact scores are not counted.
-        megabytes: of all of that, in 10^6 bytes.
-        build_seconds: to write the index.
-        milliseconds: for one query by itself, and for one of a batch of up to 128,
-            with exact scoring.
-        recall: share of the exact result at 1 and in 10 that the backend itself finds.
-        reranked: the same after exact scoring; None where all items are scored anyway.
-        retrieval: R@1 and R@10 of the queries' own images, in percent, with exact scoring; None where there
-            are no such.
-        change: of those from exact float32, in points.
+        missing: error that names the package to install; the other fields are then None.
+        bytes_a_vector: bytes searched per item, without embeddings that are kept for exact scores.
+        megabytes: bytes searched in total, in 10^6 bytes.
+        build_seconds: seconds to write the index.
+        milliseconds: milliseconds per query with exact scoring: of a single query, and in a batch of up to 128.
+        recall: recall at 1 and 10 of the backend alone, from 0 to 1.
+        reranked: recall at 1 and 10 after exact scoring; None if all items are scored exactly.
+        retrieval: R@1 and R@10 of the queries' own images in percent, with exact scoring; None for queries without
+            images.
+        change: difference of `retrieval` from exact float32, in points.
     """
 
     name: str
@@ -78,20 +77,20 @@ def compare(
     query_kind: str | None = None,
     settings: Sequence[IndexSettings] = COMPARED,
 ) -> Iterator[Compared]:
-    """Write the items of an index in every form, in a temporary directory, and measures each.
+    """Write and measure an index with each setting, in a temporary directory.
 
     Args:
-        index: whose items, whose embeddings count as the exact ones.
-        queries: (queries, dim) float32, normalised, at least one.
-        own: (queries,) int64, the id of each query's own image; None if the index has no images.
+        index: index of the items; its embeddings count as exact.
+        queries: (queries, dim) float32, normalized, at least one.
+        own: (queries,) int64, the id of each query's own image; None for an index without images.
         query_kind: see `SearchIndex.search`.
-        settings: what is compared; exact float32 comes first, whether or not it is named.
+        settings: settings to compare. Exact float32 is always the first.
 
     Yields:
-        A row for each.
+        One row per setting.
 
     Raises:
-        InvalidArgumentError: for no queries.
+        InvalidArgumentError: if `queries` is empty.
         VsembError: as `write_index`.
 
     Example:
@@ -109,7 +108,7 @@ def compare(
     def recall(found: np.ndarray) -> tuple[float, float]:
         scores = exact.scores_of(queries, found, query_kind=query_kind)
         scores = -np.sort(-scores, axis=1)[:, : best.shape[1]]
-        # What is found at the first place is its own first choice, not the best of what it found.
+        # The first result of the backend, which may not be the best item that it found.
         first = exact.scores_of(queries, found[:, :1], query_kind=query_kind)
         return (
             float(np.mean(first >= best[:, :1] - _ROUNDING)),
@@ -148,7 +147,7 @@ def compare(
                 )
 
 
-# A backend is recommended if it finds this share of the exact ten best, and takes at most this share of their time.
+# A backend is recommended with at least this recall at 10, and at most this share of the time of exact search.
 _ENOUGH, _FASTER = 0.99, 0.5
 
 
@@ -156,11 +155,12 @@ def recommended(rows: Sequence[Compared]) -> tuple[Compared, str]:
     """Choose a backend from a comparison.
 
     Args:
-        rows: what `compare` yields, exact float32 first.
+        rows: rows from `compare`, exact float32 first.
 
     Returns:
-        row: exact float32, or the fastest backend with 99 % of its ten best in at most half of its time.
-        why: the reason, a sentence.
+        row: the fastest backend with a recall at 10 of 99 % and at most half the time of exact float32; otherwise exact
+            float32.
+        why: the reason, one sentence.
 
     Example:
 
@@ -200,21 +200,21 @@ def _milliseconds(index: SearchIndex, queries: np.ndarray, query_kind: str | Non
 def candidate_recall(
     index: SearchIndex, queries: np.ndarray, candidates: int, k: int = 10, *, query_kind: str | None = None
 ) -> float:
-    """Measure how much of the exact result the search among candidates finds.
+    """Measure the recall of a search that scores only candidates exactly.
 
     Args:
         index: the index.
-        queries: (queries, dim) float32, normalised, at least one.
-        candidates: items scored exactly for each query.
-        k: results wanted.
+        queries: (queries, dim) float32, normalized, at least one.
+        candidates: number of items scored exactly per query.
+        k: number of results.
         query_kind: see `SearchIndex.search`.
 
     Returns:
-        The share of the exact k best of all queries that is found, in [0, 1]. Items of equal score at the
-        end of the exact result count as found if any of them is.
+        Share of the exact k best items that is found, over all queries, from 0 to 1. A found item with the score of the
+        last exact one also counts.
 
     Raises:
-        InvalidArgumentError: as `SearchIndex.search`, or for no queries.
+        InvalidArgumentError: as `SearchIndex.search`, or if `queries` is empty.
 
     Example:
 
@@ -228,6 +228,5 @@ def candidate_recall(
         raise invalid_argument("queries", np.shape(queries), "at least one query")
     _, exact = dataclasses.replace(index, backend=None).search(queries, k, query_kind=query_kind)
     _, found = index.search(queries, k, query_kind=query_kind, candidates=candidates)
-    # Found scores are exact ones and at most as high, so that counting by the last of the exact result is
-    # counting which of its items were found, and ties need no care.
+    # Found scores are exact. So the found items of the exact result are those that reach its last score.
     return float(np.mean(found >= exact[:, -1:] - _EXACT_ROUNDING))

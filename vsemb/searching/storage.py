@@ -36,12 +36,12 @@ NAMES = frozenset((*_FILES, _ITEMS, _STAMPS, BACKEND, MANIFEST))
 
 
 def is_index(directory: str | os.PathLike[str]) -> bool:
-    """Whether a directory has the manifest of an index, of any version."""
+    """Return whether a directory has the manifest of an index, of any version."""
     return (_manifest(directory) or {}).get("format") == FORMAT
 
 
 def stored_settings(directory: Path) -> IndexSettings:
-    """Return how an index is stored and searched, as it says itself; the default where it does not."""
+    """Return the settings of an index; the default settings if its manifest cannot be read."""
     try:
         return IndexSettings(**(_manifest(directory) or {})["settings"])
     except (VsembError, KeyError, TypeError, ValueError):
@@ -49,7 +49,7 @@ def stored_settings(directory: Path) -> IndexSettings:
 
 
 def _manifest(directory: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """Return the manifest of an index, perhaps a damaged one; None where it cannot be read."""
+    """Return the manifest of an index, which may be damaged; None if it cannot be read."""
     try:
         manifest = read_json(Path(directory) / MANIFEST, "index manifest")
     except DataError:
@@ -58,16 +58,20 @@ def _manifest(directory: str | os.PathLike[str]) -> dict[str, Any] | None:
 
 
 def read_index(directory: str | os.PathLike[str], expected: IndexSource | None = None) -> SearchIndex:
-    """Open an index and verifies all of its files.
+    """Open an index and verify its files.
 
     Args:
-        directory: where it lies.
-        expected: what it must have been made from; None takes it as it is.
+        directory: directory of the index.
+        expected: required source of the index; None for any source.
 
     Raises:
-        StaleIndexError: if it was made from something else, or is of another version.
-        DataError: if it is missing or damaged.
-        MissingExtraError: if its backend is not installed.
+        StaleIndexError: if the index has another source or version.
+        DataError: if the index is missing or damaged.
+        MissingExtraError: if the backend is not installed.
+
+    Example:
+
+        index = read_index("indexes/photos")
     """
     directory = Path(directory)
     manifest = read_json(directory / MANIFEST, "index manifest")
@@ -96,7 +100,7 @@ def read_index(directory: str | os.PathLike[str], expected: IndexSource | None =
             damaged = sha256_file(directory / name) != digest
         if damaged:
             raise DataError(f"The index file {directory / name} is damaged. Make the index again.")
-    # Nothing is written; but memory that may not be written, TensorFlow copies.
+    # Copy on write: TensorFlow would copy read-only memory.
     embeddings = np.load(directory / "embeddings.npy", mmap_mode="c", allow_pickle=False)
     ids = np.load(directory / "ids.npy", allow_pickle=False)
     keys = read_json(directory / "keys.json", "index keys")
@@ -137,10 +141,14 @@ def _open_backend(directory: Path, finder: type[Backend], parameters: Mapping[st
 
 
 def check_index_directory(directory: str | os.PathLike[str], settings: IndexSettings | None = None) -> None:
-    """Check what can be known before the work of embedding: the place, and that the backend is installed.
+    """Check before embedding that an index can be written to a directory.
+
+    Args:
+        directory: directory of the index.
+        settings: settings of the index; None for exact search.
 
     Raises:
-        DataError: if the directory holds other files.
+        DataError: if the directory holds other files than an index.
         MissingExtraError: if the backend is not installed.
     """
     directory = Path(directory)
@@ -151,7 +159,7 @@ def check_index_directory(directory: str | os.PathLike[str], settings: IndexSett
 
 
 def _replaceable(directory: Path) -> bool:
-    """Whether nothing but an index, perhaps a damaged one, is lost with a directory."""
+    """Return whether a directory is empty or holds only an index, which may be damaged."""
     if not directory.is_dir():
         return False
     names = {path.name for path in directory.iterdir()}
@@ -178,24 +186,28 @@ def write_index(
     """Write an index atomically; an older index is replaced.
 
     Args:
-        directory: where.
-        embeddings: (items, dim) float32, finite, normalised.
-        ids: (items,) int64.
-        keys: names of the items.
-        source: what they were made from.
-        items: what the rows stand for, so that nothing else is needed to show results.
-        settings: how they are stored and searched; None for exactly, as float32.
-        recorded: JSON that is kept with it, such as where run and dataset were.
+        directory: directory of the index.
+        embeddings: (items, dim) float32, finite, normalized.
+        ids: (items,) int64, the image of each item.
+        keys: n names of the items.
+        source: source of the embeddings.
+        items: the items, which search results show; None if unknown.
+        settings: settings of storage and search; None for exact search in float32.
+        recorded: further facts as JSON values, such as the paths of run and dataset.
         stamps: (items, 2) int64, sizes in bytes and modification times in nanoseconds of image files; None for others.
 
     Returns:
-        The index, opened.
+        The opened index.
 
     Raises:
-        DataError: for items that do not fit each other or are not finite, a directory that holds
-            something else, or a file system that refuses.
+        DataError: if the numbers of rows differ, an embedding is not finite, the directory holds other files, or a file
+            cannot be written.
         MissingExtraError: if the backend is not installed.
-        InvalidArgumentError: for a parameter that the backend refuses.
+        InvalidArgumentError: if a parameter of the backend is out of range.
+
+    Example:
+
+        index = write_index("indexes/mine", embeddings, ids, keys, IndexSource("", "", (), "image", "cosine"))
     """
     directory, settings = Path(directory), settings or IndexSettings()
     embeddings = np.ascontiguousarray(embeddings, np.float32)
@@ -205,7 +217,7 @@ def write_index(
             f"An index needs items. Received: embeddings {embeddings.shape}, {len(ids)} ids, "
             f"{len(keys)} keys{'' if items is None else f', {len(items)} items'}."
         )
-    # The sum of a row is finite exactly if all of it is: float64 holds any sum of float32.
+    # A sum in float64 is finite exactly if all float32 values of the row are.
     with np.errstate(invalid="ignore"):
         bad = np.flatnonzero(~np.isfinite(embeddings.sum(axis=1, dtype=np.float64)))
     if len(bad):
@@ -254,7 +266,7 @@ def write_index(
 
 
 def _discard_backend(manifest: Mapping[str, Any]) -> None:
-    """Remove what the backend of an index has elsewhere, after the index itself is gone."""
+    """Remove data of a backend outside the index's directory, after the index was removed."""
     settings, found = manifest.get("settings"), manifest.get("backend")
     # It may be damaged.
     if isinstance(settings, dict) and isinstance(found, dict) and settings.get("backend") in (*BACKENDS,):

@@ -170,12 +170,13 @@ def _evaluate_zero_shot(arguments: argparse.Namespace, opened: Run) -> Measured:
     text = zero_shot_table(measured, arguments.split, task.seen)
     rows = [{"typos": share, **metrics.to_json()} for share, metrics in measured.items()]
     found = {"split": arguments.split, "classes_seen": task.seen, "measured": rows}
-    if arguments.picture is not None:
-        # The metrics are saved even if drawing fails.
-        save_json(arguments, found)
-        task.draw(arguments.picture, seed=arguments.seed)
-        text += f"\n\n{arguments.picture}: the {len(task.names)} classes"
-    return Measured(text, found)
+
+    def draw() -> None:
+        if arguments.picture is not None:
+            task.draw(arguments.picture, seed=arguments.seed)
+            print(f"\n{arguments.picture}: the {len(task.names)} classes")
+
+    return Measured(text, found, finish=draw)
 
 
 def _zero_shot_task(arguments: argparse.Namespace, opened: Run) -> ZeroShotTask:
