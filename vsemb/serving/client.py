@@ -268,12 +268,15 @@ class Client(EncodingMixin, AbstractContextManager["Client"]):
         return found.embedding, found.valid
 
     def encode_text(self, texts: Sequence[str | bytes]) -> Embeddings:
-        """Embed texts with a validity flag per row; `encode_texts` raises an error for invalid texts.
+        """Embed texts. Invalid texts are marked; `encode_texts` raises an error for them.
 
         For a model with other inputs than texts, such as trees, the client's parser converts the texts first.
 
         Args:
-            texts: n texts, any number.
+            texts: n texts; n may be 0.
+
+        Returns:
+            Embeddings of n rows.
 
         Raises:
             InvalidArgumentError: if the model needs a parser and the client has none.
@@ -286,11 +289,16 @@ class Client(EncodingMixin, AbstractContextManager["Client"]):
         return self.encode("encode_text", text=rows)
 
     def encode_image(self, images: Sequence[bytes | str | os.PathLike[str]]) -> Embeddings:
-        """Embed images with a validity flag per row; `encode_images` raises an error for invalid images.
+        """Embed images. Invalid images are marked; `encode_images` raises an error for them.
+
+        WebP, GIF, BMP, TIFF and PPM are converted to JPEG or PNG before they are sent. Images with an EXIF orientation
+        are turned.
 
         Args:
-            images: n images, each the file's content or its path: JPEG or PNG; WebP, GIF, BMP, TIFF and PPM are
-            converted before they are sent, and images with an EXIF orientation are turned.
+            images: n images, each the content or the path of a file; n may be 0.
+
+        Returns:
+            Embeddings of n rows.
 
         Raises:
             DataError: if a file cannot be read.
@@ -303,7 +311,10 @@ class Client(EncodingMixin, AbstractContextManager["Client"]):
 
         Args:
             signature: name of the signature, such as `encode_text`.
-            **inputs: inputs of the signature.
+            **inputs: inputs of the signature, n rows each.
+
+        Returns:
+            Embeddings of n rows.
 
         Raises:
             VsembError: as `predict`.
@@ -316,7 +327,10 @@ class Client(EncodingMixin, AbstractContextManager["Client"]):
 
         Args:
             texts: n queries, as `encode_text`.
-            k: results per query, 1 to 1,000.
+            k: number of results per query, 1 to 1,000.
+
+        Returns:
+            Results of n queries.
 
         Raises:
             VsembError: as `encode_text`.
@@ -331,7 +345,13 @@ class Client(EncodingMixin, AbstractContextManager["Client"]):
 
         Args:
             images: n queries, as `encode_image`.
-            k: results per query, 1 to 1,000.
+            k: number of results per query, 1 to 1,000.
+
+        Returns:
+            Results of n queries.
+
+        Raises:
+            VsembError: as `encode_image`.
         """
         return self.search("search_image", k, image_bytes=to_images(images))
 
@@ -340,8 +360,11 @@ class Client(EncodingMixin, AbstractContextManager["Client"]):
 
         Args:
             signature: name of the signature, such as `search_text`.
-            k: results per query, 1 to 1,000.
-            **queries: the other inputs of the signature.
+            k: number of results per query, 1 to 1,000.
+            **queries: the other inputs of the signature, n rows each.
+
+        Returns:
+            Results of n queries.
 
         Raises:
             VsembError: as `predict`.
@@ -391,7 +414,19 @@ class Client(EncodingMixin, AbstractContextManager["Client"]):
 
 
 def to_array(name: str, values: Any, info: TensorInfo) -> np.ndarray:
-    """Convert values to an array of the input's type."""
+    """Convert values to an array of an input's type.
+
+    Args:
+        name: name of the input, in errors.
+        values: an array, or nested lists.
+        info: type and shape of the input.
+
+    Returns:
+        An array of `info.dtype`; strings as `bytes` objects.
+
+    Raises:
+        InvalidArgumentError: for values of another type, out of range, or with another number of dimensions.
+    """
     if info.dtype == object:
         encode = np.vectorize(functools.partial(_encoded, name), otypes=[object])
         result = encode(np.asarray(values, object))
@@ -448,13 +483,22 @@ def requests_of(arrays: Sequence[np.ndarray], most_rows: int, most_bytes: int) -
 
 
 def to_texts(texts: Sequence[str | bytes]) -> list[bytes]:
-    """Convert texts to bytes."""
+    """Convert texts to bytes.
+
+    Raises:
+        InvalidArgumentError: for one text in place of a list, or entries that are not texts.
+    """
     _refuse_one("texts", texts)
     return [_encoded("texts", text) for text in texts]
 
 
 def to_images(images: Sequence[bytes | str | os.PathLike[str]]) -> list[bytes]:
-    """Return the contents of image files; see `Client.encode_image`."""
+    """Return the contents of image files, see `Client.encode_image`.
+
+    Raises:
+        InvalidArgumentError: for one image in place of a list, or entries of another type.
+        DataError: if a file cannot be read.
+    """
     _refuse_one("images", images)
     contents = []
     for image in images:
@@ -472,7 +516,7 @@ def to_images(images: Sequence[bytes | str | os.PathLike[str]]) -> list[bytes]:
 
 
 def _decodable(content: bytes) -> bytes:
-    """Converts an image as a dataset stores it: other formats to JPEG or PNG, turned as its EXIF block says."""
+    """Convert an image as a dataset stores it: to JPEG or PNG, in its EXIF orientation."""
     if content.startswith(_DECODED_IN_GRAPH) and b"Exif\0" not in content[:_HEADER]:
         return content
     from vsemb.data.images import BadImage, sanitise_image

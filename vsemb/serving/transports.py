@@ -133,7 +133,20 @@ class Transport(abc.ABC):
 
     @abc.abstractmethod
     def predict(self, signature: str, inputs: Arrays, outputs: Mapping[str, TensorInfo], timeout: float) -> Arrays:
-        """Run a signature; `outputs` gives the types of the answer."""
+        """Run a signature.
+
+        Args:
+            signature: name of the signature.
+            inputs: name -> array of the input's type; strings as `bytes` objects.
+            outputs: name -> type and shape of the output.
+            timeout: maximum number of seconds.
+
+        Returns:
+            Output name -> array.
+
+        Raises:
+            ServingError: if the server refuses the request or does not answer.
+        """
 
     @abc.abstractmethod
     def close(self) -> None:
@@ -144,7 +157,14 @@ class Transport(abc.ABC):
         """Return the model's GetModelMetadataResponse or GetModelStatusResponse, as JSON."""
 
     def signatures(self, timeout: float) -> dict[str, SignatureInfo]:
-        """Return the model's signatures."""
+        """Return the model's signatures by name.
+
+        Args:
+            timeout: maximum number of seconds.
+
+        Raises:
+            ServingError: as `predict`.
+        """
         answer = self._asked(True, timeout)
         try:
             definitions = answer["metadata"]["signature_def"]["signature_def"]
@@ -160,7 +180,14 @@ class Transport(abc.ABC):
             raise self._odd(f"the metadata cannot be read, {error!r}") from error
 
     def status(self, timeout: float) -> list[VersionStatus]:
-        """Return the states of the model's versions."""
+        """Return the states of the model's versions.
+
+        Args:
+            timeout: maximum number of seconds.
+
+        Raises:
+            ServingError: as `predict`.
+        """
         answer = self._asked(False, timeout)
         try:
             return [
@@ -419,6 +446,13 @@ def message_to_json(message: Any) -> dict[str, Any]:
 
 def connect(url: str, model: str, version: int | None, label: str | None) -> Transport:
     """Return the transport to a model; the first call opens the connection.
+
+    Args:
+        url: `http://HOST:PORT`, `https://HOST:PORT`, `grpc://HOST:PORT` or `grpcs://HOST:PORT`; for REST also with a
+            path.
+        model: name of the model.
+        version: version number; None for the newest, or the label's.
+        label: label of a version; None for none.
 
     Raises:
         InvalidArgumentError: for an invalid URL or name.

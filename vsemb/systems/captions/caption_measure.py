@@ -85,7 +85,15 @@ class CaptionTable:
     notes: list[str]
 
     def nearest_sentence(self, row: MeasuredCaptions, image: int) -> str | None:
-        """Return the training sentence most similar to a row's caption; None if no sentence shares a word."""
+        """Return the training sentence that is most similar to a caption.
+
+        Args:
+            row: one of `rows`.
+            image: number of the image.
+
+        Returns:
+            The sentence; None if no sentence shares a word.
+        """
         if self.train is None or row.nearest is None or row.nearest.rows[image] < 0:
             return None
         return self.train.captions[row.nearest.rows[image]]

@@ -124,6 +124,14 @@ class CaptionWriter:
     def of_split_row(self, dataset: Dataset, split: Split, row: int) -> list[Written]:
         """Write captions of an image of a dataset, from cached features if the run reads features.
 
+        Args:
+            dataset: the dataset.
+            split: the split of the image.
+            row: row of the image in the split.
+
+        Returns:
+            The captions, best first.
+
         Raises:
             DataError: if the image does not decode, or run and dataset do not match.
         """

@@ -295,7 +295,14 @@ def stored_snippets(
 
 
 def snippets_fingerprint(alignment: Run, dataset: Dataset, split: Split, affinity: float | None) -> str:
-    """Return a hex fingerprint of all inputs of a split's snippets."""
+    """Return a hex fingerprint of all inputs of a split's snippets.
+
+    Args:
+        alignment: the run that aligns words and regions.
+        dataset: the dataset.
+        split: the split.
+        affinity: bonus for neighbouring words on one region; None for the run's.
+    """
     captions = json.dumps([list(split.captions), split.caption_rows.tolist()])
     parts = [_CUT, alignment.fingerprint, dataset.fingerprint, split.name, affinity]
     return sha256_bytes(json.dumps([*parts, sha256_bytes(captions.encode())]).encode())

@@ -185,6 +185,10 @@ class EntailmentData:
     def open(cls, path: str | os.PathLike[str], split_seed: int = 0) -> EntailmentData:
         """Open a folder with one file per split, or one file.
 
+        Args:
+            path: the folder or file.
+            split_seed: seed of the splits of a source without splits.
+
         Raises:
             DataError: if the source has no sentence pairs, or a first line is malformed.
         """

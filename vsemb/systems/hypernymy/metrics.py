@@ -61,7 +61,15 @@ class Reconstruction:
 
 
 def pair_energies(model: HypernymModel, pairs: np.ndarray) -> np.ndarray:
-    """Compute energies of (pairs, 2) int concept numbers in blocks: (pairs,) float32."""
+    """Compute the energies of pairs in blocks.
+
+    Args:
+        model: the model.
+        pairs: (pairs, 2) int, numbers of the specific and the general concept.
+
+    Returns:
+        (pairs,) float32; lower means that the second concept is more likely a hypernym.
+    """
     blocks = [ops.convert_to_numpy(model(pairs[start : start + _PAIRS])) for start in range(0, len(pairs), _PAIRS)]
     return np.concatenate(blocks) if blocks else np.empty(0, np.float32)
 

@@ -36,7 +36,15 @@ class Comparison(Configured, keras.layers.Layer):
         return dim
 
     def matrix(self, specific: Tensor, general: Tensor) -> Tensor:
-        """Return the energy of every row (n, width) with every row (m, width): (n, m) float32."""
+        """Compute the energy of every specific concept with every general one.
+
+        Args:
+            specific: (n, width) float.
+            general: (m, width) float.
+
+        Returns:
+            (n, m) float32.
+        """
         raise NotImplementedError
 
     def build(self, specific_shape: Any, general_shape: Any) -> None:

@@ -140,7 +140,11 @@ def tag_names(tags: Sequence[Sequence[str]]) -> tuple[str, ...]:
 
 
 def tag_ids(tags: Sequence[Sequence[str]], names: Sequence[str]) -> list[list[int]]:
-    """Return the ids of parts of speech, from 1; unknown ones have the last id.
+    """Return the ids of parts of speech, from 1.
+
+    Args:
+        tags: parts of speech of each caption.
+        names: the known parts of speech; the last one stands for all others.
 
     Example:
 
@@ -183,7 +187,14 @@ def read_sentences(
 
 
 def embed_captions(encoder: Run, captions: Sequence[str]) -> np.ndarray:
-    """Return the sentence vectors of captions, float32 (captions, dim).
+    """Embed captions with the sentence encoder of a run.
+
+    Args:
+        encoder: the run.
+        captions: the captions.
+
+    Returns:
+        (captions, dim) float32.
 
     Raises:
         DataError: if a vector is not finite.

@@ -189,7 +189,12 @@ def best_regions(
 
 
 def region_sheet(dataset: Dataset, found: Sequence[FoundRegion], side: int = 160) -> Image.Image:
-    """Draw a sheet of the crops of regions with their scores, see `contact_sheet`.
+    """Draw a contact sheet of regions with their scores.
+
+    Args:
+        dataset: dataset of the regions.
+        found: the regions, see `search_regions`.
+        side: side of a crop's square in pixels.
 
     Raises:
         InvalidArgumentError: if `found` is empty.

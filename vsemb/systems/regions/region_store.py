@@ -140,9 +140,14 @@ class RegionStore(FeatureFolder):
 
     @classmethod
     def find_alike(cls, dataset: Dataset, fingerprint: str, network: str) -> RegionStore:
-        """Open the dataset's regions with a fingerprint; else the only regions with the same `network`.
+        """Open the dataset's regions with a fingerprint, or the only regions of the same network.
 
         Another dataset has other detections, but may use the same network.
+
+        Args:
+            dataset: the dataset.
+            fingerprint: fingerprint of the regions.
+            network: fingerprint of their network.
 
         Raises:
             DataError: if no regions match, several regions have another fingerprint, or `open` refuses them.

@@ -209,7 +209,17 @@ def aligned(similarity: Similarity, images: Outputs, texts: Outputs, words: tf.T
 
 @tf.function(reduce_retracing=True, autograph=False)
 def chain_in_graph(unaries: tf.Tensor, words: tf.Tensor, regions: tf.Tensor, affinity: tf.Tensor) -> tf.Tensor:
-    """Compute the path of `best_chain` in graph; eagerly, its many small steps take a second per row."""
+    """Compute the path of `best_chain` in graph; eagerly, its many small steps take a second per row.
+
+    Args:
+        unaries: (batch, words, regions) float32, scores of each word with each region.
+        words: (batch, words) bool, False for padding.
+        regions: (batch, regions) bool, False for padding.
+        affinity: (batch,) float32, bonus for neighbouring words on one region.
+
+    Returns:
+        (batch, words) int32, the region of each word; -1 for padding.
+    """
     return best_chain(unaries, words, regions, affinity)[0]
 
 

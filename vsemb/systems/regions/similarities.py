@@ -302,7 +302,15 @@ def turned(words: Tensor) -> Tensor:
 
 
 def all_products(rows: Tensor, columns: Tensor) -> Tensor:
-    """Compute the inner products of all items of sets (n, M, dim) with all items of sets (dim, T, m): (n, M, T, m)."""
+    """Compute the inner products of all items of sets.
+
+    Args:
+        rows: (n, M, dim) float, n sets of M items.
+        columns: (dim, T, m) float, m sets of T items.
+
+    Returns:
+        (n, M, T, m) float.
+    """
     dim = ops.shape(rows)[-1]
     flat = ops.matmul(ops.reshape(rows, (-1, dim)), ops.reshape(columns, (dim, -1)))
     return ops.reshape(flat, (*ops.shape(rows)[:2], *ops.shape(columns)[1:]))

@@ -192,7 +192,15 @@ def tree_sizes(heads: Iterable[Sequence[int]]) -> dict[str, float]:
 
 
 def describe(dataset: Dataset, parsed: Parsed) -> dict[str, Any]:
-    """Return the summary that `vsemb annotate --dependencies` prints, as plain values."""
+    """Return the summary that `vsemb annotate --dependencies` prints.
+
+    Args:
+        dataset: the dataset.
+        parsed: its parses.
+
+    Returns:
+        JSON values by name.
+    """
     parses = parsed.parses
     texts = [text for name in dataset.splits for text in parses.texts(dataset.split(name))]
     parser = None if parses.parser is None else ParserInfo.from_json(parses.parser)
@@ -351,7 +359,12 @@ class ParseWork:
         return [sentence.tree for sentence in sentences]
 
     def write(self, chunk: Chunk, trees: Sequence[Tree]) -> None:
-        """Store the trees of a chunk, atomically."""
+        """Store the trees of a chunk atomically.
+
+        Args:
+            chunk: the chunk.
+            trees: one tree per text of the chunk, in order.
+        """
         # Without texts: the plan identifies the dataset and its captions.
         sentences = (Sentence(str(place), None, tree) for place, tree in enumerate(trees))
         write_conllu(sentences, self.root / chunk.file)

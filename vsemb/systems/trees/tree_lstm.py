@@ -147,9 +147,10 @@ def tree_lstm_states(
 def tree_lstm_states_reference(
     inputs: Tensor, recurrent: Tensor, heads: Tensor, mask: Tensor, *, child_sum: bool = False
 ) -> Tensor:
-    """Compute `tree_lstm_states` with a short and slow reference: every round computes all nodes again.
+    """Compute `tree_lstm_states` with a short and slow reference implementation.
 
-    A node of height n is correct after n rounds, and all nodes after `steps` rounds.
+    Every round computes all nodes again. A node of height n is correct after n rounds, and all nodes are after `steps`
+    rounds. Arguments and result are those of `tree_lstm_states`.
     """
     dtype, inputs, recurrent = _wide(inputs, recurrent)
     slots, units = recurrent.shape[:2]

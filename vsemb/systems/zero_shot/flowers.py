@@ -279,7 +279,15 @@ def draw(flower: Flower, image_size: int = 64) -> Image.Image:
 
 
 def box(flower: Flower, image_size: int = 64) -> list[int]:
-    """Return the bounding box `[x, y, w, h]` of the petals in whole pixels, clipped to the image."""
+    """Return the bounding box of the petals, clipped to the image.
+
+    Args:
+        flower: the flower.
+        image_size: side of the image in pixels.
+
+    Returns:
+        [x, y, width, height] in whole pixels.
+    """
     points = [point for place in range(flower.petals) for point in _petal(flower, place, image_size)]
     # The outline of a petal is drawn on both sides of its edge, in whole sub-pixels.
     slack = _line_width(flower, image_size) / 2 + 1.5 / SUPERSAMPLING
