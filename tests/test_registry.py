@@ -248,7 +248,7 @@ def test_a_file_with_inputs_of_its_own_is_trained(tmp_path: Path, monkeypatch: p
         raise DataError("enough")
 
     monkeypatch.setattr(train, "train", trained)
-    monkeypatch.setattr("vsemb.cli.train._configured", lambda recipe, arguments: (recipe, None))
+    monkeypatch.setattr("vsemb.runs.fine_tune.configured", lambda recipe, *given: (recipe, None))
     system = 'SYSTEM = System(name="inputs", train_inputs={"base-run": "a run"})\nRECIPE = Retrieval()\n'
     path = write(tmp_path, "inputs", system)
     assert main(["train", str(path), "--data", "data", "--out", str(tmp_path / "run")]) == 1

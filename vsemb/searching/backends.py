@@ -204,7 +204,7 @@ class BinaryCodes(_Codes):
     """One bit per dimension, and one threshold per dimension as calibration.
 
     A bit is 1 if the value is above the threshold. The score is minus the Hamming distance: the number of bits that
-    differ from those of the query. The threshold is 0 for a dimension with both signs, as under cosine similarity.
+    differ from the query's. The threshold is 0 for a dimension with both signs, as under cosine similarity.
     Otherwise it is the median, because order-embeddings are non-negative.
     """
 

@@ -244,7 +244,7 @@ def test_the_wrong_command_says_what_is_needed(
         (["index", run], "must be a run for retrieval"),
         (["train", "kiros2014", "--data", pairs, *out], "vsemb prepare"),
         (["train", "kiros2014", "--data", str(snli_path), *out], "vsemb prepare"),
-        (["train", "entailment", "--data", str(scenes_path), *out], "no column premise"),
+        (["train", "entailment", "--data", str(scenes_path), *out], "must hold one file of sentence pairs"),
         (["train", "entailment", "--data", pairs, "--fine-tune", *out], "reads no images"),
         (
             ["train", "entailment", "--data", str(snli_path), "--set", "text.tokenizer=classes", *out],
@@ -255,7 +255,7 @@ def test_the_wrong_command_says_what_is_needed(
         (["evaluate", run, "--recalls", "20"], "--recalls"),
         (["evaluate", run, "--pairs"], "--pairs"),
         (["evaluate", run, "--split", "tests"], "Did you mean 'test'"),
-        (["evaluate", run, "--data", str(scenes_path)], "no column premise"),
+        (["evaluate", run, "--data", str(scenes_path)], "must hold one file of sentence pairs"),
         (["evaluate", str(tiny_run.path), "--data", str(snli_path)], "vsemb prepare"),
         (["train", "vsepp", "--data", str(scenes_path), "--out", run], "run of another recipe"),
         (command(snli_path, tiny_run.path), "run of another recipe"),

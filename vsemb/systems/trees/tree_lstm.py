@@ -150,7 +150,7 @@ def tree_lstm_states_reference(
     """Compute `tree_lstm_states` with a short and slow reference implementation.
 
     Every round computes all nodes again. A node of height n is correct after n rounds, and all nodes are after `steps`
-    rounds. Arguments and result are those of `tree_lstm_states`.
+    rounds. Arguments and result are the same as for `tree_lstm_states`.
     """
     dtype, inputs, recurrent = _wide(inputs, recurrent)
     slots, units = recurrent.shape[:2]
