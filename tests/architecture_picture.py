@@ -15,7 +15,7 @@ FILE = ROOT / "docs" / "design" / "architecture.svg"
 CONTENTS = {
     "console": "exceptions; notices and progress bars",
     "files": "atomic writing, checksums, JSON; HTML tables",
-    "registry": "systems and parts, found by name",
+    "registry": "systems and parts, found by name; weights files",
     "parts": "typed parts of a recipe, read from JSON and --set",
     "configured": "Keras objects that keep their arguments",
     "ops": "pure functions over tensors",

@@ -27,7 +27,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 ORDER = [
     {"errors", "console"},
     {"files", "tables"},
-    {"registry"},
+    {"registry", "weights"},
     {"parts"},
     {"configured"},
     {"ops"},

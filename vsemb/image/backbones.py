@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import math
 import os
-import warnings
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,9 +18,9 @@ import numpy as np
 
 from vsemb.configured import Configured
 from vsemb.errors import DataError, VsembError, invalid_argument, one_line, unknown_name
-from vsemb.files import require_space
 from vsemb.image.pooling import MAP_POOLINGS, pooled_map
 from vsemb.image.presets import Preset, preset_class
+from vsemb.weights import load_weights, save_weights
 
 # Part of every feature fingerprint: raise it when decoding, resizing, cropping or scaling changes.
 PREPROCESSING_VERSION = "vsemb-image-2"
@@ -275,16 +273,6 @@ def save_backbone_weights(backbone: keras.Model, path: str | os.PathLike[str]) -
     save_weights(_base(backbone), path)
 
 
-def save_weights(network: keras.Model, path: str | os.PathLike[str]) -> None:
-    """Write the weights of any network to a `.weights.h5` file.
-
-    Raises:
-        DataError: if the disk is too full.
-    """
-    require_space(path, sum(math.prod(weight.shape) * 4 for weight in network.weights) + (1 << 20))
-    network.save_weights(path)
-
-
 def weights_sha256(backbone: keras.Model) -> str:
     """Return the hex SHA-256 of the values of all weights: the same for weights from any file."""
     digest = hashlib.sha256()
@@ -395,15 +383,14 @@ def load_all_weights(network: keras.Model, path: str | os.PathLike[str]) -> None
     """Loads a file that has all weights of a network.
 
     Raises:
+        DataError: if it is damaged.
         ValueError: if it lacks one, or is of another network.
     """
     # Keras only warns about layers that the file lacks, and leaves them random: NaN gives them away.
     floats = [weight for weight in network.weights if "float" in keras.backend.standardize_dtype(weight.dtype)]
     for weight in floats:
         weight.assign(np.full(weight.shape, np.nan, np.float32))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        network.load_weights(path)
+    load_weights(network, path)
     for weight in floats:
         if np.isnan(keras.ops.convert_to_numpy(weight)).any():
             raise ValueError(f"nothing, or NaN, for the weight {weight.path}.")

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import json
 import os
-import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -43,6 +42,7 @@ from vsemb.recipes.schema import Recipe
 from vsemb.tables import html_table
 from vsemb.text.tokenizers import TextReader, Tokenizer
 from vsemb.text.vocabulary import Vocabulary
+from vsemb.weights import load_weights
 
 RECIPE, STATUS, VOCABULARY, METRICS = "recipe.json", "run.json", "vocabulary.txt", "metrics.jsonl"
 BEST, STATE, LOGS = "checkpoints/best.weights.h5", "checkpoints/state.npz", "logs"
@@ -175,10 +175,8 @@ class Run:
 
     def _load_best(self, model: keras.Model) -> None:
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                model.load_weights(self.path / BEST)
-        except (OSError, ValueError) as error:
+            load_weights(model, self.path / BEST)
+        except ValueError as error:
             reason = one_line(error, 120)
             raise DataError(
                 f"{self.path / BEST} must fit the run's {RECIPE}; it does not ({reason} …). One of the two was "

@@ -18,7 +18,8 @@ from keras import ops
 from vsemb import losses
 from vsemb.console import progress, say
 from vsemb.errors import DataError
-from vsemb.files import replacing, require_space
+from vsemb.files import replacing
+from vsemb.weights import save_weights
 
 _TOLERANCE = 0.01
 # Reading the loss waits for the step, so it is read this often and wherever weights are about to be kept.
@@ -286,31 +287,3 @@ class SelectBest(keras.callbacks.Callback):
     def restore(self, state: dict[str, Any]) -> None:
         """Restore an earlier `state`."""
         self.best, self.best_epoch = state["best"], state["best_epoch"]
-
-
-def save_weights(model: keras.Model, path: str | os.PathLike[str]) -> None:
-    """Write a model's weights atomically.
-
-    Args:
-        model: the model, compiled or not.
-        path: the file, ending in `.weights.h5`.
-
-    Raises:
-        DataError: if the disk is full.
-    """
-    with replacing(path) as temporary:
-        require_space(temporary, _size(model))
-        # Keras insists on the ending.
-        named = temporary.with_name(f"{temporary.name}.weights.h5")
-        try:
-            model.save_weights(named)
-            os.replace(named, temporary)
-        finally:
-            named.unlink(missing_ok=True)
-
-
-def _size(model: keras.Model) -> int:
-    # Keras puts the optimizer's variables into the file too; HDF5 adds little.
-    optimizer = getattr(model, "optimizer", None)
-    variables = [*model.variables, *([] if optimizer is None else optimizer.variables)]
-    return sum(math.prod(variable.shape) * 4 for variable in variables) + (1 << 20)

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from vsemb.data.synthetic import generate
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.image.backbones import BackboneConfig, build_backbone, save_backbone_weights, save_weights
+from vsemb.image.backbones import BackboneConfig, build_backbone, save_backbone_weights
 from vsemb.image.decode import decode_images
 from vsemb.systems.regions import extractor as module
 from vsemb.systems.regions.extractor import (
@@ -23,6 +23,7 @@ from vsemb.systems.regions.extractor import (
 )
 from vsemb.systems.regions.proposals import objectness
 from vsemb.systems.regions.region_store import RegionConfig
+from vsemb.weights import save_weights
 
 SMALL = BackboneConfig("SmallConvNet", size=32)
 MOBILE = BackboneConfig("MobileNetV2", size=64)

@@ -36,7 +36,7 @@ from vsemb.systems.presets.files import (
 from vsemb.systems.presets.network import ImagePreset, image_network
 from vsemb.systems.presets.text_encoder import PresetEncoder
 from vsemb.systems.presets.tokenizer import PresetText, PresetTokens
-from vsemb.training.callbacks import save_weights
+from vsemb.weights import save_weights
 
 WEIGHTS = ("preset", "random")
 _PAPERS = {

@@ -19,12 +19,13 @@ from vsemb.data.features.files import CLASSIFIER_NAME, WEIGHTS_NAME
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument
 from vsemb.files import sha256_bytes
-from vsemb.image.backbones import BackboneConfig, build_backbone, save_backbone_weights, save_weights
+from vsemb.image.backbones import BackboneConfig, build_backbone, save_backbone_weights
 from vsemb.image.backbones import weights_sha256 as hash_weights
 from vsemb.systems.regions.detections import Detections, pad_rows
 from vsemb.systems.regions.extractor import RegionExtractor, build_classifier
 from vsemb.systems.regions.proposals import selective_search
 from vsemb.systems.regions.region_store import RegionConfig, RegionStore, refuse_wrong_regions, region_fingerprint
+from vsemb.weights import save_weights
 
 _FLOAT16_MAX = float(np.finfo(np.float16).max)
 

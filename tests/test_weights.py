@@ -1,0 +1,58 @@
+"""Weights files: whatever byte of one changes, the weights are those that were written or the file is refused."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+
+from vsemb.errors import DataError
+from vsemb.weights import load_weights, save_weights
+
+
+def small() -> keras.Model:
+    keras.utils.set_random_seed(1)
+    return keras.Sequential([keras.Input((3,)), keras.layers.Dense(5), keras.layers.BatchNormalization()])
+
+
+def test_every_flipped_byte_is_found_or_harmless(tmp_path):
+    model, other, path = small(), small(), tmp_path / "best.weights.h5"
+    save_weights(model, path)
+    whole, wanted = path.read_bytes(), model.get_weights()
+    # All bytes of the kernel, and others by chance.
+    kernel = whole.index(wanted[0].tobytes())
+    chance = np.random.default_rng(0).integers(0, len(whole), 200)
+    refused = 0
+    for place in [*range(kernel, kernel + wanted[0].nbytes), *chance.tolist()]:
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x20]) + whole[place + 1 :])
+        other.set_weights([np.full_like(weight, 7.0) for weight in wanted])
+        try:
+            load_weights(other, path)
+        except (DataError, ValueError):
+            refused += 1
+            continue
+        for found, weight in zip(other.get_weights(), wanted, strict=True):
+            np.testing.assert_array_equal(found, weight)
+    assert refused >= wanted[0].nbytes
+
+
+def test_the_damaged_file_is_named(tmp_path):
+    model, path = small(), tmp_path / "best.weights.h5"
+    save_weights(model, path)
+    whole, kernel = path.read_bytes(), model.get_weights()[0].tobytes()
+    path.write_bytes(whole.replace(kernel, kernel[::-1]))
+    with pytest.raises(DataError, match=r"The weights file .*best\.weights\.h5 is damaged: it holds other values"):
+        load_weights(model, path)
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DataError, match=r"The weights file .*best\.weights\.h5 cannot be read: .* Restore it\."):
+        load_weights(model, path)
+
+
+def test_a_file_of_keras_itself_is_read(tmp_path):
+    model, path = small(), tmp_path / "own.weights.h5"
+    model.save_weights(path)
+    wanted = model.get_weights()
+    model.set_weights([np.zeros_like(weight) for weight in wanted])
+    load_weights(model, path)
+    for found, weight in zip(model.get_weights(), wanted, strict=True):
+        np.testing.assert_array_equal(found, weight)

@@ -1,0 +1,92 @@
+"""Weights files: HDF5 as Keras writes it, with a digest of the values, so that a damaged file is found."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import warnings
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vsemb.errors import DataError, one_line
+from vsemb.files import replacing, require_space
+
+if TYPE_CHECKING:
+    import h5py
+    import keras
+
+_DIGEST = "sha256"
+
+
+def save_weights(model: keras.Model, path: str | os.PathLike[str]) -> None:
+    """Write a model's weights atomically.
+
+    Args:
+        model: the model, compiled or not.
+        path: the file, ending in `.weights.h5`.
+
+    Raises:
+        DataError: if the disk is full.
+    """
+    import h5py
+
+    with replacing(path) as temporary:
+        require_space(temporary, _size(model))
+        # Keras insists on the ending.
+        named = temporary.with_name(f"{temporary.name}.weights.h5")
+        try:
+            model.save_weights(named)
+            with h5py.File(named, "r+") as file:
+                file.attrs[_DIGEST] = _digest(file)
+            os.replace(named, temporary)
+        finally:
+            named.unlink(missing_ok=True)
+
+
+def load_weights(model: keras.Model, path: str | os.PathLike[str]) -> None:
+    """Load a model's weights, without Keras' warnings. A file of `save_weights` must hold what was written.
+
+    Args:
+        model: the model, built.
+        path: the file; one that Keras wrote has no digest, and is read as it is.
+
+    Raises:
+        DataError: if the file is damaged.
+        ValueError: if it is of another model.
+    """
+    import h5py
+
+    try:
+        with h5py.File(path) as file:
+            written, found = file.attrs.get(_DIGEST), _digest(file)
+    except Exception as error:  # h5py raises many types for a damaged file
+        raise DataError(f"The weights file {path} cannot be read: {one_line(error, 120)}. Restore it.") from error
+    if written not in (None, found):
+        raise DataError(f"The weights file {path} is damaged: it holds other values than were written. Restore it.")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.load_weights(path)
+
+
+def _digest(file: h5py.File) -> str:
+    import h5py
+
+    digest = hashlib.sha256()
+
+    def add(name: str, item: h5py.Group | h5py.Dataset) -> None:
+        if isinstance(item, h5py.Dataset):
+            values = np.asarray(item[()])
+            digest.update(f"{name} {values.dtype.str} {values.shape}\n".encode())
+            digest.update(values.tobytes())
+
+    file.visititems(add)
+    return digest.hexdigest()
+
+
+def _size(model: keras.Model) -> int:
+    # Keras puts the optimizer's variables into the file too; HDF5 adds little.
+    optimizer = getattr(model, "optimizer", None)
+    variables = [*model.variables, *([] if optimizer is None else optimizer.variables)]
+    return sum(math.prod(variable.shape) * 4 for variable in variables) + (1 << 20)
