@@ -222,6 +222,25 @@ def test_last_state_alone_in_a_graph(kind: Any, training: bool) -> None:
 
 
 @pytest.mark.parametrize("kind", [GRU, LSTM], ids=["gru", "lstm"])
+def test_a_graph_of_training_records_no_loop(kind: Any) -> None:
+    # What a loop keeps of each turn for its gradient, TensorFlow puts on lists.
+    def pushes(layer: Any) -> int:
+        @tf.function(autograph=False)
+        def step(x: tf.Tensor) -> Any:
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                loss = tf.reduce_sum(layer(x, training=True))
+            return tape.gradient(loss, x)
+
+        graph = step.get_concrete_function(tf.TensorSpec((2, None, SIZE), tf.float64)).graph.as_graph_def()
+        nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
+        return sum(node.op == "TensorListPushBack" for node in nodes)
+
+    theirs, ours = (pushes(layer) for layer in both(kind))
+    assert theirs > 0 == ours
+
+
+@pytest.mark.parametrize("kind", [GRU, LSTM], ids=["gru", "lstm"])
 def test_both_directions_with_zeros_in_padding(kind: Any) -> None:
     mask = mask_of("both")
     found = []

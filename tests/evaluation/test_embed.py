@@ -8,6 +8,7 @@ import pytest
 from tests.contract import SAME
 from vsemb.data.sources import FeatureImages
 from vsemb.evaluation import Embedder
+from vsemb.evaluation.embed import _padded
 
 
 @pytest.fixture
@@ -31,6 +32,13 @@ def test_images_come_in_their_own_order(parts, scenes, batch_size: int) -> None:
     assert isinstance(images, FeatureImages)
     found = Embedder(model).images(images, len(split), batch_size=batch_size)
     np.testing.assert_allclose(found, model.encode_images(images.gather(np.arange(len(split)))), **SAME)
+
+
+def test_sets_of_batches_are_padded_and_put_in_order() -> None:
+    found = _padded([np.full((2, 3, 4), 1.0), np.full((1, 5, 4), 2.0)], np.array([2, 0, 1]))
+    assert found.shape == (3, 5, 4)
+    # Rows 2 and 0 have three items, row 1 has five.
+    np.testing.assert_array_equal(found[..., 0], [[1, 1, 1, 0, 0], [2] * 5, [1, 1, 1, 0, 0]])
 
 
 def test_later_weights_are_seen(parts) -> None:
