@@ -20,6 +20,7 @@ from vsemb.data.features.store import FeatureStore
 from vsemb.data.store import Dataset
 from vsemb.data.writing.writer import write_dataset
 from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.files import locked
 from vsemb.recipes.retrieval import Retrieval, RetrievalJob
 from vsemb.runs import run as run_module
 from vsemb.runs.measure import evaluate_run
@@ -37,7 +38,7 @@ def test_what_a_run_holds(tiny_run, tiny_recipe) -> None:
     names = {path.name for path in tiny_run.path.iterdir()}
     assert names == {"recipe.json", "run.json", "vocabulary.txt", "metrics.jsonl", "checkpoints", "logs"}
     stored = {path.name for path in (tiny_run.path / "checkpoints").iterdir()}
-    assert stored == {"best.weights.h5", "state.npz"}
+    assert stored == {"best.weights.h5", "state.npz", "lock"}
     assert list((tiny_run.path / "logs").rglob("events.out.tfevents.*"))
     assert tiny_run.recipe == tiny_recipe
     assert tiny_run.info["status"] == "finished"
@@ -92,6 +93,8 @@ def test_a_finished_run_continues_for_more_epochs(tiny_run, tiny_recipe, scenes,
     out = tmp_path / "run"
     first = train(tiny_recipe.with_overrides(["training.epochs=1"]), scenes, out)
     assert first.info["status"] == "finished"
+    with locked(out / "checkpoints", "busy"), pytest.raises(DataError, match="Another process is training .*run; wait"):
+        train(tiny_recipe, scenes, out)
     # As one that was trained for two epochs at once.
     continued = train(tiny_recipe, scenes, out)
     rows = [

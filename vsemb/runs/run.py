@@ -8,6 +8,7 @@
         logs/                          logs for TensorBoard
         checkpoints/best.weights.h5    weights selected on validation
         checkpoints/state.npz          training state for resuming
+        checkpoints/lock               empty; locked while a process trains the run
         backbone/                      configuration and weights of the feature backbone, so that the run can embed
                                        images without the training dataset
         presets/                       files of keras-hub presets that the towers read, without weights

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -16,7 +17,7 @@ import keras
 from vsemb.console import say
 from vsemb.data.batches import BatchSource
 from vsemb.errors import DataError, invalid_argument
-from vsemb.files import write_json
+from vsemb.files import locked, write_json
 from vsemb.recipes.schema import Job, Recipe
 from vsemb.runs.features import with_features
 from vsemb.runs.fine_tune import starting_weights
@@ -105,16 +106,18 @@ def train(
         )
     # After the model is compiled, so that a failing recipe does not leave a run directory.
     info = devices.first_worker_first(enter)
-    fit_run(
-        job,
-        model,
-        batches,
-        out,
-        info,
-        devices=devices,
-        checkpoint_seconds=checkpoint_seconds,
-        checkpoint_steps=checkpoint_steps,
-    )
+    busy = f"Another process is training {out}; wait for it, or choose another directory."
+    with locked(out / Path(STATE).parent, busy) if devices.writes else contextlib.nullcontext():
+        fit_run(
+            job,
+            model,
+            batches,
+            out,
+            info,
+            devices=devices,
+            checkpoint_seconds=checkpoint_seconds,
+            checkpoint_steps=checkpoint_steps,
+        )
     return _finished(recipe, data, out, devices)
 
 
