@@ -158,6 +158,17 @@ def test_each_image_is_scored_once() -> None:
     check_scored_once(random_split(0), similarities.get("dot"))
 
 
+def test_what_is_not_kept_is_scored_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    inputs, similarity, calls = random_split(0), similarities.get("dot"), []
+    scores = similarity.scores
+    vars(similarity)["scores"] = lambda *given: calls.append(given) or scores(*given)
+    # Room for two blocks of two images.
+    monkeypatch.setattr("vsemb.evaluation.retrieval._KEPT", 2 * 2 * len(inputs["texts"]))
+    retrieval_ranks(**inputs, similarity=similarity, block=2)
+    blocks = -(-len(inputs["images"]) // 2)
+    assert len(calls) == blocks + blocks - 2 > blocks
+
+
 @pytest.mark.parametrize(("images", "captions"), [(37, 5), (100, 5), (1003, 1)])
 @pytest.mark.parametrize("dim", [7, 300])
 def test_a_constant_model_is_worst(images: int, captions: int, dim: int) -> None:
