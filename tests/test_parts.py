@@ -273,7 +273,7 @@ def test_choices_come_before_fields_and_the_last_assignment_wins() -> None:
     [
         ("shape.radus=5", "Did you mean 'shape.radius'"),
         ("shap.radius=5", "Did you mean 'shape'"),
-        ("radius=5", "'radius'"),
+        ("radius=5", "a whole path: shape.radius"),
         ("shape.corners=5", "one of shape.colour, shape.radius"),
         ("shape=circl", "Did you mean 'circle'"),
         ("shape=null", "shape='null'"),

@@ -182,9 +182,21 @@ class Part:
             if not equals:
                 raise invalid_argument("set", assignment, "path.to.field=value")
             split.append((path.strip().split("."), text.strip()))
+            if path.strip() not in fields_of(type(self)):
+                longer = [each for each in _paths(plain) if each.endswith(f".{path.strip()}")]
+                if longer:
+                    raise invalid_argument("recipe field", path.strip(), f"a whole path: {' or '.join(longer[:3])}")
         for names, text in sorted(split, key=lambda one: len(one[0])):
             _assign(type(self), plain, names, text)
         return _checked(type(self), plain, "")
+
+
+def _paths(plain: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yield the paths of the fields of a part as JSON."""
+    for name, value in plain.items():
+        yield prefix + name
+        if isinstance(value, Mapping):
+            yield from _paths(value, f"{prefix}{name}.")
 
 
 _FIELDS: dict[type[Any], Mapping[str, Any]] = {}

@@ -205,6 +205,19 @@ def test_elements_of_tf_data(files, captions):
         vsemb.Dataset.from_tf(named.batch(4))
 
 
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: vsemb.Dataset.from_tf([("a.jpg", "a dog")]), "a tf.data.Dataset.*from_pairs"),
+        (lambda: vsemb.Dataset.from_dataframe({"image": [], "caption": []}), "a DataFrame.*from_pairs"),
+        (lambda: vsemb.Dataset.from_huggingface("owner/pets"), r"load_dataset\('owner/pets'\)"),
+    ],
+)
+def test_tables_of_another_kind_are_refused(make, said):
+    with pytest.raises(InvalidArgumentError, match=said):
+        make()
+
+
 def test_it_shows_itself(scenes):
     page = vsemb.Dataset.open(scenes.path)._repr_html_()
     assert "<td>train</td><td>48</td><td>240</td>" in page

@@ -6,6 +6,7 @@ import io
 import json
 import shutil
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -118,6 +119,8 @@ def test_scores_drop_the_axis_of_one(model):
     assert model.similarity(images[0], texts[0]) == 1
     with pytest.raises(InvalidArgumentError, match=r"texts='shape \(2, 8\)'.*embeddings of one model"):
         model.similarity(images, texts[:, :8])
+    with pytest.raises(InvalidArgumentError, match="texts='a dog'.*encode_texts"):
+        model.similarity(images, "a dog")
 
 
 @pytest.mark.parametrize(
@@ -176,7 +179,9 @@ def test_sets_of_vectors(region_run, pictures):
 def test_what_cannot_be_loaded(tmp_path, caption_run, exported):
     with pytest.raises(DataError, match="it has neither recipe.json nor saved_model.pb"):
         vsemb.load(tmp_path)
-    with pytest.raises(DataError, match="there is no such directory"):
+    with pytest.raises(InvalidArgumentError, match=r"source='Model'.*model\.export"):
+        vsemb.load(keras.Model())
+    with pytest.raises(DataError, match="there is no such directory.*vsemb import PRESET"):
         vsemb.load(tmp_path / "typo")
     with pytest.raises(DataError, match="must be a run that embeds texts; its recipe 'multimodal-rnn' is for captions"):
         vsemb.load(caption_run)

@@ -81,6 +81,10 @@ def test_a_network_is_fine_tuned(scenes, tiny_recipe, tmp_path):
         vsemb.train(tiny_recipe, scenes, tmp_path / "none", fine_tune="MobileNetV")
     with pytest.raises(DataError, match="name no backbone"):
         vsemb.train(tiny_recipe, scenes, tmp_path / "none", fine_tune=True)
+    with pytest.raises(DataError, match="No weights file at gone.h5"):
+        vsemb.train(tiny_recipe, scenes, tmp_path / "none", fine_tune="SmallConvNet", weights="gone.h5")
+    with pytest.raises(InvalidArgumentError, match="run=3.*its directory"):
+        vsemb.evaluate(3)
 
 
 def test_training_refuses_what_does_not_fit_before_it_begins(scenes, tiny_recipe, tmp_path):

@@ -12,7 +12,7 @@ import pytest
 
 from vsemb import registry
 from vsemb.cli import recipes
-from vsemb.cli.__main__ import commands, main
+from vsemb.cli.__main__ import command_parser, commands, main
 
 
 def test_a_terminated_command_leaves_nothing_behind(tmp_path, monkeypatch):
@@ -37,3 +37,15 @@ def test_a_command_without_modes_is_not_offered(monkeypatch):
     assert "annotate" not in commands() and {"analyze", "evaluate"} <= set(commands())
     monkeypatch.setattr(registry, "entries", lambda name, *group: {"own": "module"} if group else entries(name))
     assert "annotate" in commands()
+
+
+def test_without_a_command_all_are_listed(capsys):
+    assert main([]) == 2
+    assert "  prepare  " in capsys.readouterr().err
+
+
+def test_words_without_quotation_marks_are_one_text():
+    parse = command_parser("search").parse_intermixed_args
+    assert parse(["runs/a", "a", "dog", "-k", "3"]).text == "a dog"
+    assert parse(["runs/a", "-k", "3", "a dog"]).text == "a dog"
+    assert parse(["runs/a"]).text is None

@@ -167,12 +167,13 @@ def test_max_side_shrinks_and_never_enlarges():
     [
         (b"", "empty"),
         (b"<html>404 not found</html>", "known format"),
+        (b"\0\0\0\x18ftypheic\0\0\0\0mif1heic", "convert HEIC to JPEG"),
         (encode(noise(64, 64), "JPEG")[:-400], "truncated"),
         (encode(noise(64, 64), "PNG")[:-400], "truncated"),
         (encode(noise(64, 64), "JPEG")[:20], "cannot be decoded|known format"),
         (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 1 1\n", "known format"),
     ],
-    ids=["empty", "html", "jpeg", "png", "header", "eps"],
+    ids=["empty", "html", "heic", "jpeg", "png", "header", "eps"],
 )
 def test_broken_images_are_refused_with_the_reason(data, reason):
     with pytest.raises(BadImage, match=reason):

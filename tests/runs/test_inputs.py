@@ -21,8 +21,8 @@ def test_image_files_come_from_folders_patterns_and_lists(tmp_path, monkeypatch)
     # What a list names is not judged by its ending, and found missing when it is read.
     assert image_files(["list.txt"]) == ["5.dat", "a/1.png", "gone.png"]
     (tmp_path / "empty").mkdir()
-    for nothing in ("empty", "*.gif", "gone.jpg"):
-        with pytest.raises(DataError, match=f"must name image files.*{nothing.replace('*', '.')} has none"):
+    for nothing, said in (("empty", "has none"), ("*.gif", "has none"), ("gone.jpg", "does not exist")):
+        with pytest.raises(DataError, match=f"must name image files.*{nothing.replace('*', '.')} {said}"):
             image_files([nothing])
     with pytest.raises(DataError, match=r"gone\.txt"):
         image_files(["gone.txt"])

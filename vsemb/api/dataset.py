@@ -168,6 +168,9 @@ class Dataset(store.Dataset):
 
             data = vsemb.Dataset.from_dataframe(pandas.read_parquet("pets.parquet"), "data/pets", caption="title")
         """
+        if not hasattr(frame, "columns"):
+            fix = "For lists: Dataset.from_pairs(images, captions)."
+            raise invalid_argument("frame", type(frame).__name__, "a DataFrame", fix)
         pick = _Columns(list(frame.columns), image, caption, split)
         values = {name: list(frame[name]) for name in pick.names}
         rows = [
@@ -209,6 +212,9 @@ class Dataset(store.Dataset):
 
             data = vsemb.Dataset.from_huggingface(datasets.load_dataset("nlphuji/flickr8k"), "data/flickr8k")
         """
+        if isinstance(dataset, str):
+            fix = f"Load it first: datasets.load_dataset({dataset!r})."
+            raise invalid_argument("dataset", dataset, "a Hugging Face dataset", fix)
         return cls._of_rows(dataset, out, "huggingface", iter, (image, caption), on_bad, overwrite)
 
     @classmethod
@@ -247,6 +253,9 @@ class Dataset(store.Dataset):
         """
 
         def rows(each: Any) -> Iterator[Any]:
+            if not hasattr(each, "as_numpy_iterator"):
+                fix = "For lists: Dataset.from_pairs(images, captions)."
+                raise invalid_argument("dataset", type(each).__name__, "a tf.data.Dataset", fix)
             for row in each.as_numpy_iterator():
                 yield dict(zip(("image", "caption"), row, strict=True)) if isinstance(row, tuple) else row
 

@@ -69,11 +69,15 @@ class Model(EncodingMixin):
             fix = f"Pass it: vsemb.load({self.name!r}, similarity='cosine')"
             raise invalid_argument("similarity", None, "the similarity of the model, which it does not tell", fix)
         axes = 2 if self.compared_by.multi_vector else 1
+        fix = "Make them with encode_images and encode_texts."
+        for name, side in (("images", images), ("texts", texts)):
+            if np.asarray(side).dtype.kind not in "fiu":
+                raise invalid_argument(name, side, "embeddings, (dim,) or (rows, dim) float", fix)
         sides = {"images": np.asarray(images, np.float32), "texts": np.asarray(texts, np.float32)}
         for name, side in sides.items():
             if side.ndim not in (axes, axes + 1) or side.shape[-1] != np.shape(images)[-1] or not side.size:
                 allowed = "embeddings of one model, (dim,) or (rows, dim)"
-                raise invalid_argument(name, f"shape {side.shape}", allowed, "Make them with encode_images and so on.")
+                raise invalid_argument(name, f"shape {side.shape}", allowed, fix)
         rows = [side if side.ndim > axes else side[None] for side in sides.values()]
         single = tuple(place for place, side in enumerate(sides.values()) if side.ndim == axes)
         return np.squeeze(np.asarray(self.compared_by.scores(*rows)), axis=single)
@@ -206,6 +210,9 @@ def load(source: str | os.PathLike[str] | Run, *, similarity: str | Similarity |
     named = None if similarity is None else similarities.get(similarity)
     if isinstance(source, Run):
         return _RunModel(source)
+    if not isinstance(source, str | os.PathLike):
+        fix = "A Keras model embeds by predict, or after model.export(directory) here."
+        raise invalid_argument("source", type(source).__name__, "a vsemb.Run, a directory or a URL", fix)
     if "://" in os.fspath(source):
         return _ServedModel(os.fspath(source), named)
     path = Path(source)
@@ -215,6 +222,6 @@ def load(source: str | os.PathLike[str] | Run, *, similarity: str | Similarity |
         return _SavedModel(version, named)
     lacking = f"it has neither {RECIPE} nor saved_model.pb" if path.is_dir() else "there is no such directory"
     raise DataError(
-        f"{path} must be a run, an exported SavedModel, or the URL of a served model; {lacking}. Make one with "
-        "vsemb.train or vsemb.export."
+        f"{path} must be a run, an exported SavedModel, or the URL of a served model (http://…); {lacking}. Make one "
+        "with vsemb.train or vsemb.export, or from a pretrained CLIP: vsemb import PRESET --out RUN"
     )

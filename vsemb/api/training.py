@@ -46,7 +46,8 @@ def train(
         variant: variant of a named recipe; default: the first.
         backbone: network of the image features, such as `MobileNetV2`; missing features are computed first. Default:
             use the features of the dataset.
-        weights: weights of the backbone: `imagenet`, `random`, a weights file, or a run; default: `imagenet`.
+        weights: weights of the backbone, also with `fine_tune`: `imagenet`, `random`, a weights file, or a run; default:
+            `imagenet`.
         fine_tune: network to train from pixels, in place of features: a name, which starts from ImageNet weights
             (`SmallConvNet`: from random ones), `hub:PRESET`, the directory of a run that was trained from pixels, or
             True for the network of the features. Values named `image_…` are then fields of this network's tower.
@@ -75,6 +76,7 @@ def train(
         raise invalid_argument("variant", variant, "given with the name of a recipe")
     given = {"backbone": backbone, "weights": weights}
     recipe, opened = configured(recipe, data, values, with_values, fine_tune, given)
+    weights = weights if fine_tune is None else None
     if isinstance(opened, Dataset) and (lacking := sorted({"train", "val"} - {*opened.splits})):
         raise DataError(
             f"{opened.path} must have the splits train and val; it has no {' and no '.join(lacking)}. Give "
@@ -212,4 +214,6 @@ def export(
 
 
 def _opened(run: Run | str | os.PathLike[str]) -> Run:
+    if not isinstance(run, Run | str | os.PathLike):
+        raise invalid_argument("run", run, "a vsemb.Run or its directory", "vsemb.train returns one.")
     return run if isinstance(run, Run) else Run.open(run)

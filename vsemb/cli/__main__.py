@@ -98,6 +98,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         SIGTERM raises `SystemExit`, so that half-written files are removed.
     """
     _silence_tensorflow()
+    if not (sys.argv[1:] if argv is None else argv):
+        build_parser().print_help(sys.stderr)
+        return 2
     try:
         given = build_parser().parse_args(argv)
         # A text may also follow options.

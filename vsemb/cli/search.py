@@ -22,10 +22,18 @@ if TYPE_CHECKING:
     from vsemb.runs.searching import Search
 
 
+class _Words(argparse.Action):
+    """Join the words of a text without quotation marks; None for no words."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        setattr(namespace, self.dest, " ".join(values) if values else None)
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("run", metavar="RUN_OR_INDEX", help="run directory, or directory of an index")
-    parser.add_argument("text", nargs="?", help="text to search for; without one, queries are read line by line")
+    text = "text to search for; without one, queries are read line by line"
+    parser.add_argument("text", nargs="*", action=_Words, help=text)
     parser.add_argument("--data", help="dataset to search (the training dataset)")
     parser.add_argument("--split", help="split to search, or all (all)")
     parser.add_argument("-k", type=int, default=10, metavar="N", help="number of results (%(default)s)")

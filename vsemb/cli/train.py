@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     learning rate schedule then spans all epochs.
 
     RECIPE is a name from `vsemb recipes`, or a Python file that defines the variable RECIPE. --fine-tune NAME
-    downloads the network's ImageNet weights; --set image.weights=null starts from random weights.
+    downloads the network's ImageNet weights; --weights names others: random, or a file.
 
     Examples:
       vsemb train vsepp --data data/flickr8k --out runs/vsepp --backbone MobileNetV2
@@ -85,6 +85,9 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.fine_tune,
         picked(arguments, "backbone", "weights"),
     )
+    if arguments.fine_tune is not None:
+        # The recipe names them.
+        arguments.weights = None
     # A system in the recipe's own file is registered after the options were made, so options may be missing.
     given = {name: getattr(arguments, name.replace("-", "_"), None) for name in registry.entries("train_inputs")}
     inputs = {name: Run.open(path) for name, path in given.items() if path is not None}

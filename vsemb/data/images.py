@@ -96,7 +96,8 @@ def sanitise_image(data: bytes, max_side: int | None = None) -> StoredImage:
     except (BadImage, MemoryError):
         raise
     except UnidentifiedImageError as error:
-        raise BadImage(f"not an image in a known format ({', '.join(_FORMATS)})") from error
+        heic = "; convert HEIC to JPEG" if data[4:11] in (b"ftyphei", b"ftyphev", b"ftypmif") else ""
+        raise BadImage(f"not an image in a known format ({', '.join(_FORMATS)}){heic}") from error
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise BadImage(f"more than {MAX_PIXELS:,} pixels") from error
     except Exception as error:  # Pillow's decoders raise nearly anything on broken input.

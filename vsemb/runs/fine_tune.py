@@ -45,7 +45,7 @@ def configured(
         override: function that returns a recipe with fields replaced.
         fine_tune: backbone to train from pixels, see `with_backbone`; True for the network of the data's features; None
             for the recipe's own image tower.
-        network: option for cached features -> value, None if not given.
+        network: `backbone` and `weights` of cached features, None if not given; `weights` also start fine-tuning.
 
     Returns:
         The recipe and the opened data.
@@ -53,9 +53,8 @@ def configured(
     Raises:
         VsembError: for options that do not match each other, values that do not fit, or data that cannot be opened.
     """
-    for name, value in network.items():
-        if value is not None and fine_tune is not None:
-            raise invalid_argument(name, value, "none with --fine-tune BACKBONE, which reads no cached features")
+    if fine_tune is not None and (backbone := network.get("backbone")) is not None:
+        raise invalid_argument("backbone", backbone, "none with --fine-tune BACKBONE, which reads no cached features")
     # The other fields are those of the trained tower.
     first = {name: value for name, value in values.items() if fine_tune is None or name.endswith("fingerprint")}
     recipe = override(recipe, first)
@@ -63,6 +62,9 @@ def configured(
     if fine_tune is None:
         return recipe, opened
     recipe = with_backbone(recipe, opened, None if fine_tune is True else os.fspath(fine_tune))
+    if (weights := network.get("weights")) is not None:
+        tower: Any = recipe.image_tower
+        recipe = recipe.with_pixels(replace(tower, weights=None if weights == "random" else os.fspath(weights)))
     return override(recipe, {name: value for name, value in values.items() if name not in first}), opened
 
 

@@ -121,7 +121,8 @@ def image_files(given: Sequence[str]) -> list[str]:
             files = [each] if os.path.isfile(each) else sorted(glob.glob(each, recursive=True))
         if not files:
             endings = ", ".join(IMAGE_SUFFIXES)
-            raise DataError(f"--images must name image files ({endings}); {each} has none.")
+            lacking = "has none" if os.path.exists(each) or glob.has_magic(each) else "does not exist"
+            raise DataError(f"--images must name image files ({endings}); {each} {lacking}.")
         found += map(os.path.normpath, files)
     return list(dict.fromkeys(found))
 

@@ -103,6 +103,7 @@ def test_a_caption_over_two_lines(tmp_path, pictures):
         ("t.csv", "", "is empty"),
         ("t.csv", "file,caption\n", "has no rows"),
         ("t.csv", "name,caption\na.jpg,x\n", "no column file; got name, caption"),
+        ("t.csv", "Bild;Titel\na.jpg;x\n", "Rename the columns.*file.* for file; caption.* for caption"),
         ("t.csv", "file,image,caption\na.jpg,a.jpg,x\n", "several columns could be the file: file, image"),
         ("t.csv", "file,caption\na.jpg,x,y\n", "line 2: the row must have 2 columns; got 3"),
         ("t.csv", "file,caption\n,x\n", "line 2: the file name is empty"),

@@ -77,6 +77,7 @@ def test_image_files_need_no_dataset(tiny_pixel_run, scenes, tmp_path, capsys):
     [
         ([], "--classes or --classes-file"),
         (["--classes", "zyzzyva"], "classes=['zyzzyva']"),
+        (["--classes", "red, blue square"], "names separated by spaces: red 'blue square'"),
         (["--classes", "red", "--template", "a"], "exactly one {}"),
         (["--classes", "red", "--top", "3"], "None without images"),
         (["x.png", "--classes", "red", "--split", "val"], "None together with images"),

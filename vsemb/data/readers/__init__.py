@@ -52,7 +52,8 @@ def infer_format(source: str | os.PathLike[str]) -> str:
             found.append(name)
     if len(found) != 1:
         fits = f"fits several formats: {', '.join(found)}" if found else "has no known format"
-        raise DataError(f"{path} {fits}. Name one with --format: {', '.join(found or formats())}.")
+        pictures = " Pictures without captions need no dataset: vsemb index RUN --images" if path.is_dir() else ""
+        raise DataError(f"{path} {fits}. Name one with --format: {', '.join(found or formats())}.{pictures}")
     return found[0]
 
 

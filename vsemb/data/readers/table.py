@@ -294,8 +294,9 @@ def _named(
         if found:
             named[ours] = found[0]
     if missing := [ours for ours in required if ours not in named]:
+        known = "; ".join(f"{', '.join(columns[ours])} for {ours}" for ours in missing)
         raise DataError(
             f"{where}: no column {' and no column '.join(missing)}; got {', '.join(header)[:120]}. "
-            f"Names that are understood: {', '.join(columns[missing[0]])}."
+            f"Rename the columns. Names that are understood: {known}."
         )
     return named

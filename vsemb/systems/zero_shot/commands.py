@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -56,6 +57,9 @@ def _chosen_classes(arguments: argparse.Namespace) -> list[str] | None:
         return read_classes(arguments.classes_file)
     if arguments.classes is None and arguments.template:
         raise invalid_argument("template", arguments.template, "None without --classes or --classes-file")
+    if arguments.classes is not None and len(arguments.classes) == 1 and "," in arguments.classes[0]:
+        names = [name.strip() for name in arguments.classes[0].split(",")]
+        raise invalid_argument("classes", arguments.classes[0], f"names separated by spaces: {shlex.join(names)}")
     return arguments.classes
 
 
