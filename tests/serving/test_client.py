@@ -258,7 +258,7 @@ def test_one_client_serves_many_threads(client):
         (lambda c: c.predict("encode_text", text=["a", None]), "text=None.*strings or bytes"),
         (lambda c: c.predict("encode_text", text=[["a"]]), "1 dimensions"),
         (lambda c: c.predict("encode_text", text="a"), "1 dimensions"),
-        (lambda c: c.encode_text("a dog"), "texts='str'. Expected: a list"),
+        (lambda c: c.encode_text("a dog"), "texts='str'. Expected: a list.*encode_texts also takes one"),
         (lambda c: c.encode_text([3]), "texts=3. Expected: strings"),
         (lambda c: c.encode_image(b"..."), "images='bytes'. Expected: a list"),
         (lambda c: c.encode_image([3]), "images='int'"),

@@ -46,8 +46,8 @@ def train(
         variant: variant of a named recipe; default: the first.
         backbone: network of the image features, such as `MobileNetV2`; missing features are computed first. Default:
             use the features of the dataset.
-        weights: weights of the backbone, also with `fine_tune`: `imagenet`, `random`, a weights file, or a run; default:
-            `imagenet`.
+        weights: weights of the backbone, also with `fine_tune`: `imagenet`, `random`, a weights file, or a run;
+            default: `imagenet`.
         fine_tune: network to train from pixels, in place of features: a name, which starts from ImageNet weights
             (`SmallConvNet`: from random ones), `hub:PRESET`, the directory of a run that was trained from pixels, or
             True for the network of the features. Values named `image_…` are then fields of this network's tower.

@@ -529,5 +529,5 @@ def _decodable(content: bytes) -> bytes:
 
 def _refuse_one(name: str, values: object) -> None:
     if isinstance(values, str | bytes | bytearray | os.PathLike):
-        fix = f"Write [{name[:-1]}], or call encode_{name}, which takes one, too."
-        raise invalid_argument(name, f"one {type(values).__name__}", "a list with one entry per row", fix)
+        fix = f"Write [{name[:-1]}]; encode_{name} also takes one."
+        raise invalid_argument(name, type(values).__name__, "a list with one entry per row", fix)
