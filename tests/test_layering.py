@@ -284,8 +284,9 @@ def test_the_package_stays_small() -> None:
     """Before the limit is raised, with a reason, duplicates are looked for.
 
     17,000 lines of the base were the bound of the restructuring. The Python API, searches of pictures without
-    captions, Keras habits, `info`, `doctor` and the shared console took 2,400 lines beyond it, data at scale 700.
+    captions, Keras habits, `info`, `doctor` and the shared console took 2,400 lines beyond it, data at scale 700,
+    formats of other programs 500.
     """
     lines = {module: code_lines(path) for module, path in MODULES.items()}
     base = sum(count for module, count in lines.items() if room_of(module) != "systems")
-    assert sum(lines.values()) <= 33_000 and base <= 20_200, f"{sum(lines.values())} lines, {base} of the base"
+    assert sum(lines.values()) <= 33_500 and base <= 20_700, f"{sum(lines.values())} lines, {base} of the base"

@@ -319,7 +319,9 @@ BASE = System(
         "sigmoid": "vsemb.recipes.sigmoid:SIGMOID",
     },
     readers={
-        name: f"vsemb.data.readers.{name}:read" for name in ("karpathy", "coco", "flickr", "table", "tfds", "vsepp")
+        **{name: f"vsemb.data.readers.{name}:read" for name in ("karpathy", "coco", "flickr", "table", "webdataset")},
+        **{name: f"vsemb.data.readers.columnar:read_{name}" for name in ("parquet", "hf")},
+        **{name: f"vsemb.data.readers.{name}:read" for name in ("tfds", "vsepp")},
     },
     parts={
         "task": {"retrieval": "vsemb.recipes.retrieval"},

@@ -25,6 +25,7 @@ _SUMMARIES = {
     "scenes": "generate a dataset of synthetic scenes",
     "prepare": "convert images and captions into a dataset",
     "check": "read a dataset once and say what is damaged",
+    "convert": "write a dataset as WebDataset shards or Parquet",
     "features": "compute and cache image features with a pretrained network",
     "annotate": "annotate the captions of a dataset",
     "recipes": "list the recipes, or explain one",

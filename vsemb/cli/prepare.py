@@ -25,7 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     options = parser.add_argument_group("options of some formats")
     options.add_argument("--images", metavar="DIR", help="images folder or URI (all but tfds, vsepp, wnid)")
     options.add_argument("--uris", action="store_true", default=None, help="allow URIs as file names (table)")
-    options.add_argument("--split", metavar="NAME", help="put all images into this split (coco, flickr, table, tfds)")
+    options.add_argument("--split", metavar="NAME", help="put all images into this split (not karpathy)")
     restval = "add COCO's restval to train (default), keep, or drop it (karpathy, tfds)"
     options.add_argument("--restval", choices=["train", "keep", "drop"], help=restval)
     options.add_argument("--descriptions", metavar="DIR", help="folder of the descriptions text_c10 (cub, flowers102)")
@@ -35,8 +35,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     options.add_argument("--wordnet", metavar="DIR", help="folder with WordNet 3.0's data.noun (wnid)")
     class_splits = "numbers of classes in train, val and test; default: 75, 10, 15 %% (wnid)"
     options.add_argument("--class-splits", metavar="N/N/N", help=class_splits)
-    options.add_argument("--image-feature", metavar="PATH", help="name of the image feature (tfds)")
-    options.add_argument("--text-feature", metavar="PATH", help="name of the text feature (tfds)")
+    options.add_argument(
+        "--image-feature", metavar="PATH", help="name of the image feature or column (tfds, parquet, hf)"
+    )
+    options.add_argument(
+        "--text-feature", metavar="PATH", help="name of the text feature or column (tfds, parquet, hf)"
+    )
     options.add_argument("--data-dir", metavar="DIR", help="data folder of tensorflow-datasets (tfds)")
     download = "allow tensorflow-datasets to download (tfds)"
     options.add_argument("--download", action="store_true", default=None, help=download)
@@ -55,6 +59,10 @@ def run(arguments: argparse.Namespace) -> None:
                 description)[, split, class]; columns are separated by commas, tabs, semicolons or bars. Without a split
                 column, a hash of the file name selects the split, or a hash of the class with --disjoint-classes:
                 80 % train, 10 % val, 10 % test
+      webdataset  tar files, also from img2dataset, their folder, or a pattern such as train-{000..099}.tar.
+                The captions of KEY.jpg are the lines of KEY.txt, or in KEY.json. The file's name selects the split.
+      parquet   Parquet files or their folder, with a column of images (bytes) and a column of captions.
+      hf        folder written by save_to_disk of a Hugging Face dataset.
       tfds      name of a tensorflow-datasets builder with images and texts
       vsepp     VSE++'s precomputed {train,dev,test}_ims.npy and _caps.txt: features without images
 

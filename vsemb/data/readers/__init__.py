@@ -43,7 +43,8 @@ def infer_format(source: str | os.PathLike[str]) -> str:
     try:
         path = existing(source)
     except DataError as error:
-        raise DataError(f"{error} Pass --format tfds if it is a name of tensorflow-datasets.") from error
+        fix = "Pass --format tfds for a name of tensorflow-datasets, --format webdataset for a pattern with {}."
+        raise DataError(f"{error} {fix}") from error
     found = []
     for name, reference in registry.entries("readers").items():
         module, _, function = reference.partition(":")

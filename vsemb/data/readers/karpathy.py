@@ -28,7 +28,8 @@ from vsemb.files import read_json
 
 def recognises(path: Path) -> bool:
     """Return whether a path is a Karpathy JSON file, or a folder that holds one."""
-    return bool(_files(path)) if path.is_dir() else path.suffix == ".json" and '"sentences"' in head(path)
+    files = _files(path) if path.is_dir() else [path]
+    return any(file.suffix == ".json" and '"sentences"' in head(file) for file in files)
 
 
 def _files(folder: Path) -> list[Path]:

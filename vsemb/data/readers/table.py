@@ -31,7 +31,7 @@ from vsemb.data.uris import RemoteFolder, located, scheme
 from vsemb.errors import DataError, invalid_argument
 
 # Names that count only where no other name of the column is there.
-_WEAK = ("description", "descriptions", "title", "url")
+WEAK = ("description", "descriptions", "title", "url")
 COLUMNS = {
     "file": ("file", "file_name", "filename", "filepath", "image", "image_name", "image_path", "path", "url"),
     "caption": ("caption", "captions", "text", "sentence", "comment", "description", "descriptions", "title"),
@@ -116,7 +116,7 @@ def read(
         found = row.get("caption")
         captions.setdefault(name, []).extend(found if isinstance(found, list) else ["" if found is None else found])
 
-    for where, row in read_rows(table, COLUMNS, ("file", "caption"), weak=_WEAK, bad=bad):
+    for where, row in read_rows(table, COLUMNS, ("file", "caption"), weak=WEAK, bad=bad):
         name = str(row.get("file")).strip()
         if scheme(name) and not uris:
             # A decision about the table, and not about a row.
@@ -194,14 +194,14 @@ def read_rows(
             if line.strip():
                 with bad:
                     row = _object(where, line)
-                    named = _named(where, list(row), columns, required, weak)
+                    named = named_columns(where, list(row), columns, required, weak)
                     yield where, {ours: row[name] for ours, name in named.items()}
         return
     rows = ((where, cells) for where, cells in _cells(path, lines, bad) if any(cell.strip() for cell in cells))
     where, header = next(rows, ("", []))
     if not header:
         raise DataError(f"{path} is empty.")
-    places = {ours: header.index(name) for ours, name in _named(where, header, columns, required, weak).items()}
+    places = {ours: header.index(name) for ours, name in named_columns(where, header, columns, required, weak).items()}
     for where, cells in rows:
         with bad:
             if len(cells) != len(header):
@@ -277,12 +277,12 @@ def _cells(
             yield f"{path}, line {first}", cells
 
 
-def _named(
+def named_columns(
     where: str,
     header: Sequence[str],
     columns: Mapping[str, Sequence[str]],
     required: Sequence[str],
-    weak: Collection[str],
+    weak: Collection[str] = (),
 ) -> dict[str, str]:
     """Return our column names -> the header's."""
     named: dict[str, str] = {}

@@ -1,0 +1,149 @@
+"""Parquet files and Hugging Face datasets on disk; their layout was compared with files of `datasets` 5.2."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from PIL import Image
+from pyarrow import parquet
+
+from vsemb.data.readers import infer_format, read
+from vsemb.data.readers.hash_splits import hash_split
+from vsemb.data.writing.prepare import prepare
+from vsemb.errors import DataError, InvalidArgumentError
+
+IMAGE = pa.struct({"bytes": pa.binary(), "path": pa.string()})
+LABELS = {"info": {"features": {"label": {"names": ["cat", "dog"], "_type": "ClassLabel"}}}}
+
+
+def png(number: int) -> bytes:
+    buffer = io.BytesIO()
+    Image.new("RGB", (6, 4), (number, 100, 200)).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def rows(first: int, count: int) -> pa.Table:
+    """So many images with two neighbouring rows each."""
+    numbers = [first + place // 2 for place in range(2 * count)]
+    columns = {
+        "image": pa.array([{"bytes": png(n), "path": None} for n in numbers], IMAGE),
+        "text": pa.array([f"{n}, {place % 2}" for place, n in enumerate(numbers)]),
+        "label": pa.array([n % 2 for n in numbers]),
+    }
+    return pa.table(columns).replace_schema_metadata({"huggingface": json.dumps(LABELS)})
+
+
+def saved(folder: Path, *tables: pa.Table) -> None:
+    """Writes what `save_to_disk` does."""
+    folder.mkdir(parents=True)
+    names = [f"data-{number:05d}-of-{len(tables):05d}.arrow" for number in range(len(tables))]
+    for name, table in zip(names, tables, strict=True):
+        with pa.OSFile(str(folder / name), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
+            writer.write_table(table, max_chunksize=3)
+    (folder / "state.json").write_text(json.dumps({"_data_files": [{"filename": name} for name in names]}))
+    (folder / "dataset_info.json").write_text("{}")
+
+
+def facts(source):
+    return [(r.key, r.captions, r.split, r.class_name) for r in source.records]
+
+
+def test_a_dictionary_of_splits_on_disk(tmp_path):
+    saved(tmp_path / "d/train", rows(0, 2), rows(2, 1))
+    saved(tmp_path / "d/validation", rows(3, 1))
+    (tmp_path / "d/dataset_dict.json").write_text(json.dumps({"splits": ["train", "validation"]}))
+    assert infer_format(tmp_path / "d") == infer_format(tmp_path / "d/train") == "hf"
+    source = read("hf", tmp_path / "d")
+    assert facts(source) == [
+        ("train/data-00000-of-00002/000000", ("0, 0", "0, 1"), "train", "cat"),
+        ("train/data-00000-of-00002/000002", ("1, 0", "1, 1"), "train", "dog"),
+        ("train/data-00001-of-00002/000000", ("2, 0", "2, 1"), "train", "cat"),
+        ("validation/data-00000-of-00001/000000", ("3, 0", "3, 1"), "val", "dog"),
+    ]
+    assert [record.image for record in source.records] == [png(number) for number in range(4)]
+    whole = read("hf", tmp_path / "d/validation")
+    assert [(record.key, record.split) for record in whole.records] == [("000000", hash_split("000000"))]
+
+
+def test_parquet_files_by_their_names(tmp_path):
+    (tmp_path / "data").mkdir()
+    parquet.write_table(rows(0, 70), tmp_path / "data/train-00000-of-00001.parquet", row_group_size=50)
+    parquet.write_table(rows(70, 1), tmp_path / "data/dev-00000-of-00001.parquet")
+    assert infer_format(tmp_path) == infer_format(tmp_path / "data/dev-00000-of-00001.parquet") == "parquet"
+    found = facts(read("parquet", tmp_path))
+    assert len(found) == 71 and {len(captions) for _, captions, _, _ in found} == {2}
+    assert [split for _, _, split, _ in found] == ["val", *["train"] * 70]
+
+
+def test_columns_by_name_and_numbered_captions(tmp_path):
+    table = pa.table(
+        {
+            "id": [7, 8],
+            "jpg": pa.array([png(0), png(1)], pa.large_binary()),
+            "mask": [b"", b""],
+            "caption_0": ["a", "b"],
+            "caption_1": ["c", None],
+            "split": ["train", "test"],
+            "class": ["x", None],
+            "label": [1, 2],
+        }
+    )
+    parquet.write_table(table, tmp_path / "t.parquet")
+    with pytest.raises(DataError, match=r"got jpg, mask. Name it with --image-feature"):
+        read("parquet", tmp_path / "t.parquet")
+    source = read("parquet", tmp_path / "t.parquet", image_feature="jpg")
+    assert facts(source) == [("7", ("a", "c"), "train", "x"), ("8", ("b",), "test", None)]
+    source = read("parquet", tmp_path / "t.parquet", image_feature="jpg", text_feature="caption_1", split="val")
+    assert facts(source) == [("7", ("c",), "val", "x"), ("8", (), "val", None)]
+    with pytest.raises(InvalidArgumentError, match="text_feature"):
+        read("parquet", tmp_path / "t.parquet", text_feature="title")
+
+
+def test_what_lacks_columns(tmp_path):
+    parquet.write_table(pa.table({"url": ["https://example.org/a.jpg"], "caption": ["a"]}), tmp_path / "u.parquet")
+    with pytest.raises(DataError, match="none among url, caption. Download images with img2dataset first"):
+        read("parquet", tmp_path / "u.parquet")
+    parquet.write_table(pa.table({"image": [png(0)], "words": ["a"]}), tmp_path / "v.parquet")
+    with pytest.raises(DataError, match="no column caption; got words"):
+        read("parquet", tmp_path / "v.parquet")
+
+
+def test_all_malformed_rows_are_named_and_left_out(tmp_path):
+    texts = pa.array([["a"], None, ["b", None], ["c"], []])
+    images = [png(0), png(1), png(2), None, png(4)]
+    path = tmp_path / "t.parquet"
+    parquet.write_table(pa.table({"image": pa.array(images, pa.binary()), "captions": texts}), path)
+    source = read("parquet", path)
+    assert source.bad == (f"{path}, row 2: the caption must be text; got None.",)
+    with pytest.raises(DataError, match="1 malformed rows"):
+        prepare(path, tmp_path / "out", on_bad_image="fail")
+    left_out = prepare(path, tmp_path / "out").manifest["skipped"]
+    assert {line["key"]: line["reason"] for line in left_out} == {
+        "000001": "no caption",
+        "000003": "no such file",
+        "000004": "no caption",
+    }
+
+
+def test_files_that_end_too_early(tmp_path):
+    saved(tmp_path / "d", rows(0, 20))
+    file = next((tmp_path / "d").glob("*.arrow"))
+    file.write_bytes(file.read_bytes()[:-4000])
+    source = read("hf", tmp_path / "d", split="test")
+    assert "is damaged or ends too early" in source.bad[0] and 0 < len(list(source.records)) < 20
+    parquet.write_table(rows(0, 2), tmp_path / "t.parquet")
+    data = (tmp_path / "t.parquet").read_bytes()
+    (tmp_path / "t.parquet").write_bytes(data[:-100])
+    with pytest.raises(DataError, match="no samples that can be used.* is damaged or ends too early"):
+        read("parquet", tmp_path / "t.parquet")
+    (tmp_path / "d/state.json").write_text("{}")
+    with pytest.raises(DataError, match="it has no list '_data_files'"):
+        read("hf", tmp_path / "d")
+    file.unlink()
+    (tmp_path / "d/state.json").write_text(json.dumps({"_data_files": [{"filename": file.name}]}))
+    with pytest.raises(DataError, match="No source at .*arrow"):
+        read("hf", tmp_path / "d")

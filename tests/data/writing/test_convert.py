@@ -1,0 +1,57 @@
+"""Datasets in the formats of other programs, and back."""
+
+from __future__ import annotations
+
+import pytest
+from PIL import Image
+
+from vsemb.cli.__main__ import main
+from vsemb.data.records import ImageRecord
+from vsemb.data.store import Dataset
+from vsemb.data.writing.convert import convert
+from vsemb.data.writing.prepare import prepare
+from vsemb.data.writing.writer import write_dataset
+from vsemb.errors import DataError, InvalidArgumentError
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    for number in range(7):
+        Image.new("RGB", (6, 4), (30 * number, 100, 200)).save(tmp_path / f"{number}.jpg")
+    records = [
+        ImageRecord(
+            f"ä/{number}.jpg",
+            (f"One {number}", "Two")[: 1 + number % 2],
+            "train" if number < 5 else "val",
+            tmp_path / f"{number}.jpg",
+            class_name="dog" if number else None,
+        )
+        for number in range(7)
+    ]
+    return write_dataset(records, tmp_path / "data", name="back", source={"format": "mine"})
+
+
+@pytest.mark.parametrize("format", ["webdataset", "parquet"])
+def test_there_and_back(tmp_path, dataset, format, capsys):
+    assert (
+        main(["convert", str(dataset.path), "--format", format, "--out", str(tmp_path / "x"), "--images-per-file", "3"])
+        == 0
+    )
+    assert "3 files" in capsys.readouterr().out
+    assert {file.name.split(".")[0] for file in (tmp_path / "x").iterdir()} == {
+        "train-00000",
+        "train-00001",
+        "val-00000",
+    }
+    back = prepare(tmp_path / "x", tmp_path / "back")
+    for name in dataset.splits:
+        ours, theirs = dataset.split(name), back.split(name)
+        assert list(theirs.keys) == list(ours.keys) and list(theirs.captions) == list(ours.captions)
+        assert list(theirs.digests) == list(ours.digests) and list(theirs.class_names) == list(ours.class_names)
+
+
+def test_bad_arguments(tmp_path, dataset):
+    with pytest.raises(InvalidArgumentError, match="webdataset, parquet"):
+        convert(dataset, tmp_path / "x", "tfrecord")
+    with pytest.raises(DataError, match="already exists"):
+        convert(Dataset.open(dataset.path), tmp_path, "parquet")

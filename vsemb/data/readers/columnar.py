@@ -1,0 +1,226 @@
+"""Parquet files and Hugging Face datasets on disk (`save_to_disk`): tables with a column of encoded images.
+
+Formats: https://parquet.apache.org, https://huggingface.co/docs/datasets/about_arrow - an image is bytes, or a struct
+with the field `bytes`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from vsemb.data.readers.samples import Sample, source_of, split_in_path
+from vsemb.data.readers.source import Source, existing, split_name
+from vsemb.data.readers.table import COLUMNS, WEAK, named_columns
+from vsemb.errors import DataError, invalid_argument
+from vsemb.files import read_json
+
+_KEYS = ("key", "file_name", "filename", "image_id", "uid", "id")
+# caption_0, caption_1 and so on are captions of one image.
+_NUMBERED = re.compile(r"_?\d+$")
+_ROWS = 64
+
+
+def recognises_parquet(path: Path) -> bool:
+    """Return whether a path is a Parquet file, or a folder that holds some and no tar files with them."""
+    if path.is_dir():
+        return bool(_files(path, "parquet")) and not any(_files(path, "tar"))
+    return path.suffix.lower() == ".parquet"
+
+
+def recognises_hf(path: Path) -> bool:
+    """Return whether a path is the folder that `save_to_disk` of a Hugging Face dataset wrote."""
+    return any((path / name).is_file() for name in ("dataset_dict.json", "state.json"))
+
+
+def read_parquet(
+    source: str | os.PathLike[str],
+    *,
+    split: str | None = None,
+    image_feature: str | None = None,
+    text_feature: str | None = None,
+) -> Source:
+    """Read Parquet files, for example from Hugging Face's hub or from img2dataset.
+
+    Args:
+        source: a file, or a folder that holds some, itself or one level down.
+        split: put all images into this split; default: the column `split`, else the split that the name of the file or
+            its folder has (`train-00000-of-00002.parquet`), else a hash of the key.
+        image_feature: the column of images; default: the only one of bytes.
+        text_feature: the column of captions, strings or lists of strings; default: one with a name such as caption.
+
+    Raises:
+        DataError: if a column is missing, a file is damaged, or no row can be used.
+    """
+    path = existing(source)
+    files = _files(path, "parquet") if path.is_dir() else [path]
+    if not files:
+        raise DataError(f"{path} holds no .parquet files, neither itself nor one level down.")
+    root = path if path.is_dir() else path.parent
+    return _source(
+        "parquet", path, {file: split_in_path(file, root) for file in files}, split, image_feature, text_feature
+    )
+
+
+def read_hf(
+    source: str | os.PathLike[str],
+    *,
+    split: str | None = None,
+    image_feature: str | None = None,
+    text_feature: str | None = None,
+) -> Source:
+    """Read the folder that `save_to_disk` of a Hugging Face `Dataset` or `DatasetDict` wrote.
+
+    Args:
+        source: the folder.
+        split: put all images into this split; default: the dataset's own splits; the images of a single split are
+            split by a hash of the key.
+        image_feature, text_feature: as `read_parquet`.
+
+    Raises:
+        DataError: if a column is missing, a file is damaged, or no row can be used.
+    """
+    path = existing(source)
+    parts: dict[Path, str | None] = {path: None}
+    if (path / "dataset_dict.json").is_file():
+        parts = {path / str(name): split_name(str(name)) for name in _field(path / "dataset_dict.json", "splits")}
+    files: dict[Path, str | None] = {}
+    for part, name in parts.items():
+        for entry in _field(part / "state.json", "_data_files"):
+            files[existing(part / str(entry["filename"]))] = name
+    return _source("hf", path, files, split, image_feature, text_feature)
+
+
+def _field(file: Path, name: str) -> list[Any]:
+    content = read_json(file, "file of a Hugging Face dataset")
+    if not isinstance(content, dict) or not isinstance(content.get(name), list):
+        raise DataError(f"{file} is not of a Hugging Face dataset: it has no list {name!r}.")
+    return content[name]
+
+
+def _files(folder: Path, ending: str) -> list[Path]:
+    return sorted(folder.glob(f"*.{ending}")) or sorted(folder.glob(f"*/*.{ending}"))
+
+
+def _source(
+    format: str,
+    path: Path,
+    files: dict[Path, str | None],
+    split: str | None,
+    image: str | None,
+    text: str | None,
+) -> Source:
+    options = {"image_feature": image, "text_feature": text}
+    read = partial(_samples, image=image, text=text)
+    return source_of(format, path, read, files, split=split, options=options, merge=True)
+
+
+def _samples(
+    file: Path, prefix: str, images: bool, *, image: str | None, text: str | None
+) -> Iterator[Sample | DataError]:
+    try:
+        schema, batches = _batches(file)
+        pick = _Columns(file, schema, image, text)
+        number = 0
+        for batch in batches(pick.names(images)):
+            for row in batch.to_pylist():
+                where, key = f"{file}, row {number}", f"{prefix}{number:06d}"
+                number += 1
+                yield pick.sample(where, key, row)
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        yield DataError(f"{file}: the file is damaged or ends too early ({reason}). Its remaining rows are lost.")
+
+
+def _batches(file: Path) -> tuple[pa.Schema, Any]:
+    """Return the schema of a file, and a function from names of columns to its batches of a few rows."""
+    if file.suffix.lower() == ".parquet":
+        table = parquet.ParquetFile(file, memory_map=True)
+        return table.schema_arrow, lambda columns: table.iter_batches(_ROWS, columns=columns)
+    stream = pa.ipc.open_stream(pa.memory_map(str(file)))
+
+    def batches(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        for batch in stream:
+            for start in range(0, len(batch), _ROWS):
+                yield batch.select(columns).slice(start, _ROWS)
+
+    return stream.schema, batches
+
+
+class _Columns:
+    """The columns of a table that hold images, captions and what else is known."""
+
+    def __init__(self, file: Path, schema: pa.Schema, image: str | None, text: str | None) -> None:
+        for option, name in (("image_feature", image), ("text_feature", text)):
+            if name is not None and name not in schema.names:
+                raise invalid_argument(option, name, f"one of {', '.join(schema.names)}")
+        binary = [field.name for field in schema if _holds_bytes(field.type)]
+        if image is None and len(binary) != 1:
+            found = ", ".join(binary) or f"none among {', '.join(schema.names)}"
+            fix = "Name it with --image-feature." if binary else "Download images with img2dataset first."
+            raise DataError(
+                f"{file} must have one column of images (bytes, or a struct with bytes); got {found}. {fix}"
+            )
+        self.image = image or binary[0]
+        self.texts = [text] if text else self._captions(file, schema)
+        classes = {field.name: _class_names(schema, field.name) for field in schema}
+        usable = [field.name for field in schema if _is_text(field.type) or classes[field.name]]
+        usable = [name for name in usable if name not in self.texts]
+        self.others = named_columns(str(file), usable, {name: COLUMNS[name] for name in ("split", "class")}, ())
+        self.classes = classes.get(self.others.get("class", ""), [])
+        self.key = next((name for name in _KEYS if name in schema.names), None)
+
+    @staticmethod
+    def _captions(file: Path, schema: pa.Schema) -> list[str]:
+        texts = [field.name for field in schema if _is_text(field.type)]
+        numbered: dict[str, list[str]] = {}
+        for name in texts:
+            numbered.setdefault(_NUMBERED.sub("", name), []).append(name)
+        named = named_columns(str(file), list(numbered), {"caption": COLUMNS["caption"]}, ("caption",), WEAK)
+        return numbered[named["caption"]]
+
+    def names(self, images: bool) -> list[str]:
+        """Return the columns to read."""
+        wanted = [*self.texts, *self.others.values(), self.key, self.image if images else None]
+        return list(dict.fromkeys(name for name in wanted if name))
+
+    def sample(self, where: str, key: str, row: dict[str, Any]) -> Sample:
+        """Return a row as a sample."""
+        captions: list[Any] = []
+        for name in self.texts:
+            captions += row[name] if isinstance(row[name], list) else [] if row[name] is None else [row[name]]
+        image = row.get(self.image)
+        image = image.get("bytes") if isinstance(image, dict) else image
+        own = row[self.key] if self.key else None
+        label = row[self.others["class"]] if "class" in self.others else None
+        if self.classes and isinstance(label, int):
+            label = self.classes[label] if 0 <= label < len(self.classes) else None
+        split = row[self.others["split"]] if "split" in self.others else None
+        return Sample(where, key if own is None else str(own), image, captions, split, label)
+
+
+def _holds_bytes(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        return any(field.name == "bytes" and _holds_bytes(field.type) for field in kind)
+    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _is_text(kind.value_type)
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+def _class_names(schema: pa.Schema, column: str) -> list[str]:
+    """Return the names of a column's classes, which Hugging Face keeps beside the schema."""
+    described = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+    feature = described.get("info", {}).get("features", {}).get(column, {})
+    return feature.get("names", []) if isinstance(feature, dict) and feature.get("_type") == "ClassLabel" else []

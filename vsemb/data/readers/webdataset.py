@@ -1,0 +1,172 @@
+"""WebDataset: tar files of samples, each an image with a text or JSON of the same name, as img2dataset writes them.
+
+Format: https://github.com/webdataset/webdataset - the name of a file up to its first dot is the key of its sample,
+the rest says what it is, and the files of a sample are neighbours.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import tarfile
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from vsemb.data.readers.samples import Sample, source_of, split_in_path
+from vsemb.data.readers.source import Source, existing
+from vsemb.data.readers.table import COLUMNS, WEAK, named_columns
+from vsemb.data.uris import MAX_BYTES
+from vsemb.errors import DataError
+
+_SHARDS = (".tar", ".tar.gz", ".tgz")
+_IMAGES = ("jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff", "ppm")
+_TEXTS = ("txt", "text", "caption")
+_NAME = re.compile(r"((?:.*/)?[^./][^./]*)\.([^/]+)")
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_RANGE = re.compile(r"(\d+)\.\.(\d+)")
+
+
+def recognises(path: Path) -> bool:
+    """Return whether a path is a tar file, or a folder that holds some."""
+    return bool(_shards(path)) if path.is_dir() else path.name.lower().endswith(_SHARDS)
+
+
+def read(source: str | os.PathLike[str], *, split: str | None = None) -> Source:
+    """Read WebDataset shards, also from img2dataset.
+
+    Images have a name such as `000.jpg`, captions `000.txt`, one per line, or `000.json` with a field such as
+    `caption`. JSON may also have `key`, `split` and `class`.
+
+    Args:
+        source: a tar file; a folder that holds some, itself or one level down; or a pattern such as
+            `shards/train-{000..099}.tar`.
+        split: put all images into this split; default: the split that the name of the shard or its folder has
+            (`train-000.tar`), else a hash of the key.
+
+    Raises:
+        DataError: if no tar files are found, or no sample can be used.
+    """
+    pattern = os.fspath(source)
+    if _BRACES.search(pattern):
+        shards = [existing(path) for path in _expanded(pattern)]
+        path = Path(os.path.commonpath([shard.parent for shard in shards]))
+    else:
+        path = existing(source)
+        shards = _shards(path) if path.is_dir() else [path]
+    if not shards:
+        raise DataError(f"{path} holds no tar files, neither itself nor one level down.")
+    root = path if path.is_dir() else path.parent
+    files = {shard: split_in_path(shard, root) for shard in shards}
+    return source_of("webdataset", path, _samples, files, split=split, options={}, notes=_downloaded(shards))
+
+
+def _shards(folder: Path) -> list[Path]:
+    for below in ("*", "*/*"):
+        if found := sorted(file for file in folder.glob(below) if file.name.lower().endswith(_SHARDS)):
+            return found
+    return []
+
+
+def _expanded(pattern: str) -> Iterator[str]:
+    """Yield what a pattern with braces means: `{000..099}` or `{a,b}`."""
+    found = _BRACES.search(pattern)
+    if found is None:
+        yield pattern
+        return
+    numbers = _RANGE.fullmatch(found[1])
+    if numbers:
+        first, last = numbers.groups()
+        choices = [str(number).zfill(len(first)) for number in range(int(first), int(last) + 1)]
+    else:
+        choices = found[1].split(",")
+    for choice in choices:
+        yield from _expanded(pattern[: found.start()] + choice + pattern[found.end() :])
+
+
+def _samples(shard: Path, prefix: str, images: bool) -> Iterator[Sample | DataError]:
+    try:
+        with tarfile.open(shard, "r:*") as tar:
+            for key, parts in itertools.groupby(_parts(tar, images), lambda part: part[0]):
+                contents: dict[str, bytes] = {}
+                for _, kind, content in parts:
+                    contents.setdefault(kind, content)
+                try:
+                    yield _sample(f"{shard}, sample {key}", prefix + key, contents)
+                except DataError as error:
+                    yield error
+    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+        yield DataError(
+            f"{shard}: the tar file is damaged or ends too early ({error}). Its remaining samples are lost."
+        )
+
+
+def _parts(tar: tarfile.TarFile, images: bool) -> Iterator[tuple[str, str, bytes]]:
+    """Yield (key, what it is, content) of each file; without `images`, the contents of images are empty."""
+    for member in tar:
+        tar.members = []  # type: ignore[attr-defined]  # Or the headers of all members stay in memory.
+        name = _NAME.fullmatch(member.name.removeprefix("./"))
+        if not member.isfile() or name is None:
+            continue
+        kind, content = name[2].lower(), b""
+        wanted = kind in _IMAGES if images else False
+        if (wanted or kind in (*_TEXTS, "json")) and member.size <= MAX_BYTES:
+            file = tar.extractfile(member)
+            content = file.read() if file else b""
+        yield name[1], kind, content
+    # Where a file ends between two members, only the two empty blocks are missing that end an archive.
+    assert tar.fileobj is not None
+    tar.fileobj.seek(tar.offset)
+    if len(tar.fileobj.read(tarfile.BLOCKSIZE)) < tarfile.BLOCKSIZE:
+        raise tarfile.ReadError("missing end of archive")
+
+
+def _sample(where: str, key: str, contents: dict[str, bytes]) -> Sample:
+    facts: dict[str, Any] = {}
+    texts = [contents[kind] for kind in _TEXTS if kind in contents]
+    if "json" in contents:
+        try:
+            facts = json.loads(contents["json"])
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{where}: not JSON ({error}).") from error
+        if not isinstance(facts, dict):
+            raise DataError(f"{where}: the JSON must be an object; got {str(facts)[:60]!r}.")
+    columns = {name: COLUMNS[name] for name in ("split", "class") if facts}
+    if facts and not texts:
+        columns["caption"] = COLUMNS["caption"]
+    named = named_columns(where, list(facts), columns, (), WEAK)
+    found = {ours: facts[theirs] for ours, theirs in named.items()}
+    captions = found.get("caption")
+    if texts:
+        try:
+            captions = [line for line in texts[0].decode("utf-8-sig").split("\n") if line.strip()]
+        except UnicodeDecodeError as error:
+            raise DataError(f"{where}: not UTF-8 text.") from error
+    image = next((contents[kind] for kind in _IMAGES if kind in contents), None)
+    own = facts.get("key")
+    key = own if isinstance(own, str) and own else key
+    return Sample(where, key, image, captions, found.get("split"), found.get("class"))
+
+
+def _downloaded(shards: list[Path]) -> list[str]:
+    """Return a line on what img2dataset could not download, which it notes in a Parquet file beside each shard."""
+    counts: Counter[str] = Counter()
+    for shard in shards:
+        table = shard.with_suffix(".parquet")
+        if table.is_file():
+            import pyarrow as pa
+            from pyarrow import parquet
+
+            try:
+                counts.update(parquet.read_table(table, columns=["status"])["status"].to_pylist())
+            except (pa.ArrowException, OSError, KeyError):
+                continue  # Some other table.
+    missing = {status: count for status, count in counts.items() if status != "success"}
+    if not missing:
+        return []
+    reasons = ", ".join(f"{status} {count:,}" for status, count in missing.items())
+    return [f"img2dataset downloaded {counts['success']:,} of {counts.total():,} images: {reasons}."]
