@@ -10,7 +10,14 @@ import pytest
 import tensorflow as tf
 
 from tests.models import test_keras_habits as habits
-from tests.models.replica_cases import REPLICAS, Results, check_different, check_same, run
+from tests.models.replica_cases import (
+    REPLICAS,
+    Results,
+    check_different,
+    check_same,
+    run,
+    with_everything_random,
+)
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +33,20 @@ def test_two_replicas_equal_one_device(results: Results, case: str) -> None:
 def test_the_cases_are_no_trivial_ones(results: Results) -> None:
     check_different(results)
     assert {"val_loss", "val_accuracy"} <= set(results["infonce"][1])
+
+
+def test_each_replica_draws_a_dropout_of_its_own_and_the_first_that_of_one_device(
+    two_devices: tf.distribute.Strategy,
+) -> None:
+    ids = tf.ones((6, 3), tf.int32)
+    with two_devices.scope():
+        model, _ = with_everything_random()
+        model.make_train_function()
+    encode = tf.function(lambda: model.text_encoder(ids, training=True), autograph=False)
+    first, second = two_devices.experimental_local_results(two_devices.run(encode))
+    alone, _ = with_everything_random()
+    np.testing.assert_allclose(first, alone.text_encoder(ids, training=True), rtol=1e-6)
+    assert (first.numpy() != second.numpy()).any()
 
 
 def test_an_unbuilt_model_under_a_strategy(two_devices: tf.distribute.Strategy, tmp_path: Path) -> None:
