@@ -143,6 +143,9 @@ def test_warm_up_passes_from_the_sum_to_the_hardest() -> None:
     for step, expected in ((0, 0.4), (50, 0.4), (75, 0.35), (100, 0.3), (1000, 0.3)):
         loss.bind_step(step)
         np.testing.assert_allclose(float(loss(*row)), expected, rtol=1e-5)
+    without = PairwiseRanking(0.2, "hardest")
+    without.bind_step(0)
+    np.testing.assert_allclose(float(without(*row)), 0.3, rtol=1e-5)
 
 
 @pytest.mark.parametrize("negatives", ["all", "hardest"])
