@@ -59,12 +59,14 @@ def run(arguments: argparse.Namespace) -> None:
                 description)[, split, class]; columns are separated by commas, tabs, semicolons or bars. Without a split
                 column, a hash of the file name selects the split, or a hash of the class with --disjoint-classes:
                 80 % train, 10 % val, 10 % test
-      webdataset  tar files, also from img2dataset, their folder, or a pattern such as train-{000..099}.tar.
-                The captions of KEY.jpg are the lines of KEY.txt, or in KEY.json. The file's name selects the split.
-      parquet   Parquet files or their folder, with a column of images (bytes) and a column of captions.
-      hf        folder written by save_to_disk of a Hugging Face dataset.
       tfds      name of a tensorflow-datasets builder with images and texts
       vsepp     VSE++'s precomputed {train,dev,test}_ims.npy and _caps.txt: features without images
+
+    formats of shards:
+      webdataset  tar files with KEY.jpg and KEY.txt (or KEY.json), also from img2dataset,
+                their folder, or a pattern such as train-{000..099}.tar; each line of KEY.txt is a caption
+      parquet   Parquet files with a column of images (bytes) and a column of captions, or their folder
+      hf        folder that save_to_disk of a Hugging Face dataset wrote
 
     formats of classes:
       cub       CUB_200_2011/ with Reed's descriptions (text_c10/) and lists of classes (trainclasses.txt, ...)
