@@ -157,6 +157,8 @@ def test_a_dataframe(files, captions):
     assert contents(data) == wanted(captions) and data.splits == ("train", "val")
     several = vsemb.Dataset.from_dataframe(Frame(a=files, b=captions, c=captions), image="a", caption=["b", "c"])
     assert contents(several) == {red: 2 * texts for red, texts in wanted(captions).items()}
+    numbered = vsemb.Dataset.from_dataframe(Frame(image=files, caption_0=captions, caption_1=captions))
+    assert contents(numbered) == contents(several)
     with pytest.raises(InvalidArgumentError, match="image='…'"):
         vsemb.Dataset.from_dataframe(Frame(a=files, caption=captions))
     with pytest.raises(InvalidArgumentError, match="Expected: one of a, caption"):

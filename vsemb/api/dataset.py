@@ -20,7 +20,7 @@ from vsemb.data.images import ImageLike, check_image, image_source
 from vsemb.data.readers import read
 from vsemb.data.readers.hash_splits import dealt, hash_split, shares
 from vsemb.data.readers.source import split_name
-from vsemb.data.readers.table import COLUMNS
+from vsemb.data.readers.table import COLUMNS, NUMBERED
 from vsemb.data.records import ImageRecord
 from vsemb.data.writing.prepare import described_source
 from vsemb.data.writing.writer import BadImageFound, write_dataset
@@ -426,6 +426,10 @@ class _Columns:
         split: str | None = None,
     ) -> None:
         self.image = self._find(found, "image", "file", image)
+        if caption is None:
+            # caption_0, caption_1 and so on are captions of one image.
+            numbered = [name for name in found if NUMBERED.sub("", str(name).lower()) in COLUMNS["caption"]]
+            caption = numbered if numbered and all(NUMBERED.search(str(name)) for name in numbered) else None
         several = [caption] if caption is None or isinstance(caption, str) else caption
         self.captions = [self._find(found, "caption", "caption", each) for each in several]
         self.split = self._find(found, "split", "split", split)

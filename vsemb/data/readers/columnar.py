@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -19,13 +18,11 @@ from pyarrow import parquet
 
 from vsemb.data.readers.samples import Sample, source_of, split_in_path
 from vsemb.data.readers.source import Source, existing, split_name
-from vsemb.data.readers.table import COLUMNS, WEAK, named_columns
+from vsemb.data.readers.table import COLUMNS, NUMBERED, WEAK, named_columns
 from vsemb.errors import DataError, invalid_argument
 from vsemb.files import read_json
 
 _KEYS = ("key", "file_name", "filename", "image_id", "uid", "id")
-# caption_0, caption_1 and so on are captions of one image.
-_NUMBERED = re.compile(r"_?\d+$")
 _ROWS = 64
 
 
@@ -183,7 +180,7 @@ class _Columns:
         texts = [field.name for field in schema if _is_text(field.type)]
         numbered: dict[str, list[str]] = {}
         for name in texts:
-            numbered.setdefault(_NUMBERED.sub("", name), []).append(name)
+            numbered.setdefault(NUMBERED.sub("", name), []).append(name)
         named = named_columns(str(file), list(numbered), {"caption": COLUMNS["caption"]}, ("caption",), WEAK)
         return numbered[named["caption"]]
 

@@ -38,6 +38,8 @@ COLUMNS = {
     "split": ("split",),
     "class": ("class", "class_name", "label"),
 }
+# Columns caption_0, caption_1 and so on hold captions of one image.
+NUMBERED = re.compile(r"_?\d+$")
 _SUFFIXES = (".csv", ".tsv", ".jsonl")
 _DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
 # A field that is quoted as in CSV and has quotation marks within.
