@@ -10,7 +10,7 @@ from pipelines.beam.embed_job import Model
 from pipelines.beam.vectors import read_vectors
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError
-from vsemb.runs.indexing import check_indexable, index_items, index_source
+from vsemb.runs.indexing import DatasetItems, check_indexable, index_source
 from vsemb.runs.run import Run
 from vsemb.searching import IndexSettings, SearchIndex, check_index_directory, write_index
 
@@ -63,18 +63,19 @@ def build_index(
             f"not {kind}s by {run.path} ({run.fingerprint[:12]}). Export that run and embed with it."
         )
     source = index_source(run, dataset, split, kind)
-    items = index_items(dataset, source.splits, kind)
+    items = DatasetItems(dataset, source.splits, kind)
     if manifest["bad"]:
         bad = manifest["bad"][0]
         raise DataError(f"{bad['key']!r} has no embedding ({bad['reason']}), so the index cannot be complete.")
-    ids = np.array([item.id for item in items], np.int64)
-    if not np.array_equal(ids, vectors.ids) or [item.key for item in items] != list(vectors.keys):
+    if not np.array_equal(items.ids, vectors.ids) or any(
+        item.key != key for item, key in zip(items, vectors.keys, strict=True)
+    ):
         raise DataError(f"The embeddings in {embeddings} do not belong to {dataset.path}; make them again.")
     return write_index(
         out,
         vectors.embeddings,
-        ids,
-        [item.key for item in items],
+        items.ids,
+        None,
         source,
         items=items,
         settings=settings,

@@ -14,7 +14,7 @@ from vsemb.data.features.compute import write_precomputed
 from vsemb.data.writing.writer import write_dataset
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.evaluation import Embedder
-from vsemb.runs.indexing import build_index, index_directory, index_items, open_index
+from vsemb.runs.indexing import DatasetItems, build_index, index_directory, open_index
 from vsemb.runs.run import Run
 from vsemb.searching import IndexSettings
 
@@ -50,14 +50,14 @@ def test_captions_carry_their_images_id_and_their_own_number(run, scenes):
     assert index.keys[:6] == [*(f"{split.keys[0]}#{i}" for i in range(5)), f"{split.keys[1]}#0"]
     wanted = run.model.encode_texts(run.tokenizer(tf.constant(split.captions)))
     np.testing.assert_allclose(index.embeddings, wanted, atol=1e-5)
-    items = index_items(scenes, ("val",), "text")
+    items = DatasetItems(scenes, ("val",), "text")
     assert [item.key for item in items] == index.keys
     assert [item.caption for item in items] == split.captions
 
 
 def test_an_image_is_shown_with_its_longest_caption(scenes):
     split = scenes.split("val")
-    item = index_items(scenes, ("val",), "image")[0]
+    item = DatasetItems(scenes, ("val",), "image")[0]
     assert item.image_key == item.key == split.keys[0] and item.caption == max(split.captions_of(0), key=len)
 
 

@@ -124,7 +124,7 @@ def test_a_stale_index_is_refused_with_the_reason(tmp_path, field, value):
         read_index(tmp_path / "a", dataclasses.replace(SOURCE, **{field: value}))
 
 
-@pytest.mark.parametrize("name", ["embeddings.npy", "ids.npy", "keys.json"])
+@pytest.mark.parametrize("name", ["embeddings.npy", "ids.npy", "items.arrow"])
 def test_damage_is_noticed(tmp_path, name):
     write_index(tmp_path / "a", vectors(2), np.arange(2), ["x", "y"], SOURCE)
     data = bytearray((tmp_path / "a" / name).read_bytes())

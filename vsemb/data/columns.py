@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vsemb.errors import DataError
+from vsemb.errors import DataError, one_line
 
 #: Columns of an index. `objects` and `alignments` are JSON, since generators choose their fields. `offset` is where the
 #: image's TFRecord begins in its shard; `image_offset` and `image_bytes` say where its JPEG or PNG bytes are.
@@ -176,19 +176,7 @@ class SplitIndex:
 
     def __init__(self, path: Path, images: int, captions: int) -> None:
         self.path = path
-        try:
-            self._table: pa.Table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
-        except (pa.ArrowException, OSError, ValueError) as error:
-            raise DataError(
-                f"The index {path} cannot be read: {str(error).splitlines()[0].rstrip('.')}. Prepare the dataset again."
-            ) from error
-        for field in SCHEMA:
-            found = self._table.schema.field(field.name).type if field.name in self._table.schema.names else "missing"
-            if found != field.type:
-                raise DataError(
-                    f"The column {field.name!r} of the index {path} must be {field.type}; got {found}. Prepare the "
-                    "dataset again."
-                )
+        self._table = open_columns(path, SCHEMA, "Prepare the dataset again.")
         self.batches = self._table.to_batches()
         self._ends = np.cumsum([len(batch) for batch in self.batches], dtype=np.int64)
         self.keys, self.class_names, self.digests = map(self._column, ("key", "class", "sha256"))
@@ -248,8 +236,46 @@ def _in_place(numbers: pa.Array) -> np.ndarray:
     return np.frombuffer(numbers.buffers()[1], dtype, len(numbers), numbers.offset * dtype.itemsize)
 
 
+def open_columns(path: Path, schema: pa.Schema, fix: str) -> pa.Table:
+    """Map a file of `write_columns` into memory.
+
+    Args:
+        path: the file.
+        schema: the columns that it must have.
+        fix: end of messages.
+
+    Raises:
+        DataError: if it is no such file, or a column is missing or of another type.
+    """
+    try:
+        table: pa.Table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+    except (pa.ArrowException, OSError, ValueError) as error:
+        reason = one_line(str(error).partition(". Detail:")[0]).rstrip(".")
+        raise DataError(f"The index {path} cannot be read: {reason}. {fix}") from error
+    for field in schema:
+        found = table.schema.field(field.name).type if field.name in table.schema.names else "missing"
+        if found != field.type:
+            message = f"The column {field.name!r} of the index {path} must be {field.type}; got {found}. {fix}"
+            raise DataError(message)
+    return table
+
+
+def write_columns(path: Path, schema: pa.Schema, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write rows as columns in bounded memory.
+
+    Args:
+        path: the file.
+        schema: the columns.
+        rows: column -> value of each row; what is missing is null.
+    """
+    rest = iter(rows)
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as writer:
+        while block := list(itertools.islice(rest, _BATCH)):
+            writer.write_batch(pa.RecordBatch.from_pylist(block, schema))
+
+
 def write_index(path: Path, entries: Iterable[Mapping[str, Any]]) -> str:
-    """Write an index in bounded memory.
+    """Write the index of a split in bounded memory.
 
     Args:
         path: the file.
@@ -259,13 +285,13 @@ def write_index(path: Path, entries: Iterable[Mapping[str, Any]]) -> str:
         hex SHA-256 of the content, which does not depend on the version of Arrow.
     """
     digest = hashlib.sha256()
-    rest = iter(entries)
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, SCHEMA) as writer:
-        while block := list(itertools.islice(rest, _BATCH)):
-            for entry in block:
-                digest.update(content_line(entry))
-            flat = [{**entry, **{name: _json(entry[name]) for name in _JSON if entry.get(name)}} for entry in block]
-            writer.write_batch(pa.RecordBatch.from_pylist(flat, SCHEMA))
+
+    def flat() -> Iterator[dict[str, Any]]:
+        for entry in entries:
+            digest.update(content_line(entry))
+            yield {**entry, **{name: _json(entry[name]) for name in _JSON if entry.get(name)}}
+
+    write_columns(path, SCHEMA, flat())
     return digest.hexdigest()
 
 

@@ -14,7 +14,7 @@ from vsemb.data.store import Dataset
 from vsemb.errors import DataError, InvalidArgumentError, VsembError, invalid_argument
 from vsemb.files import sha256_bytes
 from vsemb.runs.images import embed_new_image, stored_image
-from vsemb.runs.indexing import ALL, index_items
+from vsemb.runs.indexing import ALL, DatasetItems
 from vsemb.runs.run import Run
 from vsemb.runs.searching import Query, Result, Searchable, embed_text, nearest, searcher_of
 from vsemb.searching import abstract, combine, compose
@@ -80,7 +80,7 @@ class Demonstration:
 
     def __init__(self, dataset: Dataset, splits: Sequence[str]) -> None:
         self.dataset = dataset
-        self.items = index_items(dataset, tuple(splits), "image")
+        self.items = DatasetItems(dataset, tuple(splits), "image")
         parts = [dataset.split(name) for name in splits]
         self.places = [(part, row) for part in parts for row in range(len(part))]
         self._by_key: dict[str, int] = {}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -11,7 +14,11 @@ import numpy as np
 from vsemb.console import progress
 from vsemb.data.batches import image_batches, text_batches
 from vsemb.data.sources import ImageSource
+from vsemb.errors import DataError
 from vsemb.models.dual_encoder import DualEncoder
+
+# Bytes of embeddings; more are kept on disk.
+_IN_MEMORY = 1 << 30
 
 
 class Embedder:
@@ -37,12 +44,21 @@ class Embedder:
     def _run(self, name: str, count: int, batches: Any, order: np.ndarray | None = None) -> np.ndarray:
         """Embed batches; `order` says where each row belongs."""
         encode = self._function(name, batches)
-        parts = []
+        parts: list[np.ndarray] = []
+        rows = np.arange(count) if order is None else order
+        single: np.ndarray | None = None
+        start = 0
         with progress(desc=f"embed {name}s", total=count, unit=name, leave=False) as bar:
             for batch in batches:
-                parts.append(keras.ops.convert_to_numpy(encode(batch[name])))
-                bar.update(len(parts[-1]))
-        return _padded(parts, order)
+                part = keras.ops.convert_to_numpy(encode(batch[name]))
+                if part.ndim == 2:
+                    single = _empty((count, part.shape[1]), part.dtype) if single is None else single
+                    single[rows[start : start + len(part)]] = part
+                    start += len(part)
+                else:
+                    parts.append(part)
+                bar.update(len(part))
+        return _padded(parts, rows) if single is None else single
 
     def _function(self, name: str, batches: Any) -> Callable[[Any], Any]:
         """Return the function that embeds a batch, compiled at its first use."""
@@ -81,11 +97,50 @@ class Embedder:
         return self._run("text", len(offsets) - 1, *text_batches(ids, offsets, batch_size))
 
 
-def _padded(parts: list[np.ndarray], order: np.ndarray | None) -> np.ndarray:
+def _empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Return an array to fill; a large one is of a file without a name, so that it need not fit in memory."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    if size < _IN_MEMORY:
+        return np.empty(shape, dtype)
+    with tempfile.TemporaryFile() as file:
+        try:
+            # A disk that is full later would end the process.
+            os.posix_fallocate(file.fileno(), 0, size)
+        except OSError:
+            return np.empty(shape, dtype)
+        return np.memmap(file, dtype, "r+", shape=shape)
+
+
+def rows_on_disk(blocks: Iterable[np.ndarray], beside: Path) -> np.ndarray:
+    """Put blocks of rows together in a file without a name.
+
+    Args:
+        blocks: float32 (rows, dim) each, one or more.
+        beside: a path on the disk to use, such as that of the file to write next.
+
+    Returns:
+        float32 (all rows, dim), memory-mapped.
+
+    Raises:
+        DataError: if the disk is full.
+    """
+    folder = next(parent for parent in beside.absolute().parents if parent.is_dir())
+    dim = 0
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            for block in blocks:
+                file.write(np.ascontiguousarray(block, np.float32).data)
+                dim = block.shape[1]
+            file.flush()
+            return np.memmap(file, np.float32, "r").reshape(-1, dim)
+    except OSError as error:
+        raise DataError(f"Cannot write to {folder}: {error.strerror or error}.") from error
+
+
+def _padded(parts: list[np.ndarray], rows: np.ndarray) -> np.ndarray:
     """Put batches together in order, items beyond a batch's own zeros; empties `parts` as it goes."""
     shape = np.max([part.shape[1:] for part in parts], axis=0)
     result = np.zeros((sum(map(len, parts)), *shape), parts[0].dtype)
-    rows = np.arange(len(result)) if order is None else order
     start = 0
     # What is copied is let go, so that no split of sets is in memory twice.
     parts.reverse()

@@ -29,6 +29,8 @@ RECALLS = (1, 5, 10)
 _BLOCK = 1000
 # Scores kept for the second direction, 1 GB.
 _KEPT = 1 << 28
+# Scores that are computed at a time, so that texts without end have smaller blocks.
+_AT_ONCE = 1 << 27
 # From so many scores on, compiling the count is worth its time.
 _COMPILED = 1 << 21
 
@@ -130,6 +132,7 @@ def retrieval_ranks(
     similarity = similarities.get(similarity)
     images, texts, image_ids, text_image_ids = _checked(images, texts, image_ids, text_image_ids, similarity)
     own = _own_images(image_ids, text_image_ids)
+    block = max(1, min(block, _AT_ONCE // len(texts)))
     if similarity.inner_product and worth_a_scan(len(images), len(texts)):
         found = scanned_ranks(images, texts, own, block)
         if found is not None:
@@ -343,17 +346,21 @@ def evaluate_retrieval(
         images, texts = scored_by.normalized_array(images), scored_by.normalized_array(texts)
     check_protocol(len(images), folds, bootstrap, recalls, pairs)
 
-    def ranked(rows: np.ndarray, chosen: np.ndarray) -> _Ranked:
+    def ranked(rows: np.ndarray | slice, chosen: np.ndarray | slice) -> _Ranked:
         ids, own_ids = image_ids[rows], text_image_ids[chosen]
         of_images, of_texts = retrieval_ranks(images[rows], texts[chosen], ids, own_ids, scored_by)
         return {
-            "image_to_text": (of_images, np.arange(len(rows))),
+            "image_to_text": (of_images, np.arange(len(ids))),
             "text_to_image": (of_texts, _own_images(ids, own_ids)),
         }
 
     options = (sorted({*RECALLS, *recalls}), bootstrap, seed)
-    blocks = np.array_split(np.arange(len(images)), folds)
-    metrics = _summary([ranked(rows, np.isin(text_image_ids, image_ids[rows])) for rows in blocks], *options)
+    if folds == 1:  # No copy: embeddings may take most of the memory.
+        found = [ranked(slice(None), slice(None))]
+    else:
+        blocks = np.array_split(np.arange(len(images)), folds)
+        found = [ranked(rows, np.isin(text_image_ids, image_ids[rows])) for rows in blocks]
+    metrics = _summary(found, *options)
     if pairs is None:
         return metrics
     ids, first = np.unique(text_image_ids, return_index=True)

@@ -258,7 +258,9 @@ class Features(CachedImages, kind="features"):
         return store
 
     def images(self, split: Split, store: Any, *, training: bool = False, service: str | None = None) -> ImageSource:
-        return FeatureImages(store, split, augment=training and self.augment)
+        # What is read once stays on disk.
+        memory = 4 << 30 if training else 0
+        return FeatureImages(store, split, augment=training and self.augment, memory=memory)
 
     def input_shape(self, info: Mapping[str, Any]) -> tuple[int | None, ...]:
         return None, info["feature_dim"]

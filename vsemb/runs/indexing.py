@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from vsemb.console import progress
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, VsembError
 from vsemb.evaluation import Embedder
+from vsemb.evaluation.embed import rows_on_disk
 from vsemb.files import sha256_bytes
 from vsemb.runs.embedding import Embedded, discard_work, embed_files
 from vsemb.runs.images import embed_image_bytes
@@ -38,7 +40,7 @@ from vsemb.searching.comparison import Compared, compare
 ALL = "all"
 #: Name of the only split in an index of image files.
 FILES = "files"
-_TEXTS, _IMAGES, _COMPARED_WITH = 4096, 64, 1000
+_TEXTS, _IMAGES, _ROWS, _COMPARED_WITH = 4096, 64, 65_536, 1000
 
 
 def split_names(dataset: Dataset, split: str) -> tuple[str, ...]:
@@ -48,17 +50,51 @@ def split_names(dataset: Dataset, split: str) -> tuple[str, ...]:
     return tuple(dataset.splits)
 
 
-def index_items(dataset: Dataset, names: tuple[str, ...], kind: str) -> list[Item]:
-    """List the items of an index in the order of its rows."""
-    items = []
-    for name in names:
-        part = dataset.split(name)
-        for number, key, captions in zip(part.ids.tolist(), part.keys, part.caption_lists(), strict=True):
-            if kind == "image":
-                items.append(Item(number, key, name, key, max(captions, key=len)))
-            else:
-                items += [Item(number, f"{key}#{i}", name, key, text) for i, text in enumerate(captions)]
-    return items
+class DatasetItems(Sequence[Item]):
+    """The items of an index of a dataset in the order of its rows, read when they are asked for.
+
+    Args:
+        dataset: the dataset.
+        names: names of the splits.
+        kind: `image` or `text`.
+
+    Attributes:
+        ids: int64 (items,), the image of each item.
+    """
+
+    def __init__(self, dataset: Dataset, names: Sequence[str], kind: str) -> None:
+        self._parts = [dataset.split(name) for name in names]
+        self._kind = kind
+        ids = [part.ids if kind == "image" else part.ids[part.caption_rows] for part in self._parts]
+        self.ids = np.concatenate(ids)
+        self._ends = np.cumsum([len(each) for each in ids])
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return [self[each] for each in range(*place.indices(len(self)))]
+        place = range(len(self))[place]
+        number = int(np.searchsorted(self._ends, place, "right"))
+        part = self._parts[number]
+        place -= int(self._ends[number - 1]) if number else 0
+        row = place if self._kind == "image" else int(part.rows_of(np.array(place)))
+        items = _items_of(part, row, part.keys[row], part.captions_of(row), self._kind)
+        return items[0 if self._kind == "image" else place - int(part.caption_offsets[row])]
+
+    def __iter__(self) -> Iterator[Item]:
+        for part in self._parts:
+            for row, (key, captions) in enumerate(zip(part.keys, part.caption_lists(), strict=True)):
+                yield from _items_of(part, row, key, captions, self._kind)
+
+
+def _items_of(part: Split, row: int, key: str, captions: list[str], kind: str) -> list[Item]:
+    """Return the items of an image: itself, or its captions."""
+    number = int(part.ids[row])
+    if kind == "image":
+        return [Item(number, key, part.name, key, max(captions, key=len))]
+    return [Item(number, f"{key}#{i}", part.name, key, text) for i, text in enumerate(captions)]
 
 
 def index_source(run: Run, dataset: Dataset, split: str, kind: str) -> IndexSource:
@@ -150,10 +186,10 @@ def build_index(
     directory = Path(out) if out is not None else index_directory(run, dataset, split, kind)
     check_index_directory(directory, settings)
     embed = _embed_images if kind == "image" else _embed_captions
-    embedded = [block for name in source.splits for block in embed(run, dataset, dataset.split(name))]
-    items = index_items(dataset, source.splits, kind)
+    blocks = (block for name in source.splits for block in embed(run, dataset, dataset.split(name)))
+    items = DatasetItems(dataset, source.splits, kind)
     recorded = {"data": str(dataset.path.resolve())}
-    return _write(run, directory, np.concatenate(embedded), items, source, settings, recorded)
+    return _write(run, directory, rows_on_disk(blocks, directory), items, items.ids, source, settings, recorded)
 
 
 def index_files(
@@ -188,7 +224,8 @@ def index_files(
     items = [Item(row, name, FILES, name, "") for row, name in enumerate(embedded.names)]
     source = IndexSource(run.fingerprint, embedded.fingerprint, (FILES,), "image", run.recipe.similarity.to_json())
     recorded = {"folder": os.getcwd()}
-    index = _write(run, Path(out), embedded.embeddings, items, source, settings, recorded, embedded.stamps)
+    ids = np.arange(len(items))
+    index = _write(run, Path(out), embedded.embeddings, items, ids, source, settings, recorded, embedded.stamps)
     discard_work(out)
     return index, embedded
 
@@ -218,7 +255,8 @@ def _write(
     run: Run,
     directory: Path,
     embeddings: np.ndarray,
-    items: list[Item],
+    items: Sequence[Item],
+    ids: np.ndarray,
     source: IndexSource,
     settings: IndexSettings | None,
     recorded: dict[str, str],
@@ -227,8 +265,8 @@ def _write(
     return write_index(
         directory,
         embeddings,
-        np.array([item.id for item in items], np.int64),
-        [item.key for item in items],
+        ids,
+        None,
         source,
         items=items,
         settings=settings,
@@ -415,7 +453,9 @@ def _embed_captions(run: Run, dataset: Dataset, split: Split) -> Iterator[np.nda
 
 def _embed_images(run: Run, dataset: Dataset, split: Split) -> Iterator[np.ndarray]:
     if run.has_features(dataset):
-        yield Embedder(run.model).images(run.images_of(dataset, split), len(split))
+        source, embedder = run.images_of(dataset, split), Embedder(run.model)
+        for start in range(0, len(split), _ROWS):
+            yield embedder.images(source, np.arange(start, min(start + _ROWS, len(split))))
         return
     keys = iter(split.keys)
     with progress(total=len(split), desc=f"images of {split.name}", unit="image") as bar:

@@ -486,7 +486,7 @@ def nearest(
         InvalidArgumentError: as `SearchIndex.search`.
     """
     if index.items is None:
-        raise DataError("The index must name its items; it has no items.json. Make it again with `vsemb index`.")
+        raise DataError("The index must name its items; they are not in it. Make it again with `vsemb index`.")
     rows, scores = index.search(
         vector[None], max(k, resort or 0), exclude=exclude, query_kind=query_kind, candidates=candidates
     )

@@ -189,9 +189,9 @@ class SearchIndex:
 
     embeddings: np.ndarray
     ids: np.ndarray
-    keys: list[str]
+    keys: Sequence[str]
     source: IndexSource
-    items: list[Item] | None = None
+    items: Sequence[Item] | None = None
     settings: IndexSettings = field(default_factory=IndexSettings)
     backend: Backend | None = None
     recorded: Mapping[str, Any] = field(default_factory=dict)

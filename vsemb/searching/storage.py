@@ -3,8 +3,7 @@
     <directory>/
         embeddings.npy   float32 or float16 (items, dim), memory-mapped
         ids.npy          int64 (items,), the image of each item
-        keys.json        name of each item
-        items.json       split, image key and caption of each item, if known
+        items.arrow      name of each item, and its split, image key and caption, if known; memory-mapped
         stamps.npy       int64 (items, 2), only of image files: size in bytes, modification time in nanoseconds
         backend/         files of the candidate backend
         manifest.json    run, dataset, splits, settings, and the SHA-256 of the other files
@@ -21,18 +20,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
+from vsemb.data.columns import Column, open_columns, write_columns
 from vsemb.errors import DataError, InvalidArgumentError, VsembError
 from vsemb.files import read_json, reading, replacing_directory, sha256_file, write_json
 from vsemb.searching.backends import BACKENDS, Backend
 from vsemb.searching.index import IndexSettings, IndexSource, Item, SearchIndex, StaleIndexError
 
-FORMAT, VERSION = "vsemb-index", 2
+FORMAT, VERSION = "vsemb-index", 3
 MANIFEST, BACKEND = "manifest.json", "backend"
-_ITEMS, _STAMPS = "items.json", "stamps.npy"
-_FILES = ("embeddings.npy", "ids.npy", "keys.json")
+_ITEMS, _STAMPS = "items.arrow", "stamps.npy"
+_FILES = ("embeddings.npy", "ids.npy", _ITEMS)
+_COLUMNS = pa.schema([pa.field(name, pa.string()) for name in ("key", "split", "image_key", "caption")])
 #: All that lies in an index.
-NAMES = frozenset((*_FILES, _ITEMS, _STAMPS, BACKEND, MANIFEST))
+NAMES = frozenset((*_FILES, _STAMPS, BACKEND, MANIFEST))
 
 
 def is_index(directory: str | os.PathLike[str]) -> bool:
@@ -102,18 +104,33 @@ def read_index(directory: str | os.PathLike[str], expected: IndexSource | None =
             raise DataError(f"The index file {directory / name} is damaged. Make the index again.")
     # Copy on write: TensorFlow would copy read-only memory.
     embeddings = np.load(directory / "embeddings.npy", mmap_mode="c", allow_pickle=False)
-    ids = np.load(directory / "ids.npy", allow_pickle=False)
-    keys = read_json(directory / "keys.json", "index keys")
-    items = None
-    if _ITEMS in digests:
-        rows = read_json(directory / _ITEMS, "index items")
-        items = [Item(int(number), key, *row) for number, key, row in zip(ids, keys, rows, strict=True)]
+    ids = np.load(directory / "ids.npy", mmap_mode="r", allow_pickle=False)
+    table = open_columns(directory / _ITEMS, _COLUMNS, "Make the index again.")
+    keys, *rest = (Column(table[name].chunks) for name in _COLUMNS.names)
+    items = None if table["split"].null_count else IndexItems(ids, (keys, *rest))
     if embeddings.shape != shape or not len(ids) == len(keys) == shape[0]:
         raise DataError(f"The files of the index {directory} do not fit each other. Make the index again.")
     stamps = np.load(directory / _STAMPS, allow_pickle=False) if _STAMPS in digests else None
     finder = settings.candidate_backend
     backend = None if finder is None else _open_backend(directory, finder, found, shape[0])
     return SearchIndex(embeddings, ids, keys, source, items, settings, backend, recorded, stamps)
+
+
+class IndexItems(Sequence[Item]):
+    """The items of an index, read from its memory-mapped columns when they are asked for."""
+
+    def __init__(self, ids: np.ndarray, columns: Sequence[Column]) -> None:
+        self._ids = ids
+        self._columns = columns
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __getitem__(self, row: Any) -> Any:
+        values = (column[row] for column in self._columns)
+        if isinstance(row, slice):
+            return [Item(*each) for each in zip(self._ids[row].tolist(), *values, strict=True)]
+        return Item(int(self._ids[row]), *values)
 
 
 def _refuse_stale(directory: Path, source: IndexSource, expected: IndexSource) -> None:
@@ -175,7 +192,7 @@ def write_index(
     directory: str | os.PathLike[str],
     embeddings: np.ndarray,
     ids: np.ndarray,
-    keys: Sequence[str],
+    keys: Sequence[str] | None,
     source: IndexSource,
     *,
     items: Sequence[Item] | None = None,
@@ -189,7 +206,7 @@ def write_index(
         directory: directory of the index.
         embeddings: (items, dim) float32, finite, normalized.
         ids: (items,) int64, the image of each item.
-        keys: n names of the items.
+        keys: n names of the items; None takes them from `items`.
         source: source of the embeddings.
         items: the items, which search results show; None if unknown.
         settings: settings of storage and search; None for exact search in float32.
@@ -211,17 +228,19 @@ def write_index(
     """
     directory, settings = Path(directory), settings or IndexSettings()
     embeddings = np.ascontiguousarray(embeddings, np.float32)
-    counts = {len(embeddings), len(ids), len(keys), *(() if items is None else (len(items),))}
+    named: Sequence[Any] = (items or ()) if keys is None else keys
+    counts = {len(embeddings), len(ids), len(named), len(named if items is None else items)}
     if embeddings.ndim != 2 or len(counts) != 1 or not len(ids):
         raise DataError(
             f"An index needs items. Received: embeddings {embeddings.shape}, {len(ids)} ids, "
-            f"{len(keys)} keys{'' if items is None else f', {len(items)} items'}."
+            f"{len(named)} keys{'' if items is None else f', {len(items)} items'}."
         )
     # A sum in float64 is finite exactly if all float32 values of the row are.
     with np.errstate(invalid="ignore"):
         bad = np.flatnonzero(~np.isfinite(embeddings.sum(axis=1, dtype=np.float64)))
     if len(bad):
-        raise DataError(f"The embedding of {keys[bad[0]]!r} is not finite; {len(bad)} are not.")
+        first = named[int(bad[0])]
+        raise DataError(f"The embedding of {getattr(first, 'key', first)!r} is not finite; {len(bad)} are not.")
     check_index_directory(directory, settings)
     older = _manifest(directory)
     backend = settings.candidate_backend
@@ -240,9 +259,8 @@ def write_index(
             kept = embeddings.astype(settings.kept, copy=False)
             np.save(temporary / "embeddings.npy", kept, allow_pickle=False)
             np.save(temporary / "ids.npy", np.asarray(ids, np.int64), allow_pickle=False)
-            write_json(temporary / "keys.json", list(keys))
-            if items is not None:
-                write_json(temporary / _ITEMS, [[item.split, item.image_key, item.caption] for item in items])
+            rows = map(vars, items) if items is not None else ({"key": key} for key in keys or ())
+            write_columns(temporary / _ITEMS, _COLUMNS, rows)
             if stamps is not None:
                 np.save(temporary / _STAMPS, stamps, allow_pickle=False)
             if backend is not None:

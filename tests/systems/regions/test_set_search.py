@@ -173,7 +173,7 @@ def test_an_image_by_its_row(run, region_scenes) -> None:
 
 
 def test_what_sets_cannot_do_is_refused_before_any_work(run, region_scenes, monkeypatch) -> None:
-    monkeypatch.setattr(set_search, "index_items", None)
+    monkeypatch.setattr(set_search, "DatasetItems", None)
     for query, options, name in (
         (Query("two", minus=("red",)), {}, "minus"),
         (Query("two", plus=("red",)), {}, "plus"),

@@ -20,7 +20,7 @@ from vsemb.data.store import Dataset
 from vsemb.errors import DataError, InvalidArgumentError, invalid_argument
 from vsemb.evaluation import Embedder
 from vsemb.ops.geometry import l2_normalize
-from vsemb.runs.indexing import captions_read, index_items, index_source
+from vsemb.runs.indexing import DatasetItems, captions_read, index_source
 from vsemb.runs.run import Run
 from vsemb.runs.searching import Query, Searcher
 from vsemb.searching.index import items_are_images
@@ -66,8 +66,8 @@ class MultiVectorSearch(Searcher):
     def __init__(self, run: Run, dataset: Dataset, split: str, kind: str, *, keep: int = 0) -> None:
         self.run = run
         self.source = index_source(run, dataset, split, kind)
-        self.items = index_items(dataset, self.source.splits, kind)
-        self.ids = np.array([item.id for item in self.items], np.int64)
+        self.items = DatasetItems(dataset, self.source.splits, kind)
+        self.ids = self.items.ids
         self._parts = [dataset.split(name) for name in self.source.splits]
         self._similarity = run.model.similarity
         self._keep = keep
