@@ -146,6 +146,7 @@ def _padded(parts: list[np.ndarray], rows: np.ndarray) -> np.ndarray:
     parts.reverse()
     while parts:
         part = parts.pop()
-        result[(rows[start : start + len(part)], *map(slice, part.shape[1:]))] = part
+        place: Any = (rows[start : start + len(part)], *map(slice, part.shape[1:]))
+        result[place] = part
         start += len(part)
     return result

@@ -23,7 +23,7 @@ from vsemb.ops.geometry import l2_normalize
 from vsemb.runs.indexing import DatasetItems, captions_read, index_source
 from vsemb.runs.run import Run
 from vsemb.runs.searching import Query, Searcher
-from vsemb.searching.index import items_are_images
+from vsemb.searching.index import Item, items_are_images
 from vsemb.searching.scan import best_of
 
 # Numbers per block of embeddings or of their input features, and captions per block.
@@ -66,8 +66,9 @@ class MultiVectorSearch(Searcher):
     def __init__(self, run: Run, dataset: Dataset, split: str, kind: str, *, keep: int = 0) -> None:
         self.run = run
         self.source = index_source(run, dataset, split, kind)
-        self.items = DatasetItems(dataset, self.source.splits, kind)
-        self.ids = self.items.ids
+        items = DatasetItems(dataset, self.source.splits, kind)
+        self.items: Sequence[Item] = items
+        self.ids = items.ids
         self._parts = [dataset.split(name) for name in self.source.splits]
         self._similarity = run.model.similarity
         self._keep = keep
