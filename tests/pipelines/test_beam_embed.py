@@ -44,7 +44,7 @@ def test_the_index_is_that_of_vsemb_index(
     command += ["--captions"] if kind == "text" else []
     assert embed(*command) == 0
     found = read_index(tmp_path / "index", wanted.source)  # Refuses one of another source.
-    assert found.items == wanted.items and found.keys == wanted.keys
+    assert list(found.items) == list(wanted.items) and found.keys == wanted.keys
     # Other batches: sums of float32 in another order.
     np.testing.assert_allclose(found.embeddings, wanted.embeddings, rtol=0, atol=1e-5)
     manifest, vectors = read_vectors(str(tmp_path / "vectors"))

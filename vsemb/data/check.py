@@ -31,7 +31,7 @@ def check_dataset(path: str | os.PathLike[str]) -> Iterator[str]:
         path: its directory.
 
     Raises:
-        DataError: if there is no dataset, or its manifest cannot be read.
+        DataError: if the dataset is missing, or its manifest cannot be read.
 
     Example:
 

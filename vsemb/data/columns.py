@@ -1,6 +1,6 @@
 """The index of a split: an Arrow IPC file, read in place from a memory map.
 
-Opening reads the schema and the places of the record batches, whatever the number of images. A value is read when it
+Opening reads the schema and the places of the record batches, for any number of images. A value is read when it
 is asked for, and pages of the file are shared by all processes of a machine.
 
 Reference: https://arrow.apache.org/docs/format/Columnar.html#ipc-file-format
@@ -141,7 +141,7 @@ class Column(Sequence[Any]):
         """Return the first place of a stored value.
 
         Raises:
-            ValueError: if there is none.
+            ValueError: if it does not occur.
         """
         rows = self.rows_of(value)
         rows = rows[(rows >= start) & (rows < (len(self) if stop is None else stop))]
@@ -167,7 +167,7 @@ class SplitIndex:
 
     Attributes:
         batches: the record batches of the file.
-        keys, class_names, digests, objects, alignments: per image, see `SCHEMA`; None, or [], where there is nothing.
+        keys, class_names, digests, objects, alignments: per image, see `SCHEMA`; None or [] for missing values.
         captions: all captions, image by image.
 
     Raises:
@@ -245,7 +245,7 @@ def open_columns(path: Path, schema: pa.Schema, fix: str) -> pa.Table:
         fix: end of messages.
 
     Raises:
-        DataError: if it is no such file, or a column is missing or of another type.
+        DataError: if the file is of another format, or a column is missing or of another type.
     """
     try:
         table: pa.Table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()

@@ -197,7 +197,7 @@ class Split:
         self.objects, self.alignments = self.index.objects, self.index.alignments
         self.has_images = self.index.has("width")
         self.captions: Sequence[str] = self.index.captions
-        # The offsets and places of captions where they are not those of the index.
+        # The offsets and places of captions that differ from the index.
         self._chosen: tuple[np.ndarray, np.ndarray | None] | None = None
 
     def __len__(self) -> int:
@@ -259,7 +259,7 @@ class Split:
 
     @functools.cached_property
     def caption_rows(self) -> np.ndarray:
-        """The row of the image that each caption describes, int64 (m,); `rows_of` finds those of a batch."""
+        """The row of the image that each caption describes, int64 (m,); see also `rows_of`."""
         return np.repeat(np.arange(len(self), dtype=np.int64), np.diff(self.caption_offsets))
 
     def rows_of(self, captions: np.ndarray) -> np.ndarray:
