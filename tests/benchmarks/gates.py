@@ -39,6 +39,7 @@ PARTS: dict[str, Part] = {
     "alignment": Part(("--images", "20", "40", "--dim", "256", "--batch-size", "20")),
     "captioning": Part(("--images", "1", "4", "--rounds", "1")),
     "gradient_caching": Part(("--batches", "256", "512"), threads=False),
+    "scale": Part(("--images", "1000", "--rows", "1000", "2000", "--ranked", "200", "400")),
     "serving": Part(("--requests", "200"), threads=False),
 }
 
@@ -99,6 +100,14 @@ GATES = (
     Gate("latency", "SavedModel tuned, growth with texts", _LINEAR, most=True),
     Gate("search", "exact top 10, batch 128, dim 1024 / FAISS flat", 1.15),
     Gate("search", "exact top 10, dim 1024, growth with items", _LINEAR, most=True),
+    # Of ten million images with 50 million captions.
+    Gate("scale", "split opened, seconds", 2.0, most=True),
+    Gate("scale", "split opened, MB resident", 300.0, most=True),
+    Gate("scale", "epoch planned, bytes a pair", 8.0, most=True),
+    # Ids are looked up for each row, in a map as well.
+    Gate("scale", "feature rows from disk / memory map", 0.5),
+    Gate("scale", "index, growth with images", _LINEAR, most=True),
+    Gate("scale", "evaluation, growth with pairs", _LINEAR, most=True),
 )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.benchmarks import __main__ as command
-from tests.benchmarks import gates, hypernymy, latency, order, pipeline, retrieval, search, timing
+from tests.benchmarks import gates, hypernymy, latency, order, pipeline, retrieval, scale, search, timing
 from tests.benchmarks.gates import Gate, Part
 from tests.benchmarks.reports import rows_of
 from vsemb.files import read_json, write_json
@@ -64,6 +64,7 @@ def test_every_gate_has_the_name_of_a_row() -> None:
             getattr(pipeline, name) for name in ("JPEG", "PHONE", "NLTK", "TFRECORD", "DISK", "MEMMAP", "LOADER")
         },
         "latency": {*(latency.NAME.format("tuned", n) for n in (1, 64)), latency.GROWTH.format("tuned")},
+        "scale": {scale.OPEN, scale.RESIDENT, scale.PLAN, scale.DISK, scale.INDEX, scale.EVALUATION},
         "search": {search.EXACT.format(128, 1024), search.GROWTH.format(1024)},
     }
     for part, names in rows.items():

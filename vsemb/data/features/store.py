@@ -85,7 +85,7 @@ class FeatureFolder:
         """
         directory = Path(directory)
         manifest = cls._read_manifest(directory, dataset)
-        arrays = {"ids": load_array(directory / "ids.npy")}
+        arrays = {"ids": load_array(directory / "ids.npy", mmap=True)}
         for name in cls.arrays:
             arrays[name] = load_array(directory / f"{name}.npy", mmap=name == "features")
         for name, (dtype, ranks) in {"ids": ("int64", (1,)), **cls.arrays}.items():
@@ -231,9 +231,6 @@ class FeatureFolder:
         """
         if len(self.ids) != len(self._features):
             raise self.unusable(self.directory, f"are damaged: {len(self.ids)} ids, {len(self._features)} rows")
-        check_ids(self.ids, dataset.ids, self.called(self.directory))
-        if sha256_bytes(self.ids.tobytes()) != self.manifest["ids_sha256"]:
-            raise self.unusable(self.directory, "are damaged: ids.npy is not what the manifest says")
         if self.dim != self.manifest["dim"]:
             raise self.unusable(self.directory, f"have dim {self.dim}, not {self.manifest['dim']}")
         if self.expected_fingerprint() not in (None, self.fingerprint):
@@ -242,12 +239,15 @@ class FeatureFolder:
     def _verify(self, dataset: Dataset, again: bool) -> None:
         """Check that the arrays are those that were written, unless that was done since they last changed."""
         found = {}
-        for array in self.arrays:
+        for array in ("ids", *self.arrays):
             status = (self.directory / f"{array}.npy").stat()
             found[array] = [status.st_size, status.st_mtime_ns, self.manifest[f"{array}_sha256"]]
         with contextlib.suppress(DataError):
             if not again and read_json(self.directory / _VERIFIED) == found:
                 return
+        check_ids(self.ids, dataset.ids, self.called(self.directory))
+        if sha256_bytes(self.ids.tobytes()) != self.manifest["ids_sha256"]:
+            raise self.unusable(self.directory, "are damaged: ids.npy is not what the manifest says")
         self.check(dataset)
         for array in self.arrays:
             if sha256_file(self.directory / f"{array}.npy") != self.manifest[f"{array}_sha256"]:
