@@ -16,6 +16,7 @@ from vsemb.data.features.compute import cache_features
 from vsemb.errors import InvalidArgumentError
 from vsemb.image.backbones import BackboneConfig
 from vsemb.losses import InfoNCE, PairwiseRanking, SigmoidLoss
+from vsemb.recipes import retrieval, towers
 from vsemb.recipes.retrieval import Retrieval, RetrievalJob
 from vsemb.recipes.towers import kept_backbone
 from vsemb.text.tokenizers import Words
@@ -157,3 +158,16 @@ def test_only_training_batches_see_mirror_images(scenes_copy):
     image, split = recipes.get("vsepp").image, scenes_copy.split("train")
     assert store.dim != FEATURE_DIM and image.images(split, store).spec.shape == (256,)
     assert image.images(split, store, training=True).spec.shape == (2, 256)
+
+
+def test_weights_start_from_the_first_images(tiny_recipe, scenes, monkeypatch, tmp_path) -> None:
+    for room in (retrieval, towers):
+        monkeypatch.setattr(room, "MOST_IMAGES", 10)
+    seen = []
+
+    def apply(self, model, corpus, rows, features) -> None:
+        seen.append((len(corpus.offsets) - 1, int(rows.max()), len(features)))
+
+    monkeypatch.setattr(type(tiny_recipe.initialization), "apply", apply)
+    tiny_recipe.prepare(scenes, tmp_path, {}).model(tiny_recipe, "float32")
+    assert seen == [(scenes.split("train").caption_offsets[10], 9, 10)]

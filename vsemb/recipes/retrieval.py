@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import keras
+import numpy as np
 
 from vsemb.console import say
 from vsemb.data.batches import BatchesPart, PairBatches, Pairs
@@ -19,7 +20,7 @@ from vsemb.losses.ranking import Ranking
 from vsemb.models import DualEncoder, LogitScale
 from vsemb.parts import Count, NonNegative, Size
 from vsemb.recipes.schema import Job, Recipe
-from vsemb.recipes.towers import Features, ImageTower, Text
+from vsemb.recipes.towers import MOST_IMAGES, Features, ImageTower, Text
 from vsemb.similarities import Cosine, Similarity
 from vsemb.training.callbacks import CollapseWarning
 from vsemb.training.initialization import Initialization, Random
@@ -183,8 +184,9 @@ class RetrievalJob(Job):
         model = recipe.build(len(self.vocabulary), self.info, dtype)
         features = None if self.store is None else recipe.image.features(self.store, self.train)
         recipe.image.initialize(model.image_encoder, features)
-        corpus = recipe.text.corpus(self.tokenizer, self.train.captions, recipe.training.seed, self.dataset)
-        recipe.initialization.apply(model, corpus, self.train.caption_rows, features)
+        texts = list(self.train.captions[: self.train.caption_offsets[: MOST_IMAGES + 1][-1]])
+        corpus = recipe.text.corpus(self.tokenizer, texts, recipe.training.seed, self.dataset)
+        recipe.initialization.apply(model, corpus, self.train.rows_of(np.arange(len(texts))), features)
         # Later, so that vectors from a file stay as they are whatever the initialization.
         recipe.text.encoder.initialize(model.text_encoder, corpus)
         return model

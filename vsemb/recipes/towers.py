@@ -25,6 +25,9 @@ from vsemb.image.presets import display_name, is_preset, preset_class
 from vsemb.parts import Part, Probability, Share, Size
 from vsemb.text.tokenizers import Tokenizer, TokenizerPart, Words
 
+#: Weights are initialized from the first images and their captions, so that their features fit in memory.
+MOST_IMAGES = 200_000
+
 #: Names of weights that are no file or run.
 PUBLISHED = ("imagenet", "preset", "random")
 #: Files of the backbone behind cached features, in a run directory.
@@ -136,7 +139,7 @@ class ImageTower(Part, family="image tower"):
     def features(self, store: Any, split: Split) -> np.ndarray | None:
         """Return features with the statistics of the images, (n, dim) float32; None for images without features.
 
-        For one vector per image, row i belongs to image i of the split.
+        For one vector per image, row i belongs to image i of the split, and n is `MOST_IMAGES` at most.
         """
         return None
 
@@ -271,7 +274,7 @@ class Features(CachedImages, kind="features"):
         return self.projection.build(size, size if dim is None else dim, **options)
 
     def features(self, store: Any, split: Split) -> np.ndarray | None:
-        return store.rows(split.ids)
+        return store.rows(split.ids[:MOST_IMAGES])
 
     def image_input(self, path: Path) -> ImageInput | None:
         kept = kept_backbone(path)
