@@ -104,8 +104,8 @@ GATES = (
     Gate("scale", "split opened, seconds", 2.0, most=True),
     Gate("scale", "split opened, MB resident", 300.0, most=True),
     Gate("scale", "epoch planned, bytes a pair", 8.0, most=True),
-    # Ids are looked up for each row, in a map as well.
-    Gate("scale", "feature rows from disk / memory map", 0.5),
+    # Rows of 256 bytes; places are looked up besides.
+    Gate("scale", "feature rows from disk / memory map", 0.8),
     Gate("scale", "index, growth with images", _LINEAR, most=True),
     Gate("scale", "evaluation, growth with pairs", _LINEAR, most=True),
 )

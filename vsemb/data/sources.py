@@ -86,8 +86,11 @@ class FeatureImages(ImageSource):
         self._augment = augment and len(store.training_views) > 0
         self._views = store.views_count if self._augment else 1
         self._features: np.ndarray | None = None
+        self._positions: np.ndarray | None = None
         if len(split.ids) * store.dim * self._views * 4 <= memory:
             self._features = self._read(split.ids)
+        elif not self._augment:
+            self._positions = store.positions(split.ids)
 
     def _read(self, ids: np.ndarray) -> np.ndarray:
         if self._augment:
@@ -100,7 +103,9 @@ class FeatureImages(ImageSource):
         return tf.TensorSpec((*[self._views] * self._augment, self._store.dim), tf.float32)
 
     def gather(self, rows: np.ndarray) -> np.ndarray:
-        return self._read(self._ids[rows]) if self._features is None else self._features[rows]
+        if self._features is not None:
+            return self._features[rows]
+        return self._read(self._ids[rows]) if self._positions is None else self._store.rows_at(self._positions[rows])
 
     def finish(self, images: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
         if not self._augment:

@@ -334,9 +334,13 @@ class FeatureStore(FeatureFolder):
         Raises:
             DataError: if an id has no features.
         """
+        return self.rows_at(self.positions(ids))
+
+    def rows_at(self, positions: np.ndarray) -> np.ndarray:
+        """Gather features as `rows`, by their places in the file, see `positions`."""
         if self.training_views:
-            return self.views(ids, 0)
-        features = self._features[self.positions(ids)]
+            return self._features[positions, 0]
+        features = self._features[positions]
         return features.mean(axis=1) if features.ndim == 3 else features
 
     def views(self, ids: np.ndarray, view: int | np.ndarray) -> np.ndarray:
