@@ -61,7 +61,6 @@ def check_same(results, case: str) -> None:
         np.testing.assert_allclose(found[name], expected[name], rtol=1e-4, atol=1e-5, err_msg=name)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", BACKENDS)
 def test_jax_without_tensorflow_trains_as_tensorflow_does(results, case: str) -> None:
     check_same(results, case)
