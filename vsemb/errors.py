@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-# Maximum number of names, and maximum length of a value, in a message of two lines.
-_LISTED, _LONGEST = 20, 500
+# Maximum number of names, of problems, and maximum length of a value, in a message of two lines.
+_LISTED, _PROBLEMS, _LONGEST = 20, 10, 500
 
 
 class VsembError(Exception):
@@ -123,6 +123,18 @@ def one_line(text: object, longest: int = _LONGEST) -> str:
     """
     line = " ".join(str(text).split())
     return line if len(line) <= longest else line[: longest - 1] + "…"
+
+
+def listed(problems: Sequence[str]) -> str:
+    """Return the first ten of many problems on one line, with the number of the others.
+
+    Example:
+
+    >>> listed(["row 3: no such file.", "row 5: the file is empty."])
+    'row 3: no such file; row 5: the file is empty'
+    """
+    more = f"; and {len(problems) - _PROBLEMS} more" if len(problems) > _PROBLEMS else ""
+    return "; ".join(problem.rstrip(".") for problem in problems[:_PROBLEMS]) + more
 
 
 def printable(text: str) -> str:

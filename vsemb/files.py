@@ -98,7 +98,7 @@ def replacing_directory(path: str | os.PathLike[str], overwrite: bool = False) -
     temporary: Path | None = None
     try:
         if not overwrite and path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise DataError(f"{path} already exists and is not an empty directory; choose another name.")
+            raise DataError(f"{path} already exists and is not an empty directory; choose another --out.")
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = _beside(path, "tmp")
         temporary.mkdir()

@@ -60,7 +60,7 @@ def test_pairs_of_files_are_split_as_prepare_splits_them(files, captions, tmp_pa
     of_table = vsemb.Dataset.from_csv(table, images=files[0].parent)
     assert of_table.fingerprint == data.fingerprint
     table.write_text(table.read_text() + ",no file\n")
-    with pytest.raises(DataError, match=f"line {COUNT + 2}: "):
+    with pytest.raises(DataError, match=f"^Rows of the table must name .* and have a caption; .*line {COUNT + 2}: "):
         vsemb.Dataset.from_csv(table, images=files[0].parent)
     # Again is nothing to do; other captions are another dataset.
     before = (data.path / "manifest.json").stat().st_mtime_ns
@@ -139,6 +139,10 @@ def test_lengths_and_options_are_checked(files, captions):
         vsemb.Dataset.from_pairs(files, captions[1:])
     with pytest.raises(InvalidArgumentError, match="fail, skip"):
         vsemb.Dataset.from_pairs(files, captions, on_bad="ignore")
+    with pytest.raises(InvalidArgumentError, match="captions='a dog'. Expected: a list of captions"):
+        vsemb.Dataset.from_pairs(files, "a dog")
+    with pytest.raises(InvalidArgumentError, match="images=.*Expected: a list of images"):
+        vsemb.Dataset.from_pairs(files[0].parent, captions)
 
 
 class Frame:
@@ -205,6 +209,8 @@ def test_elements_of_tf_data(files, captions):
     assert contents(vsemb.Dataset.from_tf(named)) == {red: 2 * texts for red, texts in wanted(captions).items()}
     with pytest.raises(DataError, match=r"row 0: image is uint8 \(4, 6, 8, 3\)"):
         vsemb.Dataset.from_tf(named.batch(4))
+    with pytest.raises(DataError, match=r"tf\.io\.read_file"):
+        vsemb.Dataset.from_tf(tf.data.Dataset.from_tensor_slices((list(map(str, files)), captions)))
 
 
 @pytest.mark.parametrize(

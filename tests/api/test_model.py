@@ -130,7 +130,10 @@ def test_scores_drop_the_axis_of_one(model):
         (b"no image", DataError, "not an image in a known format"),
         (np.zeros((8, 8, 3)), InvalidArgumentError, r"float64 \(8, 8, 3\).*uint8.*astype"),
         (np.zeros((8, 8, 2), np.uint8), InvalidArgumentError, r"\(8, 8, 2\)"),
-        ([3], InvalidArgumentError, "a path, the bytes of a file"),
+        ([b"no image", 3], InvalidArgumentError, "a path, the bytes of a file"),
+        (b"pets/dog.jpg", DataError, "are the name b'pets/dog.jpg': read the file, in tf.data by tf.io.read_file"),
+        ("https://example.org/dog.jpg", InvalidArgumentError, "Download it first"),
+        (io.BytesIO(b"an\nopen file"), InvalidArgumentError, r"images='BytesIO'.*file\.read\(\)"),
         (3, InvalidArgumentError, "one image, or a list of images"),
         ([], InvalidArgumentError, "one or more images"),
     ],
@@ -152,6 +155,25 @@ def test_images_that_cannot_be_embedded(model, images, error, said):
 def test_texts_that_cannot_be_embedded(model, texts, error, said):
     with pytest.raises(error, match=said):
         model.encode_texts(texts)
+
+
+def test_bad_items_are_all_named_or_rows_of_nan(model, pictures, capsys):
+    torn = [*pictures[:2], b"no image", "nowhere.jpg", *pictures[2:5], b""]
+    with pytest.raises(
+        DataError, match="3 of 8 images .*row 2: .*row 3: .*nowhere.jpg.*row 7: .*empty. .*on_bad='nan'"
+    ):
+        model.encode_images(torn, batch_size=2)
+    images, good = model.encode_images(torn, batch_size=2, on_bad="nan"), [0, 1, 4, 5, 6]
+    assert "3 of 8 images are rows of NaN: row 2: " in capsys.readouterr().err
+    np.testing.assert_allclose(images[good], model.encode_images(pictures[:5]), atol=1e-6)
+    assert np.isnan(np.delete(images, good, axis=0)).all()
+    assert {hit.index for hit in vsemb.search(model, TEXTS[0], images, k=8)} == set(good)
+    texts = model.encode_texts([TEXTS[0], " "], on_bad="nan")
+    assert np.isnan(texts).all(axis=1).tolist() == [False, True]
+    with pytest.raises(DataError, match="2 of 2 images .*row 0: .*row 1: [^.]*\\.$"):
+        model.encode_images([b"", b""], on_bad="nan")
+    with pytest.raises(InvalidArgumentError, match="fail, nan"):
+        model.encode_texts(TEXTS, on_bad="skip")
 
 
 def test_a_run_on_precomputed_features_embeds_texts_alone(tiny_run, pictures):

@@ -36,7 +36,8 @@ def edit_manifest(out: Path, **changes) -> None:
         (lambda out: edit_manifest(out, version=1), "version 1; this vsemb reads version 2"),
         (lambda out: edit_manifest(out, splits={"train": {}}), "damaged"),
         (lambda out: (out / "manifest.json").unlink(), "holds no manifest.json"),
-        (shutil.rmtree, "no such directory"),
+        (shutil.rmtree, "no such directory. Give the directory that `vsemb prepare` .* wrote"),
+        (lambda out: out.replace(out.with_name("aside")) and out.write_text("file,caption"), "it is a file. Give the "),
     ],
 )
 def test_damaged_datasets_are_refused(tiny, tmp_path, damage, message):

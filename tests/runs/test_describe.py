@@ -47,6 +47,9 @@ def test_a_dataset_and_an_index(tiny_run, scenes, tmp_path):
     assert found.facts["splits"].startswith("train 48 images, 240 captions; val 12 images")
     assert "precomputed, 16 numbers" in found.facts["features"]
     check_next(found)
+    assert found.next == [f"vsemb train vsepp --data {scenes.path} --out runs/scenes"]
+    shutil.copy(scenes.path / "manifest.json", tmp_path)
+    assert [line.split(" --")[-1] for line in describe(tmp_path).next] == ["backbone MobileNetV2"]
     build_index(tiny_run, scenes, "val", out=tmp_path / "val").close()
     found = describe(tmp_path / "val")
     assert found.facts["items"] == "12 images of val" and found.facts["similarity"] == "cosine"

@@ -130,9 +130,10 @@ def test_a_new_training_starts_a_new_log(tmp_path) -> None:
     assert path.read_text() == ""
 
 
-def collapsed(loss, value: float, capsys, rows: int = 128) -> bool:
+def collapsed(loss, value: float, capsys, rows: int = 128, steps: int = 100) -> bool:
     warning = CollapseWarning(rows)
     warning.set_model(make_model(loss))
+    warning.model.optimizer.iterations.assign(steps)
     warning.on_epoch_end(0, {"loss": value})
     assert ("one point" in capsys.readouterr().err) == warning.collapsed
     return warning.collapsed
@@ -146,6 +147,8 @@ def test_collapse_warning(capsys) -> None:
     margin = entry.inputs["margin"]
     assert collapsed(PairwiseRanking(margin, "hardest"), plateau, capsys)
     assert not collapsed(PairwiseRanking(margin, "hardest"), 0.97 * plateau, capsys)
+    # A few steps do not tell it from a model of random weights.
+    assert not collapsed(PairwiseRanking(margin, "hardest"), plateau, capsys, steps=99)
     assert not collapsed(PairwiseRanking(margin, "all"), plateau, capsys)
     assert not collapsed(InfoNCE(), plateau, capsys)
     # Twice the logarithm of 128 candidates.
@@ -180,6 +183,7 @@ def test_collapse_warning_of_a_collapsed_model(capsys, reduction: str, make_loss
     np.testing.assert_allclose(loss, 1.5 * per_query * (8 if reduction == "sum" else 1), rtol=1e-5)
     warning = CollapseWarning(8)
     warning.set_model(model)
+    model.optimizer.iterations.assign(100)
     warning.on_epoch_end(0, {"loss": loss})
     assert warning.collapsed
     assert "one point" in capsys.readouterr().err

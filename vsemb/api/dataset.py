@@ -24,15 +24,16 @@ from vsemb.data.readers.table import COLUMNS, NUMBERED
 from vsemb.data.records import ImageRecord
 from vsemb.data.writing.prepare import described_source
 from vsemb.data.writing.writer import BadImageFound, write_dataset
-from vsemb.errors import DataError, InvalidArgumentError, invalid_argument, one_line, unknown_name
+from vsemb.errors import DataError, InvalidArgumentError, invalid_argument, listed, one_line, unknown_name
 from vsemb.files import sha256_bytes
 
 OnBad = Literal["fail", "skip"]
 #: The images and captions of a split, or of each of several splits by name.
 Rows = Iterable[Any] | Mapping[str, Iterable[Any]]
 
-# Bad rows that an error lists.
-_LISTED = 10
+# What rows must be: of a table, and from Python.
+_TABLE = "Rows of the table must name a readable image file and have a caption"
+_ROWS = "Images must be files, bytes, PIL images or uint8 arrays, and captions strings"
 # Directories of datasets without `out`; each is removed when the process ends.
 _TEMPORARY: list[tempfile.TemporaryDirectory[str]] = []
 
@@ -88,6 +89,9 @@ class Dataset(store.Dataset):
             files = sorted(Path("pictures").glob("*.jpg"))
             data = vsemb.Dataset.from_pairs(files, [caption_of[file.stem] for file in files], "data/mine")
         """
+        for name, given in (("images", images), ("captions", captions)):
+            if isinstance(given, str | bytes | os.PathLike):
+                raise invalid_argument(name, given, f"a list of {name}, one per pair")
         columns: dict[str, list[Any]] = {"images": list(images), "captions": list(captions)}
         if splits is not None and not isinstance(splits, str):
             columns["splits"] = list(splits)
@@ -344,9 +348,14 @@ class Dataset(store.Dataset):
         def left_out(dataset: store.Dataset) -> list[str]:
             return [*problems, *(f"{line['key']}: {line['reason']}" for line in dataset.manifest["skipped"])]
 
+        def refusal(problems: list[str]) -> str:
+            rows = "1 row is" if len(problems) == 1 else f"{len(problems)} rows are"
+            must = _TABLE if described["format"] == "table" else _ROWS
+            return f"{must}; {rows} not: {listed(problems)}. Correct them, or pass on_bad='skip'."
+
         def check(dataset: store.Dataset) -> None:
             if on_bad == "fail" and left_out(dataset):
-                raise BadImageFound(_refusal(left_out(dataset)))
+                raise BadImageFound(refusal(left_out(dataset)))
 
         name = Path(os.path.abspath(out)).name
         options: dict[str, Any] = {"total": total, "overwrite": overwrite, "before_publish": check}
@@ -355,12 +364,12 @@ class Dataset(store.Dataset):
         except DataError as error:
             if problems and not isinstance(error, BadImageFound):
                 # What is wrong with the rows comes before what else cannot be done.
-                raise DataError(_refusal(problems)) from error
+                raise DataError(refusal(problems)) from error
             raise
         # What was written by an earlier call has not been checked yet.
         check(dataset)
         if bad := left_out(dataset):
-            say(f"Left out: {_listed(bad)}.")
+            say(f"Left out: {listed(bad)}.")
         return cls.open(dataset.path)
 
 
@@ -514,16 +523,3 @@ def _split(items: list[_Item]) -> None:
         splits = dealt(names, shares(len(splits), 0.1, 0.1))
     for item in items:
         item.split = splits[item.key]
-
-
-def _listed(problems: list[str]) -> str:
-    more = f"; and {len(problems) - _LISTED} more" if len(problems) > _LISTED else ""
-    return "; ".join(problem.rstrip(".") for problem in problems[:_LISTED]) + more
-
-
-def _refusal(problems: list[str]) -> str:
-    rows = "1 row is" if len(problems) == 1 else f"{len(problems)} rows are"
-    return (
-        f"Images must be files, bytes, PIL images or uint8 arrays, and captions strings; {rows} not: "
-        f"{_listed(problems)}. Correct them, or pass on_bad='skip'."
-    )

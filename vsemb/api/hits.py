@@ -101,7 +101,7 @@ def search(
         model: the model that made the embeddings.
         query: a text; an image as in `Model.encode_images`; or an embedding, (dim,) float. A string is an image path if
             such a file exists, or if it ends like an image file (.jpg).
-        embeddings: (n, dim) float32. An order-embedding scores them as images.
+        embeddings: (n, dim) float32. An order-embedding scores them as images. Rows of NaN are not found.
         k: maximum number of results.
         items: n objects that belong to the embeddings, such as image files or captions; results include them.
 
@@ -134,6 +134,7 @@ def search(
     if vector.ndim >= embeddings.ndim:
         allowed = f"(rows, dim); the query has the shape {vector.shape}"
         raise invalid_argument("embeddings", f"shape {embeddings.shape}", allowed)
-    rows, scores = best_of(model.similarity(embeddings, vector)[None], k)
-    found = zip(rows[0].tolist(), scores[0].tolist(), strict=True)
+    # Rows of NaN are images that could not be read.
+    rows, scores = best_of(np.nan_to_num(model.similarity(embeddings, vector), nan=-np.inf)[None], k)
+    found = [pair for pair in zip(rows[0].tolist(), scores[0].tolist(), strict=True) if pair[1] > -np.inf]
     return Hits(Hit(row, score, None if listed is None else listed[row]) for row, score in found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from vsemb.commands import add_json, command_line, facts, picked, save_json, say, table
+from vsemb.commands import add_json, facts, picked, save_json, say, table
 from vsemb.data.readers import formats
 
 
@@ -86,6 +86,7 @@ def run(arguments: argparse.Namespace) -> None:
     """
     from vsemb.data.manifest import ordered_splits
     from vsemb.data.writing.prepare import prepare, summary
+    from vsemb.runs.describe import describe
 
     options = set(vars(arguments)) - {"argv", "json", "json_stream", "quiet"}
     dataset = prepare(report=say, **picked(arguments, *options))
@@ -95,9 +96,7 @@ def run(arguments: argparse.Namespace) -> None:
     print(table(["split", "images", "captions"], rows))
     for line in summary(dataset.manifest):
         print(line)
-    following = ["train", "vsepp", "--data", dataset.path, "--out", f"runs/{dataset.name}"]
-    if not any((dataset.path / "features").glob("*/manifest.json")):
-        following += ["--backbone", "MobileNetV2"]
-    print(facts({"dataset": dataset.path, "fingerprint": dataset.fingerprint[:16], "next": command_line(*following)}))
+    (following,) = describe(dataset.path).next
+    print(facts({"dataset": dataset.path, "fingerprint": dataset.fingerprint[:16], "next": following}))
     described = {"dataset": str(dataset.path), "fingerprint": dataset.fingerprint, "splits": counts}
     save_json(arguments, described | {"skipped": dataset.manifest["skipped"]})

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from vsemb.errors import DataError, invalid_argument
+from vsemb.errors import DataError, invalid_argument, one_line
 
 #: One image: the path of a file, the bytes of a file, a PIL image, or an array, uint8 (height, width, 3).
 ImageLike: TypeAlias = str | os.PathLike[str] | bytes | Image.Image | np.ndarray
@@ -28,6 +28,8 @@ _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
 _IMAGE = "a path, the bytes of a file, a PIL image, or uint8 (height, width, 3)"
 # What a PNG holds without loss, and `_flattened` takes.
 _PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
+_SCHEMES = ("http://", "https://")
+_ENDINGS = (b".jpg", b".jpeg", b".png", b".gif", b".bmp", b".webp")
 _ORIENTATION = 0x0112
 _TRANSPOSE = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -96,8 +98,10 @@ def sanitise_image(data: bytes, max_side: int | None = None) -> StoredImage:
     except (BadImage, MemoryError):
         raise
     except UnidentifiedImageError as error:
-        heic = "; convert HEIC to JPEG" if data[4:11] in (b"ftyphei", b"ftyphev", b"ftypmif") else ""
-        raise BadImage(f"not an image in a known format ({', '.join(_FORMATS)}){heic}") from error
+        fix = "; convert HEIC to JPEG" if data[4:11] in (b"ftyphei", b"ftyphev", b"ftypmif") else ""
+        if data.lower().endswith(_ENDINGS):
+            fix = f"; these bytes are the name {one_line(repr(data), 60)}: read the file, in tf.data by tf.io.read_file"
+        raise BadImage(f"not an image in a known format ({', '.join(_FORMATS)}){fix}") from error
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise BadImage(f"more than {MAX_PIXELS:,} pixels") from error
     except Exception as error:  # Pillow's decoders raise nearly anything on broken input.
@@ -125,6 +129,9 @@ def check_image(image: object) -> None:
     if not is_image(image):
         received = getattr(image, "shape", type(image).__name__)
         raise invalid_argument("image", received, _IMAGE)
+    if isinstance(image, str) and image.startswith(_SCHEMES):
+        fix = "Download it first; `vsemb prepare TABLE --uris` downloads the images of a table."
+        raise invalid_argument("image", image, _IMAGE, fix)
     if not hasattr(image, "__array__") or isinstance(image, Image.Image):
         return
     pixels = np.asarray(image)

@@ -83,12 +83,11 @@ def read_manifest(path: Path) -> dict[str, Any]:
     Raises:
         DataError: if it is missing, broken, or written by another version.
     """
-    if not path.is_dir():
-        raise DataError(f"No dataset at {path}: no such directory. Make one with `vsemb prepare`.")
     if not (path / MANIFEST).exists():
+        lacking = f"it holds no {MANIFEST}, which is written last" if path.is_dir() else "no such directory"
         raise DataError(
-            f"No dataset at {path}: it holds no {MANIFEST}, which is written last. "
-            "Make one with `vsemb prepare` or `vsemb scenes`."
+            f"No dataset at {path}: {'it is a file' if path.is_file() else lacking}. Give the directory that "
+            "`vsemb prepare` or `vsemb scenes` wrote with --out."
         )
     manifest = read_json(path / MANIFEST, "dataset manifest")
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:

@@ -136,17 +136,18 @@ def _dataset(path: Path) -> _Read:
     splits = {name: manifest["splits"][name] for name in ordered_splits(manifest["splits"])}
     counts = [f"{name} {split['images']:,} images, {split['captions']:,} captions" for name, split in splits.items()]
     caches = {folder: [_cache(each) for each in sorted((path / folder).glob("*/manifest.json"))] for folder in _CACHES}
+    left_out = len(manifest.get("skipped", ()))
     facts = {
         "name": manifest["name"],
         "source": f"{manifest.get('source', {}).get('format', '')}  {manifest.get('source', {}).get('path_name', '')}",
         "splits": "; ".join(counts),
-        "left out": f"{len(manifest['skipped'])} images" if manifest.get("skipped") else "",
+        "left out": f"{left_out:,} image{'s' * (left_out != 1)}" if left_out else "",
         **{folder: "; ".join(found) for folder, found in caches.items()},
         "fingerprint": manifest["fingerprint"][:12],
     }
-    name = shlex.quote(str(path))
-    following = [] if caches["features"] else [f"vsemb features {name}"]
-    return "manifest.json", facts, [*following, f"vsemb train vsepp --data {name} --out RUN"]
+    of_images = [] if caches["features"] else ["--backbone", "MobileNetV2"]
+    following = ["vsemb", "train", "vsepp", "--data", str(path), "--out", f"runs/{manifest['name']}", *of_images]
+    return "manifest.json", facts, [shlex.join(following)]
 
 
 # Folders of a dataset with data computed from its images.

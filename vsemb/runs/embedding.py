@@ -145,7 +145,8 @@ def _readable(file: str) -> tuple[bytes, str]:
     try:
         return read_image_file(file, None).encoded, ""
     except DataError as error:
-        return b"", str(error)
+        # The cause, without the name of the file.
+        return b"", str(getattr(error.__cause__, "strerror", None) or error.__cause__)
 
 
 def _stamp(file: str) -> tuple[int, int]:

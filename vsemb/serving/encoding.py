@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from vsemb import console
-from vsemb.errors import DataError, invalid_argument, one_line
+from vsemb.errors import DataError, invalid_argument, listed, one_line, unknown_name
 from vsemb.parts import Count, require
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 #: Embeddings, (rows, dim) float32, and valid, (rows,) bool, of a batch.
 Rows = tuple[np.ndarray, np.ndarray]
+OnBad = Literal["fail", "nan"]
 
 
 class EncodingMixin:
@@ -34,13 +35,20 @@ class EncodingMixin:
         raise NotImplementedError
 
     def encode_texts(
-        self, texts: str | Iterable[str], *, batch_size: int = 256, progress: bool | None = None
+        self,
+        texts: str | Iterable[str],
+        *,
+        batch_size: int = 256,
+        on_bad: OnBad = "fail",
+        progress: bool | None = None,
     ) -> np.ndarray:
         """Embed texts.
 
         Args:
             texts: one text, or n texts.
             batch_size: texts per call of the model.
+            on_bad: for texts without words: `fail` raises an error, `nan` returns their rows as NaN and names them in a
+                notice.
             progress: whether a progress bar is shown; default: on a terminal.
 
         Returns:
@@ -55,15 +63,20 @@ class EncodingMixin:
             model.encode_texts(["a dog on a beach", "a cat"])
         """
         if isinstance(texts, str):
-            return self.encode_texts([texts], progress=False)[0]
+            return self.encode_texts([texts], on_bad=on_bad, progress=False)[0]
         rows = list(texts)
         for text in rows:
             if not isinstance(text, str):
                 raise invalid_argument("texts", text, "one string, or a list of strings")
-        return _encoded("texts", rows, self.embed_texts, _invalid_text, batch_size, progress)
+        return _encoded("texts", rows, str, self.embed_texts, _no_words, batch_size, on_bad, progress)
 
     def encode_images(
-        self, images: ImageLike | Iterable[ImageLike], *, batch_size: int = 32, progress: bool | None = None
+        self,
+        images: ImageLike | Iterable[ImageLike],
+        *,
+        batch_size: int = 32,
+        on_bad: OnBad = "fail",
+        progress: bool | None = None,
     ) -> np.ndarray:
         """Embed images.
 
@@ -71,6 +84,8 @@ class EncodingMixin:
             images: one image, or n images. An image is the path of a file, the bytes of a file, a PIL image, or an
                 array, uint8 (height, width, 3). An array (n, height, width, 3) holds n images.
             batch_size: images per call of the model.
+            on_bad: for images that cannot be read: `fail` raises one error that names all of them, `nan` returns their
+                rows as NaN and names them in a notice.
             progress: whether a progress bar is shown; default: on a terminal.
 
         Returns:
@@ -84,50 +99,71 @@ class EncodingMixin:
 
             model.encode_images(["dog.jpg", PIL.Image.open("cat.png")])
         """
-        from vsemb.data.images import image_bytes, is_image
+        from vsemb.data.images import check_image, image_bytes, is_image
 
         if is_image(images):
-            return self.encode_images([images], progress=False)[0]
-        if not isinstance(images, Iterable):
-            raise invalid_argument("images", type(images).__name__, "one image, or a list of images")
-
-        def embed(batch: list[Any]) -> Rows:
-            return self.embed_images([image_bytes(image) for image in batch])
-
-        return _encoded("images", list(images), embed, _invalid_image, batch_size, progress)
+            return self.encode_images([images], on_bad=on_bad, progress=False)[0]
+        if not isinstance(images, Iterable) or hasattr(images, "read"):
+            fix = "Of an open file: file.read()" if hasattr(images, "read") else None
+            raise invalid_argument("images", type(images).__name__, "one image, or a list of images", fix)
+        rows = list(images)
+        for image in rows:
+            check_image(image)
+        return _encoded("images", rows, image_bytes, self.embed_images, _no_pixels, batch_size, on_bad, progress)
 
 
 def _encoded(
     what: str,
     rows: list[Any],
+    read: Callable[[Any], Any],
     embed: Callable[[list[Any]], Rows],
-    invalid: Callable[[Any], DataError],
+    refused: Callable[[Any], str],
     batch_size: int,
+    on_bad: str,
     progress: bool | None,
 ) -> np.ndarray:
     require("batch_size", batch_size, Count)
+    if on_bad not in ("fail", "nan"):
+        raise unknown_name("on_bad", on_bad, ("fail", "nan"))
     if not rows:
         raise invalid_argument(what, rows, f"one or more {what}")
-    found: list[np.ndarray] = []
+    found: dict[int, np.ndarray] = {}
+    bad: dict[int, str] = {}
     hidden = None if progress is None else not progress
     with console.progress(total=len(rows), desc=what, unit=what[:-1], delay=1.0, disable=hidden) as bar:
         for start in range(0, len(rows), batch_size):
-            batch = rows[start : start + batch_size]
-            embeddings, valid = embed(batch)
-            if not np.all(valid):
-                raise invalid(batch[int(np.argmin(valid))])
-            found.append(embeddings)
-            bar.update(len(batch))
-    # Batches of sets may be padded to different lengths.
-    most = max(each.shape[1] for each in found)
-    padded = [np.pad(each, [(0, 0), (0, most - each.shape[1]), *[(0, 0)] * (each.ndim - 2)]) for each in found]
-    return np.concatenate(padded)
+            batch = {}
+            for place in range(start, min(start + batch_size, len(rows))):
+                try:
+                    batch[place] = read(rows[place])
+                except DataError as error:
+                    bad[place] = str(error)
+            # The rows after a bad one are only read, for one error that names all.
+            if batch and not (bad and on_bad == "fail"):
+                embeddings, valid = embed(list(batch.values()))
+                found.update(zip(batch, embeddings, strict=True))
+                bad |= {place: refused(rows[place]) for place, known in zip(batch, valid, strict=True) if not known}
+            bar.update(min(batch_size, len(rows) - start))
+    if bad:
+        problems = listed([f"row {place}: {reason}" for place, reason in sorted(bad.items())])
+        if on_bad == "nan" and found:
+            console.say(f"{len(bad)} of {len(rows)} {what} are rows of NaN: {problems}.")
+        else:
+            fix = " Correct them, or pass on_bad='nan' for rows of NaN." if on_bad == "fail" else ""
+            several = f"{len(bad)} of {len(rows)} {what} cannot be embedded: {problems}.{fix}"
+            raise DataError(several if len(rows) > 1 else bad[0])
+    # Sets of vectors may have different lengths.
+    embedded = np.zeros((len(rows), *max(each.shape for each in found.values())), np.float32)
+    for place, each in found.items():
+        embedded[place, : len(each)] = each
+    embedded[list(bad)] = np.nan
+    return embedded
 
 
-def _invalid_text(row: Any) -> DataError:
-    return DataError(f"A text must have at least one word that the model reads; got {one_line(repr(row), 80)}.")
+def _no_words(row: Any) -> str:
+    return f"A text must have at least one word that the model reads; got {one_line(repr(row), 80)}."
 
 
-def _invalid_image(row: Any) -> DataError:
+def _no_pixels(row: Any) -> str:
     name = os.fspath(row) if isinstance(row, str | os.PathLike) else f"(a {type(row).__name__})"
-    return DataError(f"An image must decode as JPEG or PNG; the model refused {name}.")
+    return f"An image must decode as JPEG or PNG; the model refused {name}."

@@ -22,6 +22,8 @@ from vsemb.files import replacing
 from vsemb.weights import save_weights
 
 _TOLERANCE = 0.01
+# In its first steps, a model of random weights has the loss of one point, too.
+_EARLY = 100
 # Reading the loss waits for the step, so it is read this often and wherever weights are about to be kept.
 _EVERY = 50
 
@@ -142,7 +144,7 @@ class ProgressBar(keras.callbacks.Callback):
 
 
 class CollapseWarning(keras.callbacks.Callback):
-    """Warn when the loss of an epoch stays at the value of a collapsed model.
+    """Warn when the loss of an epoch is still at the value of a collapsed model after 100 steps.
 
     If all embeddings are equal, losses on hardest negatives are at a saddle point. A longer warm-up or a lower learning
     rate avoids this. The value of the loss is `InBatchLoss.collapsed_value`.
@@ -161,7 +163,8 @@ class CollapseWarning(keras.callbacks.Callback):
         if not logs:
             return
         plateau *= (self.model.image_weight + self.model.text_weight) / 2
-        self.collapsed = abs(float(logs["loss"]) - plateau) < _TOLERANCE * plateau
+        late = int(self.model.optimizer.iterations) >= _EARLY
+        self.collapsed = late and abs(float(logs["loss"]) - plateau) < _TOLERANCE * plateau
         if self.collapsed:
             say(
                 f"warning: the loss is {float(logs['loss']):.3f}, that of a model whose embeddings are one "

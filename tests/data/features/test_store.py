@@ -138,3 +138,5 @@ def test_all_features_of_a_dataset_can_be_verified(
     shutil.rmtree(cached.directory)
     assert main(["features", str(scenes_copy.path), "--verify"]) == 1
     assert "Make them first: vsemb features" in capsys.readouterr().err
+    with pytest.raises(DataError, match=r"Train with --backbone NAME \(in Python, backbone=\).* vsemb features "):
+        FeatureStore.find(scenes_copy)

@@ -50,7 +50,7 @@ def test_missing_files_make_one_line(photos, tmp_path):
     dataset = prepare(photos, tmp_path / "out", format="table", name="bears")
     lines = summary(dataset.manifest)
     assert lines[0] == ("left out 1,000 images: no such file (missing0.jpg, missing1.jpg, missing2.jpg, ...)")
-    assert "left out 1 images: " in lines[1] and "(broken.jpg)" in lines[1]
+    assert "left out 1 image: " in lines[1] and "(broken.jpg)" in lines[1]
     assert lines[2:] == ["manifest.json lists all images that were left out."]
     assert len(dataset.manifest["skipped"]) == 1001
     with pytest.raises(DataError, match="'missing0.jpg': no such file.*--on-bad-image skip"):
@@ -64,7 +64,7 @@ def test_images_that_came_or_changed_are_noticed(photos, tmp_path):
     prepare(photos, tmp_path / "out", format="table", report=lines.append)
     assert "nothing to do" in lines[-1]
     (tmp_path / "aside.jpg").rename(photos / "bär 3.jpg")
-    with pytest.raises(DataError, match="another source.*--overwrite"):
+    with pytest.raises(DataError, match="another source; choose another --out, .*--overwrite"):
         prepare(photos, tmp_path / "out", format="table")
     dataset = prepare(photos, tmp_path / "out", format="table", overwrite=True)
     assert not dataset.manifest["skipped"]
@@ -87,7 +87,7 @@ def test_exif_and_foreign_formats_are_normal_in_the_output(photos, tmp_path):
 def test_empty_captions_are_counted(photos, tmp_path):
     with open(photos / "table.csv", "a", encoding="utf-8") as file:
         file.write("\nbär 0.jpg, ,train")
-    assert summary(prepare(photos, tmp_path / "out", format="table").manifest)[-1] == "left out 1 empty captions"
+    assert summary(prepare(photos, tmp_path / "out", format="table").manifest)[-1] == "left out 1 empty caption"
 
 
 def test_a_split_that_loses_all_its_images_is_not_there(photos, tmp_path):

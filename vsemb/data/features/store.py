@@ -47,6 +47,7 @@ class FeatureFolder:
 
     Class attributes:
         singular: what messages call one feature; with an s, also the folder in a dataset and the command that makes it.
+        fix: what a dataset without a folder of this kind needs, before the command that makes it.
         format: the format that manifests name, and its version.
         keys: what a manifest of this kind has besides what all have.
         arrays: name of each array, the features first -> its type and possible numbers of axes. The features are
@@ -54,6 +55,7 @@ class FeatureFolder:
     """
 
     singular: ClassVar[str]
+    fix: ClassVar[str] = "Make them first:"
     format: ClassVar[tuple[str, int]]
     keys: ClassVar[frozenset[str]]
     arrays: ClassVar[Mapping[str, tuple[str, tuple[int, ...]]]]
@@ -116,7 +118,7 @@ class FeatureFolder:
             )
         if found:
             raise DataError(f"No {cls.plural()} {fingerprint!r} in {folder}. There are: {names}.")
-        raise DataError(f"No {cls.plural()} in {folder}. Make them first: vsemb {cls.plural()} {dataset.path}")
+        raise DataError(f"No {cls.plural()} in {folder}. {cls.fix} vsemb {cls.plural()} {dataset.path}")
 
     @classmethod
     def verify_all(cls, dataset: Dataset) -> list[Self]:
@@ -279,6 +281,7 @@ class FeatureStore(FeatureFolder):
     """
 
     singular = "feature"
+    fix = "Train with --backbone NAME (in Python, backbone=), or make them first:"
     format = FORMAT, VERSION
     keys = frozenset({"crops"})
     arrays = {"features": ("float32", (2, 3))}

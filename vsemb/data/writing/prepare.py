@@ -158,9 +158,9 @@ def summary(manifest: Mapping[str, Any]) -> list[str]:
     for reason, count in reasons.most_common():
         keys = [item["key"] for item in manifest["skipped"] if item["reason"] == reason]
         more = ", ..." if count > _NAMES_SHOWN else ""
-        lines.append(f"left out {count:,} images: {reason} ({', '.join(keys[:_NAMES_SHOWN])}{more})")
+        lines.append(f"left out {count:,} image{'s' * (count != 1)}: {reason} ({', '.join(keys[:_NAMES_SHOWN])}{more})")
     if reasons:
         lines.append("manifest.json lists all images that were left out.")
-    if manifest["dropped_captions"]:
-        lines.append(f"left out {manifest['dropped_captions']:,} empty captions")
+    if dropped := manifest["dropped_captions"]:
+        lines.append(f"left out {dropped:,} empty caption{'s' * (dropped != 1)}")
     return lines

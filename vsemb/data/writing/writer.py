@@ -247,7 +247,7 @@ def is_prepared(out: Path, described: dict[str, Any], on_bad_image: str = "skip"
     if differing:
         raise DataError(
             f"{out} already holds the dataset {manifest['name']!r}, made with another "
-            f"{', '.join(differing)}; choose another name, or replace it with --overwrite."
+            f"{', '.join(differing)}; choose another --out, or replace it with --overwrite."
         )
     if on_bad_image == "fail" and manifest["skipped"]:
         first = manifest["skipped"][0]
@@ -267,7 +267,7 @@ def holds_dataset(out: Path) -> bool:
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return False
     if not out.is_dir() or not (out / MANIFEST).exists():
-        raise DataError(f"{out} exists and is not a vsemb dataset; choose another name.")
+        raise DataError(f"{out} exists and is not a vsemb dataset; choose another --out.")
     return True
 
 
