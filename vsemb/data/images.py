@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from vsemb.data.uris import scheme
 from vsemb.errors import DataError, invalid_argument, one_line
 
 #: One image: the path of a file, the bytes of a file, a PIL image, or an array, uint8 (height, width, 3).
@@ -28,7 +29,6 @@ _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
 _IMAGE = "a path, the bytes of a file, a PIL image, or uint8 (height, width, 3)"
 # What a PNG holds without loss, and `_flattened` takes.
 _PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
-_SCHEMES = ("http://", "https://")
 _ENDINGS = (b".jpg", b".jpeg", b".png", b".gif", b".bmp", b".webp")
 _ORIENTATION = 0x0112
 _TRANSPOSE = {
@@ -129,7 +129,7 @@ def check_image(image: object) -> None:
     if not is_image(image):
         received = getattr(image, "shape", type(image).__name__)
         raise invalid_argument("image", received, _IMAGE)
-    if isinstance(image, str) and image.startswith(_SCHEMES):
+    if isinstance(image, str) and scheme(image):
         fix = "Download it first; `vsemb prepare TABLE --uris` downloads the images of a table."
         raise invalid_argument("image", image, _IMAGE, fix)
     if not hasattr(image, "__array__") or isinstance(image, Image.Image):
