@@ -54,7 +54,7 @@ def test_what_a_run_holds(tiny_entailment_run, snli_path: Path) -> None:
     names = {path.name for path in run.path.iterdir()}
     assert names == {"recipe.json", "run.json", "vocabulary.txt", "metrics.jsonl", "checkpoints", "logs"}
     stored = {path.name for path in (run.path / "checkpoints").iterdir()}
-    assert stored == {"best.weights.h5", "state.npz"}
+    assert stored == {"best.weights.h5", "state.npz", "lock"}
     info = run.info
     assert info["dataset"] == EntailmentData.open(snli_path).fingerprint
     assert (info["pairs"], info["dropped"]) == ({"train": 144, "val": 36}, {"train": 0, "val": 0})

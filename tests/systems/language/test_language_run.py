@@ -36,7 +36,7 @@ from vsemb.systems.language.log_bilinear import LogBilinear, Multiplicative, Str
 
 def test_what_a_run_holds(language_run, tagged_scenes, kiros_run) -> None:
     run = Run.open(language_run.path)
-    assert {path.name for path in (run.path / "checkpoints").iterdir()} == {"best.weights.h5", "state.npz"}
+    assert {path.name for path in (run.path / "checkpoints").iterdir()} == {"best.weights.h5", "state.npz", "lock"}
     assert (run.path / "encoder").is_dir() and (run.path / "generation").is_dir()
     assert run.info["encoder"] == kiros_run.fingerprint and run.info["content_dim"] == 16
     assert tags_of(run) == ("CC", "DT", "IN", "NN", "VBZ", "<unk>")
