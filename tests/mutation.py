@@ -252,9 +252,9 @@ def main() -> None:
     killers: Counter[str] = Counter()
     survivors = []
     with tempfile.TemporaryDirectory() as folder:
-        tests = Tests(arguments.root.resolve(), Path(folder).resolve(), arguments.deselect)
+        nearest = Tests(arguments.root.resolve(), Path(folder).resolve(), arguments.deselect)
         for number, mutant in enumerate(drawn, start=1):
-            killer = tests.killer(mutant)
+            killer = nearest.killer(mutant)
             counts[mutant.part]["killed" if killer else "survived"] += 1
             killers.update([killer] if killer else [])
             survivors += [] if killer else [mutant.change()]

@@ -68,7 +68,7 @@ def test_a_run_that_reads_the_whole_image_alone(region_run, region_scenes, tmp_p
 def test_a_run_of_regions_of_an_unknown_network_embeds_texts_only(region_run, tmp_path):
     moved = Run.open(shutil.copytree(region_run.path, tmp_path / "run"))
     shutil.rmtree(moved.path / "backbone")
-    assert moved.image_input is None and list(moved.encoders().functions) == ["encode_text"]
+    assert moved.image_input is None and list(moved.encoders().functions) == ["encode_text", "describe"]
 
 
 def test_a_run_of_regions_exports_no_index(region_run, tiny_run, scenes, tmp_path):
