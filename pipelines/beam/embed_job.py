@@ -255,9 +255,9 @@ def _build(pipeline: beam.Pipeline, *, units: list[Unit], files: dict[int, FileT
 def _refuse_other(out: str, names: dict[str, int], overwrite: bool) -> None:
     other = [name for name in names if name not in (MANIFEST, "dead-letters.jsonl")]
     if any(not name.startswith("embeddings-") for name in other):
-        raise DataError(f"{out} holds {other[0]!r} and no embeddings; choose another name.")
+        raise DataError(f"{out} holds {other[0]!r} and no embeddings; choose another --out.")
     if names and MANIFEST in names and not overwrite:
-        raise DataError(f"{out} holds other embeddings; choose another name, or replace them with --overwrite.")
+        raise DataError(f"{out} holds other embeddings; choose another --out, or replace them with --overwrite.")
 
 
 def _publish(out: str, work: str, manifest: dict[str, Any]) -> None:

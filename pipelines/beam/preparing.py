@@ -247,7 +247,7 @@ def _destination(out: str, source: Source) -> Iterator[Path | None]:
         # Files of a job that was interrupted during publication may be replaced.
         other = [name for name in names if not _DATASET_FILE.fullmatch(name)]
         if other:
-            raise DataError(f"{out} holds {other[0]!r} and is not a vsemb dataset; choose another name.")
+            raise DataError(f"{out} holds {other[0]!r} and is not a vsemb dataset; choose another --out.")
         yield None
         return
     with tempfile.TemporaryDirectory() as folder, storage.reading(storage.join(out, MANIFEST)) as file:
