@@ -177,7 +177,7 @@ def test_an_older_version_is_stale_and_still_an_index(tmp_path):
     path = tmp_path / "a" / "manifest.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"version": 1}))
     assert is_index(tmp_path / "a") and not is_index(tmp_path) and not is_index(tmp_path / "none")
-    with pytest.raises(StaleIndexError, match="version 1, not 2.*vsemb index"):
+    with pytest.raises(StaleIndexError, match="version 1, not 3.*vsemb index"):
         read_index(tmp_path / "a")
 
 
