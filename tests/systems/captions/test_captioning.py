@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from vsemb import recipes
-from vsemb.data.sources import FeatureImages
+from vsemb.data.features.store import FeatureStore
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.systems.captions.captioning import (
     CaptionOptions,
@@ -140,10 +140,10 @@ def test_a_broken_model_is_no_model_without_captions(caption_run, scenes, sample
             caption_split(broken, scenes, "val", options)
 
 
-def test_features_of_a_split_are_read_once(caption_run, scenes, monkeypatch) -> None:
+def test_features_of_a_split_are_looked_up_once(caption_run, scenes, monkeypatch) -> None:
     calls = []
-    read = FeatureImages._read
-    monkeypatch.setattr(FeatureImages, "_read", lambda self, ids: calls.append(len(ids)) or read(self, ids))
+    look_up = FeatureStore.positions
+    monkeypatch.setattr(FeatureStore, "positions", lambda self, ids: calls.append(len(ids)) or look_up(self, ids))
     keys = scenes.split("val").keys[:3]
     assert all(result.error is None for result in caption_images(caption_run, keys, scenes))
     assert calls == [12]
