@@ -163,7 +163,7 @@ class CollapseWarning(keras.callbacks.Callback):
         if not logs:
             return
         plateau *= (self.model.image_weight + self.model.text_weight) / 2
-        late = int(self.model.optimizer.iterations) >= _EARLY
+        late = int(self.model.optimizer.iterations.numpy()) >= _EARLY
         self.collapsed = late and abs(float(logs["loss"]) - plateau) < _TOLERANCE * plateau
         if self.collapsed:
             say(
@@ -222,7 +222,7 @@ def averaged_weights(model: keras.Model) -> Iterator[None]:
     """
     optimizer = model.optimizer
     averages = getattr(optimizer, "_model_variables_moving_average", None)
-    if not getattr(optimizer, "use_ema", False) or not averages or int(optimizer.iterations) == 0:
+    if not getattr(optimizer, "use_ema", False) or not averages or int(optimizer.iterations.numpy()) == 0:
         yield
         return
     weights = optimizer._trainable_variables
