@@ -76,6 +76,8 @@ def test_a_run_on_precomputed_features_embeds_texts_only(tiny_run):
 @pytest.mark.slow
 def test_an_export_in_bfloat16(tiny_pixel_run, scenes, exported, tmp_path):
     run, split = tiny_pixel_run, scenes.split("val")
+    # What has been opened is shared.
+    tokenizer = run.tokenizer
     other = run.computed_in("mixed_bfloat16")
     path = export_run(other, tmp_path / "models" / "rounded")
     exact, rounded = (tf.saved_model.load(str(each)).signatures for each in (exported / "1", path))
@@ -93,7 +95,7 @@ def test_an_export_in_bfloat16(tiny_pixel_run, scenes, exported, tmp_path):
     assert "mixed_bfloat16" in (contracts / "rounded.md").read_text()
     dtypes = [{layer.compute_dtype for layer in side.model._flatten_layers()} for side in (run, other)]
     assert dtypes[0] == {"float32"} and "bfloat16" in dtypes[1]
-    assert other.tokenizer is run.tokenizer and other.fingerprint == run.fingerprint
+    assert other.tokenizer is tokenizer and other.fingerprint == run.fingerprint
 
 
 def test_a_precision_that_does_not_exist(tiny_run):
