@@ -39,12 +39,13 @@ def test_pairs_stand_below_the_standard_table_and_in_the_json(tiny_run, scenes, 
     written = json.loads(out.read_text())
     assert written == json.loads(json.dumps(metrics.to_json()))
     assert (written["pairs"]["images"], written["pairs"]["texts"]) == (8, 8)
-    assert list(written) == ["image_to_text", "text_to_image", "images", "texts", "pairs"]
+    assert list(written) == ["image_to_text", "text_to_image", "images", "texts", "recall_sum", "pairs"]
 
 
 def test_pairs_without_a_number_are_all_images(tiny_run, capsys):
     assert main(["evaluate", str(tiny_run.path), "--folds", "2", "--pairs"]) == 0
-    assert "\n\n12 pairs, one text per image" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "\n\n12 pairs, one text per image" in printed and "\n\nmean over folds of 6 images" in printed
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -76,8 +76,10 @@ def test_folds_are_averaged() -> None:
     scores = np.block([[folds[0], np.full((4, 8), 9.0)], [np.full((4, 8), 9.0), folds[1]]])
     metrics = evaluate_retrieval(**given(scores, 2), similarity=DOT, folds=2)
     for side in SIDES:
-        check(getattr(metrics, side), entry.expected[side])
-    assert evaluate_retrieval(**given(scores, 2), similarity=DOT).recall_sum < metrics.recall_sum
+        check(getattr(metrics.folds, side), entry.expected[side])
+    whole = evaluate_retrieval(**given(scores, 2), similarity=DOT)
+    assert replace(metrics, folds=None) == whole and whole.recall_sum < metrics.folds.recall_sum
+    assert (metrics.images, metrics.folds.images, metrics.folds.texts) == (8, 4, 8)
 
 
 def slow_ranks(scores: np.ndarray, positive: np.ndarray) -> list[int]:
@@ -236,7 +238,7 @@ def test_folds_average_further_recalls_and_leave_pairs_alone() -> None:
         parts.append(evaluate_retrieval(**part, similarity=DOT, recalls=[3]))
     for side in SIDES:
         means = {name: np.mean([getattr(part, side)[name] for part in parts]) for name in parts[0].image_to_text}
-        assert getattr(metrics, side) == means
+        assert getattr(metrics.folds, side) == means
     assert metrics.pairs == evaluate_retrieval(**inputs, similarity=DOT, recalls=[3], pairs=20).pairs
 
 
@@ -356,11 +358,20 @@ def test_bootstrap_intervals() -> None:
         evaluate_retrieval(**inputs, similarity=DOT, bootstrap=-1)
 
 
+def test_the_interval_of_the_recall_sum_draws_the_same_images_for_both_directions() -> None:
+    # The first two of four pairs are confused in both directions; R@5 and R@10 of four are always 100.
+    texts = np.eye(4)[[1, 0, 2, 3]]
+    metrics = evaluate_retrieval(np.eye(4), texts, similarity=DOT, bootstrap=50)
+    assert (metrics.image_to_text["R@1"], metrics.recall_sum) == (50.0, 500.0)
+    low, high = metrics.intervals_95["image_to_text"]["R@1"]
+    assert metrics.intervals_95["recall_sum"] == pytest.approx([2 * low + 400, 2 * high + 400]) and low < high
+
+
 def test_json_form() -> None:
     side = {"R@1": 1.0, "R@5": 2.0, "R@10": 3.0, "median_rank": 4.0, "mean_rank": 5.0}
     metrics = RetrievalMetrics(side, side, images=2, texts=10)
     assert metrics.recall_sum == 12
-    written = {"image_to_text": side, "text_to_image": side, "images": 2, "texts": 10}
+    written = {"image_to_text": side, "text_to_image": side, "images": 2, "texts": 10, "recall_sum": 12.0}
     assert metrics.to_json() == written
     both = RetrievalMetrics(side, side, images=2, texts=10, pairs=metrics)
     assert both.to_json() == {**written, "pairs": written}

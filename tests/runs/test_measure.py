@@ -46,7 +46,7 @@ def test_asking_for_pairs_changes_nothing_else(tiny_run, scenes) -> None:
     alone = evaluate_run(tiny_run, scenes, "val", folds=3, bootstrap=20)
     beside = evaluate_run(tiny_run, scenes, "val", folds=3, bootstrap=20, pairs=12)
     written = beside.to_json()
-    assert set(written.pop("pairs")) == set(written) == set(alone.to_json())
+    assert set(written.pop("pairs")) == set(written) - {"folds"} == set(alone.to_json()) - {"folds"}
     assert written == alone.to_json()
 
 

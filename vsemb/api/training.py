@@ -16,6 +16,7 @@ from vsemb.recipes.describe import fields
 from vsemb.recipes.schema import Recipe
 from vsemb.runs.fine_tune import configured
 from vsemb.runs.run import Run
+from vsemb.runs.seeds import open_seeds
 from vsemb.runs.serve import export_run
 from vsemb.runs.train import train as train_recipe
 from vsemb.searching import read_index
@@ -155,19 +156,20 @@ def evaluate(
     """Measure a run with a standard protocol, as `vsemb evaluate` does.
 
     Args:
-        run: a `vsemb.Run`, or its directory.
+        run: a `vsemb.Run`, its directory, or a directory of runs that `vsemb train --seeds` wrote.
         data: the dataset or other data of the run's task; default: the training data.
         split: `val`, `test`, or another split of the data.
         protocol: `retrieval`, `captions`, `perplexity`, `zero-shot`, `entailment` or `pointing`; default: the protocol
             of the run's recipe.
         **options: options of the protocol, which `vsemb evaluate --help` lists, with `_` in place of `-`. For
-            retrieval, `folds=5` averages over contiguous folds of images, `bootstrap=1000` computes 95 % intervals,
-            `recalls=(1, 5, 10, 20)` selects the ranks, and `pairs=1000` also ranks images with one text each.
+            retrieval, `folds=5` also averages over contiguous folds of images, `bootstrap=1000` computes 95 %
+            intervals, `recalls=(1, 5, 10, 20)` selects the ranks, and `pairs=1000` also ranks images with one text
+            each.
 
     Returns:
         For retrieval, `vsemb.evaluation.RetrievalMetrics`: recall at 1, 5 and 10 in percent, median and mean rank, in
-        both directions. For other protocols, `vsemb.commands.Measured`, which shows tables; `to_json()` returns the
-        numbers.
+        both directions. For other protocols, and for several runs, `vsemb.commands.Measured`, which shows tables;
+        `to_json()` returns the numbers.
 
     Raises:
         InvalidArgumentError: for an unknown split, protocol or option, or a protocol that does not measure the run.
@@ -181,7 +183,8 @@ def evaluate(
     """
     # By name: protocols belong to systems, which import this package.
     measure = registry.load("vsemb.cli.evaluate:measure")
-    return measure(_opened(run), data, split, protocol, options)
+    runs = open_seeds(run) if isinstance(run, str | os.PathLike) else [_opened(run)]
+    return measure(runs, data, split, protocol, options)
 
 
 def export(

@@ -31,6 +31,7 @@ _SUMMARIES = {
     "recipes": "list the recipes, or explain one",
     "train": "train a recipe on a dataset",
     "evaluate": "measure a run with a standard protocol",
+    "compare": "test whether a run retrieves better than another one",
     "analyze": "compare or inspect trained runs",
     "report": "write an HTML report: metrics, queries, failures",
     "projector": "write embeddings for TensorBoard's projector",

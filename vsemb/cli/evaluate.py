@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from vsemb.commands import Measured, Mode, Modes, add_json, add_options, apply_options, picked, save_json
+from vsemb.commands import (
+    Measured,
+    Mode,
+    Modes,
+    add_json,
+    add_options,
+    apply_options,
+    over_seeds,
+    picked,
+    save_json,
+)
 
 if TYPE_CHECKING:
     from vsemb.runs.run import Run
@@ -14,7 +25,7 @@ if TYPE_CHECKING:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("run", help="the run directory")
+    parser.add_argument("run", help="the run directory, or a directory of runs by train --seeds")
     parser.add_argument("--data", help="dataset (the training dataset)")
     parser.add_argument("--split", default="val", help="split to evaluate (%(default)s)")
     add_json(parser)
@@ -26,30 +37,31 @@ def run(arguments: argparse.Namespace) -> None:
     """Measure a run with a standard protocol, such as recall at K; each protocol has its own flag.
 
     Without a flag, the default protocol of the run's recipe is used, such as --retrieval for image-text models. In
-    every protocol, ties count against the model.
+    every protocol, ties count against the model. For a directory of runs that `vsemb train --seeds` wrote, the mean and
+    the standard deviation over its runs are printed.
 
     Examples:
       vsemb evaluate runs/vsepp --data data/flickr8k --split test --json metrics.json
       vsemb evaluate runs/coco --data data/coco --split test --folds 5
       vsemb evaluate runs/vsepp --split test --pairs 1000 --recalls 1 5 10 20 50
     """
-    from vsemb.runs.run import Run
+    from vsemb.runs.seeds import open_seeds
 
     modes: Modes = arguments.modes
     chosen = modes.chosen(arguments)
     if chosen:
         modes.check(arguments, chosen)
-    found = _measured(arguments, Run.open(arguments.run), chosen)
+    found = _measured(arguments, open_seeds(arguments.run), chosen)
     print(found.text)
     save_json(arguments, found.values)
     found.finish()
 
 
-def measure(run: Run, data: Any, split: str, protocol: str | None, options: Mapping[str, Any]) -> Any:
-    """Measure a run as the command does, see `vsemb.evaluate`.
+def measure(runs: Sequence[Run], data: Any, split: str, protocol: str | None, options: Mapping[str, Any]) -> Any:
+    """Measure a run, or runs that differ in their seed, as the command does, see `vsemb.evaluate`.
 
     Args:
-        run: the run.
+        runs: one or more runs.
         data: the data or its path; None for the training data.
         split: name of the split.
         protocol: name of the protocol; None for the default of the run's recipe.
@@ -65,16 +77,28 @@ def measure(run: Run, data: Any, split: str, protocol: str | None, options: Mapp
 
     parser = argparse.ArgumentParser()
     configure(parser)
-    arguments = parser.parse_args([str(run.path)])
+    arguments = parser.parse_args([""])
     for name in options.keys() - set(arguments.modes.options):
         raise unknown_name("option", name, arguments.modes.options)
     vars(arguments).update(data=data, split=split, **options)
-    found = _measured(arguments, run, protocol)
+    found = _measured(arguments, runs, protocol)
     found.finish()
     return found if found.result is None else found.result
 
 
-def _measured(arguments: argparse.Namespace, opened: Run, chosen: str | None) -> Measured:
+def _measured(arguments: argparse.Namespace, runs: Sequence[Run], chosen: str | None) -> Measured:
+    each = {}
+    for opened in runs:
+        # Some protocols open the run by its path.
+        arguments.run = str(opened.path)
+        each[opened.path.name] = _measured_run(arguments, opened, chosen)
+    first = next(iter(each.values()))
+    if len(each) == 1:
+        return first
+    return replace(over_seeds({name: found.values for name, found in each.items()}), finish=first.finish)
+
+
+def _measured_run(arguments: argparse.Namespace, opened: Run, chosen: str | None) -> Measured:
     from vsemb.errors import InvalidArgumentError, unknown_name
 
     modes: Modes = arguments.modes
@@ -94,7 +118,8 @@ def _measured(arguments: argparse.Namespace, opened: Run, chosen: str | None) ->
 
 
 def _configure_retrieval(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument("--folds", type=int, default=1, help="average over contiguous folds of images (%(default)s)")
+    folds = "also average over N contiguous folds of images (none)"
+    parser.add_argument("--folds", type=int, default=1, metavar="N", help=folds)
     parser.add_argument(
         "--bootstrap", type=int, default=0, metavar="N", help="bootstrap samples for 95 %% intervals (none)"
     )
@@ -105,7 +130,7 @@ def _configure_retrieval(parser: argparse._ActionsContainer) -> None:
 
 
 def _evaluate_retrieval(arguments: argparse.Namespace, opened: Run) -> Measured:
-    """Measure recall at 1, 5 and 10, median and mean rank, in both directions."""
+    """Measure recall at 1, 5 and 10, their sum, median and mean rank, in both directions."""
     from vsemb.report.retrieval import retrieval_table
     from vsemb.runs.measure import evaluate_run
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from vsemb import registry
-from vsemb.commands import add_json, picked, save_json
+from vsemb.commands import add_json, over_seeds, picked, save_json
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -15,6 +15,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recipe", metavar="RECIPE", help="a name that `vsemb recipes` lists, or a Python file")
     parser.add_argument("--data", required=True, help="the dataset, or other training data of the recipe")
     parser.add_argument("--out", required=True, help="the run directory to write")
+    seeds = "train N runs, OUT/seed-0, OUT/seed-1 and so on (one run, OUT)"
+    parser.add_argument("--seeds", type=int, metavar="N", help=seeds)
     parser.add_argument("--variant", help="variant of the recipe (the first)")
     field = "set a field (text.encoder.units=512) or a part with its defaults (text.encoder=linear)"
     parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help=field)
@@ -48,12 +50,16 @@ def run(arguments: argparse.Namespace) -> int:
     resumes exactly where training stopped. To continue a finished run, repeat its command with a larger --epochs; the
     learning rate schedule then spans all epochs.
 
+    With --seeds N, one run per seed is trained, and the mean and the standard deviation of the validation metrics are
+    printed; `vsemb evaluate OUT` measures all of them. A larger N adds runs.
+
     RECIPE is a name from `vsemb recipes`, or a Python file that defines the variable RECIPE. --fine-tune NAME
     downloads the network's ImageNet weights; --weights names others: random, or a file.
 
     Examples:
       vsemb train vsepp --data data/flickr8k --out runs/vsepp --backbone MobileNetV2
       vsemb train vsepp --data data/flickr8k --out runs/vsepp --backbone MobileNetV2 --epochs 40
+      vsemb train vsepp --data data/flickr8k --out runs/vsepp-seeds --seeds 3
       vsemb train kiros2014 --variant released --data data/flickr8k --out runs/kiros --epochs 5
       vsemb train contrastive --data data/scenes --out runs/scenes --fine-tune SmallConvNet
       vsemb train my_recipe.py --data data/flickr8k --out runs/mine
@@ -70,6 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _launch_workers(arguments)
     from vsemb.runs.fine_tune import configured
     from vsemb.runs.run import STATE, Run
+    from vsemb.runs.seeds import seeded_recipes
     from vsemb.runs.train import train
     from vsemb.training.strategies import open_distribution
 
@@ -91,23 +98,30 @@ def run(arguments: argparse.Namespace) -> int:
     # A system in the recipe's own file is registered after the options were made, so options may be missing.
     given = {name: getattr(arguments, name.replace("-", "_"), None) for name in registry.entries("train_inputs")}
     inputs = {name: Run.open(path) for name, path in given.items() if path is not None}
-    try:
-        trained = train(
-            recipe,
-            data,
-            arguments.out,
-            inputs=inputs,
-            strategy=devices,
-            **picked(arguments, "backbone", "weights", "checkpoint_seconds", "data_service"),
-        )
-    except KeyboardInterrupt:
-        if (Path(arguments.out) / STATE).exists():
-            print("The state is stored; the same command resumes from there.")
-        raise
-    if devices.writes:
-        lines = recipe.summary(trained.info, arguments.out, arguments.data)
+    recipes_of = {Path(arguments.out): recipe}
+    if arguments.seeds is not None:
+        recipes_of = seeded_recipes(recipe, arguments.out, arguments.seeds)
+    runs = []
+    for out, each in recipes_of.items():
+        try:
+            options = picked(arguments, "backbone", "weights", "checkpoint_seconds", "data_service")
+            runs.append(train(each, data, out, inputs=inputs, strategy=devices, **options))
+        except KeyboardInterrupt:
+            if (out / STATE).exists():
+                print("The state is stored; the same command resumes from there.")
+            raise
+    if not devices.writes:
+        return 0
+    lines = recipe.summary(runs[0].info, arguments.out, arguments.data)
+    if arguments.seeds is None:
         print(f"run          {arguments.out}", *lines, sep="\n")
-        save_json(arguments, {"run": str(trained.path), **trained.info})
+        save_json(arguments, {"run": str(runs[0].path), **runs[0].info})
+        return 0
+    found = over_seeds(
+        {run.path.name: {name: run.info[name] for name in run.info if name.startswith("best_")} for run in runs}
+    )
+    print(f"runs         {arguments.out}", found.text, lines[-1], sep="\n")
+    save_json(arguments, found.values)
     return 0
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -46,9 +46,11 @@ class RetrievalMetrics:
         image_to_text: `R@1`, `R@5`, `R@10` and other requested recalls in percent, and `median_rank` and `mean_rank`,
             which start at 1.
         text_to_image: the same with captions as queries.
-        images: number of images ranked.
-        texts: number of captions ranked.
-        intervals_95: 95 % bootstrap intervals in the same form, if requested.
+        images: number of images ranked; of folds, in the first.
+        texts: number of captions ranked; of folds, in the first.
+        recall_sum: sum of the recalls at 1, 5 and 10 in both directions; selects checkpoints.
+        intervals_95: 95 % bootstrap intervals of both directions and of `recall_sum` in the same form, if requested.
+        folds: the mean of the metrics of each fold, if requested.
         pairs: the metrics of the protocol with one caption per image, if requested.
 
     Example:
@@ -61,13 +63,13 @@ class RetrievalMetrics:
     text_to_image: dict[str, float]
     images: int
     texts: int
-    intervals_95: dict[str, dict[str, list[float]]] | None = None
+    recall_sum: float = field(init=False)
+    intervals_95: dict[str, Any] | None = None
+    folds: RetrievalMetrics | None = None
     pairs: RetrievalMetrics | None = None
 
-    @property
-    def recall_sum(self) -> float:
-        """Sum of the recalls at 1, 5 and 10 in both directions; selects checkpoints."""
-        return sum(side[f"R@{k}"] for side in (self.image_to_text, self.text_to_image) for k in RECALLS)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "recall_sum", _recall_sum(self.image_to_text, self.text_to_image))
 
     @property
     def _rows(self) -> list[list[str]]:
@@ -270,6 +272,10 @@ def rank_metrics(ranks: np.ndarray, recalls: Iterable[int] = RECALLS) -> dict[st
     return result
 
 
+def _recall_sum(*sides: dict[str, float]) -> float:
+    return sum(side[f"R@{k}"] for side in sides for k in RECALLS)
+
+
 def check_protocol(
     images: int,
     folds: int = 1,
@@ -317,8 +323,8 @@ def evaluate_retrieval(
         image_ids: (n,) int64, distinct; None for 0 to n - 1.
         text_image_ids: (m,) int64, the id of the image of each text; None if text i describes image i.
         similarity: a kind such as `"cosine"`, or a `Similarity`. Embeddings are normalized if they are not.
-        folds: number of contiguous blocks of images. Each is ranked separately with its texts, and all metrics,
-            including medians, are averaged (COCO's "5 folds of 1K").
+        folds: number of contiguous blocks of images; 1 for none. Each is also ranked separately with its texts, and all
+            metrics, including medians, are averaged (COCO's "5 folds of 1K").
         bootstrap: number of bootstrap samples of images with their texts, for 95 % intervals; 0 for none.
         seed: seed of the bootstrap.
         recalls: the K of recall at K, distinct; 1, 5 and 10 are always measured.
@@ -355,26 +361,32 @@ def evaluate_retrieval(
         }
 
     options = (sorted({*RECALLS, *recalls}), bootstrap, seed)
-    if folds == 1:  # No copy: embeddings may take most of the memory.
-        found = [ranked(slice(None), slice(None))]
-    else:
+    # No copy: embeddings may take most of the memory.
+    metrics = _summary([ranked(slice(None), slice(None))], *options)
+    if folds > 1:
         blocks = np.array_split(np.arange(len(images)), folds)
         found = [ranked(rows, np.isin(text_image_ids, image_ids[rows])) for rows in blocks]
-    metrics = _summary(found, *options)
-    if pairs is None:
-        return metrics
-    ids, first = np.unique(text_image_ids, return_index=True)
-    chosen = first[np.searchsorted(ids, image_ids[:pairs])]
-    return replace(metrics, pairs=_summary([ranked(np.arange(pairs), chosen)], *options))
+        metrics = replace(metrics, folds=_summary(found, *options))
+    if pairs is not None:
+        ids, first = np.unique(text_image_ids, return_index=True)
+        chosen = first[np.searchsorted(ids, image_ids[:pairs])]
+        metrics = replace(metrics, pairs=_summary([ranked(np.arange(pairs), chosen)], *options))
+    return metrics
 
 
 def _summary(folds: list[_Ranked], recalls: Sequence[int], bootstrap: int, seed: int) -> RetrievalMetrics:
     sides = {side: [fold[side] for fold in folds] for side in folds[0]}
     means = {side: _fold_mean([ranks for ranks, _ in ranked], recalls) for side, ranked in sides.items()}
-    images, texts = (sum(len(ranks) for ranks, _ in ranked) for ranked in sides.values())
-    intervals = None
+    images, texts = (len(ranked[0][0]) for ranked in sides.values())
+    intervals: dict[str, Any] | None = None
     if bootstrap:
-        intervals = {side: _intervals(ranked, recalls, bootstrap, seed) for side, ranked in sides.items()}
+        # The same images are drawn for both directions.
+        drawn = {side: _resampled(ranked, recalls, bootstrap, seed) for side, ranked in sides.items()}
+        intervals = {
+            side: {name: _interval([metrics[name] for metrics in samples]) for name in samples[0]}
+            for side, samples in drawn.items()
+        }
+        intervals["recall_sum"] = _interval([_recall_sum(*both) for both in zip(*drawn.values(), strict=True)])
     return RetrievalMetrics(means["image_to_text"], means["text_to_image"], images, texts, intervals)
 
 
@@ -383,9 +395,13 @@ def _fold_mean(folds: list[np.ndarray], recalls: Sequence[int]) -> dict[str, flo
     return {name: float(np.mean([metrics[name] for metrics in each])) for name in each[0]}
 
 
-def _intervals(
+def _interval(values: Sequence[float]) -> list[float]:
+    return [float(bound) for bound in np.percentile(values, [2.5, 97.5])]
+
+
+def _resampled(
     folds: list[tuple[np.ndarray, np.ndarray]], recalls: Sequence[int], resamplings: int, seed: int
-) -> dict[str, list[float]]:
+) -> list[dict[str, float]]:
     """Resamples images with all their queries: the captions of one image are not independent of each other."""
     generator = np.random.default_rng(seed)
     by_image = [
@@ -396,8 +412,4 @@ def _intervals(
     def resampled(groups: list[np.ndarray]) -> np.ndarray:
         return np.concatenate([groups[image] for image in generator.integers(len(groups), size=len(groups))])
 
-    drawn = [_fold_mean([resampled(groups) for groups in by_image], recalls) for _ in range(resamplings)]
-    return {
-        name: [float(value) for value in np.percentile([metrics[name] for metrics in drawn], [2.5, 97.5])]
-        for name in drawn[0]
-    }
+    return [_fold_mean([resampled(groups) for groups in by_image], recalls) for _ in range(resamplings)]

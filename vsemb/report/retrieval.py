@@ -148,21 +148,26 @@ def _measures(metrics: RetrievalMetrics, chance: dict[str, dict[str, float]]) ->
                 notes.append(f"chance {chance[side][key]:.1f}")
             cells.append(Cell(f"{value:.1f}", notes, percent))
         rows.append(Measure(name, explained, cells))
-    note = f"{metrics.images:,} images and {metrics.texts:,} sentences. Below each value: its 95 % bootstrap interval."
+    low, high = (metrics.intervals_95 or {})["recall_sum"]
+    note = (
+        f"{metrics.images:,} images and {metrics.texts:,} sentences. Below each value: its 95 % bootstrap interval. "
+        f"Recall sum: {metrics.recall_sum:.1f} ({low:.1f}–{high:.1f})."
+    )
     pieces = page_template(__package__, "pieces.html.jinja").module
     return pieces.measures("recall", list(_DIRECTIONS), rows, note)
 
 
 def retrieval_table(metrics: RetrievalMetrics) -> str:
-    """Lay out retrieval metrics with their intervals as a table for the terminal; metrics of pairs follow.
+    """Lay out retrieval metrics with their intervals as a table for the terminal; metrics of folds and pairs follow.
 
     Args:
         metrics: the metrics.
     """
     rows = _rows(metrics, f"{metrics.images} images, {metrics.texts} texts")
+    if metrics.folds is not None:
+        rows += [[""] * len(rows[0]), *_rows(metrics.folds, f"mean over folds of {metrics.folds.images} images")]
     if metrics.pairs is not None:
-        rows.append([""] * len(rows[0]))
-        rows += _rows(metrics.pairs, f"{metrics.pairs.images} pairs, one text per image")
+        rows += [[""] * len(rows[0]), *_rows(metrics.pairs, f"{metrics.pairs.images} pairs, one text per image")]
     return table(rows[0], rows[1:])
 
 
@@ -175,4 +180,7 @@ def _rows(metrics: RetrievalMetrics, title: str) -> list[list[str]]:
         if metrics.intervals_95 is not None:
             bounds = metrics.intervals_95[name]
             rows.append(["  95 %", *(f"{bounds[key][0]:.1f}–{bounds[key][1]:.1f}" for key in columns)])
-    return rows
+    sums = {"recall sum": f"{metrics.recall_sum:.1f}"}
+    if metrics.intervals_95 is not None:
+        sums["  95 %"] = "{:.1f}–{:.1f}".format(*metrics.intervals_95["recall_sum"])
+    return rows + [[name, value, *[""] * (len(columns) - 1)] for name, value in sums.items()]

@@ -17,7 +17,14 @@ from keras import ops
 
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument
-from vsemb.evaluation import Embedder, RetrievalMetrics, evaluate_retrieval, retrieval_ranks
+from vsemb.evaluation import (
+    Embedder,
+    PairedDifference,
+    RetrievalMetrics,
+    compare_ranks,
+    evaluate_retrieval,
+    retrieval_ranks,
+)
 from vsemb.evaluation.retrieval import check_protocol
 from vsemb.runs.indexing import captions_read
 from vsemb.runs.run import Run
@@ -43,11 +50,57 @@ def evaluate_run(run: Run, dataset: Dataset, split: str = "val", **protocol: Any
     """
     part = dataset.split(split)
     check_protocol(len(part), **protocol)
+    images, texts, rows = embedded(run, dataset, split)
+    return evaluate_retrieval(images, texts, part.ids, part.ids[rows], run.model.similarity, **protocol)
+
+
+def embedded(run: Run, dataset: Dataset, split: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Embed the images and texts of a split.
+
+    Returns:
+        images: (n, dim) float32, of sets (n, items, dim).
+        texts: (m, dim) float32, of sets (m, items, dim).
+        rows: (m,) int64, row of each text's image.
+
+    Raises:
+        VsembError: if run and dataset do not match, or the split is missing.
+    """
+    part = dataset.split(split)
     embedder = Embedder(run.model)
     images = embedder.images(run.images_of(dataset, part), len(part))
     captions, rows = run.texts_of(part)
-    texts = embedder.texts(*run.encode(captions))
-    return evaluate_retrieval(images, texts, part.ids, part.ids[rows], run.model.similarity, **protocol)
+    return images, embedder.texts(*run.encode(captions)), rows
+
+
+def compare_runs(
+    first: Run, second: Run, dataset: Dataset, split: str = "val", **options: int
+) -> dict[str, PairedDifference]:
+    """Compare the retrieval of two runs on the images of a split by a paired bootstrap.
+
+    Args:
+        first: the run to compare with.
+        second: the run whose gain is measured.
+        dataset: a dataset that matches both runs.
+        split: name of the split.
+        **options: `bootstrap` and `seed` of `vsemb.evaluation.compare_ranks`.
+
+    Raises:
+        DataError: if the runs do not rank the same texts.
+        VsembError: if a run and the dataset do not match, or the split is missing.
+
+    Example:
+
+        found = compare_runs(Run.open("runs/kiros"), Run.open("runs/vsepp"), Dataset.open("data/flickr8k"))
+        found["recall_sum"].difference, found["recall_sum"].interval_95
+    """
+    ids, ranks, rows = dataset.split(split).ids, [], []
+    for run in (first, second):
+        images, texts, of_texts = embedded(run, dataset, split)
+        rows.append(of_texts)
+        ranks.append(retrieval_ranks(images, texts, ids, ids[of_texts], run.model.similarity))
+    if not np.array_equal(*rows):
+        raise DataError(f"{first.path} and {second.path} must rank the same texts; they read other texts of an image.")
+    return compare_ranks(*ranks, rows[0], **options)
 
 
 @dataclass(frozen=True, eq=False)

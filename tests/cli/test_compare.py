@@ -1,0 +1,35 @@
+"""`vsemb compare`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from vsemb.cli.__main__ import main
+from vsemb.errors import DataError
+from vsemb.evaluation import evaluate_retrieval
+from vsemb.runs.measure import compare_runs, embedded, evaluate_run
+
+
+def test_a_run_gains_nothing_over_itself_and_has_the_recalls_of_evaluate(tiny_run, scenes, tmp_path, capsys):
+    path, out = str(tiny_run.path), tmp_path / "compared.json"
+    assert main(["compare", path, path, "--bootstrap", "20", "--json", str(out)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    metrics = evaluate_run(tiny_run, scenes, "val")
+    assert lines[0].split() == ["val", "first", "second", "gain", "95", "%", "share", "<=", "0"]
+    total = f"{metrics.recall_sum:.1f}"
+    assert lines[-1].split() == ["recall", "sum", total, total, "+0.0", "+0.0", "to", "+0.0", "1.000"]
+    written = json.loads(out.read_text())
+    assert written["text_to_image R@1"]["second"] == pytest.approx(metrics.text_to_image["R@1"])
+    assert written["split"] == "val"
+
+
+def test_runs_that_rank_other_texts_are_refused(tiny_run, scenes, monkeypatch):
+    images, texts, rows = embedded(tiny_run, scenes, "val")
+    ids = scenes.split("val").ids
+    assert evaluate_retrieval(images, texts, ids, ids[rows]) == evaluate_run(tiny_run, scenes, "val")
+    answers = iter([(images, texts, rows), (images, texts[::5], rows[::5])])
+    monkeypatch.setattr("vsemb.runs.measure.embedded", lambda *_: next(answers))
+    with pytest.raises(DataError, match="must rank the same texts"):
+        compare_runs(tiny_run, tiny_run, scenes)
