@@ -23,6 +23,10 @@ Deviations from the paper, and options to undo them:
 - Adam updates only the vectors of the concepts in a batch. `--adam dense` updates all.
 - Vectors are initialized from a normal distribution with a deviation selected on dev; the paper does not state it.
 - Bilinear: the energy is softplus(-score) of the score u'Wv, because equation 4 requires an energy with a minimum.
+- Concepts: WordNet 3.0 has 82,115 noun concepts and 837,888 edges, counted once per path. The paper has 82,192 and
+  838,073, and does not name its version of WordNet.
+- Symmetric: vectors are compared by their absolute values, as in the order model. The paper does not say whether its
+  symmetric vectors are non-negative.
 - Symmetric: the distance is at most 1. Its margin is selected on dev.
 - word2gauss: loss, batches and corrupted pairs are the same as for the other models. The paper uses its authors'
   program.

@@ -46,10 +46,12 @@ ADDED = {
     "regions data/mine": "--size 32",
     "features data/coco": "--size 32",
     "features data/cub": "--size 32",
+    "features data/flickr30k": "--weights random",
     "features data/flickr8k": "--size 32",
     "features data/photos": "--size 32",
     "features data/tiny": "--size 32",
     "train vsepp --data data/mine --backbone": "--weights random",
+    "train kiros2014 --data data/both": "--weights random",
     "train sc-nlm": "--set model.writing.stopwords=stopwords.txt",
     "train multiplicative": "--set model.writing.stopwords=stopwords.txt",
 }
@@ -77,6 +79,7 @@ def write_sources(folder: Path) -> None:
         if record.split == "train":
             _write_bird(folder, number, picture)
     (folder / "Flickr8k" / "dataset_flickr8k.json").write_text(json.dumps({"images": images}))
+    (folder / "flickr30k").symlink_to("Flickr8k")
     (folder / "detections.json").write_text(json.dumps(boxes))
     (folder / "tags.txt").write_text("".join(tags))
     (folder / "stopwords.txt").write_text("a\nthe\nand\nof\non\nis\n")

@@ -83,6 +83,21 @@ def test_gru_is_that_of_the_toronto_code(masked: bool) -> None:
 
 
 @pytest.mark.parametrize("masked", [False, True])
+def test_gru_with_reset_before_is_that_of_cho(masked: bool) -> None:
+    # Cho et al. 2014, equations 5 to 8: candidate tanh(W x + U (r * h)), h = z h + (1 - z) candidate.
+    generator = np.random.default_rng(5)
+    x, w, u = (generator.normal(size=size) for size in ((3, 4), (3, 4, 2), (3, 2, 2)))  # gates z, r, candidate
+    encoder = RecurrentSentenceEncoder(words_of(x), 2, cell="gru-reset-before", units=2)
+    encoder.build((None, None))
+    encoder.recurrent.set_weights([np.concatenate(w, axis=1), np.concatenate(u, axis=1), np.zeros(6)])
+    h = np.zeros(2)
+    for word in x[: 2 if masked else 3]:
+        z, r = (1 / (1 + np.exp(-(word @ w[gate] + h @ u[gate]))) for gate in (0, 1))
+        h = z * h + (1 - z) * np.tanh(word @ w[2] + (r * h) @ u[2])
+    np.testing.assert_allclose(encoder(np.array([[2, 3, 0 if masked else 4]], np.int32))[0], h, **TOLERANCE)
+
+
+@pytest.mark.parametrize("masked", [False, True])
 def test_peephole_lstm_is_that_of_the_paper(masked: bool) -> None:
     cell, x = from_oracle()
     encoder = RecurrentSentenceEncoder(words_of(x), 2, cell="peephole-lstm", units=2)

@@ -76,6 +76,10 @@ def test_configuration_round_trip_and_defaults():
     assert (config.size, config.pooling, config.layer) == (384, "mean", None)
     assert BackboneConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
     assert BackboneConfig("SmallConvNet").pooling == "mean+max"
+    # The default is absent, so that older features keep their fingerprints.
+    assert "resize" not in config.to_json()
+    cropped = BackboneConfig("SmallConvNet", resize="short-side")
+    assert cropped.identity()["resize"] == "short-side" and BackboneConfig.from_json(cropped.to_json()) == cropped
 
 
 @pytest.mark.parametrize(
@@ -88,6 +92,7 @@ def test_configuration_round_trip_and_defaults():
         ({"name": "MobileNetV2", "layer": "fc7"}, "Expected: None for MobileNetV2"),
         ({"name": "VGG16", "layer": "fc8"}, "one of fc6, fc7"),
         ({"name": "MobileNetV2", "crops": 5}, "1 or 10"),
+        ({"name": "MobileNetV2", "resize": "short"}, "one of squash, short-side"),
         ({"name": "MobileNetV2", "poling": "mean"}, "Did you mean 'pooling'"),
         ({"size": 64}, "the key `name`"),
     ],

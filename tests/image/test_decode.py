@@ -148,6 +148,13 @@ def test_all_bad_rows_at_once():
     assert not valid.any() and not pixels.any() and pixels.shape == (len(BAD), SIZE, SIZE, 3)
 
 
+def test_a_row_of_very_many_columns_is_refused_before_it_takes_gigabytes():
+    wide, tall = (Image.new("L", sides) for sides in ((300_000, 1), (1, 300_000)))
+    # 300,000 columns of 224 resized rows, 3 channels of 4 bytes: 800 MB from a file of 400 bytes.
+    valid = decode_images(tf.constant([encode(wide, "PNG"), encode(tall, "PNG")]), 224)[1]
+    assert valid.numpy().tolist() == [False, True]
+
+
 def test_no_rows():
     pixels, valid = decode([])
     assert pixels.shape == (0, SIZE, SIZE, 3) and valid.shape == (0,)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+import io
+
 import numpy as np
 import pytest
 import tensorflow as tf
+from PIL import Image
 
 from vsemb.errors import InvalidArgumentError
 from vsemb.image.backbones import BackboneConfig, build_backbone
+from vsemb.image.decode import decode_crops
 from vsemb.image.views import (
     decode_views,
     encode_images,
@@ -37,6 +42,52 @@ def test_ten_crops_are_averaged_and_a_bad_row_is_zero():
         np.testing.assert_allclose(by_view[:, view], backbone(views[:, view]), rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(features[:2], by_view[:2].mean(axis=1), rtol=1e-5, atol=1e-5)
     assert not features[2].numpy().any()
+
+
+@pytest.mark.parametrize("sides", [(61, 40), (40, 61), (50, 50), (20, 33)])
+def test_short_side_crops_match_pillow(sides):
+    """The shorter side becomes round(32 * 256 / 224) = 37 pixels, the longer one keeps the ratio."""
+    small = np.random.default_rng(3).integers(0, 256, (5, 6, 3), dtype=np.uint8)
+    image = Image.fromarray(small).resize(sides, Image.Resampling.BICUBIC)
+    row = tf.stack([tf.io.encode_png(np.asarray(image)), b"bad"])
+    width, height = (side * 37 // min(sides) for side in sides)
+    resized = np.asarray(image.resize((width, height), Image.Resampling.BILINEAR), np.float32)
+    below, right = height - 32, width - 32
+    places = [(0, 0), (0, right), (below, 0), (below, right), (below // 2, right // 2)]
+    expected = np.stack([resized[y : y + 32, x : x + 32] for y, x in places])
+    config = BackboneConfig("SmallConvNet", size=32, crops=10, resize="short-side")
+    pixels, valid = decode_views(row, config)
+    assert pixels.shape == (2, 10, 32, 32, 3) and valid.numpy().tolist() == [True, False]
+    # Pillow rounds to whole numbers after each of its two passes.
+    assert np.abs(pixels[0, :5] - expected).max() <= 1.0
+    np.testing.assert_array_equal(pixels[0, 5:], pixels[0, :5].numpy()[:, :, ::-1])
+    one, _ = decode_views(row, dataclasses.replace(config, crops=1))
+    np.testing.assert_array_equal(one, pixels[:, 4:5])
+
+
+def test_short_side_crops_of_a_jpeg_that_is_decoded_at_an_eighth():
+    small = np.random.default_rng(3).integers(0, 256, (3, 4, 3), dtype=np.uint8)
+    image = Image.fromarray(small).resize((450, 301), Image.Resampling.BICUBIC)
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", quality=95)
+    one, _ = decode_crops(tf.constant([buffer.getvalue()]), 32, 37)
+    # 450 * 37 / 301 = 55.3 columns; the centre starts in row 2 and column 11.
+    expected = np.asarray(image.resize((55, 37), Image.Resampling.BILINEAR), np.float32)[2:34, 11:43]
+    assert np.abs(one[0, 0] - expected).mean() < 2.0
+
+
+def test_short_side_is_the_same_in_a_graph_of_any_number_of_rows():
+    config = dataclasses.replace(SMALL, resize="short-side")
+    function = tf.function(
+        lambda rows: decode_views(rows, config)[0], input_signature=[tf.TensorSpec([None], tf.string)]
+    )
+    np.testing.assert_array_equal(function(encoded(2)), decode_views(encoded(2), config)[0])
+    assert function(tf.zeros([0], tf.string)).shape == (0, 1, *decode_views(encoded(1), config)[0].shape[2:])
+
+
+def test_crops_larger_than_the_shorter_side():
+    with pytest.raises(InvalidArgumentError, match="at least the crop's size, 32"):
+        decode_crops(tf.constant([b""]), 32, 31)
 
 
 def test_encode_images_in_a_graph_with_any_number_of_rows():

@@ -8,6 +8,7 @@ from pathlib import Path
 from vsemb.commands import add_json, command_line, picked, save_json, say_store, say_verified
 
 _POOLINGS = ("mean", "max", "mean+max", "multilevel", "flat", "pyramid", "token", "embedding")
+_RESIZES = ("squash", "short-side")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -15,7 +16,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", type=Path, metavar="DATA", help="a prepared dataset")
     parser.add_argument("--backbone", help="a keras.applications network, SmallConvNet, or hub:PRESET (MobileNetV2)")
     parser.add_argument("--weights", help="imagenet, preset, random, a file, or a run (imagenet, or preset)")
-    parser.add_argument("--crops", type=int, choices=(1, 10), default=1, help="the whole image, or ten crops (1)")
+    parser.add_argument("--crops", type=int, choices=(1, 10), default=1, help="one view of the image, or ten crops (1)")
+    parser.add_argument("--resize", choices=_RESIZES, help="squash the image, or crop after resizing (squash)")
     parser.add_argument("--keep-crops", action="store_true", help="store features of each crop instead of their mean")
     parser.add_argument("--training-crops", action="store_true", help="also store ten random crops for training")
     mirror = "also store features of mirror images (yes with one crop and without --training-crops)"
@@ -43,6 +45,9 @@ def run(arguments: argparse.Namespace) -> None:
     pyramid takes the maximum of the map and of each ninth of it. For transformers, token is the class token, and
     embedding is the joint embedding of CLIP and SigLIP.
 
+    --resize squash gives the network the whole image as a square. short-side keeps the aspect ratio: the shorter side
+    becomes 256 pixels and crops have 224, or the same ratio for other sizes. One crop is then the centre.
+
     --crops 10 stores the mean of ten crops. --training-crops stores the features of the whole image and of ten random
     crops; training draws one of the crops each time. This takes eleven times as long.
 
@@ -57,7 +62,7 @@ def run(arguments: argparse.Namespace) -> None:
     dataset = Dataset.open(arguments.data)
     if arguments.verify:
         return save_json(arguments, say_verified(FeatureStore.verify_all(dataset), "features", arguments.data))
-    network = picked(arguments, "backbone", "weights", "size", "pooling", "layer", "crops")
+    network = picked(arguments, "backbone", "weights", "size", "pooling", "layer", "crops", "resize")
     options = picked(arguments, "mirror", "batch_size", "keep_crops", "training_crops")
     store = make_features(dataset, **network, **options)
     # The fingerprint is needed only to choose among several features.

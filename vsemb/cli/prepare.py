@@ -10,7 +10,7 @@ from vsemb.data.readers import formats
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("source", metavar="SOURCE", help="file, folder or (tfds) name to read")
+    parser.add_argument("source", metavar="SOURCE", nargs="+", help="files, folders or (tfds) names to read")
     listed = f"{', '.join(formats())} (inferred from SOURCE)"
     parser.add_argument("--format", choices=formats(), metavar="F", help=listed)
     parser.add_argument("--out", required=True, metavar="DATA", help="dataset directory to write")
@@ -77,12 +77,16 @@ def run(arguments: argparse.Namespace) -> None:
     For table, karpathy, coco and flickr, --images may be a URI: https://, or gs:// and s3:// with the extra beam. With
     --uris, file names of a table may be URIs, also file://.
 
+    Several SOURCEs become one dataset: their splits are joined, and keys of images begin with the name of the source.
+    To evaluate on one of them, prepare it alone too, and give it as --data to `vsemb evaluate`.
+
     Every image is decoded as a check, and stored upright as JPEG or PNG. Bad images and malformed rows are skipped and
     listed; with --on-bad-image fail, the first one is an error. After an interruption, the same command resumes.
 
     Examples:
       vsemb prepare photos.csv --images photos/ --out data/photos
       vsemb prepare flickr8k/dataset_flickr8k.json --out data/flickr8k
+      vsemb prepare coco flickr30k --format karpathy --out data/both
     """
     from vsemb.data.manifest import ordered_splits
     from vsemb.data.writing.prepare import prepare, summary

@@ -17,7 +17,7 @@ from vsemb.parts import Positive, Share, Size
 
 Tensor = Any
 
-Cell = Literal["gru", "lstm", "peephole-lstm"]
+Cell = Literal["gru", "gru-reset-before", "lstm", "peephole-lstm"]
 Directions = Literal["forward", "concat", "average"]
 
 
@@ -137,8 +137,8 @@ class RecurrentSentenceEncoder(PooledSentenceEncoder):
     Args:
         words: the word vectors.
         dim: size of the sentence embedding; None for the size of the pooled states.
-        cell: `"gru"` (the Toronto code, VSE++), `"lstm"` (Keras'), or `"peephole-lstm"` (equations
-            1-5 of Kiros et al. 2014).
+        cell: `"gru"` (the Toronto code, VSE++), `"gru-reset-before"` (Cho et al. 2014: the reset gate acts before the
+            recurrent matrix; slower), `"lstm"` (Keras'), or `"peephole-lstm"` (equations 1-5 of Kiros et al. 2014).
         units: size of the recurrent state per direction.
         directions: `"forward"`, or both directions: `"concat"` (concatenated) or `"average"`.
         pooling: pooling of the states: `"last"` (the papers), `"mean"`, `"max"` or `"mean+max"`.
@@ -196,7 +196,10 @@ class RecurrentSentenceEncoder(PooledSentenceEncoder):
             cell = PeepholeLSTMCell(self.units, **options)
             layer = keras.layers.RNN(cell, return_sequences=sequences, dtype=self.dtype_policy)
         else:
-            layer = {"gru": GRU, "lstm": LSTM}[self.cell](self.units, return_sequences=sequences, **options)
+            if self.cell == "gru-reset-before":
+                options["reset_after"] = False
+            kind = LSTM if self.cell == "lstm" else GRU
+            layer = kind(self.units, return_sequences=sequences, **options)
         if self.directions == "forward":
             return layer
         merge = {"concat": "concat", "average": "ave"}[self.directions]
@@ -221,7 +224,7 @@ class Recurrent(WordEncoderPart, kind="recurrent"):
     """A recurrent network over word vectors.
 
     Attributes:
-        cell: `gru`, `lstm` or `peephole-lstm`.
+        cell: `gru`, `gru-reset-before` (the original GRU), `lstm` or `peephole-lstm`.
         units: size of the recurrent state of each direction.
         directions: `forward`, or both directions, as `concat` or `average`.
         pooling: pooling of the states: `last`, `mean`, `max` or `mean+max`.

@@ -23,8 +23,8 @@ from vsemb.exporting.contract import About
 from vsemb.exporting.corpus import Corpus
 from vsemb.exporting.reference_outputs import Arrays, Tie, golden_images, golden_k, golden_texts
 from vsemb.image.backbones import BackboneConfig
-from vsemb.image.decode import MAX_PIXELS, decode_images
-from vsemb.image.views import encode_images
+from vsemb.image.decode import MAX_PIXELS
+from vsemb.image.views import decode_views, encode_images
 from vsemb.text.normalize import MAX_BYTES
 from vsemb.text.vocabulary import UNKNOWN_ID
 
@@ -386,7 +386,7 @@ class ImageInput(BaseImageInput):
     """Image bytes, decoded in graph. Systems subclass it for other inputs.
 
     Attributes:
-        config: configuration of the backbone; its `size` and `crops` set the decoded size.
+        config: configuration of the backbone; its `size`, `crops` and `resize` set the decoded views.
         backbone: network that computes the features of the training; None for a model trained from pixels, which
             holds its backbone.
 
@@ -406,7 +406,8 @@ class ImageInput(BaseImageInput):
 
     def __call__(self, encoded: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         if self.backbone is None:
-            return decode_images(encoded, self.config.size)
+            pixels, valid = decode_views(encoded, self.config)
+            return pixels[:, 0], valid
         return encode_images(self.backbone, self.config, encoded)
 
 

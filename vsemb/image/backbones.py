@@ -30,6 +30,10 @@ _FULLY_CONNECTED = {"fc6": "fc1", "fc7": "fc2"}
 # (channels, side of the kernel, stride) of each block of SmallConvNet.
 _SMALL_BLOCKS = ((32, 6, 4), (64, 3, 2), (96, 3, 2), (128, 3, 1))
 
+#: How an image becomes a square; the default first.
+RESIZES = ("squash", "short-side")
+_PRESENT = object()
+
 
 @dataclasses.dataclass(frozen=True)
 class Architecture:
@@ -91,7 +95,10 @@ class BackboneConfig:
             `"embedding"`, their joint embedding.
         layer: an inner layer in place of the pooled last map: `"fc6"` or `"fc7"` of VGG, the 4096-d features of the
             papers. Needs the weights of the whole network and size 224.
-        crops: 1 (the whole image) or 10 (features averaged over ten crops).
+        crops: 1 (the whole image, or its centre) or 10 (features averaged over ten crops).
+        resize: `"squash"`, the whole image to a square, with no regard to its aspect ratio; or `"short-side"`, the
+            shorter side to 256 pixels for crops of 224, and the same ratio for other sizes, as in Vendrov et al. 2016,
+            section 4.2. One crop is then the centre.
         preset: fields of the `vsemb.image.presets.Preset` that was found by its name; None for other networks.
 
     Raises:
@@ -109,6 +116,7 @@ class BackboneConfig:
     pooling: str = ""
     layer: str | None = None
     crops: int = 1
+    resize: str = "squash"
     preset: dict[str, Any] | None = dataclasses.field(default=None, hash=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -132,6 +140,8 @@ class BackboneConfig:
             raise invalid_argument("layer", self.layer, f"{allowed} for {self.name}")
         if self.crops not in (1, 10):
             raise invalid_argument("crops", self.crops, "1 or 10")
+        if self.resize not in RESIZES:
+            raise unknown_name("resize", self.resize, RESIZES)
 
     @property
     def architecture(self) -> Architecture:
@@ -155,8 +165,9 @@ class BackboneConfig:
 
     def to_json(self) -> dict[str, Any]:
         """Return the configuration as a JSON object."""
-        found = dataclasses.asdict(self)
-        return found if self.preset else {key: found[key] for key in found if key != "preset"}
+        # Without these defaults, so that features and runs from before these fields keep their fingerprints.
+        absent = {"preset": None, "resize": RESIZES[0]}
+        return {key: value for key, value in dataclasses.asdict(self).items() if value != absent.get(key, _PRESENT)}
 
     def identity(self) -> dict[str, Any]:
         """Return the fields that determine the features, for fingerprints: a preset's network, but not its path."""

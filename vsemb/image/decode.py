@@ -12,10 +12,13 @@ and is saved inside a SavedModel like any other function.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import tensorflow as tf
 
+from vsemb.errors import invalid_argument
 from vsemb.parts import Count, require
 
 #: Images whose header announces more pixels than this are refused, unless another limit is given.
@@ -25,6 +28,10 @@ MAX_PIXELS = 50_000_000
 _RATIOS = (1, 2, 4, 8)
 
 _JPEG_MAGIC = b"\xff\xd8\xff"
+# Places of crops, as shares of the free room (down, across): upper left, upper right, lower left, lower right, centre.
+CENTRE = (0.5, 0.5)
+CORNERS_AND_CENTRE = ((0.0, 0.0), (0.0, 1.0), (1.0, 0.0), (1.0, 1.0), CENTRE)
+
 _PNG_MAGIC = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
 
 
@@ -60,7 +67,51 @@ def decode_images(encoded: tf.Tensor, size: int, max_pixels: int = MAX_PIXELS) -
     """
     require("size", size, Count)
     require("max_pixels", max_pixels, Count)
-    return _decode_rows(tf.convert_to_tensor(encoded, tf.string), size, max_pixels)
+    return _decode_rows(tf.convert_to_tensor(encoded, tf.string), _Target(size), max_pixels)
+
+
+def decode_crops(
+    encoded: tf.Tensor, size: int, shorter_side: int, places: tuple[tuple[float, float], ...] = (CENTRE,)
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Decodes images, resizes their shorter side and cuts square crops; the aspect ratio is kept.
+
+    The longer side is rounded down to whole pixels. Everything else is as in `decode_images`.
+
+    Args:
+        encoded: as in `decode_images`.
+        size: height and width of a crop in pixels.
+        shorter_side: pixels of the shorter side after resizing, at least `size`.
+        places: the place of each crop, as shares in [0, 1] of the free room above and to the left.
+
+    Returns:
+        `(pixels, valid)`: float32 (batch, crops, size, size, 3) in 0..255, RGB; bool (batch,).
+
+    Raises:
+        InvalidArgumentError: if `size` is not positive, or larger than `shorter_side`.
+
+    Example:
+
+    >>> encoded = tf.stack([tf.io.encode_png(tf.ones((20, 30, 3), tf.uint8))])
+    >>> decode_crops(encoded, 8, 10, CORNERS_AND_CENTRE)[0].shape
+    TensorShape([1, 5, 8, 8, 3])
+    """
+    require("size", size, Count)
+    if shorter_side < size:
+        raise invalid_argument("shorter_side", shorter_side, f"at least the crop's size, {size}")
+    return _decode_rows(tf.convert_to_tensor(encoded, tf.string), _Target(size, shorter_side, places), MAX_PIXELS)
+
+
+@dataclass(frozen=True)
+class _Target:
+    """The size of decoded pixels: the whole image squashed to `size`, or crops of `size` at `places`."""
+
+    size: int
+    shorter_side: int | None = None
+    places: tuple[tuple[float, float], ...] = ()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (*((len(self.places),) if self.shorter_side else ()), self.size, self.size, 3)
 
 
 def require_valid(pixels: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
@@ -85,28 +136,28 @@ def require_valid(pixels: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
 
 
 @tf.function(reduce_retracing=True, autograph=False)
-def _decode_rows(encoded: tf.Tensor, size: int, max_pixels: int) -> tuple[tf.Tensor, tf.Tensor]:
+def _decode_rows(encoded: tf.Tensor, target: _Target, max_pixels: int) -> tuple[tf.Tensor, tf.Tensor]:
     batch = tf.shape(encoded)[0]
 
     def decode(row: tf.Tensor, data: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        return row, _decode_one(data, size, max_pixels)
+        return row, _decode_one(data, target, max_pixels)
 
     rows = tf.data.Dataset.from_tensor_slices((tf.range(batch), encoded))
     decoded = rows.map(decode, num_parallel_calls=tf.data.AUTOTUNE).ignore_errors()
     # One row more than the batch, so that there is always an element to take, even when no row is valid.
-    sentinel = tf.data.Dataset.from_tensors((batch, tf.zeros((size, size, 3), tf.uint8)))
+    sentinel = tf.data.Dataset.from_tensors((batch, tf.zeros(target.shape, tf.uint8)))
     everything = decoded.concatenate(sentinel).batch(tf.cast(batch, tf.int64) + 1)
     rows, pixels = everything.get_single_element()
-    pixels = tf.scatter_nd(rows[:, None], pixels, tf.stack([batch + 1, size, size, 3]))
+    pixels = tf.scatter_nd(rows[:, None], pixels, tf.stack([batch + 1, *target.shape]))
     valid = tf.scatter_nd(rows[:, None], tf.ones_like(rows), batch[None] + 1) > 0
     pixels, valid = tf.cast(pixels[:batch], tf.float32), valid[:batch]
-    pixels.set_shape([encoded.shape[0], size, size, 3])
+    pixels.set_shape([encoded.shape[0], *target.shape])
     valid.set_shape([encoded.shape[0]])
     return pixels, valid
 
 
-def _decode_one(data: tf.Tensor, size: int, max_pixels: int) -> tf.Tensor:
-    """Decodes one string to uint8 (size, size, 3), or fails with an error of any kind."""
+def _decode_one(data: tf.Tensor, target: _Target, max_pixels: int) -> tf.Tensor:
+    """Decodes one string to uint8 of the target's shape, or fails with an error of any kind."""
     is_jpeg = tf.equal(tf.strings.substr(data, 0, len(_JPEG_MAGIC)), _JPEG_MAGIC)
     is_png = tf.equal(tf.strings.substr(data, 0, len(_PNG_MAGIC)), _PNG_MAGIC)
     with tf.control_dependencies([tf.debugging.Assert(is_jpeg | is_png, ["neither JPEG nor PNG"])]):
@@ -114,9 +165,11 @@ def _decode_one(data: tf.Tensor, size: int, max_pixels: int) -> tf.Tensor:
     height, width = tf.cond(is_png, lambda: _png_size(data), lambda: _jpeg_size(data))
     # Each side is checked too: the product of two announced sides may overflow int64.
     small = (height <= max_pixels) & (width <= max_pixels) & (height * width <= max_pixels)
+    # Rows are resized before columns, which takes this many values for an image of few rows and very many columns.
+    small &= width * target.size <= MAX_PIXELS
     with tf.control_dependencies([tf.debugging.Assert(small & (height * width > 0), [height, width])]):
         data = tf.identity(data)
-    return tf.cond(is_png, lambda: _decode_png(data, size), lambda: _decode_jpeg(data, height, width, size))
+    return tf.cond(is_png, lambda: _decode_png(data, target), lambda: _decode_jpeg(data, height, width, target))
 
 
 def _png_size(data: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -131,7 +184,7 @@ def _jpeg_size(data: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     return tf.cast(shape[0], tf.int64), tf.cast(shape[1], tf.int64)
 
 
-def _decode_jpeg(data: tf.Tensor, height: tf.Tensor, width: tf.Tensor, size: int) -> tf.Tensor:
+def _decode_jpeg(data: tf.Tensor, height: tf.Tensor, width: tf.Tensor, target: _Target) -> tf.Tensor:
     def decoded(ratio: int) -> tf.Tensor:
         # Without `try_recover_truncated` a file that ends early is an error, not half a grey picture.
         return tf.io.decode_jpeg(
@@ -139,15 +192,15 @@ def _decode_jpeg(data: tf.Tensor, height: tf.Tensor, width: tf.Tensor, size: int
         )
 
     # An inverse DCT of fewer coefficients takes up to half of the time.
-    enough = [tf.minimum(height, width) >= size * ratio for ratio in _RATIOS[1:]]
+    enough = [tf.minimum(height, width) >= (target.shorter_side or target.size) * ratio for ratio in _RATIOS[1:]]
     number = tf.reduce_sum(tf.cast(enough, tf.int32))
     image = tf.switch_case(number, [partial(decoded, ratio) for ratio in _RATIOS])
     ratio = tf.gather(tf.constant(_RATIOS, tf.int64), number)
     # A side that the ratio does not divide is rounded up: the last reduced pixel is partly beyond the image.
-    return _resize(image, size, height / ratio, width / ratio)
+    return _resize(image, target, height / ratio, width / ratio)
 
 
-def _decode_png(data: tf.Tensor, size: int) -> tf.Tensor:
+def _decode_png(data: tf.Tensor, target: _Target) -> tf.Tensor:
     image = tf.io.decode_png(data, channels=0)  # as many channels as the file has: 1, 2, 3 or 4
     channels = tf.shape(image)[-1]
     has_alpha = tf.equal(channels % 2, 0)
@@ -155,42 +208,55 @@ def _decode_png(data: tf.Tensor, size: int) -> tf.Tensor:
     def on_white() -> tf.Tensor:
         colour, alpha = tf.cast(image[..., :-1], tf.uint16), tf.cast(image[..., -1:], tf.uint16)
         # 255 x (colour over white) fits 16 bits: 255 * 255 = 65025.
-        return _resize(colour * alpha + 255 * (255 - alpha), size)
+        return _resize(colour * alpha + 255 * (255 - alpha), target)
 
-    resized = tf.cond(has_alpha, on_white, lambda: _resize(image, size))
+    resized = tf.cond(has_alpha, on_white, lambda: _resize(image, target))
     # Grey is broadcast to three equal channels.
-    return tf.broadcast_to(resized, (size, size, 3))
+    return tf.broadcast_to(resized, target.shape)
 
 
-def _resize(image: tf.Tensor, size: int, height: tf.Tensor | None = None, width: tf.Tensor | None = None) -> tf.Tensor:
-    """Resizes (rows, columns, channels) to a square of uint8, bilinear with antialiasing.
+def _resize(
+    image: tf.Tensor, target: _Target, height: tf.Tensor | None = None, width: tf.Tensor | None = None
+) -> tf.Tensor:
+    """Resizes (rows, columns, channels) to a square of uint8, or to crops, bilinear with antialiasing.
 
     Args:
         image: uint8, or uint16 in 255ths.
-        size: side of the result.
+        target: size of the result.
         height, width: of the image in its own pixels, if it ends within its last row and column.
     """
     rows, columns, channels = tf.unstack(tf.shape(image))
+    size = target.size
+    height, width = rows if height is None else height, columns if width is None else width
 
-    def resampled() -> tf.Tensor:
-        down = _resize_rows(tf.reshape(image, [rows, columns * channels]), size, rows if height is None else height)
-        turned = tf.transpose(tf.reshape(down, [size, columns, channels]), [1, 0, 2])
-        both = _resize_rows(tf.reshape(turned, [columns, size * channels]), size, columns if width is None else width)
-        return tf.transpose(tf.reshape(both, [size, size, channels]), [1, 0, 2])
+    def resampled(sides: Any = (size, size), place: tuple[float, float] = (0.0, 0.0)) -> tf.Tensor:
+        """The square at a place of the image that is resized to `sides`; other pixels of it are never computed."""
+        down, across = zip((height, width), sides, place, strict=True)
+        values = _resize_rows(tf.reshape(image, [rows, columns * channels]), size, *down)
+        turned = tf.transpose(tf.reshape(values, [size, columns, channels]), [1, 0, 2])
+        values = _resize_rows(tf.reshape(turned, [columns, size * channels]), size, *across)
+        return tf.transpose(tf.reshape(values, [size, size, channels]), [1, 0, 2])
 
-    resized = tf.cond((rows == size) & (columns == size), lambda: tf.cast(image, tf.float32), resampled)
+    if target.shorter_side is None:
+        resized = tf.cond((rows == size) & (columns == size), lambda: tf.cast(image, tf.float32), resampled)
+    else:
+        lengths = tf.cast(tf.stack([height, width]), tf.float64)
+        sides = tf.unstack(tf.floor(lengths * target.shorter_side / tf.reduce_min(lengths)))
+        resized = tf.stack([resampled(sides, place) for place in target.places])
     # Whole numbers, as in any decoded image: a cache of uint8 and serving then see the very same.
     return tf.cast(tf.round(resized if image.dtype == tf.uint8 else resized / 255.0), tf.uint8)
 
 
-def _resize_rows(values: tf.Tensor, size: int, length: tf.Tensor) -> tf.Tensor:
-    """Resizes (rows, values) to (size, values).
+def _resize_rows(values: tf.Tensor, size: int, length: tf.Tensor, side: Any, place: float) -> tf.Tensor:
+    """Resizes (rows, values), of which `length` rows count, to `side` rows, and cuts (size, values) at a place.
 
     The kernel of `tf.image.resize` is vectorised over channels alone. With a whole row as the channels of an image of
     one column it is three times as fast, and gives the same bits.
     """
-    scale = tf.stack([size / tf.cast(length, tf.float32), 1.0])
+    side = tf.cast(side, tf.float32)
+    scale = tf.stack([side / tf.cast(length, tf.float32), 1.0])
+    start = [0.0 - tf.floor((side - size) * place), 0.0]
     image = values[tf.newaxis, :, tf.newaxis]
     return tf.raw_ops.ScaleAndTranslate(
-        images=image, size=[size, 1], scale=scale, translation=[0.0, 0.0], kernel_type="triangle", antialias=True
+        images=image, size=[size, 1], scale=scale, translation=start, kernel_type="triangle", antialias=True
     )[0, :, 0]

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from vsemb.errors import invalid_argument
 from vsemb.image.backbones import BackboneConfig
-from vsemb.image.decode import decode_images
+from vsemb.image.decode import CENTRE, CORNERS_AND_CENTRE, decode_crops, decode_images
 
 
 def ten_crop_source_size(size: int) -> int:
@@ -100,11 +100,15 @@ def decode_views(encoded: tf.Tensor, config: BackboneConfig) -> tuple[tf.Tensor,
 
     Args:
         encoded: string (batch,), the bytes of JPEG or PNG images.
-        config: its `size` and `crops` say which views.
+        config: its `size`, `crops` and `resize` say which views.
 
     Returns:
         `(pixels, valid)`: float32 (batch, crops, size, size, 3) in 0..255; bool (batch,).
     """
+    if config.resize == "short-side":
+        places = (CENTRE,) if config.crops == 1 else CORNERS_AND_CENTRE
+        pixels, valid = decode_crops(encoded, config.size, ten_crop_source_size(config.size), places)
+        return (pixels if config.crops == 1 else tf.concat([pixels, pixels[:, :, :, ::-1]], axis=1)), valid
     if config.crops == 1:
         pixels, valid = decode_images(encoded, config.size)
         return pixels[:, None], valid

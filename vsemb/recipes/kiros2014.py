@@ -24,6 +24,8 @@ Flickr8K; for Flickr30K it is 100 (`--set batches.size=100`). Deviations, and ch
 - The loss is a sum over the batch. With learning rate 1 and batches of 40, its steps are too large. Gradients are
   therefore clipped to norm 2, as in the authors' code.
 - Biases of forget gates start at 1.
+- The paper "did not do any explicit text preprocessing". Here captions are lower-cased and punctuation is
+  dropped (`vsemb.text.normalize.split_words`). Every word of the training captions has a vector.
 
 Variant `released` follows the authors' released code (visual-semantic-embedding). It has a GRU of 1024 units, 1024
 dimensions, trained word vectors of 300 entries and an image map with a bias. It trains for 15 epochs with Adam at 2e-4,
@@ -31,7 +33,8 @@ gradients clipped to global norm 2, batches of 128, and Xavier-like and orthogon
 from the released code. Its Adam has almost no bias correction; ours is the usual Adam. It normalises image vectors only
 at test time; we also normalise them in training.
 
-`kiros2014-linear` is the model of section 3.2: the sum of trained word vectors.
+`kiros2014-linear` is the model of section 3.2: the sum of trained word vectors. It also is the paper's DeViSE, the mean
+of word vectors with the same objective: at unit length, the sum and the mean are the same vector.
 """
 
 from __future__ import annotations

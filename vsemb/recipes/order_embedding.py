@@ -16,7 +16,11 @@ choices that the paper leaves open:
   image-caption pairs". On datasets much smaller than COCO, an epoch then has few steps; `--set batches.captions=all`
   takes all captions.
 - Features come from the dataset's cache. For the features of the paper, run `vsemb features --backbone VGG19 --layer
-  fc7 --crops 10`; its "1-crop" is `--crops 1`.
+  fc7 --crops 10 --resize short-side`; its "1-crop" is `--crops 1 --resize short-side`. Without `--resize`, the whole
+  image is squashed to a square, of 256 pixels for ten crops.
+- The paper refers to the GRU of Cho et al. 2014, which resets the state before the recurrent matrix. The default here
+  resets after the matrix, as the Toronto code, Keras and cuDNN do. `--set text.encoder.cell=gru-reset-before` is the
+  original.
 - The epoch with the best recall sum is selected. Training ends after 10 epochs without a better one.
 - Features are not standardised (`image.standardize=false`). The absolute value maps a vector and its opposite to the
   same point, so centred features would lose their sign.

@@ -24,6 +24,7 @@ def make_features(
     pooling: str | None = None,
     layer: str | None = None,
     crops: int = 1,
+    resize: str | None = None,
     mirror: bool | None = None,
     **options: Any,
 ) -> FeatureStore:
@@ -38,6 +39,7 @@ def make_features(
         pooling: pooling over grid cells; default: the network's own.
         layer: inner layer to use instead of the pooled map.
         crops: number of crops, 1 or 10.
+        resize: `squash`, the whole image to a square (the default), or `short-side`, crops of the resized image.
         mirror: whether mirror images are cached for training; default: with one crop and without training crops.
         **options: `batch_size`, `keep_crops` and `training_crops` of `cache_features`.
 
@@ -55,7 +57,7 @@ def make_features(
     if mirror is None:
         mirror = crops == 1 and not options.get("training_crops")
     weights = weights or ("preset" if is_preset(backbone) else "imagenet")
-    network = {"backbone": backbone, "size": size, "pooling": pooling, "layer": layer, "crops": crops}
+    network = {"backbone": backbone, "size": size, "pooling": pooling, "layer": layer, "crops": crops, "resize": resize}
     with lent_backbone(weights, network) as (config, source):
         return cache_features(dataset, config, weights=source, mirror=mirror, **options)
 

@@ -181,7 +181,7 @@ def lent_backbone(
     Args:
         weights: as in `build_backbone`, or the directory of a run that was trained from pixels.
         network: requested fields of `BackboneConfig`, None for others. `backbone` is the name, by default MobileNetV2.
-            For the network of a run, only `pooling` and `crops` can be requested.
+            For the network of a run, only `pooling`, `crops` and `resize` can be requested.
 
     Raises:
         InvalidArgumentError: if the run does not have a network of its own, or other fields are requested of it.
@@ -198,7 +198,7 @@ def lent_backbone(
         yield BackboneConfig(name, **given), weights if isinstance(weights, str) else path
         return
     config, trained = run_backbone(path, "weights")
-    for name in sorted(given.keys() - {"pooling", "crops"}):
+    for name in sorted(given.keys() - {"pooling", "crops", "resize"}):
         raise invalid_argument(name, given[name], f"none with --weights {path}, whose own is taken")
     with kept_weights(trained) as file:
         # The file has all weights, so the reference to a preset is not needed.

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import shutil
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -106,3 +108,33 @@ def test_malformed_rows_are_left_out_or_refused_all_at_once(photos, tmp_path):
     assert lines[0] == f"{photos} has the format table. Choose another with --format."
     assert [line.split(": ")[0] for line in lines[1:3]] == ["left out", "left out"]
     assert "line 11: the file name is empty" in lines[1] and "line 12: " in lines[2]
+
+
+def test_several_sources_are_one_dataset_whose_keys_and_ids_stay_apart(photos, tmp_path):
+    """Two sources with the same file names: 8 + 1 images each; the second one has its own captions."""
+    other = tmp_path / "others"
+    shutil.copytree(photos, other)
+    table = (other / "table.csv").read_text(encoding="utf-8").replace("ein Bär", "a bear")
+    (other / "table.csv").write_text(table, encoding="utf-8")
+    dataset = prepare([photos, other], tmp_path / "out", format="table")
+    assert (len(dataset.split("train")), len(dataset.split("val"))) == (16, 2)
+    val = dataset.split("val")
+    assert val.keys == ["fotos-ü/bär 8.jpg", "others/bär 8.jpg"]
+    assert val.captions == ["ein Bär Nr. 8 🐻", "a bear Nr. 8 🐻"]
+    assert val.caption_ids == ["fotos-ü/bär 8.jpg#0", "others/bär 8.jpg#0"]
+    assert len({*dataset.split("train").ids, *val.ids}) == 18
+    # The same call finds its work done; a changed source does not pass for the old one.
+    assert prepare([photos, other], tmp_path / "out", format="table").fingerprint == dataset.fingerprint
+    (other / "table.csv").write_text(table.replace("bear", "cub"), encoding="utf-8")
+    with pytest.raises(DataError, match="made with another source"):
+        prepare([photos, other], tmp_path / "out", format="table")
+
+
+def test_sources_that_cannot_be_joined(photos, tmp_path):
+    for other in (photos, tmp_path / "." / photos.name):
+        with pytest.raises(DataError, match="must have different names"):
+            prepare([photos, other], tmp_path / "out", format="table")
+    np.save(tmp_path / "train_ims.npy", np.eye(2, dtype=np.float32))
+    (tmp_path / "train_caps.txt").write_text("a\nb\n")
+    with pytest.raises(DataError, match="its format vsepp has more than captions"):
+        prepare([photos, tmp_path], tmp_path / "out")

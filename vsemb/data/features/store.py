@@ -305,7 +305,7 @@ class FeatureStore(FeatureFolder):
         what = backbone.get("layer") or backbone.get("pooling")
         return (
             f"{directory.name} ({backbone['name']} at {backbone.get('size')}, {what}, "
-            f"{backbone.get('crops', 1)} crops, {manifest.get('dim')} entries)"
+            f"{backbone.get('crops', 1)} crops, {backbone.get('resize', 'squash')}, {manifest.get('dim')} entries)"
         )
 
     @property

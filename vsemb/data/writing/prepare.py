@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from vsemb.data.readers import infer_format, read
 from vsemb.data.readers.source import Source, listed
+from vsemb.data.records import ImageRecord
 from vsemb.data.store import Dataset
 from vsemb.data.writing.writer import write_dataset
 from vsemb.errors import DataError
@@ -22,7 +24,7 @@ _NAMES_SHOWN = 3
 
 
 def prepare(
-    source: str | os.PathLike[str],
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     out: str | os.PathLike[str],
     *,
     format: str | None = None,
@@ -37,7 +39,8 @@ def prepare(
     """Turn a common layout of images and captions into a dataset on disk.
 
     Args:
-        source: the file, folder or (tfds) name to read.
+        source: the file, folder or (tfds) name to read, or several, whose splits are joined. The key of an image, and
+            the id of a caption, then begin with the name of their source, without its ending.
         out: the directory to make; see `write_dataset` for what happens when interrupted.
         format: one of `vsemb.data.readers.formats()`; default: the one that the source has.
         name: the dataset's name; default: the last part of `out`.
@@ -78,9 +81,13 @@ def prepare(
 
 
 def open_source(
-    source: str | os.PathLike[str], format: str | None, on_bad_image: str, report: Callable[[str], None], **options: Any
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    format: str | None,
+    on_bad_image: str,
+    report: Callable[[str], None],
+    **options: Any,
 ) -> Source:
-    """Read a source, and report its format where that is inferred, its notes, and malformed rows.
+    """Read a source, or several, and report its format where that is inferred, its notes, and malformed rows.
 
     Args:
         source, format, on_bad_image, **options: as `prepare`.
@@ -89,6 +96,8 @@ def open_source(
     Raises:
         DataError: for a broken source, or malformed rows that are not skipped; all of them are named.
     """
+    if not isinstance(source, str | os.PathLike):
+        return _joined([(each, open_source(each, format, on_bad_image, report, **options)) for each in source])
     if format is None:
         format = infer_format(source)
         report(f"{source} has the format {format}. Choose another with --format.")
@@ -101,6 +110,39 @@ def open_source(
     for line in opened.bad:
         report(f"left out: {line}")
     return opened
+
+
+@dataclass(frozen=True)
+class _Records:
+    """The records of several sources, with the name of their source before keys and ids of captions."""
+
+    sources: Mapping[str, Source]
+
+    def __iter__(self) -> Iterator[ImageRecord]:
+        for name, source in self.sources.items():
+            for record in source.records:
+                ids = tuple(f"{name}/{own}" for own in record.caption_ids)
+                yield replace(record, key=f"{name}/{record.key}", caption_ids=ids)
+
+
+def _joined(opened: Sequence[tuple[str | os.PathLike[str], Source]]) -> Source:
+    """Return sources as one.
+
+    Raises:
+        DataError: if two have one name, or one has features or files beside its images and captions.
+    """
+    named = {Path(os.path.abspath(path)).stem: source for path, source in opened}
+    if len(named) < len(opened):
+        paths = ", ".join(str(path) for path, _ in opened)
+        raise DataError(f"Several sources must have different names; got {paths}. Rename a folder.")
+    for path, source in opened:
+        if source.knows_more:
+            raise DataError(f"{path} must be prepared alone: its format {source.format} has more than captions.")
+    records: Any = _Records(named)
+    if all(isinstance(source.records, list) for _, source in opened):
+        records = list(records)
+    described = [described_source(source) for _, source in opened]
+    return Source("joined", "+".join(named), records, options={"sources": described})
 
 
 def described_source(source: Source) -> dict[str, Any]:

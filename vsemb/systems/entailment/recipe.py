@@ -20,6 +20,12 @@ the paper leaves open:
   one.
 - Section 5 mentions unit length only. The absolute value is taken from the caption task, since the order is defined on
   non-negative vectors.
+- Classification is two-class, as in the paper. An order gives one energy per pair, which does not tell contradictions
+  from neutral pairs, so table 3 has no 3-class accuracy of order-embeddings. `vsemb evaluate` prints the accuracy on
+  each of the three classes of SNLI.
+- The skip-thought row of table 3 needs the vectors of Kiros et al. 2015, which are not available.
+- The GRU resets its state after the recurrent matrix. `--set text.encoder.cell=gru-reset-before` is the GRU of Cho et
+  al. 2014, which the paper cites.
 - Every word of the training sentences has a vector. Pairs after the last full batch of an epoch are dropped.
 
 Variant `tuned` is `order` with a GRU of 256 units, the maximum over its states in place of the last state, and a linear

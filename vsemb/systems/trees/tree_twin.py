@@ -57,6 +57,8 @@ Deviations, and choices that the report leaves open:
   released code draws normal weights of deviation 0.01 (Tree-LSTM) and 0.1 (columns), with all biases at 0.
 - An epoch takes every caption once. Two captions of one image in a batch are not a contrastive pair. In the report, an
   image never occurs twice in a batch.
+- The vote on capitals follows parsing. In the report it precedes parsing. Here the parser reads captions as they are
+  written, and the vote decides only which spelling of a word has the vector.
 - Gradients come from automatic differentiation, not from the report's appendix B.
 - Features of the dataset's cache are scaled to unit length and standardized, since networks differ in scale.
   `--set image.standardize=false` uses them unchanged, as the report does. The report's features are
