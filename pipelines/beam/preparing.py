@@ -68,7 +68,7 @@ class Layout:
 
 
 def prepare(
-    source: str,
+    source: str | Sequence[str],
     out: str,
     *,
     format: str,
@@ -90,7 +90,7 @@ def prepare(
     workers have the same version of Pillow.
 
     Args:
-        source: local file or folder to read; its images can be stored elsewhere.
+        source: local file or folder to read, or several; their images can be stored elsewhere.
         out: directory to write, or URI of a folder in a store. A directory is written atomically. A store cannot rename
             a folder, so that a dataset in a store is complete when its manifest exists.
         format: see `vsemb.data.readers.formats`.

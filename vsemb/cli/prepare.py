@@ -74,6 +74,9 @@ def run(arguments: argparse.Namespace) -> None:
       wnid      class folders named by WordNet ids (ImageNet, Tiny ImageNet), described by WordNet's texts; the splits
                 do not share classes
 
+    formats of text:
+      sentences  file with a sentence per line, or a folder of .txt files; train.txt, val.txt and test.txt are splits
+
     For table, karpathy, coco and flickr, --images may be a URI: https://, or gs:// and s3:// with the extra beam. With
     --uris, file names of a table may be URIs, also file://.
 

@@ -122,6 +122,8 @@ def test_several_sources_are_one_dataset_whose_keys_and_ids_stay_apart(photos, t
     assert val.keys == ["fotos-ü/bär 8.jpg", "others/bär 8.jpg"]
     assert val.captions == ["ein Bär Nr. 8 🐻", "a bear Nr. 8 🐻"]
     assert val.caption_ids == ["fotos-ü/bär 8.jpg#0", "others/bär 8.jpg#0"]
+    # One of them in a list, as the command has it, is that source.
+    assert prepare([photos], tmp_path / "one", format="table").split("val").keys == ["bär 8.jpg"]
     assert len({*dataset.split("train").ids, *val.ids}) == 18
     # The same call finds its work done; a changed source does not pass for the old one.
     assert prepare([photos, other], tmp_path / "out", format="table").fingerprint == dataset.fingerprint

@@ -21,6 +21,9 @@ from vsemb.systems.language.candidates import (
     ranking_scores,
     repetition_penalty,
 )
+from vsemb.systems.language.candidates import (
+    _planned as planned,
+)
 from vsemb.systems.language.kneser_ney import KneserNeyTrigram
 from vsemb.systems.language.log_bilinear import Multiplicative, StructureContent
 from vsemb.text.vocabulary import Vocabulary
@@ -150,6 +153,21 @@ def test_equals_one_caption_after_the_other(given, captioner, beam: int, search:
         assert not any(found[len(ordered) :])
         np.testing.assert_allclose(log_probs[row, : len(ordered)], [expected[text][1] for text in ordered], **CLOSE)
         assert not log_probs[row, len(ordered) :].numpy().any()
+
+
+def test_sampled_candidates_are_each_of_a_vector_and_a_sequence(given) -> None:
+    sequences, which, sources = planned(SEQUENCES, 3000, sampled=True)
+    # 15 pairs of five sequences and three vectors, 200 each; the standard deviation is 13.7.
+    pairs = np.bincount(3 * which + sources, minlength=15)
+    assert len(pairs) == 15 and pairs.min() > 130 and pairs.max() < 270
+    assert (np.diff(np.count_nonzero(sequences, axis=1)[which]) <= 0).all()
+    captioner = StructureContentCaptioner(**given, candidates=4, sampled=True, neighbours=2, n_best=4)
+    sequences, which, sources = planned(SEQUENCES, 4, sampled=True)
+    embedding = given["encoder"].encode_images(IMAGES[:1])[0]
+    vectors = slow_vectors(given, embedding.numpy(), 2)
+    drawn = [greedily(given["model"], vectors[v], sequences[s]) for s, v in zip(which, sources, strict=True)]
+    found = captioner.write(embedding)
+    assert {tuple(ids[ids > 0]) for ids in found.ids.numpy()} == {tuple(words) for words, _ in drawn}
 
 
 def test_the_parts_of_a_score(given, captioner) -> None:

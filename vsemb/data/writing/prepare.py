@@ -97,6 +97,8 @@ def open_source(
         DataError: for a broken source, or malformed rows that are not skipped; all of them are named.
     """
     if not isinstance(source, str | os.PathLike):
+        if len(source) == 1:
+            return open_source(source[0], format, on_bad_image, report, **options)
         return _joined([(each, open_source(each, format, on_bad_image, report, **options)) for each in source])
     if format is None:
         format = infer_format(source)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,6 +47,16 @@ class Sentences:
             raise invalid_argument("content", f"{len(self.content)} vectors", f"{len(self)}, one a sentence")
         if self.tags is not None and self.tags.shape != self.ids.shape:
             raise invalid_argument("tags", f"{len(self.tags)} tags", f"{len(self.ids)}, one a word")
+
+    @classmethod
+    def joined(cls, parts: Sequence[Sentences]) -> Sentences:
+        """Concatenate sentences without images, which all have the same other inputs."""
+        offsets = np.cumsum(np.concatenate([np.zeros(1, np.int64), *(part.lengths for part in parts)]))
+        content, tags = (
+            None if (found := [getattr(part, name) for part in parts])[0] is None else np.concatenate(found)
+            for name in ("content", "tags")
+        )
+        return cls(np.concatenate([part.ids for part in parts]), offsets, content, tags)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -173,8 +173,12 @@ class NextWordJob(Job):
         self.dataset = dataset
         self.train = recipe.batches.training_split(dataset)
         self.val = dataset.split("val")
-        self.vocabulary = recipe.text.tokenizer.learn(self.train.captions)
+        self.vocabulary = recipe.text.tokenizer.learn(self.training_texts())
         self.info = described(dataset)
+
+    def training_texts(self) -> Iterable[str]:
+        """Return the training texts, from which the vocabulary is learned."""
+        return self.train.captions
 
     def loss(self, steps_per_epoch: int) -> NextWordCrossEntropy:
         """Return the loss."""

@@ -17,6 +17,7 @@ SYSTEM = System(
             "sc-nlm": "vsemb.systems.language.log_bilinear",
         },
     },
+    readers={"sentences": "vsemb.systems.language.plain_text:read"},
     annotations={"tags": "vsemb.systems.language.tags:find"},
     modes={"annotate": {"pos-tags": "vsemb.systems.language.commands:POS_TAGS"}},
     examples={
@@ -24,7 +25,11 @@ SYSTEM = System(
             "vsemb annotate data/flickr8k --pos-tags",
             "vsemb annotate data/flickr8k --pos-tags --file pos_tags.txt.gz",
         ),
-        "train": ("vsemb train sc-nlm --encoder runs/kiros --data data/flickr8k --out runs/sc-nlm",),
+        "prepare": ("vsemb prepare books/ --format sentences --split train --out data/books",),
+        "train": (
+            "vsemb train sc-nlm --encoder runs/kiros --data data/flickr8k --out runs/sc-nlm",
+            "vsemb train sc-nlm --encoder runs/kiros --data data/flickr8k --set sentences=data/books --out runs/books",
+        ),
         "evaluate": ("vsemb evaluate runs/sc-nlm --perplexity --beside runs/multiplicative runs/log-bilinear",),
     },
     train_inputs={"encoder": "kiros2014 run with the sentence vectors for conditioning"},

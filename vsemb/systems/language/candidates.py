@@ -2,7 +2,8 @@
 
 1. An image has three content vectors: its embedding, the mean of the nearest words and the mean of the nearest
    training sentences.
-2. For each content vector and each sequence of parts of speech, the SC-NLM writes the most probable caption.
+2. For each content vector and each sequence of parts of speech, the SC-NLM writes the most probable caption. In the
+   paper, and with `sampled`, a vector and a sequence are sampled for each caption.
 3. The score of a caption is a weighted sum of its cosine with the image and its log-probability under a trigram
    model. A penalty for repeated words reduces the cosine. The captions with the highest scores are returned.
 """
@@ -101,6 +102,8 @@ class StructureContentCaptioner(Captioner):
         n_best: number of returned captions.
         candidates: number of candidates per image; candidate i is written from vector i mod 3 and sequence i // 3.
             Fewer are written if the sequences are not enough.
+        sampled: whether the vector and the sequence of each candidate are sampled instead, uniformly and with
+            replacement, as in the paper. The samples are the same for all images.
         neighbours: number of nearest words, and of nearest sentences, in a mean.
         beam: beam width; 1 for greedy search.
 
@@ -135,6 +138,7 @@ class StructureContentCaptioner(Captioner):
         weights: RankingWeights,
         n_best: int = 5,
         candidates: int = 1000,
+        sampled: bool = False,
         neighbours: int = 5,
         beam: int = 1,
     ) -> None:
@@ -147,13 +151,15 @@ class StructureContentCaptioner(Captioner):
         self.model, self.encoder, self.vocabulary = model, encoder, vocabulary
         self.trigrams, self.weights = trigrams, weights
         self.candidates, self.neighbours, self.beam = candidates, neighbours, beam
-        tags, self._lengths = _longest_first(sequences, candidates)
+        tags, which, vectors = _planned(sequences, candidates, sampled)
+        self._lengths = np.count_nonzero(tags, axis=1)[which]
+        tags = tags[:, : self.longest]
         places = {word: place for place, word in enumerate(encoder_vocabulary.words, start=2)}
         known = [0, 1, *(places.get(word, 1) for word in vocabulary.words)]
         repeated = frozenset(stopwords)
         may_repeat = [word in repeated for word in vocabulary.tokens]
         # Variables instead of constants: a graph of more than 2 GB cannot be saved.
-        self._tags = _fixed(tags, tf.int32)
+        self._tags, self._which, self._vectors = (_fixed(each, tf.int32) for each in (tags, which, vectors))
         self._encoder_ids = _fixed(known, tf.int32)
         self._may_repeat = _fixed(may_repeat, tf.bool)
         self._words, self._sentences = _fixed(_unit(words)), _fixed(_unit(sentences))
@@ -190,9 +196,8 @@ class StructureContentCaptioner(Captioner):
         Returns:
             The distinct candidates, longer sequences first.
         """
-        rows = len(self._lengths)
-        content = tf.tile(self.vectors(embedding), [-(-rows // VECTORS), 1])[:rows]
-        tags = tf.repeat(self._tags, VECTORS, axis=0)[:rows]
+        content = tf.gather(self.vectors(embedding), self._vectors)
+        tags = tf.gather(self._tags, self._which)
         write = self._greedily if self.beam == 1 else self._by_beam
         ids, log_probs = write(self.model.start({"content": content, "tags": tags}))
         first = first_of_each(ids)
@@ -265,16 +270,20 @@ class StructureContentCaptioner(Captioner):
         return tf.math.l2_normalize(tf.cast(tf.concat(parts, axis=0), tf.float32), axis=1)
 
 
-def _longest_first(sequences: np.ndarray, candidates: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the required sequences, longest first, and the length of each candidate."""
+def _planned(sequences: np.ndarray, candidates: int, sampled: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the sequences, longest first, and the place of each candidate's sequence and of its vector."""
     sequences = np.asarray(sequences, np.int32)
     if sequences.ndim != 2 or not len(sequences) or not np.all(sequences[:, 0] > 0):
         raise invalid_argument("sequences", sequences.shape, "(n, longest) ids, none of them empty")
-    taken = sequences[: -(-candidates // VECTORS)]
-    lengths = np.count_nonzero(taken, axis=1)
-    order = np.argsort(-lengths, kind="stable")
-    lengths = lengths[order]
-    return taken[order][:, : lengths[0]], np.repeat(lengths, VECTORS)[:candidates]
+    taken = sequences if sampled else sequences[: -(-candidates // VECTORS)]
+    taken = taken[np.argsort(-np.count_nonzero(taken, axis=1), kind="stable")]
+    if sampled:
+        generator = np.random.default_rng(0)
+        # In order of their places, so that lengths descend; the vectors are drawn independently.
+        which = np.sort(generator.integers(len(taken), size=candidates))
+        return taken, which, generator.integers(VECTORS, size=candidates)
+    places = np.arange(min(candidates, VECTORS * len(taken)))
+    return taken, places // VECTORS, places % VECTORS
 
 
 def _fixed(values: Any, kind: tf.DType = tf.float32) -> tf.Variable:

@@ -105,11 +105,12 @@ def prepare_generation(run: Run, dataset: Dataset) -> None:
         return
     split = run.recipe.batches.training_split(dataset)
     seed = run.recipe.training.seed
+    texts = [text for each in run.recipe.training_splits(dataset) for text in each.captions]
     parts: dict[str, Any] = {
         "sequences": _sequences_of(run, dataset, split, seed),
         "words": _embed_words(encoder),
         "sentences": embed_captions(encoder, _different(split.captions, seed)),
-        "trigrams": KneserNeyTrigram.fit(*run.tokenizer.encode(split.captions), len(run.vocabulary)),
+        "trigrams": KneserNeyTrigram.fit(*run.tokenizer.encode(texts), len(run.vocabulary)),
         "stopwords": read_stopwords(run.recipe.model.writing.stopwords),
     }
     val = dataset.split(_TUNING_SPLIT)

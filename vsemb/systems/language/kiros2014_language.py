@@ -22,9 +22,14 @@ dimension of the encoder's space. In SC-NLM, T^(u) maps u to G. Deviations from 
   unit length, is initialized with standard deviation 1.
 - The softmax bias is initialized with log word frequencies, or with 0 by `--set model.frequency_bias=false`.
 - Parts of speech come from `vsemb annotate --pos-tags`.
+- The paper samples a content vector and a sequence of parts of speech for each candidate. Variant `paper` of `sc-nlm`
+  does so (`--set model.writing.sampled=true`). By default, each sequence is used with all three vectors, so that no
+  candidate is written twice. In both, sequences come from at most 4,096 distinct ones, drawn by their frequency.
 - A candidate is "a MAP estimate" in the paper. Here it is found by greedy search, or by beam search with
   `--set model.writing.beam=7`.
-- The trigram model is fitted on the training captions; the paper uses "a large corpus".
+- The models and the trigram model are trained on the training captions. The paper has the trigram model of "a large
+  corpus", and says that the SC-NLM could be trained on any text. `--set sentences=DATA` adds the sentences of a dataset
+  of plain text (`vsemb prepare --format sentences`) to both.
 - The paper has no formula for the penalty of repeated words, see
   `vsemb.systems.language.candidates.repetition_penalty`.
 - The weights of the score maximize CIDEr-D on validation images; the paper tunes them by hand.
@@ -32,7 +37,8 @@ dimension of the encoder's space. In SC-NLM, T^(u) maps u to G. Deviations from 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -67,6 +73,7 @@ from vsemb.systems.language.log_bilinear import (
     LogBilinearPart,
     MultiplicativePart,
     StructureContentPart,
+    Writing,
 )
 from vsemb.text.tokenizers import Words
 from vsemb.training.optimizers import SGD, Adam
@@ -80,16 +87,28 @@ class Language(NextWordTask, kind="language"):
 
     Attributes:
         model: the language model.
+        sentences: dataset of plain text, from `vsemb prepare --format sentences`; the texts of its split `train` are
+            trained on beside the captions. Null for captions only.
     """
 
     inputs: ClassVar[tuple[str, ...]] = ("encoder",)
     evaluation: ClassVar[str] = "perplexity"
     run_fields: ClassVar[tuple[str, ...]] = ("encoder", "content_dim", "tag_names")
     ranks_candidates: ClassVar[bool] = True
-    made_of: ClassVar[Mapping[str, str]] = {"encoder": "another encoder", "tags": "other parts of speech"}
+    made_of: ClassVar[Mapping[str, str]] = {
+        "encoder": "another encoder",
+        "tags": "other parts of speech",
+        "sentences": "other sentences",
+    }
 
     batches: CaptionBatches = field(default_factory=CaptionBatches)
     model: LanguageModel = field(default_factory=LogBilinearPart)
+    sentences: str | None = None
+
+    def training_splits(self, dataset: Dataset) -> list[Split]:
+        """Return the training split of a dataset, and of the plain text if there is any."""
+        plain = [] if self.sentences is None else [Dataset.open(self.sentences).split("train")]
+        return [self.batches.training_split(dataset), *plain]
 
     @property
     def model_name(self) -> str:
@@ -167,17 +186,21 @@ class LanguageJob(NextWordJob):
     """
 
     def __init__(self, recipe: Language, dataset: Dataset, encoder: Run | None) -> None:
-        tags = require_tags(dataset) if recipe.model.reads_tags else None
+        self._splits = recipe.training_splits(dataset)
+        sources = [split.dataset for split in self._splits if split.dataset is not None]
+        tags = [require_tags(source) for source in sources] if recipe.model.reads_tags else []
         if encoder is not None:
             # Requirements of caption generation are checked before hours of training.
             check_generation(recipe, dataset, encoder)
         super().__init__(recipe, dataset)
         self._encoder = encoder
-        self._names = () if tags is None else tag_names(tags.of(self.train))
+        of_splits = [each for some, split in zip(tags, self._splits, strict=False) for each in some.of(split)]
+        self._names = tag_names(of_splits) if tags else ()
         self.info |= {
             "encoder": None if encoder is None else encoder.fingerprint,
             "content_dim": None if encoder is None else encoder.embedding_dim,
-            "tags": None if tags is None else tags.fingerprint,
+            "tags": "+".join(some.fingerprint for some in tags) or None,
+            "sentences": "+".join(source.fingerprint for source in sources[1:]) or None,
             "tag_names": list(self._names) or None,
         }
 
@@ -191,8 +214,12 @@ class LanguageJob(NextWordJob):
 
     @cached_property
     def sentences(self) -> Sentences:
-        """Sentences of the training split."""
-        return self._sentences(self.train)
+        """Sentences of the training splits."""
+        return Sentences.joined([self._sentences(split) for split in self._splits])
+
+    def training_texts(self) -> Iterator[str]:
+        """Yield the captions of the training split, and the plain text."""
+        return itertools.chain.from_iterable(split.captions for split in self._splits)
 
     def batches(self) -> BatchSource:
         """Return the training batches."""
@@ -211,7 +238,7 @@ class LanguageJob(NextWordJob):
         return PerplexityValidation(sentence_batches(self._sentences(self.val)))
 
 
-def _variants(model: LanguageModel) -> dict[str, Language]:
+def _variants(model: LanguageModel, paper: LanguageModel | None = None) -> dict[str, Language]:
     assert model.kind is not None
     recipe = Language(
         name=model.kind,
@@ -225,10 +252,12 @@ def _variants(model: LanguageModel) -> dict[str, Language]:
     )
     return {
         "adam": recipe,
-        "paper": replace(recipe, variant="paper", optimizer=SGD(learning_rate=0.1, global_clipnorm=5.0)),
+        "paper": replace(
+            recipe, variant="paper", model=paper or model, optimizer=SGD(learning_rate=0.1, global_clipnorm=5.0)
+        ),
     }
 
 
 LOG_BILINEAR = _variants(LogBilinearPart())
 MULTIPLICATIVE = _variants(MultiplicativePart())
-SC_NLM = _variants(StructureContentPart())
+SC_NLM = _variants(StructureContentPart(), paper=StructureContentPart(writing=Writing(sampled=True)))

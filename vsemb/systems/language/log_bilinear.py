@@ -403,6 +403,8 @@ class Writing(Part):
     Attributes:
         beam: beam width of the search for a candidate; 1 for greedy search.
         candidates: number of candidates per image.
+        sampled: whether the content vector and the parts of speech of each candidate are sampled, as in the paper; else
+            each sequence of parts of speech is used with every content vector.
         neighbours: number of nearest words, and of nearest sentences, in a mean content vector.
         stopwords: words that may be repeated without penalty: `nltk` for the list of NLTK's corpus, or the path of a
             file with one word per line.
@@ -411,6 +413,7 @@ class Writing(Part):
     # Greedy search by default, because there are a thousand candidates.
     beam: Annotated[int, between(1, 1024)] = 1
     candidates: Size = 1000
+    sampled: bool = False
     neighbours: Count = 5
     stopwords: str = "nltk"
 

@@ -41,7 +41,7 @@ def read(source: str | os.PathLike[str], *, split: str | None = None) -> Source:
         split: put all sentences into this split.
 
     Raises:
-        DataError: if there is no such file.
+        DataError: if the source or its files do not exist.
     """
     path = existing(source)
     files = tuple(sorted(path.glob("*.txt"))) if path.is_dir() else (path,)
