@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import shutil
 
+import numpy as np
 import pytest
 
 from vsemb import registry
 from vsemb.cli.__main__ import main
 from vsemb.evaluation import Embedder
+from vsemb.files import write_json
 from vsemb.recipes.retrieval import Retrieval
 from vsemb.report.retrieval import retrieval_table
 from vsemb.runs.measure import evaluate_run
+from vsemb.runs.run import BEST, STATUS, Run
+from vsemb.training.callbacks import kept_weights
+from vsemb.weights import save_weights
 
 
 def test_pairs_stand_below_the_standard_table_and_in_the_json(tiny_run, scenes, tmp_path, capsys):
@@ -40,6 +46,26 @@ def test_pairs_stand_below_the_standard_table_and_in_the_json(tiny_run, scenes, 
     assert written == json.loads(json.dumps(metrics.to_json()))
     assert (written["pairs"]["images"], written["pairs"]["texts"]) == (8, 8)
     assert list(written) == ["image_to_text", "text_to_image", "images", "texts", "recall_sum", "pairs"]
+
+
+def test_kept_epochs_are_averaged(tiny_run, scenes, tmp_path, capsys):
+    assert main(["evaluate", str(tiny_run.path), "--kept"]) == 1
+    assert "Train with --set training.keep=5" in capsys.readouterr().err
+    folder, out = tmp_path / "run", tmp_path / "metrics.json"
+    shutil.copytree(tiny_run.path, folder)
+    shutil.copy(folder / BEST, kept_weights(folder / BEST, 1))
+    model = Run.open(folder).model
+    model.set_weights([np.zeros_like(each) for each in model.get_weights()])
+    save_weights(model, kept_weights(folder / BEST, 0))
+    write_json(folder / STATUS, tiny_run.info | {"kept_epochs": [1, 0]})
+    assert main(["evaluate", str(folder), "--kept", "--json", str(out)]) == 0
+    best, found = evaluate_run(tiny_run, scenes).to_json(), json.loads(out.read_text())
+    # Ties count against the model, so zeros find nothing, at the last rank of 12 images or of 56 captions.
+    for side, last in (("image_to_text", 56), ("text_to_image", 12)):
+        assert found[side]["R@10"] == pytest.approx(best[side]["R@10"] / 2)
+        assert found[side]["mean_rank"] == pytest.approx((best[side]["mean_rank"] + last) / 2)
+    assert main(["evaluate", str(folder), "--kept", "--bootstrap", "9"]) == 1
+    assert "bootstrap=9" in capsys.readouterr().err
 
 
 def test_pairs_without_a_number_are_all_images(tiny_run, capsys):

@@ -46,6 +46,25 @@ def test_the_best_weights_are_kept(tmp_path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["best.weights.h5"]
 
 
+def test_several_best_epochs_are_kept(tmp_path) -> None:
+    select = SelectBest(tmp_path / "best.weights.h5", keep=2)
+    play(select, [4.0, 1.0, 5.0, 4.0])
+    # The first of equals.
+    assert select.kept == [(5.0, 2), (4.0, 0)]
+    again = SelectBest(tmp_path / "best.weights.h5", keep=2)
+    again.restore(json.loads(json.dumps(select.state())))
+    assert again.kept == select.kept
+    play(again, [4.5])
+    assert again.kept == [(5.0, 2), (4.5, 0)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        f"{n}.weights.h5" for n in ("best", "epoch-0", "epoch-2")
+    ]
+    for name, weight in (("best", 2), ("epoch-0", 0), ("epoch-2", 2)):
+        model = one_weight()
+        model.load_weights(tmp_path / f"{name}.weights.h5")
+        assert model.get_weights()[0].item() == weight
+
+
 @pytest.mark.parametrize(("patience", "epochs"), [(None, 6), (1, 3), (2, 4), (3, 5), (9, 6)])
 def test_patience(tmp_path, patience, epochs: int) -> None:
     # Best at epoch 1; epochs 2, 3, ... are no better.

@@ -127,10 +127,13 @@ def _configure_retrieval(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--pairs", type=int, nargs="?", const=True, metavar="N", help="also rank N images, each with its first text"
     )
+    parser.add_argument("--kept", action="store_true", help="average over the epochs that training.keep kept")
 
 
 def _evaluate_retrieval(arguments: argparse.Namespace, opened: Run) -> Measured:
     """Measure recall at 1, 5 and 10, their sum, median and mean rank, in both directions."""
+    from vsemb.errors import invalid_argument
+    from vsemb.evaluation.retrieval import mean_metrics
     from vsemb.report.retrieval import retrieval_table
     from vsemb.runs.measure import evaluate_run
 
@@ -138,7 +141,13 @@ def _evaluate_retrieval(arguments: argparse.Namespace, opened: Run) -> Measured:
     # `--pairs` without a number ranks all images.
     pairs = len(dataset.split(arguments.split)) if arguments.pairs is True else arguments.pairs
     options = picked(arguments, "folds", "bootstrap", "recalls")
-    metrics = evaluate_run(opened, dataset, arguments.split, **options, pairs=pairs)
+    runs = opened.kept if arguments.kept else [opened]
+    if arguments.kept and len(runs) < 2:
+        fix = "Train with --set training.keep=5."
+        raise invalid_argument("kept", True, "false for a run that kept one epoch", fix)
+    if arguments.kept and arguments.bootstrap:
+        raise invalid_argument("bootstrap", arguments.bootstrap, "0 with kept, which averages several models")
+    metrics = mean_metrics([evaluate_run(run, dataset, arguments.split, **options, pairs=pairs) for run in runs])
     return Measured(retrieval_table(metrics), metrics.to_json(), metrics)
 
 

@@ -390,6 +390,27 @@ def _summary(folds: list[_Ranked], recalls: Sequence[int], bootstrap: int, seed:
     return RetrievalMetrics(means["image_to_text"], means["text_to_image"], images, texts, intervals)
 
 
+def mean_metrics(measured: Sequence[RetrievalMetrics]) -> RetrievalMetrics:
+    """Average the metrics of several models on the same images and texts, medians too.
+
+    Args:
+        measured: one or more, without intervals.
+
+    Example:
+
+    >>> one, two = (RetrievalMetrics({"R@1": r}, {"R@1": 2 * r}, 9, 9) for r in (10.0, 20.0))
+    >>> mean_metrics([one, two]).text_to_image
+    {'R@1': 30.0}
+    """
+    sides = [
+        {name: float(np.mean([side[name] for side in same])) for name in same[0]}
+        for same in ([m.image_to_text for m in measured], [m.text_to_image for m in measured])
+    ]
+    pairs = [each.pairs for each in measured if each.pairs is not None]
+    first = measured[0]
+    return RetrievalMetrics(*sides, first.images, first.texts, pairs=mean_metrics(pairs) if pairs else None)
+
+
 def _fold_mean(folds: list[np.ndarray], recalls: Sequence[int]) -> dict[str, float]:
     each = [rank_metrics(ranks, recalls) for ranks in folds]
     return {name: float(np.mean([metrics[name] for metrics in each])) for name in each[0]}

@@ -50,6 +50,9 @@ class InBatchLoss(Configured, keras.losses.Loss):
     #: in parts, and a matrix of scores and its transpose have the same sum of losses.
     additive = False
 
+    #: Whether the loss has terms of the embeddings themselves, see `of_items`.
+    over_items = False
+
     #: The number of finished optimizer steps: an int, a variable, or None outside training.
     step: Any = None
 
@@ -63,6 +66,20 @@ class InBatchLoss(Configured, keras.losses.Loss):
 
     def call(self, labels: Tensor, scores: Tensor, mask: Tensor | None = None) -> Tensor:
         """Compute the loss of each query, (queries,)."""
+        raise NotImplementedError
+
+    def of_items(self, images: Tensor, texts: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
+        """Compute further terms of the loss from embeddings, for losses with `over_items`.
+
+        Args:
+            images: (images, regions, dim), the sets of all replicas.
+            texts: (texts, words, dim), this replica's sets.
+            labels: (texts, images), 1 for the text's own pair and 0 for negatives.
+            mask: (texts, images) bool, false for images to ignore.
+
+        Returns:
+            (texts,) one value per text.
+        """
         raise NotImplementedError
 
     def bind_step(self, step: Any) -> None:
@@ -179,6 +196,7 @@ class CombinedLoss(InBatchLoss):
         self.losses = list(losses)
         self.weights = list(weights)
         self.additive = all(loss.additive for loss in losses)
+        self.over_items = any(loss.over_items for loss in losses)
 
     def bind_step(self, step: Any) -> None:
         super().bind_step(step)
@@ -188,6 +206,10 @@ class CombinedLoss(InBatchLoss):
     def call(self, labels: Tensor, scores: Tensor, mask: Tensor | None = None) -> Tensor:
         parts = [w * loss.call(labels, scores, mask) for w, loss in zip(self.weights, self.losses, strict=True)]
         return sum(parts[1:], parts[0])
+
+    def of_items(self, images: Tensor, texts: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
+        parts = zip(self.weights, self.losses, strict=True)
+        return sum(w * loss.of_items(images, texts, labels, mask) for w, loss in parts if loss.over_items)
 
     def collapsed_query(self, candidates: int) -> float:
         return sum(w * loss.collapsed_query(candidates) for w, loss in zip(self.weights, self.losses, strict=True))
@@ -217,9 +239,11 @@ class LossPart(Part, family="loss"):
 
     Class attributes:
         over_classes: whether the candidates are classes, see `InBatchLoss.over_classes`.
+        accepts: the type of embeddings, see `vsemb.similarities.Similarity.accepts`; None for all.
     """
 
     over_classes: ClassVar[bool] = False
+    accepts: ClassVar[str | None] = None
 
     image_weight: NonNegative = 1.0
     text_weight: NonNegative = 1.0

@@ -100,7 +100,13 @@ class InBatchObjective:
                 # Both directions are one sum.
                 directions = [directions[0]._replace(weight=self.image_weight + self.text_weight)]
             totals = ((each.weight, self._in_blocks(each, ids, training)) for each in directions if each.weight)
-        return sum(weight * self.row_loss.reduced(total, ops.shape(ids)[0]) for weight, total in totals)
+        loss = sum(weight * self.row_loss.reduced(total, ops.shape(ids)[0]) for weight, total in totals)
+        if not self.row_loss.over_items:
+            return loss
+        own = global_row_numbers(ops.shape(ids)[0])
+        labels = pair_labels(ids, gather_across_replicas(ids), own, gather_across_replicas(own))
+        values = self.row_loss.of_items(gather_across_replicas(images), texts, *labels)
+        return loss + self.row_loss.reduced(ops.sum(values), ops.shape(ids)[0])
 
     def labels_and_scores(self, x: Mapping[str, Tensor], y_pred: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Return the arguments of Keras metrics: the pairs of a batch with images as queries, then with texts.

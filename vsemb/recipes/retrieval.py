@@ -68,7 +68,7 @@ class Retrieval(Recipe, kind="retrieval"):
                 allowed = f"a part that makes one {self.similarity.accepts} per item"
                 fix = f"The similarity {self.similarity.kind!r} compares those."
                 raise invalid_argument(name, part.kind, f"{allowed}, not one {part.produces}", fix)
-        for name in ("validation", "initialization"):
+        for name in ("validation", "initialization", "loss"):
             part = getattr(self, name)
             if part.accepts not in (None, self.similarity.accepts):
                 raise invalid_argument(name, part.kind, f"another with similarity={self.similarity.kind!r}")

@@ -32,6 +32,7 @@ class Training(Part):
     Attributes:
         epochs: maximum number of passes over the training data.
         patience: training stops after this many epochs without a better validation value; null for no limit.
+        keep: number of best epochs whose weights are kept, for `vsemb evaluate --kept`.
         seed: seed of all random numbers.
         precision: `float32`, `mixed_bfloat16`, or `auto`: train in `mixed_bfloat16` if the processor multiplies
             bfloat16 faster, and use `float32` after training.
@@ -39,6 +40,7 @@ class Training(Part):
 
     epochs: Count = 30
     patience: Count | None = None
+    keep: Count = 1
     seed: Seed = 0
     precision: Literal["auto", "float32", "mixed_bfloat16"] = "float32"
 

@@ -7,6 +7,7 @@
         metrics.jsonl                  one line per epoch
         logs/                          logs for TensorBoard
         checkpoints/best.weights.h5    weights selected on validation
+    checkpoints/epoch-N.weights.h5 weights of several best epochs, with training.keep above 1
         checkpoints/state.npz          training state for resuming
         checkpoints/lock               empty; locked while a process trains the run
         backbone/                      configuration and weights of the feature backbone, so that the run can embed
@@ -43,6 +44,7 @@ from vsemb.recipes.schema import Recipe
 from vsemb.tables import html_table
 from vsemb.text.tokenizers import TextReader, Tokenizer
 from vsemb.text.vocabulary import Vocabulary
+from vsemb.training.callbacks import kept_weights
 from vsemb.weights import load_weights
 
 RECIPE, STATUS, VOCABULARY, METRICS = "recipe.json", "run.json", "vocabulary.txt", "metrics.jsonl"
@@ -87,6 +89,7 @@ class Run:
         path: the run directory.
         recipe: the trained recipe.
         info: contents of `run.json`.
+        weights: the file of the weights in the run directory.
 
     Example:
 
@@ -97,6 +100,7 @@ class Run:
     path: Path
     recipe: Any
     info: dict[str, Any]
+    weights: str = BEST
     _encoders: dict[bool, ServedModel] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
@@ -143,6 +147,14 @@ class Run:
             say(f"The training of {path} is not finished. The best weights so far are used.")
         return cls(path, rebuilt(recipe, methodcaller("localized", path)), info)
 
+    @property
+    def kept(self) -> list[Self]:
+        """The run with the weights of each epoch that `training.keep` kept, best first."""
+        epochs = self.info.get("kept_epochs", ())
+        if len(epochs) < 2:
+            return [self]
+        return [replace(self, weights=str(kept_weights(BEST, epoch))) for epoch in epochs]
+
     def computed_in(self, precision: str) -> Self:
         """Return the run with a model that computes in another precision, from the same weights.
 
@@ -176,11 +188,11 @@ class Run:
 
     def _load_best(self, model: keras.Model) -> None:
         try:
-            load_weights(model, self.path / BEST)
+            load_weights(model, self.path / self.weights)
         except ValueError as error:
             reason = one_line(error, 120)
             raise DataError(
-                f"{self.path / BEST} must fit the run's {RECIPE}; it does not ({reason} …). One of the two was "
+                f"{self.path / self.weights} must fit the run's {RECIPE}; it does not ({reason} …). One of the two was "
                 "changed; restore it."
             ) from error
 
@@ -229,7 +241,7 @@ class Run:
     def fingerprint(self) -> str:
         """Hex digest of the selected weights, the recipe, the vocabulary, the features and other runs in it."""
         # The recipe file as written, not as parsed.
-        parts: list[Any] = [sha256_file(self.path / name) for name in (BEST, RECIPE)]
+        parts: list[Any] = [sha256_file(self.path / name) for name in (self.weights, RECIPE)]
         parts += [self.info["vocabulary"], self.info.get("features"), *self.recipe.fingerprints(self.info)]
         return sha256_bytes(json.dumps(parts).encode())
 

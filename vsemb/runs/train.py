@@ -156,7 +156,7 @@ def fit_run(
         DataError: if the loss is no longer finite, or no epoch was measured.
     """
     training, monitor, steps = job.recipe.training, job.monitor, batches.steps_per_epoch
-    select = SelectBest(out / BEST, monitor, patience=training.patience, writes=devices.writes)
+    select = SelectBest(out / BEST, monitor, training.patience, devices.writes, training.keep)
     finite = RefuseNaN()
     state = TrainingState(
         out / STATE,
@@ -220,6 +220,7 @@ def fit_run(
             "status": "finished",
             "finished": datetime.now(UTC).date().isoformat(),
             "best_epoch": select.best_epoch,
+            "kept_epochs": [kept for _, kept in select.kept],
             monitor.replace("val_", "best_", 1): select.best,
             "seconds": round(sum(row["seconds"] for row in rows), 1),
         }

@@ -239,7 +239,7 @@ def averaged_weights(model: keras.Model) -> Iterator[None]:
 
 @dataclass(eq=False)
 class SelectBest(keras.callbacks.Callback):
-    """Save the weights of the best epoch on validation, and stop training early.
+    """Save the weights of the best epoch on validation, or of several, and stop training early.
 
     It replaces Keras' `ModelCheckpoint` and `EarlyStopping`. Its state can be stored, so that a resumed training stops
     at the same epoch as an uninterrupted one. The file is replaced atomically.
@@ -249,6 +249,10 @@ class SelectBest(keras.callbacks.Callback):
         monitor: the metric; higher is better.
         patience: epochs without a better value before training stops; None for no limit.
         writes: whether this process saves; true for one of several workers.
+        keep: number of best epochs to keep; more than one are also saved beside the file, see `kept_weights`.
+
+    Attributes:
+        kept: (value, epoch) of the kept epochs, best first.
 
     Raises:
         DataError: if the logs of an epoch do not contain the metric.
@@ -258,24 +262,44 @@ class SelectBest(keras.callbacks.Callback):
     monitor: str = "val_recall_sum"
     patience: int | None = None
     writes: bool = True
+    keep: int = 1
 
     def __post_init__(self) -> None:
         super().__init__()
-        self.best: float | None = None
-        self.best_epoch: int | None = None
+        self.kept: list[tuple[float, int]] = []
+
+    @property
+    def best(self) -> float | None:
+        """Value of the best epoch; None before the first."""
+        return self.kept[0][0] if self.kept else None
+
+    @property
+    def best_epoch(self) -> int | None:
+        """The best epoch, from 0; None before the first."""
+        return self.kept[0][1] if self.kept else None
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if self.monitor not in (logs or {}):
             raise DataError(f"The logs have no {self.monitor!r}; add the validation before SelectBest.")
         value = float((logs or {})[self.monitor])
         # NaN is larger than nothing.
-        if value > (-math.inf if self.best is None else self.best):
-            self.best, self.best_epoch = value, epoch
+        if value > (-math.inf if len(self.kept) < self.keep else self.kept[-1][0]):
+            # Of equal values the earlier epoch is better, as sorting is stable.
+            ranked = sorted([*self.kept, (value, epoch)], key=lambda each: -each[0])
+            self.kept, dropped = ranked[: self.keep], ranked[self.keep :]
             if self.writes:
-                with averaged_weights(self.model):
-                    save_weights(self.model, self.path)
+                self._save(epoch, [each for _, each in dropped])
         if self.out_of_patience(epoch):
             self.model.stop_training = True
+
+    def _save(self, epoch: int, dropped: Sequence[int]) -> None:
+        for each in dropped:
+            kept_weights(self.path, each).unlink(missing_ok=True)
+        with averaged_weights(self.model):
+            if self.best_epoch == epoch:
+                save_weights(self.model, self.path)
+            if self.keep > 1:
+                save_weights(self.model, kept_weights(self.path, epoch))
 
     def out_of_patience(self, epoch: int) -> bool:
         """Return whether training stops after this epoch."""
@@ -285,8 +309,19 @@ class SelectBest(keras.callbacks.Callback):
 
     def state(self) -> dict[str, Any]:
         """Return the state for `restore`."""
-        return {"best": self.best, "best_epoch": self.best_epoch}
+        return {"kept": self.kept}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore an earlier `state`."""
-        self.best, self.best_epoch = state["best"], state["best_epoch"]
+        self.kept = [(value, epoch) for value, epoch in state["kept"]]
+
+
+def kept_weights(best: str | os.PathLike[str], epoch: int) -> Path:
+    """Return the file of a kept epoch beside the file of the best one.
+
+    Example:
+
+    >>> kept_weights("checkpoints/best.weights.h5", 3).name
+    'epoch-3.weights.h5'
+    """
+    return Path(best).with_name(f"epoch-{epoch}.weights.h5")

@@ -55,10 +55,8 @@ def test_the_nearest_image_is_that_of_a_slow_search(found, scenes, monkeypatch, 
     known = TrainingCaptions(train.captions)
     for row, caption in enumerate(found.rows[1].captions):
         (image,) = store.rows(val.ids[[row]])
-        cosines = [
-            float(image @ other / np.linalg.norm(image) / np.linalg.norm(other)) for other in store.rows(train.ids)
-        ]
-        captions = train.captions_of(int(np.argmax(cosines)))
+        distances = [float(np.linalg.norm(image - other)) for other in store.rows(train.ids)]
+        captions = train.captions_of(int(np.argmin(distances)))
         # Of its captions, the one most similar to the others.
         likeness = [known.similarities([one, *captions])[0].sum() for one in captions]
         assert caption == captions[int(np.argmax(likeness))]

@@ -44,6 +44,7 @@ def test_paper_follows_section_3_3() -> None:
 VARIANTS = [
     *((variant, ()) for variant in sorted(DVSA)),
     ("paper", ("similarity=sum-sim", "text.encoder.cell=gru", "image.init_scale=null")),
+    ("adam", ("similarity=sum-sim", "loss=ranking-fragments")),
     ("cross-attention", ("similarity.attend=words", "text.encoder.cell=lstm", "image.use_bias=false")),
 ]
 

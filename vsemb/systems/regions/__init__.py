@@ -8,6 +8,7 @@ SYSTEM = System(
     parts={
         "image tower": {"regions": "vsemb.systems.regions.image_tower"},
         "text encoder": {"contextual-tokens": "vsemb.systems.regions.encoders"},
+        "loss": {"ranking-fragments": "vsemb.systems.regions.fragment_loss"},
         "similarity": dict.fromkeys(
             ("max-sim", "sum-sim", "late-interaction", "cross-attention"), "vsemb.systems.regions.similarities"
         ),
