@@ -402,18 +402,22 @@ def mean_metrics(measured: Sequence[RetrievalMetrics]) -> RetrievalMetrics:
     >>> mean_metrics([one, two]).text_to_image
     {'R@1': 30.0}
     """
-    sides = [
-        {name: float(np.mean([side[name] for side in same])) for name in same[0]}
-        for same in ([m.image_to_text for m in measured], [m.text_to_image for m in measured])
-    ]
     pairs = [each.pairs for each in measured if each.pairs is not None]
-    first = measured[0]
-    return RetrievalMetrics(*sides, first.images, first.texts, pairs=mean_metrics(pairs) if pairs else None)
+    return RetrievalMetrics(
+        _mean([each.image_to_text for each in measured]),
+        _mean([each.text_to_image for each in measured]),
+        measured[0].images,
+        measured[0].texts,
+        pairs=mean_metrics(pairs) if pairs else None,
+    )
+
+
+def _mean(metrics: list[dict[str, float]]) -> dict[str, float]:
+    return {name: float(np.mean([each[name] for each in metrics])) for name in metrics[0]}
 
 
 def _fold_mean(folds: list[np.ndarray], recalls: Sequence[int]) -> dict[str, float]:
-    each = [rank_metrics(ranks, recalls) for ranks in folds]
-    return {name: float(np.mean([metrics[name] for metrics in each])) for name in each[0]}
+    return _mean([rank_metrics(ranks, recalls) for ranks in folds])
 
 
 def _interval(values: Sequence[float]) -> list[float]:
