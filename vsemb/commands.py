@@ -122,12 +122,13 @@ class Measured:
         return f"<pre>{html.escape(self.text)}</pre>"
 
 
-def over_seeds(each: Mapping[str, Mapping[str, Any]]) -> Measured:
+def over_seeds(each: Mapping[str, Mapping[str, Any]], what: str = "seeds") -> Measured:
     """Return mean and standard deviation of metrics over runs that differ in their seed.
 
     Args:
         each: name of the run -> its metrics, as `Measured.values`. Floating-point numbers are metrics; whole numbers
             count things and are left out.
+        what: the difference between the runs.
 
     Example:
 
@@ -143,7 +144,7 @@ def over_seeds(each: Mapping[str, Mapping[str, Any]]) -> Measured:
         [metric, *(f"{value:.4g}" for value in (mean[metric], spread[metric], *values))]
         for metric, values in columns.items()
     ]
-    text = table([f"seeds: {len(runs)}", "mean", "sd", *runs], rows)
+    text = table([f"{what}: {len(runs)}", "mean", "sd", *runs], rows)
     return Measured(text, {"mean": mean, "sd": spread, "runs": dict(each)})
 
 

@@ -87,15 +87,18 @@ def measure(runs: Sequence[Run], data: Any, split: str, protocol: str | None, op
 
 
 def _measured(arguments: argparse.Namespace, runs: Sequence[Run], chosen: str | None) -> Measured:
+    if arguments.kept:
+        runs = [kept for opened in runs for kept in opened.kept]
     each = {}
     for opened in runs:
         # Some protocols open the run by its path.
         arguments.run = str(opened.path)
-        each[opened.path.name] = _measured_run(arguments, opened, chosen)
+        each[opened.label] = _measured_run(arguments, opened, chosen)
     first = next(iter(each.values()))
     if len(each) == 1:
         return first
-    return replace(over_seeds({name: found.values for name, found in each.items()}), finish=first.finish)
+    what = "epochs" if arguments.kept else "seeds"
+    return replace(over_seeds({name: found.values for name, found in each.items()}, what), finish=first.finish)
 
 
 def _measured_run(arguments: argparse.Namespace, opened: Run, chosen: str | None) -> Measured:
@@ -132,8 +135,6 @@ def _configure_retrieval(parser: argparse._ActionsContainer) -> None:
 
 def _evaluate_retrieval(arguments: argparse.Namespace, opened: Run) -> Measured:
     """Measure recall at 1, 5 and 10, their sum, median and mean rank, in both directions."""
-    from vsemb.errors import invalid_argument
-    from vsemb.evaluation.retrieval import mean_metrics
     from vsemb.report.retrieval import retrieval_table
     from vsemb.runs.measure import evaluate_run
 
@@ -141,13 +142,7 @@ def _evaluate_retrieval(arguments: argparse.Namespace, opened: Run) -> Measured:
     # `--pairs` without a number ranks all images.
     pairs = len(dataset.split(arguments.split)) if arguments.pairs is True else arguments.pairs
     options = picked(arguments, "folds", "bootstrap", "recalls")
-    runs = opened.kept if arguments.kept else [opened]
-    if arguments.kept and len(runs) < 2:
-        fix = "Train with --set training.keep=5."
-        raise invalid_argument("kept", True, "false for a run that kept one epoch", fix)
-    if arguments.kept and arguments.bootstrap:
-        raise invalid_argument("bootstrap", arguments.bootstrap, "0 with kept, which averages several models")
-    metrics = mean_metrics([evaluate_run(run, dataset, arguments.split, **options, pairs=pairs) for run in runs])
+    metrics = evaluate_run(opened, dataset, arguments.split, **options, pairs=pairs)
     return Measured(retrieval_table(metrics), metrics.to_json(), metrics)
 
 

@@ -390,34 +390,9 @@ def _summary(folds: list[_Ranked], recalls: Sequence[int], bootstrap: int, seed:
     return RetrievalMetrics(means["image_to_text"], means["text_to_image"], images, texts, intervals)
 
 
-def mean_metrics(measured: Sequence[RetrievalMetrics]) -> RetrievalMetrics:
-    """Average the metrics of several models on the same images and texts, medians too.
-
-    Args:
-        measured: one or more, without intervals.
-
-    Example:
-
-    >>> one, two = (RetrievalMetrics({"R@1": r}, {"R@1": 2 * r}, 9, 9) for r in (10.0, 20.0))
-    >>> mean_metrics([one, two]).text_to_image
-    {'R@1': 30.0}
-    """
-    pairs = [each.pairs for each in measured if each.pairs is not None]
-    return RetrievalMetrics(
-        _mean([each.image_to_text for each in measured]),
-        _mean([each.text_to_image for each in measured]),
-        measured[0].images,
-        measured[0].texts,
-        pairs=mean_metrics(pairs) if pairs else None,
-    )
-
-
-def _mean(metrics: list[dict[str, float]]) -> dict[str, float]:
-    return {name: float(np.mean([each[name] for each in metrics])) for name in metrics[0]}
-
-
 def _fold_mean(folds: list[np.ndarray], recalls: Sequence[int]) -> dict[str, float]:
-    return _mean([rank_metrics(ranks, recalls) for ranks in folds])
+    each = [rank_metrics(ranks, recalls) for ranks in folds]
+    return {name: float(np.mean([metrics[name] for metrics in each])) for name in each[0]}
 
 
 def _interval(values: Sequence[float]) -> list[float]:

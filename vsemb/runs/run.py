@@ -149,11 +149,21 @@ class Run:
 
     @property
     def kept(self) -> list[Self]:
-        """The run with the weights of each epoch that `training.keep` kept, best first."""
+        """The run with the weights of each epoch that `training.keep` kept, best first.
+
+        Raises:
+            DataError: if it kept the best one alone.
+        """
         epochs = self.info.get("kept_epochs", ())
         if len(epochs) < 2:
-            return [self]
+            raise DataError(f"{self.path} kept one epoch. Train with --set training.keep=5 to keep more.")
         return [replace(self, weights=str(kept_weights(BEST, epoch))) for epoch in epochs]
+
+    @property
+    def label(self) -> str:
+        """Name of the run's directory, with the epoch of `kept`."""
+        epoch = Path(self.weights).name.split(".")[0]
+        return self.path.name if self.weights == BEST else f"{self.path.name} {epoch}"
 
     def computed_in(self, precision: str) -> Self:
         """Return the run with a model that computes in another precision, from the same weights.
