@@ -285,8 +285,9 @@ def test_the_package_stays_small() -> None:
 
     17,000 lines of the base were the bound of the restructuring. The Python API, searches of pictures without
     captions, Keras habits, `info`, `doctor` and the shared console took 2,400 lines beyond it, data at scale 700,
-    formats of other programs 500, errors that name the fix 200.
+    formats of other programs 500, errors that name the fix 200, several seeds and the paired bootstrap 200. In the
+    systems, judged positives, compositional tests and CLIPScore took 450.
     """
     lines = {module: code_lines(path) for module, path in MODULES.items()}
     base = sum(count for module, count in lines.items() if room_of(module) != "systems")
-    assert sum(lines.values()) <= 33_800 and base <= 21_000, f"{sum(lines.values())} lines, {base} of the base"
+    assert sum(lines.values()) <= 34_500 and base <= 21_100, f"{sum(lines.values())} lines, {base} of the base"

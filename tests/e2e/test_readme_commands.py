@@ -81,6 +81,10 @@ def write_sources(folder: Path) -> None:
     (folder / "Flickr8k" / "dataset_flickr8k.json").write_text(json.dumps({"images": images}))
     (folder / "flickr30k").symlink_to("Flickr8k")
     (folder / "detections.json").write_text(json.dumps(boxes))
+    notes = [{"image_id": number, "category_id": number % 3} for number in range(len(records))]
+    (folder / "instances_val2014.json").write_text(json.dumps({"annotations": notes}))
+    case = {"filename": f"{0:012}.jpg", "caption": "a red circle", "negative_caption": "a blue square"}
+    (folder / "swap_att.json").write_text(json.dumps({"0": case}))
     (folder / "tags.txt").write_text("".join(tags))
     (folder / "stopwords.txt").write_text("a\nthe\nand\nof\non\nis\n")
     with (folder / "captions.csv").open("w", newline="") as file:
@@ -237,6 +241,10 @@ def test_pages_run(tmp_path, monkeypatch, spacy_pipeline, preset_path):
             "1000": "12",
             "coco": "Flickr8k",
             "sick": "snli_1.0",
+            "runs/coco": "runs/mine",
+            "eccv_caption/data": "instances_val2014.json",
+            "sits_test.csv": "instances_val2014.json",
+            "coco/val2017": "photos",
             "dog": "circle",
             "cat": "square",
             "bicycle": "star",

@@ -73,7 +73,7 @@ def embedded(run: Run, dataset: Dataset, split: str) -> tuple[np.ndarray, np.nda
 
 
 def compare_runs(
-    first: Run, second: Run, dataset: Dataset, split: str = "val", **options: int
+    first: Run, second: Run, dataset: Dataset, split: str = "val", *, bootstrap: int = 1000, seed: int = 0
 ) -> dict[str, PairedDifference]:
     """Compare the retrieval of two runs on the images of a split by a paired bootstrap.
 
@@ -82,7 +82,8 @@ def compare_runs(
         second: the run whose gain is measured.
         dataset: a dataset that matches both runs.
         split: name of the split.
-        **options: `bootstrap` and `seed` of `vsemb.evaluation.compare_ranks`.
+        bootstrap: number of bootstrap samples.
+        seed: seed of the samples.
 
     Raises:
         DataError: if the runs do not rank the same texts.
@@ -93,14 +94,16 @@ def compare_runs(
         found = compare_runs(Run.open("runs/kiros"), Run.open("runs/vsepp"), Dataset.open("data/flickr8k"))
         found["recall_sum"].difference, found["recall_sum"].interval_95
     """
-    ids, ranks, rows = dataset.split(split).ids, [], []
-    for run in (first, second):
-        images, texts, of_texts = embedded(run, dataset, split)
-        rows.append(of_texts)
-        ranks.append(retrieval_ranks(images, texts, ids, ids[of_texts], run.model.similarity))
-    if not np.array_equal(*rows):
+    ids = dataset.split(split).ids
+
+    def ranked(run: Run) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray]:
+        images, texts, rows = embedded(run, dataset, split)
+        return retrieval_ranks(images, texts, ids, ids[rows], run.model.similarity), rows
+
+    (of_first, rows), (of_second, others) = ranked(first), ranked(second)
+    if not np.array_equal(rows, others):
         raise DataError(f"{first.path} and {second.path} must rank the same texts; they read other texts of an image.")
-    return compare_ranks(*ranks, rows[0], **options)
+    return compare_ranks(of_first, of_second, rows, bootstrap=bootstrap, seed=seed)
 
 
 @dataclass(frozen=True, eq=False)

@@ -41,4 +41,4 @@ def open_seeds(path: str | os.PathLike[str]) -> list[Run]:
         DataError: as `Run.open`.
     """
     found = [] if (Path(path) / RECIPE).exists() else list(Path(path).glob("seed-*"))
-    return [Run.open(each) for each in sorted(found, key=lambda each: (len(each.name), each.name)) or [path]]
+    return [Run.open(each) for each in sorted(found, key=lambda each: (len(each.name), each.name)) or [Path(path)]]
