@@ -26,6 +26,7 @@ from vsemb.runs.run import Run
 from vsemb.searching.scan import best_of_blocks
 from vsemb.systems.captions.caption_metrics import CaptionMetrics, NearestSentences, TrainingCaptions, evaluate_captions
 from vsemb.systems.captions.captioning import caption_split
+from vsemb.systems.captions.clip_score import ClipScorer
 from vsemb.systems.captions.decoding import CaptionOptions
 from vsemb.systems.captions.scene_truth import background_of, has_truth, is_true
 
@@ -138,6 +139,7 @@ def measure_captions(
     limit: int | None = None,
     meteor: bool = True,
     references: bool = False,
+    clip: Run | None = None,
 ) -> CaptionTable:
     """Caption the images of a split by runs and baselines, and measure the captions.
 
@@ -150,6 +152,7 @@ def measure_captions(
         limit: number of images to measure, the first ones; None for all.
         meteor: see `evaluate_captions`.
         references: whether captions by people are measured too, against one reference fewer than the other rows.
+        clip: run that measures CLIPScore, see `vsemb.systems.captions.clip_score.ClipScorer`; None to leave it out.
 
     Raises:
         InvalidArgumentError: if `runs` is empty, the split is missing, `limit` < 1, or a run does not support an
@@ -175,6 +178,7 @@ def measure_captions(
     if train is None:
         notes.append("The dataset has no split `train`: no nearest training image, no novelty.")
     backgrounds = _backgrounds(part, rows)
+    scorer = None if clip is None else ClipScorer(clip, dataset, split, rows)
 
     def truths(captions: Sequence[str]) -> list[bool | None] | None:
         if not backgrounds:
@@ -192,6 +196,14 @@ def measure_captions(
         compared: Sequence[Sequence[str]] = wanted,
     ) -> MeasuredCaptions:
         metrics = evaluate_captions(captions, compared, train=train, meteor=meteor)
+        if scorer is not None:
+            score, with_references = scorer(captions, compared)
+            metrics = dataclasses.replace(
+                metrics,
+                each={**metrics.each, "clip_score": score, "ref_clip_score": with_references},
+                clip_score=float(score.mean()),
+                ref_clip_score=float(with_references.mean()),
+            )
         nearest = None if train is None else train.nearest(captions)
         return MeasuredCaptions(name, recipe, captions, log_probs, metrics, truths(captions), nearest)
 

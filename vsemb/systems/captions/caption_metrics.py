@@ -48,8 +48,11 @@ class CaptionMetrics:
         novelty: percent of captions that differ from every training caption, compared as words; None without
             training captions.
         train_vocabulary: number of distinct words of the training captions, or None.
-        each: score -> (images,) float64 in percent: `rouge_l`, `cider` and, if measured, `meteor`.
+        each: score -> (images,) float64 in percent: `rouge_l`, `cider` and, if measured, `meteor`, `clip_score` and
+            `ref_clip_score`.
         notes: notes on the metrics, one line each.
+        clip_score: mean CLIPScore; None if not measured.
+        ref_clip_score: mean RefCLIPScore; None if not measured.
     """
 
     images: int
@@ -63,6 +66,8 @@ class CaptionMetrics:
     train_vocabulary: int | None = None
     each: Mapping[str, np.ndarray] = field(default_factory=dict, compare=False, repr=False)
     notes: tuple[str, ...] = ()
+    clip_score: float | None = None
+    ref_clip_score: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the scores of the corpus, without `each`.
@@ -79,6 +84,8 @@ class CaptionMetrics:
             "METEOR": self.meteor,
             "ROUGE-L": self.rouge_l,
             "CIDEr": self.cider,
+            "CLIPScore": self.clip_score,
+            "RefCLIPScore": self.ref_clip_score,
             "novel": self.novelty,
             "vocabulary": self.vocabulary,
             "train_vocabulary": self.train_vocabulary,

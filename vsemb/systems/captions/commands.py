@@ -193,12 +193,15 @@ def _configure_captions(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--limit", type=int, metavar="N", help="the first N images (all)")
     parser.add_argument("--examples", type=int, default=0, metavar="N", help="images whose captions are printed (0)")
     parser.add_argument("--references", action="store_true", help="also score one reference caption against the others")
+    clip = "also CLIPScore and RefCLIPScore, by this run's embeddings (none)"
+    parser.add_argument("--clip-score", metavar="RUN", help=clip)
     parser.add_argument("--no-meteor", action="store_true", help="omit METEOR, which needs Java and time")
 
 
 def _evaluate_captions(arguments: argparse.Namespace, opened: Run) -> Measured:
     """Measure BLEU, METEOR, ROUGE-L, CIDEr-D and novelty of generated captions."""
     from vsemb.errors import invalid_argument
+    from vsemb.runs.run import Run
     from vsemb.systems.captions.caption_measure import measure_captions
     from vsemb.systems.captions.captioning import CaptionOptions, open_captioning_run
 
@@ -210,6 +213,7 @@ def _evaluate_captions(arguments: argparse.Namespace, opened: Run) -> Measured:
         arguments.split,
         options=CaptionOptions(**picked(arguments, "beam", "length_penalty")),
         meteor=not arguments.no_meteor,
+        clip=None if arguments.clip_score is None else Run.open(arguments.clip_score),
         **picked(arguments, "limit", "references"),
     )
     examples = [_example(found, image) for image in range(min(arguments.examples, len(found.keys)))]
@@ -227,6 +231,8 @@ def captions_table(found: CaptionTable) -> str:
         "METEOR": [row.metrics.meteor for row in found.rows],
         "ROUGE-L": [row.metrics.rouge_l for row in found.rows],
         "CIDEr": [row.metrics.cider for row in found.rows],
+        "CLIP-S": [row.metrics.clip_score for row in found.rows],
+        "RefCLIP-S": [row.metrics.ref_clip_score for row in found.rows],
         "true": [row.true for row in found.rows],
         "novel": [row.metrics.novelty for row in found.rows],
     }
