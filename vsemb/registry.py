@@ -350,7 +350,7 @@ BASE = System(
         "schedule": dict.fromkeys(("constant", "step", "exponential", "cosine"), "vsemb.training.optimizers"),
         "augmentation": dict.fromkeys(("randaugment", "autoaugment"), "vsemb.image.augmentation"),
         "batches": {"pairs": "vsemb.data.batches"},
-        "validation": {"recall": "vsemb.training.validation"},
+        "validation": dict.fromkeys(("recall", "last"), "vsemb.training.validation"),
         "initialization": dict.fromkeys(("random", "cca"), "vsemb.training.initialization"),
     },
     searchers={"vector": "vsemb.runs.searching:Searcher"},

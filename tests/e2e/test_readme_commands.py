@@ -124,7 +124,7 @@ def small(line: str, stand_ins: dict[str, str]) -> list[str]:
         given = [word for name, word in zip(words, words[1:], strict=False) if name == "--set"]
         if "--fine-tune" in words:
             given.append("image.size=32")
-        images = 4 if {"data/cub", "data/tiny"} & set(words) else 16
+        images = 4 if {"data/cub", "data/cub-all", "data/tiny"} & set(words) else 16
         parts = tuple(f"{setting.split('=')[0]}." for setting in given)
         sizes = [setting for setting in sizes if not setting.startswith(parts)]
         chosen = [*sizes, *(setting for setting in given if "batches.size" not in setting), f"batches.size={images}"]

@@ -18,6 +18,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     bad_image = "unreadable images, images without captions, malformed rows: skip, or stop (%(default)s)"
     parser.add_argument("--on-bad-image", choices=["skip", "fail"], default="skip", help=bad_image)
     parser.add_argument("--overwrite", action="store_true", help="replace the dataset at DATA and its features")
+    joined = "put the images of val into train, for a final training with validation=last"
+    parser.add_argument("--val-to-train", action="store_true", help=joined)
     parser.add_argument("--max-side", type=int, metavar="N", help="shrink images whose longer side exceeds N pixels")
     per_shard = "images per shard (%(default)s)"
     parser.add_argument("--images-per-shard", type=int, default=1024, metavar="N", help=per_shard)
@@ -67,6 +69,9 @@ def run(arguments: argparse.Namespace) -> None:
                 their folder, or a pattern such as train-{000..099}.tar; each line of KEY.txt is a caption
       parquet   Parquet files with a column of images (bytes) and a column of captions, or their folder
       hf        folder that save_to_disk of a Hugging Face dataset wrote
+
+    formats of boxes:
+      entities  Flickr30k Entities: Annotations/, Sentences/ and lists of splits, for `vsemb evaluate --pointing`
 
     formats of classes:
       cub       CUB_200_2011/ with Reed's descriptions (text_c10/) and lists of classes (trainclasses.txt, ...)

@@ -154,8 +154,10 @@ class RetrievalJob(Job):
         part = recipe.text.tokenizer
         said = part.describe(dataset)
         self.train = part.select(dataset.split("train")).first_captions(recipe.batches.captions_per_image)
-        self.val = part.select(dataset.split("val"))
-        if len(self.val.ids) <= _FEW:
+        # Without a measurement, a dataset may have put its split `val` into `train`.
+        measured = recipe.validation.measures
+        self.val = part.select(dataset.split("val" if measured or "val" in dataset.splits else "train"))
+        if measured and len(self.val.ids) <= _FEW:
             say(
                 f"warning: the split val has {len(self.val.ids)} images, too few to tell epochs apart: recall at 10 is "
                 "100 % with 10 images. Prepare a dataset with 100 or more."

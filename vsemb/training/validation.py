@@ -161,11 +161,13 @@ class ValidationPart(Part, family="validation"):
     """Validation of a retrieval recipe after every epoch; base of the family `validation`.
 
     Class attributes:
+        measures: whether the split `val` is measured; if false, a dataset may lack it.
         monitor: name in the logs that selects the best epoch; higher is better.
         option: option of `vsemb evaluate` with the same metrics.
         accepts: the type of embeddings, see `vsemb.similarities.Similarity.accepts`; None for all.
     """
 
+    measures: ClassVar[bool] = True
     accepts: ClassVar[str | None] = None
     monitor: ClassVar[str]
     option: ClassVar[str] = ""
@@ -197,3 +199,28 @@ class RecallSum(ValidationPart, kind="recall"):
 
     def describe(self, info: Mapping[str, Any]) -> str:
         return f"recall sum {info['best_recall_sum']:.1f}"
+
+
+class _EpochCount(keras.callbacks.Callback):
+    """Adds the number of epochs to the logs, so that the last epoch is the best."""
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        if logs is not None:
+            logs["val_epochs"] = float(epoch + 1)
+
+
+@dataclass(frozen=True)
+class LastEpoch(ValidationPart, kind="last"):
+    """No measurement: the last epoch is kept.
+
+    For a final training on all data, with the number of epochs that an earlier training selected on validation.
+    """
+
+    measures: ClassVar[bool] = False
+    monitor: ClassVar[str] = "val_epochs"
+
+    def build(self, split: Split, images: ImageSource, tokenizer: Tokenizer) -> keras.callbacks.Callback:
+        return _EpochCount()
+
+    def describe(self, info: Mapping[str, Any]) -> str:
+        return f"not measured: the last of {info['best_epochs']:.0f} epochs"

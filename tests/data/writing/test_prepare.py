@@ -140,3 +140,12 @@ def test_sources_that_cannot_be_joined(photos, tmp_path):
     (tmp_path / "train_caps.txt").write_text("a\nb\n")
     with pytest.raises(DataError, match="its format vsepp has more than captions"):
         prepare([photos, tmp_path], tmp_path / "out")
+
+
+def test_images_of_val_join_train(photos, tmp_path):
+    """For a final training: 8 images in train and 1 in val become 9 in train, in the order of the source."""
+    dataset = prepare(photos, tmp_path / "out", format="table", val_to_train=True)
+    assert dataset.splits == ("train",) and len(dataset.split("train")) == 9
+    assert dataset.split("train").keys[-1] == "bär 8.jpg"
+    with pytest.raises(DataError, match="made with another source"):
+        prepare(photos, tmp_path / "out", format="table")

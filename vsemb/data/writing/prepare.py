@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +17,7 @@ from vsemb.data.readers.source import Source, listed
 from vsemb.data.records import ImageRecord
 from vsemb.data.store import Dataset
 from vsemb.data.writing.writer import write_dataset
-from vsemb.errors import DataError
+from vsemb.errors import DataError, invalid_argument
 from vsemb.files import sha256_file
 
 _NAMES_SHOWN = 3
@@ -30,6 +30,7 @@ def prepare(
     format: str | None = None,
     name: str | None = None,
     on_bad_image: Literal["skip", "fail"] = "skip",
+    val_to_train: bool = False,
     max_side: int | None = None,
     images_per_shard: int = 1024,
     overwrite: bool = False,
@@ -45,6 +46,7 @@ def prepare(
         format: one of `vsemb.data.readers.formats()`; default: the one that the source has.
         name: the dataset's name; default: the last part of `out`.
         on_bad_image: whether an unreadable or caption-less image, or a malformed row, is left out or an error.
+        val_to_train: whether images of the split `val` join `train`, for a final training with `validation=last`.
         max_side: if given, larger images are shrunk to this many pixels on their longer side.
         images_per_shard: images in a full shard.
         overwrite: whether another dataset at `out` is replaced, its cached features and parses included.
@@ -65,6 +67,8 @@ def prepare(
     ```
     """
     opened = open_source(source, format, on_bad_image, report or (lambda line: None), **options)
+    if val_to_train:
+        opened = _with_val_in_train(opened)
     return write_dataset(
         opened.records,
         out,
@@ -112,6 +116,24 @@ def open_source(
     for line in opened.bad:
         report(f"left out: {line}")
     return opened
+
+
+@dataclass(frozen=True)
+class _Trained:
+    """Records, of which all in the split `val` are in `train`."""
+
+    records: Iterable[ImageRecord]
+
+    def __iter__(self) -> Iterator[ImageRecord]:
+        return (replace(record, split="train") if record.split == "val" else record for record in self.records)
+
+
+def _with_val_in_train(source: Source) -> Source:
+    if source.rows is not None:
+        raise invalid_argument("val_to_train", True, f"false for features without images, as of {source.format}")
+    moved: Any = _Trained(source.records)
+    records = list(moved) if isinstance(source.records, list) else moved
+    return replace(source, records=records, options={**source.options, "val_to_train": True})
 
 
 @dataclass(frozen=True)
