@@ -25,6 +25,7 @@ SYSTEM = System(
         "evaluate": {
             "captions": "vsemb.systems.captions.commands:CAPTIONS",
             "perplexity": "vsemb.systems.captions.commands:PERPLEXITY",
+            "likelihood": "vsemb.systems.captions.commands:LIKELIHOOD",
         },
         "caption": {"regions": "vsemb.systems.captions.commands:REGIONS"},
     },
@@ -38,7 +39,10 @@ SYSTEM = System(
             "vsemb train multimodal-rnn --data data/flickr8k --out runs/captions",
             "vsemb train multimodal-rnn-regions --alignment runs/dvsa --data data/flickr8k --out runs/snippets",
         ),
-        "evaluate": ("vsemb evaluate runs/captions --captions --beside runs/sc-nlm --examples 5",),
+        "evaluate": (
+            "vsemb evaluate runs/captions --captions --beside runs/sc-nlm --examples 5",
+            "vsemb evaluate runs/captions --likelihood --first 100",
+        ),
         "demo": ("vsemb demo runs/vsepp --captions runs/captions",),
         "export": ("vsemb export runs/captions savedmodels/captions --beam 7 --n-best 5",),
         "report": ("vsemb report runs/captions --split test",),

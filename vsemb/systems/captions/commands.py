@@ -316,3 +316,25 @@ def perplexity_table(rows: Sequence[PerplexityRow], split: str, difference: str 
 
 
 PERPLEXITY = Mode(_evaluate_perplexity, uses=("beside",), recipes=_RECIPES)
+
+
+def _configure_likelihood(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("--first", type=int, metavar="N", help="rank the first N images and their captions (all)")
+    prior = "training images that give the probability of a caption (%(default)s)"
+    parser.add_argument("--prior", type=int, default=100, metavar="N", help=prior)
+
+
+def _evaluate_likelihood(arguments: argparse.Namespace, opened: Run) -> Measured:
+    """Measure retrieval by the likelihood of captions, as m-RNN ranks.
+
+    Every caption is scored for every image, which takes minutes for 100 images on a CPU.
+    """
+    from vsemb.report.retrieval import retrieval_table
+    from vsemb.systems.captions.likelihood_ranking import measure_ranking
+
+    dataset, options = opened.open_data(arguments.data), picked(arguments, "first", "prior")
+    metrics = measure_ranking(opened, dataset, arguments.split, **options)
+    return Measured(retrieval_table(metrics), {"split": arguments.split, **metrics.to_json()}, metrics)
+
+
+LIKELIHOOD = Mode(_evaluate_likelihood, _configure_likelihood, recipes=("vsemb.systems.captions.recipe:Captioning",))

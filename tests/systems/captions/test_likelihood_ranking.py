@@ -1,0 +1,68 @@
+"""Ranking by likelihood: ranks by hand, and likelihoods against one pair at a time."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from vsemb.cli.__main__ import main
+from vsemb.errors import InvalidArgumentError
+from vsemb.evaluation.retrieval import retrieval_ranks
+from vsemb.systems.captions.likelihood_ranking import log_likelihoods, measure_ranking, score_ranks
+
+
+def test_ranks_are_those_of_retrieval() -> None:
+    """Whole numbers have ties; images are rows of scores, and captions the unit vectors."""
+    generator = np.random.default_rng(3)
+    own = np.repeat(np.arange(7), [1, 2, 3, 1, 2, 4, 1])
+    scores = generator.integers(0, 6, (7, len(own))).astype(np.float32)
+    expected = retrieval_ranks(scores, np.eye(len(own), dtype=np.float32), None, own, "dot")
+    for found, ranks in zip(score_ranks(scores, own), expected, strict=True):
+        np.testing.assert_array_equal(found, ranks)
+
+
+def test_likelihoods_are_those_of_single_pairs(caption_run, scenes) -> None:
+    part = scenes.split("val")
+    captions = [part.captions[0], part.captions[7], "a"]
+    images = caption_run.images_of(scenes, part).gather(np.arange(9))  # More than a block of images.
+    found = log_likelihoods(caption_run, tf.constant(images), *caption_run.tokenizer.encode(captions))
+    assert found.shape == (9, 3)
+    for column, caption in enumerate(captions):
+        text = caption_run.tokenizer(tf.constant([caption]))
+        for row in (0, 4, 8):
+            pair = {"image": images[row : row + 1], "text": text}
+            alone = caption_run.model.log_likelihoods(pair).numpy().sum()
+            np.testing.assert_allclose(found[row, column], alone, rtol=1e-4)
+
+
+def test_common_captions_are_discounted_and_images_are_ranked_as_without(caption_run, scenes) -> None:
+    part, train = scenes.split("val"), scenes.split("train")
+    metrics = measure_ranking(caption_run, scenes, first=4, prior=3)
+    own = part.caption_rows[: part.caption_offsets[4]]
+    ids = caption_run.tokenizer.encode(part.captions[: len(own)])
+    images = caption_run.images_of(scenes, part).gather(np.arange(4))
+    prior = caption_run.images_of(scenes, train).gather(np.array([0, (len(train) - 1) // 2, len(train) - 1]))
+    of_images, of_prior = (log_likelihoods(caption_run, tf.constant(rows), *ids) for rows in (images, prior))
+    scores = of_images - np.log(np.exp(of_prior).mean(axis=0))
+    ranks, of_captions = score_ranks(scores, own)
+    np.testing.assert_array_equal(of_captions, score_ranks(of_images, own)[1])
+    assert metrics.image_to_text["mean_rank"] == pytest.approx(ranks.mean() + 1)
+    assert metrics.text_to_image["mean_rank"] == pytest.approx(of_captions.mean() + 1)
+    assert (metrics.images, metrics.texts) == (4, len(own))
+
+
+def test_numbers_out_of_range(caption_run, scenes) -> None:
+    for options in ({"first": 0}, {"first": 1000}, {"prior": 0}, {"prior": 1000}):
+        with pytest.raises(InvalidArgumentError, match="the number of images"):
+            measure_ranking(caption_run, scenes, **options)
+
+
+def test_the_command(caption_run, tmp_path, capsys) -> None:
+    file = tmp_path / "ranking.json"
+    options = ["--likelihood", "--first", "3", "--prior", "2", "--json", str(file)]
+    assert main(["evaluate", str(caption_run.path), *options]) == 0
+    assert "3 images" in capsys.readouterr().out
+    assert json.loads(file.read_text())["images"] == 3

@@ -1,0 +1,131 @@
+"""Retrieval by the likelihood of captions, as m-RNN ranks (Mao et al. 2014; a row of Kiros et al. 2014, tables 1, 2).
+
+The score of an image and a caption is log p(caption | image) - log p(caption), where p(caption) is the mean of
+p(caption | image) over some training images. Without the second term, common captions would be first for every image.
+The term is the same for all images of a caption, so that images are ranked by p(caption | image) alone.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+
+from vsemb.console import progress
+from vsemb.data.batches import pad_ids
+from vsemb.data.store import Dataset, Split
+from vsemb.errors import DataError, invalid_argument
+from vsemb.evaluation.retrieval import RetrievalMetrics, rank_metrics
+from vsemb.runs.run import Run
+
+# Pairs of an image and a caption per batch.
+_IMAGES, _CAPTIONS = 8, 64
+
+
+def measure_ranking(
+    run: Run, dataset: Dataset, split: str = "val", *, first: int | None = None, prior: int = 100
+) -> RetrievalMetrics:
+    """Rank captions for images, and images for captions, by the likelihoods of a caption model.
+
+    Every caption is scored for every image, which takes minutes for 100 images with 500 captions on a CPU.
+
+    Args:
+        run: a run of `multimodal-rnn`.
+        dataset: the dataset, with a split `train`.
+        split: name of the split.
+        first: number of first images to rank, with their captions; None for all.
+        prior: number of training images for p(caption).
+
+    Returns:
+        The metrics, as of `vsemb.evaluation.evaluate_retrieval`.
+
+    Raises:
+        InvalidArgumentError: if a number is out of range.
+        DataError: if a likelihood is NaN.
+
+    Example:
+
+        measure_ranking(Run.open("runs/captions"), Dataset.open("data/flickr8k"), first=100)
+    """
+    part, train = dataset.split(split), dataset.split("train")
+    first = len(part) if first is None else first
+    for name, value, most in (("first", first, len(part)), ("prior", prior, len(train))):
+        if not 1 <= value <= most:
+            raise invalid_argument(name, value, f"an integer from 1 to {most}, the number of images")
+    own = part.caption_rows[: part.caption_offsets[first]]
+    tokens = run.tokenizer.encode(part.captions[: len(own)])
+    of_train = np.linspace(0, len(train) - 1, prior).astype(np.int64)
+    images = [_images(run, dataset, part, np.arange(first)), _images(run, dataset, train, of_train)]
+    likelihoods = log_likelihoods(run, tf.concat(images, axis=0), *tokens)
+    scores = likelihoods[:first] - _log_mean(likelihoods[first:])
+    of_images, of_captions = score_ranks(scores, own)
+    return RetrievalMetrics(rank_metrics(of_images), rank_metrics(of_captions), first, len(own))
+
+
+def _images(run: Run, dataset: Dataset, part: Split, rows: np.ndarray) -> tf.Tensor:
+    source = run.images_of(dataset, part)
+    return source.finish(tf.constant(source.gather(rows)), None)
+
+
+def _log_mean(logarithms: np.ndarray) -> np.ndarray:
+    """Return the logarithm of the mean of each column of probabilities."""
+    largest = logarithms.max(axis=0)
+    return largest + np.log(np.exp(logarithms - largest).mean(axis=0))
+
+
+def log_likelihoods(run: Run, images: tf.Tensor, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Compute the log-likelihood of every caption for every image.
+
+    Args:
+        run: a run of `multimodal-rnn`.
+        images: (n, ...) inputs of its model.
+        ids: (tokens,) int32, the words of all captions, concatenated.
+        offsets: (m + 1,) int64, the place of each caption in `ids`.
+
+    Returns:
+        (n, m) float64 natural logarithms, each summed over the caption's words and its end.
+
+    Raises:
+        DataError: if one is NaN.
+    """
+    signature = [tf.TensorSpec((None, *images.shape[1:]), images.dtype), tf.TensorSpec((None, None), tf.int32)]
+
+    @tf.function(input_signature=signature, autograph=False)
+    def pairs(some: tf.Tensor, text: tf.Tensor) -> tf.Tensor:
+        rows, columns = tf.shape(some)[0], tf.shape(text)[0]
+        inputs = {"image": tf.repeat(some, columns, axis=0), "text": tf.tile(text, [rows, 1])}
+        return tf.reshape(tf.reduce_sum(run.model.log_likelihoods(inputs), axis=1), [rows, columns])
+
+    found = np.empty((len(images), len(offsets) - 1))
+    # Captions of one length together, for little padding.
+    order = np.argsort(np.diff(offsets), kind="stable")
+    for start in progress(range(0, len(order), _CAPTIONS), desc="likelihoods", unit="batch", leave=False):
+        captions = order[start : start + _CAPTIONS]
+        text = tf.constant(pad_ids(ids, offsets, captions), tf.int32)
+        for row in range(0, len(images), _IMAGES):
+            found[row : row + _IMAGES, captions] = pairs(images[row : row + _IMAGES], text).numpy()
+    if np.isnan(found).any():
+        raise DataError("The likelihoods hold NaN. The model is broken; nothing was ranked.")
+    return found
+
+
+def score_ranks(scores: np.ndarray, own: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rank in both directions by given scores, with ties against the model.
+
+    Args:
+        scores: (images, captions) float.
+        own: (captions,) int, the row of each caption's image.
+
+    Returns:
+        (images,) and (captions,) int64 ranks from 0, as of `vsemb.evaluation.retrieval_ranks`.
+
+    Example: the second caption of image 0 is below the caption of image 1.
+
+    >>> score_ranks(np.array([[3.0, 1.0, 2.0], [0.0, 1.0, 4.0]]), np.array([0, 0, 1]))
+    (array([0, 0]), array([0, 1, 0]))
+    """
+    reached = scores[own, np.arange(len(own))]
+    best = np.full(len(scores), -np.inf)
+    np.maximum.at(best, own, reached)
+    ties = np.bincount(own, reached >= best[own], len(scores)).astype(np.int64)
+    of_images = np.count_nonzero(scores >= best[:, None], axis=1) - ties
+    return of_images, np.count_nonzero(scores >= reached, axis=0) - 1
