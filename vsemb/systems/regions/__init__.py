@@ -22,7 +22,9 @@ SYSTEM = System(
         "search": {"regions": "vsemb.systems.regions.commands:SEARCH"},
         "analyze": {"norms": "vsemb.systems.regions.commands:NORMS"},
     },
+    readers={"entities": "vsemb.systems.regions.entities:read"},
     examples={
+        "prepare": ("vsemb prepare Flickr30kEntities --images flickr30k-images --out data/entities",),
         "evaluate": ("vsemb evaluate runs/dvsa --data data/scenes --split test --pointing",),
         "search": ('vsemb search runs/dvsa "red bus" --regions --split test -k 20 --out buses.png',),
         "analyze": ("vsemb analyze norms runs/dvsa --data data/flickr8k --split test -k 20 --parts --out norms.png",),

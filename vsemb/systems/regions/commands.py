@@ -24,9 +24,11 @@ from vsemb.commands import (
 if TYPE_CHECKING:
     from PIL import Image
 
+    from vsemb.data.store import Dataset
     from vsemb.runs.run import Run
     from vsemb.systems.regions.pointing import PointingMetrics, PointingShare
     from vsemb.systems.regions.region_search import FoundRegion
+    from vsemb.systems.regions.region_store import RegionStore
 
 _BOXES = "detector results for this image, in COCO format (pixels)"
 
@@ -77,7 +79,11 @@ def _configure_regions(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--images", type=Path, metavar="FILE", help="COCO annotations with names and sizes of the detector's images"
     )
-    parser.add_argument("--count", type=int, default=19, help="boxes per image, besides the whole image (%(default)s)")
+    published = "published region features: a .tsv or .npy file, or a folder of .npz files"
+    parser.add_argument("--features", type=Path, nargs="+", metavar="FILE", help=published)
+    parser.add_argument("--ids", type=Path, nargs="+", default=(), metavar="FILE", help="image names of each .npy file")
+    count = "boxes per image, besides the whole image (19; 36 with --features)"
+    parser.add_argument("--count", type=int, help=count)
     overlap = "maximum overlap (IoU) of boxes (%(default)s)"
     parser.add_argument("--overlap", type=float, default=0.5, help=overlap)
     pooling = "average the last feature map over each box, or embed each crop (%(default)s)"
@@ -109,6 +115,10 @@ def _find_regions(arguments: argparse.Namespace) -> None:
     of the detector's images. Otherwise boxes are in pixels of the stored images. Ids that the dataset lacks are left
     out, and an image without detections has only the whole image; notes report both counts.
 
+    --features reads region features that others computed: bottom-up attention's .tsv, a folder of .npz files (x, bbox,
+    image_w, image_h), or SCAN's .npy with one image name per line in --ids. The mean of the boxes stands for the whole
+    image. A run on them cannot read new images.
+
     The regions are in DATA/regions/FINGERPRINT. The fingerprint names network, weights, boxes and preprocessing. To
     resume an interrupted run, repeat the command.
 
@@ -116,17 +126,25 @@ def _find_regions(arguments: argparse.Namespace) -> None:
       vsemb regions data/flickr8k
       vsemb regions data/coco --from detections.json --images annotations/instances_val2017.json
       vsemb regions data/scenes --pooling crops --weights runs/scenes
+      vsemb regions data/coco --features trainval_resnet101_faster_rcnn_genome_36.tsv
     """
     from vsemb.data.store import Dataset
     from vsemb.errors import invalid_argument, unknown_name
     from vsemb.runs.fine_tune import lent_backbone
     from vsemb.systems.regions.compute import cache_regions
     from vsemb.systems.regions.detections import read_detections
+    from vsemb.systems.regions.published import write_published
     from vsemb.systems.regions.region_store import RegionConfig, RegionStore
 
     dataset = Dataset.open(arguments.data)
     if arguments.verify:
         return save_json(arguments, say_verified(RegionStore.verify_all(dataset), "regions", arguments.data))
+    if arguments.features:
+        store, notes = write_published(dataset, arguments.features, arguments.ids, count=arguments.count or 36)
+        for note in notes:
+            say(note)
+        return _say_regions(arguments, dataset, store)
+    arguments.count = 19 if arguments.count is None else arguments.count
     file = None if arguments.source in ("grid", "selective-search") else Path(arguments.source)
     if file is None and arguments.images is not None:
         raise invalid_argument("images", str(arguments.images), "none unless --from names a file")
@@ -142,7 +160,12 @@ def _find_regions(arguments: argparse.Namespace) -> None:
     with lent_backbone(arguments.weights, picked(arguments, "backbone", "size")) as (backbone, weights):
         found = {"weights": weights, "detections": detections, "batch_size": arguments.batch_size}
         store = cache_regions(dataset, backbone, regions, **found)
-    several = len(RegionStore.folders(dataset)) > 1
+    _say_regions(arguments, dataset, store)
+
+
+def _say_regions(arguments: argparse.Namespace, dataset: Dataset, store: RegionStore) -> None:
+    """Print what was cached, and the next command."""
+    several = len(store.folders(dataset)) > 1
     named = f" --set image.fingerprint={store.fingerprint}" if several else ""
     command = f"vsemb train dvsa --data {arguments.data} --out runs/dvsa{named}"
     mean = f"{store.mean_count:.1f} per image on average, the whole image included"
@@ -307,7 +330,8 @@ def _evaluate_pointing(arguments: argparse.Namespace, opened: Run) -> Measured:
     """Share of words that choose the region of the object they name.
 
     A word is correct if its region overlaps its object with an intersection over union of 0.5 or more. The dataset must
-    contain the words of a caption that name each object, like the data of `vsemb scenes`.
+    contain the words of a caption that name each object, like the data of `vsemb scenes` and of Flickr30k Entities
+    (`vsemb prepare --format entities`).
     """
     from vsemb.systems.regions.pointing import measure_pointing
 

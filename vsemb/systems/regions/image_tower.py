@@ -76,6 +76,8 @@ class CachedRegions(CachedImages):
 
     def keep(self, store: Any, folder: Path) -> None:
         super().keep(store, folder)
+        if store.backbone is None:
+            return
         write_json(folder / BACKBONE / _REGIONS_CONFIG, store.regions.to_json())
         if store.classifier_path is not None:
             shutil.copyfile(store.classifier_path, folder / BACKBONE / CLASSIFIER_NAME)

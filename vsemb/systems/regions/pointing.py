@@ -508,7 +508,7 @@ def _alignments(part: Split, dataset: Dataset) -> list[list[Sequence[Sequence[in
     if not any(pairs for captions in found for pairs in captions):
         raise DataError(
             f"The split {part.name!r} of {dataset.path} has no links from words to objects, so pointing "
-            "cannot be measured on it. Data with such links: vsemb scenes"
+            "cannot be measured on it. Data with such links: vsemb scenes, or vsemb prepare --format entities"
         )
     return found
 

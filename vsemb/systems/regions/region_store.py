@@ -7,8 +7,8 @@ Files in `DATA/regions/<fingerprint>/`:
   whole image; the best boxes follow, best first.
 - scores.npy: float32 (images, regions), ranking scores of the boxes.
 - ids.npy: int64 (images,), ascending; row i of the other arrays is image ids[i].
-- manifest.json: dataset, network, weights, boxes and preprocessing.
-- backbone.weights.h5: weights of the network.
+- manifest.json: dataset, network, weights, boxes and preprocessing; without a network for published features.
+- backbone.weights.h5: weights of the network, if it is known.
 - classifier.weights.h5: weights of the network's classifier, if its confidence ranked the boxes.
 
 Features are float16 on disk, which saves half of the space: 20 regions take 20 times the space of one vector per image.
@@ -104,7 +104,9 @@ class RegionStore(FeatureFolder):
     keys = frozenset({"regions", "candidates_sha256"})
     arrays = {"features": ("float16", (3,)), "boxes": ("float32", (3,)), "scores": ("float32", (2,))}
 
-    def expected_fingerprint(self) -> str:
+    def expected_fingerprint(self) -> str | None:
+        if self.manifest["backbone"] is None:
+            return None
         try:
             return _fingerprint_of(self.manifest)
         except (TypeError, VsembError) as error:
@@ -113,7 +115,8 @@ class RegionStore(FeatureFolder):
 
     def check_rows(self, dataset: Dataset) -> None:
         super().check_rows(dataset)
-        for path in (self.directory / WEIGHTS_NAME, self.classifier_path):
+        known = self.manifest["backbone"] is not None
+        for path in (self.directory / WEIGHTS_NAME, self.classifier_path) if known else ():
             if path is not None and not path.is_file():
                 why = f"are damaged: there is no {path.name}, which the regions of new images need"
                 raise self.unusable(self.directory, why)
@@ -130,6 +133,8 @@ class RegionStore(FeatureFolder):
         manifest = read_json(directory / "manifest.json", "region manifest")
         try:
             backbone, regions = manifest["backbone"], manifest["regions"]
+            if backbone is None:
+                return f"{directory.name} ({regions['count']} published boxes, {manifest['dim']} entries)"
             return (
                 f"{directory.name} ({regions['count']} boxes by {regions['source']}, {backbone['name']} at "
                 f"{backbone['size']}, {regions['pooling']}, {regions['rank']}, overlap {regions['overlap']}, "
@@ -241,6 +246,9 @@ def region_fingerprint(
 
 def _fingerprint_of(manifest: dict[str, Any], *, detections: bool = True) -> str:
     """Compute the fingerprint of a manifest's content, with or without the detections."""
+    if manifest["backbone"] is None:
+        # All that is known of the network behind published features.
+        return f"published, {manifest['dim']} entries"
     backbone, regions = BackboneConfig.from_json(manifest["backbone"]), RegionConfig.from_json(manifest["regions"])
     named = detections or regions.source != "detections"
     candidates = manifest["candidates_sha256"] if named else None

@@ -1,0 +1,225 @@
+"""Region features of detectors as they are published, such as bottom-up attention's and SCAN's, as cached regions.
+
+Three forms are read, each with the features of about 36 boxes per image:
+
+- `.tsv`: one image per line, with boxes and features in base64, as bottom-up attention publishes them (columns
+  `image_id, image_w, image_h, num_boxes, boxes, features`) or LXMERT does (ten columns);
+- a folder of `.npz`, one per image and named like it, with `x` or `features`, and `bbox`, `image_w` and `image_h`;
+- `.npy`, (images, regions, dim) without boxes, as SCAN publishes them, with a file of one image name per line.
+
+Published features lack the whole image. Its features, region 0 of the store, are the mean over the boxes.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vsemb.console import progress
+from vsemb.data.features.files import FeatureWriter, load_array
+from vsemb.data.readers.source import text_lines
+from vsemb.data.store import Dataset
+from vsemb.errors import DataError, invalid_argument, one_line
+from vsemb.files import reading, sha256_bytes, sha256_file
+from vsemb.systems.regions.detections import name_forms
+from vsemb.systems.regions.region_store import WHOLE_IMAGE, RegionConfig, RegionStore, refuse_wrong_regions
+
+_COLUMNS = {
+    6: ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features"),
+    10: (*("img_id", "image_h", "image_w", "", "", "", ""), "num_boxes", "boxes", "features"),
+}
+_BATCH = 64
+
+
+@dataclass(frozen=True)
+class PublishedRegions:
+    """Regions of one image in a published file.
+
+    Attributes:
+        name: id or name of the image.
+        features: (regions, dim) float32.
+        boxes: (regions, 4) float, `[x1, y1, x2, y2]` in pixels; None if they are not published.
+        size: width and height of the detector's image in pixels; None for the stored image's.
+    """
+
+    name: str
+    features: np.ndarray
+    boxes: np.ndarray | None = None
+    size: tuple[float, float] | None = None
+
+
+def read_published(path: Path, names: Path | None = None) -> Iterator[PublishedRegions]:
+    """Yield the regions of each image of a published file, or a folder of them.
+
+    Args:
+        path: a `.tsv` or `.npy` file, or a folder of `.npz` files.
+        names: file with the name of each image of a `.npy`, one per line.
+
+    Raises:
+        DataError: if a file or a line has another form.
+        InvalidArgumentError: if `names` is missing for a `.npy`, or given for another form.
+    """
+    if (path.suffix == ".npy") != (names is not None):
+        fix = "An array does not name its images: give --ids FILE with one name per line."
+        raise invalid_argument(
+            "ids", None if names is None else str(names), f"a file for .npy alone; {path} is given", fix
+        )
+    if path.is_dir():
+        yield from map(_of_npz, sorted(path.glob("*.npz")))
+    elif path.suffix == ".tsv":
+        with reading(path), open(path, encoding="ascii") as file:
+            for number, line in enumerate(file, 1):
+                yield _of_line(f"{path}, line {number}", line.rstrip("\n").split("\t"))
+    elif names is not None:
+        rows, listed = load_array(path, mmap=True), [line.strip() for line in text_lines(names)]
+        if rows.ndim != 3 or len(rows) != len(listed):
+            raise DataError(f"{path} must be (images, regions, dim) for {len(listed):,} names; got {rows.shape}.")
+        yield from (PublishedRegions(name, row.astype(np.float32)) for name, row in zip(listed, rows, strict=True))
+    else:
+        raise DataError(f"{path} must be a .tsv or .npy file, or a folder of .npz files.")
+
+
+def _of_line(where: str, fields: Sequence[str]) -> PublishedRegions:
+    try:
+        found = dict(zip(_COLUMNS[len(fields)], fields, strict=True))
+        count = int(found["num_boxes"])
+        boxes, features = (
+            np.frombuffer(base64.b64decode(found[name], validate=True), "<f4").reshape(count, -1)
+            for name in ("boxes", "features")
+        )
+        size = (float(found["image_w"]), float(found["image_h"]))
+        return PublishedRegions(found.get("image_id") or found["img_id"], features, boxes.reshape(count, 4), size)
+    except (KeyError, ValueError) as error:
+        raise DataError(f"{where}: regions must have 6 or 10 columns, of base64 ({one_line(error, 100)}).") from error
+
+
+def _of_npz(path: Path) -> PublishedRegions:
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            features = np.asarray(arrays["x" if "x" in arrays else "features"], np.float32)
+            features = features.reshape(-1, features.shape[-1])
+            if "bbox" not in arrays:
+                return PublishedRegions(path.stem, features)
+            size = (float(arrays["image_w"]), float(arrays["image_h"])) if "image_w" in arrays else None
+            return PublishedRegions(path.stem, features, arrays["bbox"].reshape(len(features), 4), size)
+    except (OSError, ValueError, KeyError, EOFError, TypeError) as error:
+        raise DataError(f"{path} must hold x or features, and bbox: {one_line(error, 100)}.") from error
+
+
+def write_published(
+    dataset: Dataset, paths: Sequence[Path], names: Sequence[Path] = (), *, count: int = 36
+) -> tuple[RegionStore, tuple[str, ...]]:
+    """Write published regions of all images of a dataset into its cache.
+
+    Args:
+        dataset: the dataset.
+        paths: the files, see `read_published`; together they have every image of the dataset once.
+        names: for `.npy` files, the file of names of each.
+        count: number of first boxes per image; images with fewer are padded.
+
+    Returns:
+        The opened regions, and notes about images that the dataset does not have.
+
+    Raises:
+        DataError: if a file is broken, an image is missing or occurs twice, or sizes differ.
+    """
+    if names and len(names) != len(paths):
+        raise invalid_argument("ids", f"{len(names)} files", f"{len(paths)}, one per file of features")
+    regions = RegionConfig("detections", count, overlap=1.0)
+    files = [file for path in (*paths, *names) for file in (sorted(path.glob("*.npz")) if path.is_dir() else [path])]
+    sources = [sha256_file(file) for file in files if file.is_file()]
+    fingerprint = sha256_bytes(json.dumps([sources, regions.to_json()], sort_keys=True).encode())[:16]
+    directory = dataset.path / RegionStore.plural() / fingerprint
+    if (directory / "manifest.json").is_file():
+        return RegionStore.open(directory, dataset), ()
+    stream = (
+        each for number, path in enumerate(paths) for each in read_published(path, names[number] if names else None)
+    )
+    images, first, others = _Images(dataset), next(stream, None), 0
+    if first is None:
+        raise DataError(f"{paths[0]} holds no regions.")
+    shape = (1 + count, first.features.shape[1])
+    beside = {"boxes": (1 + count, 4), "scores": (1 + count,)}
+    options: dict[str, Any] = {"dtype": np.float16, "beside": beside, "kind": RegionStore.format}
+    seen: set[int] = set()
+    with FeatureWriter(directory, dataset.ids, shape, {"fingerprint": fingerprint}, **options) as writer:
+        writer.done = 0
+        for found in progress((one for part in ([first], stream) for one in part), desc="regions", unit="image"):
+            image = images.find(found.name)
+            if image is None:
+                others += 1
+                continue
+            if image in seen:
+                raise DataError(f"The image {found.name!r} occurs twice in the regions.")
+            seen.add(image)
+            if found.features.shape[1] != shape[1]:
+                raise DataError(f"Regions must have {shape[1]} features; {found.name!r} has {found.features.shape[1]}.")
+            ids = np.array([image])
+            rows, boxes = (part[None] for part in _padded(found, images.sizes.get(image), count))
+            scores = np.where(boxes.any(axis=-1), np.linspace(1, 0, 1 + count, dtype=np.float32), 0)
+            if not (np.abs(rows) <= np.finfo(np.float16).max).all():
+                raise DataError(f"The features of {found.name!r} must be finite and at most 65,504.")
+            refuse_wrong_regions(rows, boxes, scores, ids=ids, dataset=dataset, what="Published regions")
+            writer.write(ids, rows.astype(np.float16), boxes=boxes, scores=scores)
+        if missing := sorted(set(dataset.ids.tolist()) - seen):
+            raise DataError(f"The regions lack {len(missing):,} images: {dataset.name_images(np.array(missing))}.")
+        manifest = {"dataset": dataset.fingerprint, "backbone": None, "weights_sha256": None, "candidates_sha256": None}
+        writer.finish({**manifest, "regions": regions.to_json(), "fingerprint": fingerprint})
+    notes = (f"{others:,} images of the files are not in {dataset.path}.",) if others else ()
+    return RegionStore.open(directory, dataset), notes
+
+
+def _padded(found: PublishedRegions, stored: tuple[float, float] | None, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return features (1 + count, dim) and boxes (1 + count, 4), as fractions, of the whole image and its boxes."""
+    kept = np.asarray(found.features.any(axis=1))
+    boxes = np.tile(np.array(WHOLE_IMAGE, np.float32), (len(kept), 1))
+    size = found.size or stored
+    if found.boxes is not None:
+        if size is None:
+            raise DataError(f"The boxes of {found.name!r} are in pixels, and its size is not known.")
+        corners = np.clip(np.asarray(found.boxes, np.float64) / np.tile(size, 2), 0, 1)
+        boxes = np.concatenate([corners[:, :2], corners[:, 2:] - corners[:, :2]], axis=1).astype(np.float32)
+        kept &= np.asarray((boxes[:, 2:] > 0).all(axis=1))
+    features = found.features[kept][:count]
+    if not len(features):
+        raise DataError(f"The image {found.name!r} has no region with features and an area.")
+    whole = np.zeros((1 + count, features.shape[1]), np.float32)
+    places = np.zeros((1 + count, 4), np.float32)
+    whole[0], places[0] = features.mean(axis=0), WHOLE_IMAGE
+    whole[1 : 1 + len(features)], places[1 : 1 + len(features)] = features, boxes[kept][:count]
+    return whole, places
+
+
+class _Images:
+    """Images of a dataset by the names that published files give them.
+
+    Attributes:
+        sizes: id -> width and height; empty for a dataset without images.
+    """
+
+    def __init__(self, dataset: Dataset) -> None:
+        splits = [dataset.split(name) for name in dataset.splits]
+        self._ids: dict[tuple[int, str], int | None] = {}
+        self.sizes: dict[int, tuple[float, float]] = {}
+        for split in splits:
+            if split.has_images:
+                sides = ((float(width), float(height)) for width, height in split.sizes.tolist())
+                self.sizes.update(zip(split.ids.tolist(), sides, strict=True))
+            for image, key in zip(split.ids.tolist(), split.keys, strict=True):
+                for way, form in enumerate(name_forms(key)):
+                    # A form that two images share names neither.
+                    if form is not None:
+                        self._ids[way, form] = image if self._ids.get((way, form), image) == image else None
+
+    def find(self, name: str) -> int | None:
+        """Return the id of an image; None if the dataset lacks it."""
+        for way, form in enumerate(name_forms(name)):
+            if form is not None and (found := self._ids.get((way, form))) is not None:
+                return found
+        return None
