@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -83,6 +85,50 @@ def test_a_failure_leaves_the_old_directory(tmp_path: Path, error: BaseException
         (temporary / "new").write_text("new")
         raise error
     assert names(target) == ["old"] and names(tmp_path) == ["folder"]
+
+
+@pytest.mark.parametrize("write", [files.replacing, files.replacing_directory])
+def test_what_killed_processes_left_is_removed(tmp_path: Path, write: Any) -> None:
+    (tmp_path / ".it.00aa11bb.tmp").mkdir()
+    (tmp_path / ".it.00aa11bb.tmp" / "half").touch()
+    (tmp_path / ".it.22cc33dd.tmp").touch()
+    # A living process holds the first; the others are another target's, or the user's.
+    kept = [".it.44ee55ff.tmp", ".it.more.00aa11bb.tmp", ".it.notes.tmp"]
+    for name in kept:
+        (tmp_path / name).touch()
+    with open(tmp_path / kept[0]) as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with write(tmp_path / "it"):
+            pass
+        assert names(tmp_path) == sorted([*kept, "it"])
+    with write(tmp_path / "it", *[True][: write is files.replacing_directory]):
+        pass
+    assert names(tmp_path) == sorted([*kept[1:], "it"])
+
+
+def test_a_folder_whose_replacement_was_killed_comes_back(tmp_path: Path) -> None:
+    (tmp_path / ".it.00aa11bb.old" / "it").mkdir(parents=True)
+    (tmp_path / ".it.00aa11bb.old" / "it" / "years").touch()
+    with pytest.raises(DataError, match="already exists"), files.replacing_directory(tmp_path / "it"):
+        pass
+    assert names(tmp_path / "it") == ["years"] and names(tmp_path) == ["it"]
+
+
+def test_a_folder_that_cannot_be_moved_is_put_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "it").mkdir()
+    (tmp_path / "it" / "years").touch()
+    moved, calls = os.replace, []
+
+    def fails(source: Path, target: Path) -> None:
+        calls.append(source)
+        if len(calls) == 2:
+            raise OSError(errno.EIO, "Input/output error")
+        moved(source, target)
+
+    monkeypatch.setattr(os, "replace", fails)
+    with pytest.raises(DataError, match="Input/output"), files.replacing_directory(tmp_path / "it", overwrite=True):
+        pass
+    assert names(tmp_path / "it") == ["years"] and names(tmp_path) == ["it"]
 
 
 def test_a_file_in_the_way_is_not_replaced(tmp_path: Path) -> None:

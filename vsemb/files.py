@@ -6,11 +6,13 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import secrets
 import shutil
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +63,6 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     # Links are kept. A device such as /dev/stdout can be written to but not replaced.
     path = Path(os.path.realpath(path))
-    temporary: Path | None = None
     try:
         if path.exists() and not path.is_file() and not path.is_dir():
             with tempfile.TemporaryDirectory() as folder:
@@ -69,18 +70,13 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
                 yield temporary
                 path.write_bytes(temporary.read_bytes())
             return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = _beside(path, "tmp")
-        temporary.touch(exist_ok=False)
-        yield temporary
-        sync(temporary)
-        os.replace(temporary, path)
-        sync(path.parent)
+        with claimed(path, partial(Path.touch, exist_ok=False)) as temporary:
+            yield temporary
+            sync(temporary)
+            os.replace(temporary, path)
+            sync(path.parent)
     except OSError as error:
         raise DataError(f"Cannot write {path}: {error.strerror or error}.") from error
-    finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -95,34 +91,94 @@ def replacing_directory(path: str | os.PathLike[str], overwrite: bool = False) -
         DataError: if `path` exists and `overwrite` is false, or if writing fails.
     """
     path = Path(path)
-    temporary: Path | None = None
     try:
-        if not overwrite and path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise DataError(f"{path} already exists and is not an empty directory; choose another --out.")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = _beside(path, "tmp")
-        temporary.mkdir()
-        yield temporary
-        sync_tree(temporary)
-        if path.exists():
-            old = _beside(path, "old")
-            old.mkdir()
-            os.replace(path, old / path.name)
-            os.replace(temporary, path)
-            shutil.rmtree(old)
-        else:
-            os.replace(temporary, path)
-        sync(path.parent)
+        with claimed(path) as temporary:
+            if not overwrite and path.exists() and (not path.is_dir() or any(path.iterdir())):
+                raise DataError(f"{path} already exists and is not an empty directory; choose another --out.")
+            yield temporary
+            sync_tree(temporary)
+            if path.exists():
+                with claimed(path, ending="old") as old:
+                    os.replace(path, old / path.name)
+                    try:
+                        os.replace(temporary, path)
+                    except OSError:
+                        os.replace(old / path.name, path)
+                        raise
+            else:
+                os.replace(temporary, path)
+            sync(path.parent)
     except OSError as error:
         raise DataError(f"Cannot write {path}: {error.strerror or error}.") from error
+
+
+@contextlib.contextmanager
+def claimed(path: Path, make: Callable[[Path], object] = Path.mkdir, ending: str = "tmp") -> Iterator[Path]:
+    """Yield a new hidden name beside a path, locked for this process, and remove what is left there.
+
+    What killed processes left beside the path is removed first. They hold no lock: it ends with the process, on
+    whatever machine, while process numbers mean nothing to other machines on the same disk.
+
+    Args:
+        path: what the temporary name will replace; its directory is made.
+        make: makes the file or folder, with the permissions that new ones have.
+        ending: of the name.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _remove_leftovers(path)
+    with contextlib.ExitStack() as stack:
+        while True:
+            temporary = path.parent / f".{path.name}.{secrets.token_hex(4)}.{ending}"
+            make(temporary)
+            # Another process may have taken it for a leftover before the lock.
+            stack.enter_context(_lock(temporary, wait=True))
+            if temporary.exists():
+                break
+        try:
+            yield temporary
+        finally:
+            _remove(temporary)
+
+
+def _remove_leftovers(path: Path) -> None:
+    ours = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}\.(tmp|old)")
+    for left in [each for each in path.parent.iterdir() if ours.fullmatch(each.name)]:
+        with contextlib.suppress(OSError), _lock(left, wait=False):
+            if left.suffix == ".old" and not path.exists() and (left / path.name).exists():
+                # Killed between the two renames of an overwritten folder: what was there comes back.
+                os.replace(left / path.name, path)
+            _remove(left)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _lock(path: Path, wait: bool) -> Iterator[None]:
+    """Hold the lock of a file or folder.
+
+    Raises:
+        OSError: without `wait`, if another process holds it, or where there are no locks.
+    """
+    try:
+        import fcntl
+    except ImportError as error:  # On Windows.
+        if not wait:
+            raise OSError("no locks") from error
+        yield
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        # Without locks, as on some file systems, nothing is taken for a leftover.
+        with contextlib.suppress(OSError) if wait else contextlib.nullcontext():
+            fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
     finally:
-        if temporary is not None and temporary.exists():
-            shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _beside(path: Path, ending: str) -> Path:
-    """Return an unused hidden name in the directory of a path, not created, so that default permissions apply."""
-    return path.parent / f".{path.name}.{secrets.token_hex(4)}.{ending}"
+        os.close(descriptor)
 
 
 @contextlib.contextmanager

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from vsemb.errors import DataError, invalid_argument
-from vsemb.files import sync_tree
+from vsemb.files import claimed, sync_tree
 
 #: Directory beside the models with the contracts of their newest exports.
 CONTRACTS = "contracts"
@@ -64,12 +63,9 @@ def publishing(base: str | os.PathLike[str], version: int | None = None) -> Iter
     # The temporary directory must be on the same file system, so links are resolved.
     base = Path(os.path.realpath(base))
     _check(base, version)
-    prefix = f".{base.name}."
     try:
-        base.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(".tmp", prefix, base.parent, ignore_cleanup_errors=True) as folder:
-            publication = Publication(Path(folder))
-            publication.temporary.chmod(0o755)
+        with claimed(base) as folder:
+            publication = Publication(folder)
             yield publication
             sync_tree(folder)
             base.mkdir(exist_ok=True)
