@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from vsemb.console import progress
 from vsemb.data.store import Split
 from vsemb.errors import DataError
 from vsemb.evaluation.retrieval import RECALLS
@@ -329,6 +330,7 @@ def _named(sets: Sequence[np.ndarray]) -> dict[str, float]:
 def _mean(queries: Queries, score: Callable[[np.ndarray], Any], ranked: np.ndarray) -> tuple[np.ndarray, int]:
     """Return the mean metrics of the queries, and their number."""
     found: list[np.ndarray] = []
+    queries = iter(progress(queries, "rank", unit="query", leave=False))
     while block := list(itertools.islice(queries, _BLOCK)):
         scores = np.asarray(score(np.array([row for row, _ in block])))
         if np.isnan(scores).any():
