@@ -128,7 +128,9 @@ class Retrieval(Recipe, kind="retrieval"):
 
     def summary(self, info: Mapping[str, Any], out: str, data: str) -> list[str]:
         option = f" {self.validation.option}" if self.validation.option else ""
-        split = "val" if not option or "test" not in info.get("splits", ()) else "test"
+        # After a training without validation, `val` may be part of `train`.
+        unseen = option or not self.validation.measures
+        split = "test" if unseen and "test" in info.get("splits", ()) else "val"
         return [
             f"best epoch   {info['best_epoch'] + 1}, validation {self.validation.describe(info)}",
             f"next         vsemb evaluate {out} --data {data} --split {split}{option}",

@@ -66,9 +66,8 @@ def prepare(
     dataset = prepare("flickr8k", "data/flickr8k", report=print)
     ```
     """
-    opened = open_source(source, format, on_bad_image, report or (lambda line: None), **options)
-    if val_to_train:
-        opened = _with_val_in_train(opened)
+    say = report or (lambda line: None)
+    opened = open_source(source, format, on_bad_image, say, val_to_train=val_to_train, **options)
     return write_dataset(
         opened.records,
         out,
@@ -89,21 +88,25 @@ def open_source(
     format: str | None,
     on_bad_image: str,
     report: Callable[[str], None],
+    *,
+    val_to_train: bool = False,
     **options: Any,
 ) -> Source:
     """Read a source, or several, and report its format where that is inferred, its notes, and malformed rows.
 
     Args:
-        source, format, on_bad_image, **options: as `prepare`.
+        source, format, on_bad_image, val_to_train, **options: as `prepare`.
         report: called with each line.
 
     Raises:
         DataError: for a broken source, or malformed rows that are not skipped; all of them are named.
     """
     if not isinstance(source, str | os.PathLike):
-        if len(source) == 1:
-            return open_source(source[0], format, on_bad_image, report, **options)
-        return _joined([(each, open_source(each, format, on_bad_image, report, **options)) for each in source])
+        each = [
+            (one, open_source(one, format, on_bad_image, report, val_to_train=val_to_train, **options))
+            for one in source
+        ]
+        return each[0][1] if len(each) == 1 else _joined(each)
     if format is None:
         format = infer_format(source)
         report(f"{source} has the format {format}. Choose another with --format.")
@@ -115,7 +118,7 @@ def open_source(
         raise DataError(f"{source} has {len(opened.bad)} malformed rows: {listed(opened.bad)} {fix}")
     for line in opened.bad:
         report(f"left out: {line}")
-    return opened
+    return _with_val_in_train(opened) if val_to_train else opened
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ class RegionStore(FeatureFolder):
     arrays = {"features": ("float16", (3,)), "boxes": ("float32", (3,)), "scores": ("float32", (2,))}
 
     def expected_fingerprint(self) -> str | None:
-        if self.manifest["backbone"] is None:
+        if _is_published(self.manifest):
             return None
         try:
             return _fingerprint_of(self.manifest)
@@ -115,8 +115,8 @@ class RegionStore(FeatureFolder):
 
     def check_rows(self, dataset: Dataset) -> None:
         super().check_rows(dataset)
-        known = self.manifest["backbone"] is not None
-        for path in (self.directory / WEIGHTS_NAME, self.classifier_path) if known else ():
+        published = _is_published(self.manifest)
+        for path in () if published else (self.directory / WEIGHTS_NAME, self.classifier_path):
             if path is not None and not path.is_file():
                 why = f"are damaged: there is no {path.name}, which the regions of new images need"
                 raise self.unusable(self.directory, why)
@@ -244,9 +244,14 @@ def region_fingerprint(
     return sha256_bytes(json.dumps(content, sort_keys=True).encode())[:16]
 
 
+def _is_published(manifest: dict[str, Any]) -> bool:
+    """Whether the features are published ones, of a network that is not known."""
+    return manifest["backbone"] is None and manifest["weights_sha256"] is None
+
+
 def _fingerprint_of(manifest: dict[str, Any], *, detections: bool = True) -> str:
     """Compute the fingerprint of a manifest's content, with or without the detections."""
-    if manifest["backbone"] is None:
+    if _is_published(manifest):
         # All that is known of the network behind published features.
         return f"published, {manifest['dim']} entries"
     backbone, regions = BackboneConfig.from_json(manifest["backbone"]), RegionConfig.from_json(manifest["regions"])
