@@ -1,13 +1,14 @@
 """All parts of the benchmark: one table, one JSON file, and which gates are met.
 
     python -m tests.benchmarks [--only retrieval order] [--quick] [--out benchmark.json] [--threads 1]
+    python -m tests.benchmarks --compare OLD.json [OLDER.json]
 
 Each part runs by itself, in a process of its own, one after the other: every number is a ratio to a named
 peer or limit of the same run. Of a row measured at several sizes the largest is judged. `growth` rows are
 the exponent b of a * size ** b: 1 is linear. A peer that is not installed and a part that fails are rows
 that say why. With `--quick` sizes are small and no gate is judged. Parts and gates are in `gates.py`.
 
-The exit status is 1 where a part fails or a gate is not met.
+The exit status is 1 where a part fails, a gate is not met or a row is worse than in the reports of `--compare`.
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
+from tests.benchmarks.comparison import compared, comparison
 from tests.benchmarks.gates import PARTS, judged
+from tests.benchmarks.peers import THREAD_VARIABLES
 from tests.benchmarks.reports import rows_of
-from tests.benchmarks.timing import THREAD_VARIABLES, left_out
+from tests.benchmarks.timing import left_out
 from vsemb.commands import table
 from vsemb.errors import DataError
 from vsemb.files import read_json, write_json
@@ -87,6 +90,15 @@ def machine() -> dict[str, Any]:
     return {"processor": model, "cores": os.cpu_count(), "python": platform.python_version(), "load": load}
 
 
+def commit() -> str | None:
+    """The commit of the code, with `-dirty` where files are changed; None outside a repository."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        return subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     """Lays out all rows as a table."""
     met = {None: "", True: "yes", False: "NO"}
@@ -106,10 +118,20 @@ def main() -> int:
     parser.add_argument("--out", metavar="FILE", type=Path, help="the report as JSON")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--hours", type=float, default=2.0, help="until a part is given up (%(default)g)")
+    parser.add_argument(
+        "--compare", nargs="+", metavar="FILE", default=[], help="earlier reports, oldest first, to mark regressions"
+    )
     arguments = parser.parse_args()
+    try:
+        earlier = [read_json(path) for path in arguments.compare]
+    except DataError as error:
+        parser.error(f"--compare: {error}")
+    if any(each["quick"] != arguments.quick or each["threads"] != arguments.threads for each in earlier):
+        parser.error("--compare: the reports must have the same --quick and --threads")
     if arguments.out is not None and not arguments.out.absolute().parent.is_dir():
         parser.error(f"--out: the folder {arguments.out.absolute().parent} does not exist")
     report: dict[str, Any] = {
+        "commit": commit(),
         "machine": machine(),
         "threads": arguments.threads,
         "quick": arguments.quick,
@@ -140,7 +162,13 @@ def main() -> int:
     gates = sum("met" in each for each in report["rows"])
     if gates:
         print(f"{gates - len(missed)} of {gates} gates are met.")
-    return 1 if failed or missed else 0
+    worse = False
+    if earlier:
+        measured = [[each for each in old["rows"] if each["part"] in arguments.only] for old in earlier]
+        changes = compared(measured, report["rows"])
+        worse = any(each["mark"] == "REGRESSION" for each in changes)
+        print(f"\nCompared with {', '.join(str(each.get('commit')) for each in earlier)}:\n{comparison(changes)}")
+    return 1 if failed or missed or worse else 0
 
 
 if __name__ == "__main__":

@@ -20,7 +20,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import keras
 import numpy as np
 
-from tests.benchmarks.timing import cpu_seconds, exponent, interleaved, left_out, print_rows, row, set_threads
+from tests.benchmarks.peers import Peer
+from tests.benchmarks.timing import beside, cpu_seconds, exponent, interleaved, print_rows, row, set_threads
 from vsemb.files import write_json
 from vsemb.losses.max_margin import MaxMargin
 from vsemb.systems.hypernymy.model import HypernymModel
@@ -41,33 +42,6 @@ def random_pairs(count: int) -> tuple[np.ndarray, np.ndarray]:
     return true, np.where(generator.random((count, 2)) < 0.5, true, other)
 
 
-def torch_epoch(vectors: np.ndarray, margin: float) -> Callable[[np.ndarray, np.ndarray], float]:
-    """Returns what trains on pairs with SparseAdam, from these vectors on, and gives the mean loss a step."""
-    import torch
-
-    table = torch.nn.Embedding.from_pretrained(torch.from_numpy(vectors.copy()), freeze=False, sparse=True)
-    optimizer = torch.optim.SparseAdam(list(table.parameters()), lr=RATE)
-
-    def energy(pairs: Any) -> Any:
-        # Negative coordinates are folded, as order-embeddings' are.
-        specific, general = table(pairs[:, 0]).abs(), table(pairs[:, 1]).abs()
-        return (general - specific).clamp(min=0).pow(2).sum(1)
-
-    def epoch(true: np.ndarray, false: np.ndarray) -> float:
-        total, steps = 0.0, 0
-        right, wrong = torch.from_numpy(true.astype(np.int64)), torch.from_numpy(false.astype(np.int64))
-        for start in range(0, len(true), BATCH):
-            part = slice(start, start + BATCH)
-            optimizer.zero_grad()
-            loss = energy(right[part]).sum() + (margin - energy(wrong[part])).clamp(min=0).sum()
-            loss.backward()
-            optimizer.step()
-            total, steps = total + float(loss.detach()), steps + 1
-        return total / steps
-
-    return epoch
-
-
 def keras_epoch(true: np.ndarray, false: np.ndarray) -> Callable[[], Any]:
     """Returns what trains on pairs with Keras' `fit`."""
     model = HypernymModel(CONCEPTS, DIM, seed=0)
@@ -76,7 +50,7 @@ def keras_epoch(true: np.ndarray, false: np.ndarray) -> Callable[[], Any]:
     return lambda: model.fit(pairs, labels, batch_size=2 * BATCH, verbose=0)
 
 
-def measure(count: int, rounds: int, with_keras: bool) -> list[dict[str, Any]]:
+def measure(count: int, threads: int, rounds: int) -> list[dict[str, Any]]:
     """The rows of one size; the seconds of our epoch are in each."""
     true, false = random_pairs(count)
     steps = -(-count // BATCH)
@@ -85,29 +59,22 @@ def measure(count: int, rounds: int, with_keras: bool) -> list[dict[str, Any]]:
     loop = EpochLoop(model)
     few, fewer = (slice(min(part, steps) * BATCH) for part in (_TORCH_STEPS, _KERAS_STEPS))
     ways = {"ours": lambda: cpu_seconds(lambda: loop.run(true, false, BATCH, np.full(steps, RATE)))}
-    rows = []
-    try:
-        sparse = torch_epoch(vectors, margin)
-    except ImportError:
-        rows.append(left_out(SPARSE_ADAM, "PyTorch is not installed: pip install 'vsemb[benchmark]'"))
-    else:
-        first = slice(BATCH)
-        mine = EpochLoop(HypernymModel(CONCEPTS, DIM, seed=0)).run(true[first], false[first], BATCH, np.full(1, RATE))
-        theirs = torch_epoch(vectors, margin)(true[first], false[first])
-        if not np.isclose(mine, theirs, rtol=1e-4):
-            raise SystemExit(f"PyTorch's first loss is {theirs}, ours {mine}.")
-        scale = count / len(true[few])
-        ways["torch"] = lambda: scale * cpu_seconds(lambda: sparse(true[few], false[few]))
-    if with_keras:
-        fit, share = keras_epoch(true[fewer], false[fewer]), count / len(true[fewer])
-        ways["keras"] = lambda: share * cpu_seconds(fit)
-    seconds = interleaved(ways, rounds)
-    names = {"torch": SPARSE_ADAM, "keras": KERAS}
-    return rows + [
-        row(names[way], f"{count} pairs", taken / seconds["ours"], ours=seconds["ours"], peer=taken)
-        for way, taken in seconds.items()
-        if way in names
-    ]
+    first = slice(BATCH)
+    mine = EpochLoop(HypernymModel(CONCEPTS, DIM, seed=0)).run(true[first], false[first], BATCH, np.full(1, RATE))
+    fit, share = keras_epoch(true[fewer], false[fewer]), count / len(true[fewer])
+    ways["keras"] = lambda: share * cpu_seconds(fit)
+    given = {"vectors": vectors, "true": true[few], "false": false[few], "margin": margin, "rate": RATE, "batch": BATCH}
+    with Peer("torch", "tests.benchmarks.peers.sparse_adam:epoch", threads=threads, **given) as peer:
+
+        def sparse() -> float:
+            answer = peer()
+            if not np.isclose(mine, answer["first"], rtol=1e-4):
+                raise SystemExit(f"PyTorch's first loss is {answer['first']}, ours {mine}.")
+            return count / len(true[few]) * answer["seconds"]
+
+        seconds = interleaved(ways | {"peer": sparse}, rounds)
+    size = f"{count} pairs"
+    return [beside(peer, SPARSE_ADAM, size, seconds), beside(peer, KERAS, size, seconds, "keras")]
 
 
 def main() -> None:
@@ -121,7 +88,7 @@ def main() -> None:
     set_threads(arguments.threads)
     rows, seconds = [], []
     for count in arguments.pairs:
-        found = measure(count, arguments.rounds, with_keras=True)
+        found = measure(count, arguments.threads, arguments.rounds)
         rows += found
         seconds.append(found[-1]["ours"])
     if len(seconds) > 1:

@@ -4,9 +4,9 @@
 
 The recipe `vsepp` at its full sizes, trained on a few generated scenes, since weights do not change the time,
 and exported; texts have the lengths of captions. PyTorch's side splits and looks up words in plain Python,
-packs by length and runs in inference mode. CPU time, in turns. PyTorch is in the extra `benchmark`. Where the
-processor multiplies bfloat16, what `vsemb export --precision mixed_bfloat16` writes is measured too, beside
-the same float32 peer.
+packs by length and runs in inference mode, in a process of its own. CPU time, in turns. Where the processor
+multiplies bfloat16, what `vsemb export --precision mixed_bfloat16` writes is measured too, beside the same
+float32 peer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 import tensorflow as tf
 
-from tests.benchmarks.timing import cpu_seconds, exponent, interleaved, left_out, print_rows, row, set_threads
+from tests.benchmarks.peers import Peer
+from tests.benchmarks.timing import beside, cpu_seconds, exponent, interleaved, print_rows, row, set_threads
+from tests.benchmarks.training import recurrent_part
 from vsemb import recipes
 from vsemb.data import synthetic as scenes
 from vsemb.data.writing.writer import write_dataset
@@ -69,33 +71,6 @@ def random_texts(words: tuple[str, ...], count: int) -> list[str]:
     return [" ".join(generator.choice(words, length)) for length in lengths]
 
 
-def torch_encoder(variant: str, run: Run) -> Callable[[list[str]], np.ndarray]:
-    """The tower of the same sizes in PyTorch, from texts to unit vectors."""
-    import torch
-
-    from tests.benchmarks.torch_peers import Towers
-    from tests.benchmarks.training import recurrent_part
-
-    known = {word: number for number, word in enumerate(run.tokenizer.vocabulary.words, 2)}
-    towers = Towers(variant, len(known) + 2, recurrent_part(run.recipe).words.dim, 1).eval()
-    towers.image = torch.nn.Identity()
-
-    def encode(texts: list[str]) -> np.ndarray:
-        ids = [[known.get(word, 1) for word in text.lower().split()] for text in texts]
-        order = sorted(range(len(ids)), key=lambda place: -len(ids[place]))
-        padded = np.zeros((len(ids), len(ids[order[0]])), np.int64)
-        for place, number in enumerate(order):
-            padded[place, : len(ids[number])] = ids[number]
-        lengths = torch.tensor([len(ids[number]) for number in order])
-        with torch.inference_mode():
-            found, _ = towers(torch.from_numpy(padded), lengths, torch.ones(len(ids), 1))
-        embeddings = np.empty(found.shape, np.float32)
-        embeddings[order] = found.numpy()
-        return embeddings
-
-    return encode
-
-
 def embedded(encode: Callable[..., Any], texts: list[str]) -> np.ndarray:
     """What a SavedModel's signature makes of texts."""
     return encode(text=tf.constant(texts))["embedding"].numpy()
@@ -108,32 +83,27 @@ def measure(variant: str, batches: list[int], threads: int, rounds: int) -> list
         loaded = {name: tf.saved_model.load(str(path)) for name, path in paths.items()}
         words = run.tokenizer.vocabulary.words
     encoders = {name: model.signatures["encode_text"] for name, model in loaded.items()}
-    try:
-        peer = torch_encoder(variant, run)
-        set_threads(threads)
-    except ImportError:
-        reason = "PyTorch is not installed: pip install 'vsemb[benchmark]'"
-        return [left_out(NAME.format(variant, batch), reason) for batch in batches]
+    given = {"variant": variant, "words": list(words), "word_dim": recurrent_part(run.recipe).words.dim}
     rows, taken = [], []
-    for batch in batches:
-        texts = random_texts(words, batch)
-        calls = _CALLS.get(batch, 3)
+    with Peer("torch", "tests.benchmarks.peers.vsepp:encoder", threads=threads, **given) as peer:
+        for batch in batches:
+            texts, calls = random_texts(words, batch), _CALLS.get(batch, 3)
+            shape = embedded(encoders[NAME], texts).shape
 
-        def each(call: Callable[[], Any], calls: int = calls) -> Callable[[], float]:
-            return lambda: cpu_seconds(lambda: [call() for _ in range(calls)]) / calls
+            def ours(encode: Callable[..., Any], texts: list[str] = texts, calls: int = calls) -> float:
+                return cpu_seconds(lambda: [embedded(encode, texts) for _ in range(calls)]) / calls
 
-        calls_of: dict[str, Callable[[], Any]] = {
-            name: partial(embedded, encode, texts) for name, encode in encoders.items()
-        }
-        calls_of["peer"] = partial(peer, texts)
-        shapes = {tuple(call().shape) for call in calls_of.values()}
-        assert len(shapes) == 1, shapes
-        seconds = interleaved({name: each(call) for name, call in calls_of.items()}, rounds)
-        taken.append(seconds[NAME])
-        for name in encoders:
-            ours, theirs = seconds[name], seconds["peer"]
-            size = f"{batch} texts"
-            rows.append(row(name.format(variant, batch), size, theirs / ours, ours=ours, peer=theirs))
+            def theirs(texts: list[str] = texts, calls: int = calls, shape: tuple[int, ...] = shape) -> float:
+                answer = peer(texts=texts, calls=calls)
+                assert answer["embeddings"].shape == shape, shape
+                return answer["seconds"]
+
+            ways = {name: partial(ours, encode) for name, encode in encoders.items()}
+            seconds = interleaved(ways | {"peer": theirs}, rounds)
+            taken.append(seconds[NAME])
+            for name in encoders:
+                mine = seconds | {"ours": seconds[name]}
+                rows.append(beside(peer, name.format(variant, batch), f"{batch} texts", mine))
     if len(batches) > 1:
         rows.append(row(GROWTH.format(variant), f"{len(batches)} sizes", exponent(batches, taken)))
     return rows

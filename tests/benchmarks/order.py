@@ -17,7 +17,7 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -26,7 +26,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 import tensorflow as tf
 
+from tests.benchmarks.peers import Peer
 from tests.benchmarks.timing import (
+    beside,
     bytes_beyond,
     cpu_seconds,
     exponent,
@@ -47,7 +49,6 @@ CAPTIONS = 5
 EXPANDED, BY_NUMPY, LIMIT = "order scores / VSE++", "order scores / NumPy", "order scores, in limits"
 MEMORY, GROWTH = "order ranks, GB", "order scores, growth with pairs"
 LOSS, LOSS_TENSORFLOW = "order loss / VSE++", "order loss / TensorFlow"
-_NO_TORCH = "PyTorch is not installed: pip install 'vsemb[benchmark]'"
 _NUMPY_IMAGES, _TORCH_IMAGES, _TORCH_TEXTS = 4, 20, 1000
 
 
@@ -60,14 +61,7 @@ def peak_bytes() -> int:
 def unit_points(rows: int, dim: int, seed: int) -> np.ndarray:
     """Random points in the geometry of order-embeddings, (rows, dim) float32."""
     points = np.random.default_rng(seed).standard_normal((rows, dim), np.float32)
-    return np.array(OrderViolation().normalize(points))  # a copy that may be written to, for PyTorch
-
-
-def expanded(images: Any, texts: Any) -> Any:
-    """VSE++'s scores in PyTorch, (images, texts), all pairs expanded; the root that it takes is left out."""
-    shape = (len(texts), *images.shape)
-    over = texts.unsqueeze(1).expand(shape) - images.unsqueeze(0).expand(shape)
-    return over.clamp(min=0).pow(2).sum(2).t()
+    return np.asarray(OrderViolation().normalize(points))
 
 
 def plain_matrix(specific: Any, general: Any) -> Any:
@@ -96,33 +90,32 @@ def scoring(images: int, dim: int, threads: int, rounds: int) -> list[dict[str, 
         "numpy": lambda: share * cpu_seconds(by_numpy),
         "limit": lambda: gflop / sgemm_gflops(clock=time.process_time),
     }
-    size, rows = f"{images} x {len(texts)} x {dim}", []
+    size = f"{images} x {len(texts)} x {dim}"
     found = -np.asarray(similarity.scores(points[:_TORCH_IMAGES], texts))
     np.testing.assert_allclose(found[:_NUMPY_IMAGES], by_numpy(), rtol=1e-3, atol=1e-5)
-    try:
-        import torch
-    except ImportError:
-        rows.append(left_out(EXPANDED, _NO_TORCH))
-    else:
-        torch.set_num_threads(threads or torch.get_num_threads())
-        some = torch.from_numpy(points[:_TORCH_IMAGES]), torch.from_numpy(texts[:_TORCH_TEXTS])
-        pairs = len(some[0]) * len(some[1])
-        np.testing.assert_allclose(found[:, :_TORCH_TEXTS], expanded(*some), rtol=1e-3, atol=1e-5)
-        ways["torch"] = lambda: images * len(texts) / pairs * cpu_seconds(lambda: expanded(*some))
-    seconds = interleaved(ways, rounds)
+    some = {"images": points[:_TORCH_IMAGES], "texts": texts[:_TORCH_TEXTS]}
+    with Peer("torch", "tests.benchmarks.peers.order:scores", threads=threads, **some) as peer:
+
+        def expanded() -> float:
+            answer = peer()
+            np.testing.assert_allclose(found[:, :_TORCH_TEXTS], answer["scores"], rtol=1e-3, atol=1e-5)
+            return images * len(texts) / answer["scores"].size * answer["seconds"]
+
+        seconds = interleaved(ways | {"peer": expanded}, rounds)
     ours = seconds["ours"]
-    if "torch" in seconds:
-        rows.append(row(EXPANDED, size, seconds["torch"] / ours, ours=ours, peer=seconds["torch"]))
-    rows.append(row(BY_NUMPY, size, seconds["numpy"] / ours, ours=ours, peer=seconds["numpy"]))
-    rows.append(row(LIMIT, size, ours / seconds["limit"], ours=ours))
+    rows = [
+        beside(peer, EXPANDED, size, seconds),
+        row(BY_NUMPY, size, seconds["numpy"] / ours, ours=ours, peer=seconds["numpy"]),
+        row(LIMIT, size, ours / seconds["limit"], ours=ours),
+    ]
     if memory is None:
         return [*rows, left_out(MEMORY, "only Linux tells the memory of a call")]
     return [*rows, row(MEMORY, size, memory / 1e9)]
 
 
-def tensorflow_loss(matrix: Callable[[Any, Any], Any], batch: int, dim: int) -> Callable[[], Any]:
+def tensorflow_loss(matrix: Callable[[Any, Any], Any], points: Mapping[str, np.ndarray]) -> Callable[[], Any]:
     """A ranking loss over a batch's order violations, forward and backward."""
-    images, texts = (tf.constant(unit_points(batch, dim, seed)) for seed in (3, 4))
+    images, texts = (tf.constant(points[name]) for name in ("images", "texts"))
 
     @tf.function
     def step() -> Any:
@@ -137,45 +130,27 @@ def tensorflow_loss(matrix: Callable[[Any, Any], Any], batch: int, dim: int) -> 
     return lambda: step()[0].numpy()
 
 
-def torch_loss(batch: int, dim: int) -> Callable[[], Any]:
-    """The same in PyTorch, as VSE++ scores."""
-    import torch
-
-    images, texts = (torch.from_numpy(unit_points(batch, dim, seed)).requires_grad_() for seed in (3, 4))
-
-    def step() -> Any:
-        energies = expanded(images, texts)
-        own = energies.diag()
-        hinges = (0.05 + own[:, None] - energies).relu() + (0.05 + own[None] - energies).relu()
-        return torch.autograd.grad(hinges.sum(), [images, texts])[0].numpy()
-
-    return step
-
-
 def losses(batch: int, dim: int, threads: int, rounds: int) -> list[dict[str, Any]]:
     """The rows of the loss of one batch."""
     set_threads(threads)
+    points = {name: unit_points(batch, dim, seed) for name, seed in (("images", 3), ("texts", 4))}
     steps = {
-        "ours": tensorflow_loss(order_violation_matrix, batch, dim),
-        "tensorflow": tensorflow_loss(plain_matrix, batch, dim),
+        "ours": tensorflow_loss(order_violation_matrix, points),
+        "tensorflow": tensorflow_loss(plain_matrix, points),
     }
-    rows = []
-    try:
-        steps["torch"] = torch_loss(batch, dim)
-        set_threads(threads)
-    except ImportError:
-        rows.append(left_out(LOSS, _NO_TORCH))
     reference = steps["ours"]()
-    for step in steps.values():
-        np.testing.assert_allclose(step(), reference, rtol=1e-3, atol=1e-3)
-    seconds = interleaved({name: partial(cpu_seconds, step) for name, step in steps.items()}, rounds)
-    ours, size = seconds["ours"], f"batch {batch} x {dim}"
-    names = {"torch": LOSS, "tensorflow": LOSS_TENSORFLOW}
-    return rows + [
-        row(name, size, seconds[way] / ours, ours=ours, peer=seconds[way])
-        for way, name in names.items()
-        if way in seconds
-    ]
+    np.testing.assert_allclose(steps["tensorflow"](), reference, rtol=1e-3, atol=1e-3)
+    with Peer("torch", "tests.benchmarks.peers.order:loss", threads=threads, **points) as peer:
+
+        def theirs() -> float:
+            answer = peer()
+            np.testing.assert_allclose(answer["gradient"], reference, rtol=1e-3, atol=1e-3)
+            return answer["seconds"]
+
+        ways = {name: partial(cpu_seconds, step) for name, step in steps.items()}
+        seconds = interleaved(ways | {"peer": theirs}, rounds)
+    size = f"batch {batch} x {dim}"
+    return [beside(peer, LOSS, size, seconds), beside(peer, LOSS_TENSORFLOW, size, seconds, "tensorflow")]
 
 
 def main() -> None:

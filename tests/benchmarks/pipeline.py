@@ -10,7 +10,7 @@
 - features and captions to training batches, against the loader of VSE++'s code (arXiv:1707.05612): a PyTorch
   `DataLoader` that tokenizes and looks up caption by caption and sorts each batch by length.
 
-CPU time of all threads, in turns.
+CPU time of all threads, in turns; NLTK and PyTorch are in processes of their own.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ import numpy as np
 import tensorflow as tf
 from PIL import Image
 
-from tests.benchmarks.timing import cpu_seconds, exponent, interleaved, left_out, print_rows, row, set_threads
+from tests.benchmarks.peers import Peer
+from tests.benchmarks.timing import beside, cpu_seconds, exponent, interleaved, print_rows, row, set_threads
 from vsemb.data.batches import PairBatches
 from vsemb.data.features.store import FeatureStore
 from vsemb.data.sources import FeatureImages
@@ -111,37 +112,25 @@ def sentences(count: int) -> tuple[list[str], Vocabulary]:
     return texts, Vocabulary(sorted(set(words[:8000])))
 
 
-def nltk_words() -> Callable[[str], list[str]]:
-    """NLTK's tokenizer; without its cutting into sentences, which needs data and takes longer."""
-    from nltk.tokenize import word_tokenize
-
-    return lambda text: word_tokenize(text, preserve_line=True)
-
-
 def tokenizing(count: int, rounds: int) -> list[dict[str, Any]]:
     """The rows of one number of captions."""
     texts, vocabulary = sentences(count)
     tokenizer = WordTokenizer(vocabulary)
     known = {word: number for number, word in enumerate(vocabulary.words, 2)}
 
-    def peer(split: Callable[[str], list[str]]) -> float:
-        return cpu_seconds(lambda: [[known.get(word, 1) for word in split(text.lower())] for text in texts])
-
     ways: dict[str, Callable[[], float]] = {
         "ours": lambda: cpu_seconds(lambda: tokenizer.encode(texts)),
-        PYTHON: lambda: peer(str.split),
+        "python": lambda: cpu_seconds(
+            lambda: [[known.get(word, 1) for word in each.lower().split()] for each in texts]
+        ),
     }
-    rows = []
-    try:
-        words = nltk_words()
-        ways[NLTK] = lambda: peer(words)
-    except ImportError:
-        rows.append(left_out(NLTK, "NLTK is not installed: pip install 'vsemb[benchmark]'"))
-    seconds = interleaved(ways, rounds)
-    ours, size = seconds.pop("ours"), f"{count} captions"
-    return rows + [
-        row(name, size, taken / ours, ours=ours, peer=taken, captions_per_second=count / ours)
-        for name, taken in seconds.items()
+    given = {"texts": texts, "words": list(vocabulary.words)}
+    with Peer("nltk", "tests.benchmarks.peers.words:ids", **given) as peer:
+        seconds = interleaved(ways | {"peer": lambda: peer()["seconds"]}, rounds)
+    size, rate = f"{count} captions", count / seconds["ours"]
+    return [
+        beside(peer, NLTK, size, seconds, captions_per_second=rate),
+        beside(peer, PYTHON, size, seconds, "python", captions_per_second=rate),
     ]
 
 
@@ -191,30 +180,6 @@ def feature_rows(count: int, folder: Path, rounds: int) -> list[dict[str, Any]]:
     ]
 
 
-def torch_loader(features: np.ndarray, texts: list[str], vocabulary: Vocabulary) -> Any:
-    """The loader of VSE++'s code: one caption at a time."""
-    import torch
-
-    words, known = nltk_words(), {word: number for number, word in enumerate(vocabulary.words, 2)}
-
-    class Captions(torch.utils.data.Dataset):
-        def __len__(self) -> int:
-            return len(texts)
-
-        def __getitem__(self, number: int) -> tuple[Any, Any]:
-            ids = [known.get(word, 1) for word in words(texts[number].lower())]
-            return torch.Tensor(features[number // CAPTIONS]), torch.Tensor(ids)
-
-    def collate(pairs: list[tuple[Any, Any]]) -> tuple[Any, Any]:
-        pairs.sort(key=lambda pair: len(pair[1]), reverse=True)
-        padded = torch.zeros(len(pairs), len(pairs[0][1])).long()
-        for place, (_, ids) in enumerate(pairs):
-            padded[place, : len(ids)] = ids
-        return torch.stack([image for image, _ in pairs]), padded
-
-    return torch.utils.data.DataLoader(Captions(), BATCH, shuffle=True, collate_fn=collate, drop_last=True)
-
-
 def batching(count: int, rounds: int) -> list[dict[str, Any]]:
     """The rows of an epoch of so many captions; ours were tokenized once before."""
     count -= count % CAPTIONS
@@ -224,27 +189,12 @@ def batching(count: int, rounds: int) -> list[dict[str, Any]]:
     split: Any = SimpleNamespace(name="noise", ids=np.arange(len(features)), captions=texts, caption_rows=owners)
     images = feature_images(features, 4 << 30)
     dataset = PairBatches(split, images, WordTokenizer(vocabulary), batch_size=BATCH).dataset()
-    try:
-        loader = torch_loader(features, texts, vocabulary)
-    except ImportError as error:
-        return [left_out(LOADER, f"{error.name} is not installed: pip install 'vsemb[benchmark]'")]
-    seconds = interleaved(
-        {
-            "ours": lambda: cpu_seconds(lambda: sum(1 for _ in dataset)),
-            "peer": lambda: cpu_seconds(lambda: sum(1 for _ in loader)),
-        },
-        rounds,
-    )
+    given = {"features": features, "texts": texts, "words": list(vocabulary.words), "batch": BATCH}
+    with Peer("torch", "tests.benchmarks.peers.vsepp:loader", **given) as peer:
+        ways = {"ours": lambda: cpu_seconds(lambda: sum(1 for _ in dataset)), "peer": lambda: peer()["seconds"]}
+        seconds = interleaved(ways, rounds)
     rate = count / seconds["ours"]
-    return [
-        row(
-            LOADER,
-            f"{count} captions",
-            seconds["peer"] / seconds["ours"],
-            captions_per_second=rate,
-            **seconds,
-        )
-    ]
+    return [beside(peer, LOADER, f"{count} captions", seconds, captions_per_second=rate)]
 
 
 def main() -> None:

@@ -5,8 +5,8 @@
 Every row is a ratio to FAISS' flat index, measured in the same run on the same vectors: how many times as
 fast a search is. Items lie around common centres, since those of a uniform distribution have no neighbours
 that an approximate index could find. Recall is the share of the exact ten best among the ten that a search
-with exact scoring returns. CPU time, in turns. For exact search FAISS runs in a process with OpenBLAS' best
-kernels; approximate backends are measured on the most items alone.
+with exact scoring returns. CPU time, in turns. FAISS runs in a process of its own with OpenBLAS' best kernels;
+approximate backends are measured on the most items alone.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +21,14 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
 
+from tests.benchmarks.peers import Peer
 from tests.benchmarks.timing import (
+    beside,
+    best_openblas,
     cpu_seconds,
     exponent,
     interleaved,
     left_out,
-    own_process,
     print_rows,
     row,
     set_threads,
@@ -42,7 +42,6 @@ EXACT = "exact top 10, batch {}, dim {} / FAISS flat"
 APPROXIMATE = "{}, batch {}, dim {} / FAISS flat"
 GROWTH = "exact top 10, dim {}, growth with items"
 _CENTRES = 500
-_NO_FAISS = "FAISS is not installed: pip install 'vsemb[benchmark]'"
 _SETTINGS = (
     IndexSettings(dtype="int8"),
     IndexSettings(dtype="binary"),
@@ -61,86 +60,63 @@ def clustered(count: int, dim: int, seed: int) -> np.ndarray:
     return drawn
 
 
-_flat: dict[tuple[int, int], Any] = {}
+def flat_index(vectors: np.ndarray, queries: np.ndarray, threads: int) -> Peer:
+    """FAISS' flat index over vectors, with OpenBLAS' best kernels."""
+    function = "tests.benchmarks.peers.flat:search"
+    return Peer("faiss", function, threads=threads, variables=best_openblas(), vectors=vectors, queries=queries, k=K)
 
 
-def flat_seconds(items: int, dim: int, batch: int, calls: int) -> tuple[float, np.ndarray]:
-    """CPU time of FAISS' flat index and what it finds, of the vectors of `clustered`."""
-    import faiss
+def seconds_of(index: SearchIndex, peer: Peer, queries: np.ndarray, rounds: int, exact: bool) -> dict[str, float]:
+    """Times of our search and the peer's, per call."""
+    calls = 10 if len(queries) == 1 else 1
 
-    if (items, dim) not in _flat:
-        _flat.clear()
-        _flat[items, dim] = faiss.IndexFlatIP(dim)
-        _flat[items, dim].add(clustered(items, dim, 1))
-    index, queries = _flat[items, dim], clustered(max(BATCHES), dim, 2)[:batch]
-    seconds = cpu_seconds(lambda: [index.search(queries, K) for _ in range(calls)])
-    return seconds / calls, index.search(queries, K)[1]
+    def ours() -> float:
+        return cpu_seconds(lambda: [index.search(queries, K) for _ in range(calls)]) / calls
 
-
-def exact(items: int, dim: int, threads: int, rounds: int) -> list[dict[str, Any]]:
-    """The rows of exact search in so many items."""
-    try:
-        import faiss  # noqa: F401
-    except ImportError:
-        return [left_out(EXACT.format(batch, dim), _NO_FAISS) for batch in BATCHES]
-    every, rows = clustered(max(BATCHES), dim, 2), []
-    names = [str(number) for number in range(items)]
-    with own_process(threads, peer=True) as pool, tempfile.TemporaryDirectory() as folder:
-        # From disk, as an index is.
-        index = write_index(Path(folder) / "index", clustered(items, dim, 1), np.arange(items), names, _SOURCE)
-        for batch in BATCHES:
-            queries, calls = every[:batch], 10 if batch == 1 else 1
-            _, found = pool.submit(flat_seconds, items, dim, batch, calls).result()
-            same = float(np.mean(np.sort(found) == np.sort(index.search(queries, K)[0])))
+    def theirs() -> float:
+        answer = peer(batch=len(queries), calls=calls)
+        if exact:
+            same = float(np.mean(np.sort(answer["found"]) == np.sort(index.search(queries, K)[0])))
             # The last bits of scores may order near ties otherwise.
             assert same > 0.99, same
+        return answer["seconds"]
 
-            def ours(queries: np.ndarray = queries, calls: int = calls) -> float:
-                return cpu_seconds(lambda: [index.search(queries, K) for _ in range(calls)]) / calls
-
-            def theirs(batch: int = batch, calls: int = calls) -> float:
-                return pool.submit(flat_seconds, items, dim, batch, calls).result()[0]
-
-            seconds = interleaved({"ours": ours, "peer": theirs}, rounds)
-            ratio = seconds["peer"] / seconds["ours"]
-            rows.append(row(EXACT.format(batch, dim), f"{items} x {dim}", ratio, **seconds))
-    return rows
+    return interleaved({"ours": ours, "peer": theirs}, rounds)
 
 
-def approximate(items: int, dim: int, rounds: int) -> list[dict[str, Any]]:
+def exact(items: int, dim: int, threads: int, rounds: int) -> tuple[list[dict[str, Any]], float]:
+    """The rows of exact search in so many items, and the seconds of our largest batch."""
+    vectors, queries = clustered(items, dim, 1), clustered(max(BATCHES), dim, 2)
+    names, rows = [str(number) for number in range(items)], []
+    with flat_index(vectors, queries, threads) as peer, tempfile.TemporaryDirectory() as folder:
+        # From disk, as an index is.
+        index = write_index(Path(folder) / "index", vectors, np.arange(items), names, _SOURCE)
+        for batch in BATCHES:
+            seconds = seconds_of(index, peer, queries[:batch], rounds, exact=True)
+            rows.append(beside(peer, EXACT.format(batch, dim), f"{items} x {dim}", seconds))
+    return rows, seconds["ours"]
+
+
+def approximate(items: int, dim: int, threads: int, rounds: int) -> list[dict[str, Any]]:
     """The rows of all backends that do not score every item."""
     vectors, queries = clustered(items, dim, 1), clustered(max(BATCHES), dim, 2)
     keys = [str(number) for number in range(items)]
     best = SearchIndex(vectors, np.arange(items), keys, _SOURCE).search(queries, K)[1]
-
-    def timed(search: Callable[[np.ndarray], Any], batch: int) -> Callable[[], float]:
-        calls = 10 if batch == 1 else 1
-        return lambda: cpu_seconds(lambda: [search(queries[:batch]) for _ in range(calls)]) / calls
-
     rows = []
-    for settings in _SETTINGS:
-        names = {batch: APPROXIMATE.format(settings.label, batch, dim) for batch in BATCHES}
-        try:
-            with tempfile.TemporaryDirectory() as folder:
-                paths = Path(folder) / "flat", Path(folder) / "index"
-                arguments = (vectors, np.arange(items), keys, _SOURCE)
-                flat = write_index(paths[0], *arguments, settings=IndexSettings("faiss-flat"))
-                index = write_index(paths[1], *arguments, settings=settings)
-                assert flat.backend is not None
-                alone = flat.backend.search
-                recall = float(np.mean(index.search(queries, K)[1] >= best[:, -1:] - 1e-5))
-                for batch, name in names.items():
-                    ways = {
-                        "ours": timed(partial(index.search, k=K), batch),
-                        "peer": timed(partial(alone, n=K), batch),
-                    }
-                    seconds = interleaved(ways, rounds)
-                    ratio = seconds["peer"] / seconds["ours"]
-                    rows.append(row(name, f"{items} x {dim}", ratio, recall=recall, **seconds))
-                index.close()
-                flat.close()
-        except MissingExtraError as error:
-            rows += [left_out(name, error) for name in names.values()]
+    with flat_index(vectors, queries, threads) as peer:
+        for settings in _SETTINGS:
+            names = {batch: APPROXIMATE.format(settings.label, batch, dim) for batch in BATCHES}
+            try:
+                with tempfile.TemporaryDirectory() as folder:
+                    path = Path(folder) / "index"
+                    index = write_index(path, vectors, np.arange(items), keys, _SOURCE, settings=settings)
+                    recall = float(np.mean(index.search(queries, K)[1] >= best[:, -1:] - 1e-5))
+                    for batch, name in names.items():
+                        seconds = seconds_of(index, peer, queries[:batch], rounds, exact=False)
+                        rows.append(beside(peer, name, f"{items} x {dim}", seconds, recall=recall))
+                    index.close()
+            except MissingExtraError as error:
+                rows += [left_out(name, error) for name in names.values()]
     return rows
 
 
@@ -159,15 +135,15 @@ def main() -> None:
     for dim in arguments.dim:
         seconds = []
         for items in arguments.items:
-            found = exact(items, dim, arguments.threads, arguments.rounds)
+            found, taken = exact(items, dim, arguments.threads, arguments.rounds)
             rows += found
-            seconds += [found[-1]["ours"]] if found[-1]["ratio"] is not None else []
+            seconds.append(taken)
         if len(seconds) > 1:
             growth = exponent(arguments.items, seconds)
             rows.append(row(GROWTH.format(dim), f"{len(seconds)} sizes", growth))
     if not arguments.exact_only:
         for dim in arguments.dim:
-            rows += approximate(max(arguments.items), dim, arguments.rounds)
+            rows += approximate(max(arguments.items), dim, arguments.threads, arguments.rounds)
     print_rows(rows)
     if arguments.json:
         write_json(arguments.json, {"threads": arguments.threads, "rows": rows})

@@ -138,6 +138,21 @@ def test_gates_decide_the_status(gate: Gate, monkeypatch: pytest.MonkeyPatch, tm
         assert run(monkeypatch, tmp_path, f"cp {part} $out", "--quick")[0] == 0
 
 
+def test_a_regression_decides_the_status(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> None:
+    part, old = tmp_path / "part.json", tmp_path / "old.json"
+    write_json(part, {"rows": rows("a / b", 1.0)})
+    for before, expected in ((1.0, 0), (2.0, 1)):
+        write_json(
+            old, {"commit": "abc", "quick": True, "threads": 1, "rows": [{"part": "order"} | rows("a / b", before)[0]]}
+        )
+        status, report = run(monkeypatch, tmp_path, f"cp {part} $out", "--quick", "--compare", str(old))
+        assert status == expected and report["commit"] == command.commit()
+        assert ("REGRESSION" in capsys.readouterr().out) is bool(expected)
+    with pytest.raises(SystemExit):
+        run(monkeypatch, tmp_path, f"cp {part} $out", "--compare", str(old))
+    assert "must have the same --quick" in capsys.readouterr().err
+
+
 def test_a_folder_that_does_not_exist_is_refused_at_once(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any
 ) -> None:

@@ -1,4 +1,4 @@
-"""How benchmarks measure: in turns, CPU time, medians; peers in a process with their best kernels."""
+"""How benchmarks measure: in turns, CPU time, medians."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 
-#: How many threads the libraries of NumPy, PyTorch and FAISS may use; read when a process starts.
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+from tests.benchmarks.peers import THREAD_VARIABLES, Peer, PeerError
 
 _OPENBLAS_KERNELS = ("", "SkylakeX", "Haswell")
 _OPENBLAS_SPEED = """
@@ -67,6 +66,9 @@ def interleaved(measures: Mapping[str, Callable[[], float]], rounds: int) -> dic
         measures: name -> what returns the seconds of one round; the first round of each is left out.
         rounds: that are measured.
 
+    Returns:
+        Seconds by name, without the peers whose processes ended.
+
     Example:
 
     >>> interleaved({"a": lambda: 1.0, "b": lambda: 2.0}, rounds=3)
@@ -74,8 +76,12 @@ def interleaved(measures: Mapping[str, Callable[[], float]], rounds: int) -> dic
     """
     times: dict[str, list[float]] = {name: [] for name in measures}
     for number in range(rounds + 1):
-        for name, measure in measures.items():
-            found = measure()
+        for name in list(times):
+            try:
+                found = measures[name]()
+            except PeerError:
+                del times[name]
+                continue
             if number:
                 times[name].append(found)
     return {name: median(values) for name, values in times.items()}
@@ -107,6 +113,25 @@ def left_out(name: str, reason: str | Exception) -> dict[str, Any]:
     return {"name": name, "size": "", "ratio": None, "reason": reason}
 
 
+def beside(
+    peer: Peer, name: str, size: str, seconds: Mapping[str, float], way: str = "peer", **details: float
+) -> dict[str, Any]:
+    """The row of a peer's time divided by ours, or of the reason that the peer has none.
+
+    Args:
+        peer: which was measured.
+        name: of the row.
+        size: of the problem.
+        seconds: medians of `interleaved`, ours under `"ours"`.
+        way: under which the peer's stand.
+        details: further numbers.
+    """
+    if way not in seconds:
+        return left_out(name, peer.reason or "was not measured")
+    ours, taken = seconds["ours"], seconds[way]
+    return row(name, size, taken / ours, ours=ours, peer=taken, **details)
+
+
 def print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
     """Prints a report's rows as a table."""
     from vsemb.commands import table
@@ -124,15 +149,13 @@ def print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def set_threads(threads: int) -> None:
-    """Sets the threads of TensorFlow, and those of FAISS and PyTorch where they are installed."""
+    """Sets the threads of TensorFlow, and those of libraries that are loaded later."""
     import tensorflow as tf
 
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
-    for library in ("torch", "faiss"):
-        if library in sys.modules and threads:
-            module = sys.modules[library]
-            (module.set_num_threads if library == "torch" else module.omp_set_num_threads)(threads)
+    if threads:
+        os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
 
 
 @functools.cache

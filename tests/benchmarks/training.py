@@ -9,17 +9,20 @@ Everything in one run, interleaved, CPU time of the process, medians of several 
 - the same model in PyTorch, eager, with autocast to bfloat16, and compiled, packed by length as VSE++ does;
 - the floor: the matrix products of a step at the speed of one large product, in float32 and bfloat16.
 
-Captions have random words and the lengths of real ones, about 11 words. PyTorch is in the extra `benchmark`;
-without it its rows are left out, and rows that cannot run say why.
+Captions have random words and the lengths of real ones, about 11 words. Each way of PyTorch is in a process of
+its own, and rows that cannot run say why.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
+import itertools
 import os
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -30,6 +33,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tests.benchmarks.peers import Peer
+from tests.benchmarks.timing import cpu_seconds, interleaved
 from vsemb import recipes
 from vsemb.commands import table
 from vsemb.data.batches import PairBatches
@@ -44,20 +49,27 @@ from vsemb.training import optimizers
 # nothing of one on 30,000 captions.
 WORDS, FEATURES, IMAGES = 8000, 2048, 1536
 BASE = "vsemb"
+DTYPES = ("float32", "bfloat16")
+PEER = "tests.benchmarks.peers.vsepp:epoch"
+PEERS: dict[str, dict[str, bool]] = {
+    "torch eager float32": {},
+    "torch autocast bfloat16": {"bfloat16": True},
+    "torch compiled float32": {"compiled": True},
+}
 
 
 class RandomFeatures(ImageSource):
     """An image source of noise."""
 
     def __init__(self, count: int, dim: int) -> None:
-        self._rows = np.random.default_rng(0).normal(size=(count, dim)).astype(np.float32)
+        self.rows = np.random.default_rng(0).normal(size=(count, dim)).astype(np.float32)
 
     @property
     def spec(self) -> tf.TensorSpec:
-        return tf.TensorSpec(self._rows.shape[1:], tf.float32)
+        return tf.TensorSpec(self.rows.shape[1:], tf.float32)
 
     def gather(self, rows: np.ndarray) -> np.ndarray:
-        return self._rows[rows]
+        return self.rows[rows]
 
     def finish(self, images: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
         return images
@@ -120,8 +132,8 @@ def stock() -> Iterator[None]:
         yield
 
 
-def make_fit(recipe: Recipe, batches: PairBatches) -> Callable[[int], None]:
-    """Returns what trains one epoch inside `model.fit`."""
+def make_fit(recipe: Recipe, batches: PairBatches) -> Callable[[], None]:
+    """Returns what trains the next epoch inside `model.fit`."""
     model = recipe.build(WORDS, {"feature_dim": FEATURES}, recipe.training.training_dtype)
     steps = batches.steps_per_epoch
     model.compile(
@@ -130,56 +142,34 @@ def make_fit(recipe: Recipe, batches: PairBatches) -> Callable[[int], None]:
         jit_compile=False,
     )
 
-    def epoch(number: int) -> None:
-        model.fit(batches.dataset(number), epochs=1, verbose=0, shuffle=False)
+    numbers = itertools.count()
+
+    def epoch() -> None:
+        model.fit(batches.dataset(next(numbers)), epochs=1, verbose=0, shuffle=False)
 
     return epoch
 
 
-def torch_batches(batches: PairBatches, number: int) -> list[tuple[np.ndarray, ...]]:
-    """The epoch's pairs, in plain shuffled batches, each sorted by length."""
-    ids = [row for batch in batches.dataset(number) for row in batch["text"].numpy()]
-    images = [row for batch in batches.dataset(number) for row in batch["image"].numpy()]
-    order = np.random.default_rng(number).permutation(len(ids))
-    found = []
-    for chosen in order.reshape(-1, batches.batch_size):
-        lengths = np.array([np.count_nonzero(ids[row]) for row in chosen])
-        chosen, lengths = chosen[np.argsort(-lengths)], -np.sort(-lengths)
-        padded = np.zeros((len(chosen), lengths[0]), np.int64)
-        for place, (row, length) in enumerate(zip(chosen, lengths, strict=True)):
-            padded[place, :length] = ids[row][:length]
-        found.append((padded, lengths, np.stack([images[row] for row in chosen])))
-    return found
+def peer_batches(batches: PairBatches, number: int) -> dict[str, np.ndarray]:
+    """The epoch's pairs, in plain shuffled batches, each sorted by length: `ids`, `lengths` and `rows` of images."""
+    found = [batch["text"].numpy() for batch in batches.dataset(number)]
+    longest = max(part.shape[1] for part in found)
+    ids = np.concatenate([np.pad(part, ((0, 0), (0, longest - part.shape[1]))) for part in found]).astype(np.int64)
+    generator = np.random.default_rng(number)
+    ids = generator.permutation(ids).reshape(-1, batches.batch_size, longest)
+    order = np.argsort(-np.count_nonzero(ids, axis=2), axis=1)
+    ids = np.take_along_axis(ids, order[:, :, None], axis=1)
+    # The time does not depend on which image a caption has.
+    return {
+        "ids": ids,
+        "lengths": np.count_nonzero(ids, axis=2),
+        "rows": generator.integers(IMAGES, size=ids.shape[:2]),
+    }
 
 
-def peers(variant: str, recipe: Recipe, batches: PairBatches, threads: int) -> dict[str, Any]:
-    """PyTorch's rows: name -> what trains one epoch; none where PyTorch is not installed."""
-    try:
-        import torch
-
-        from tests.benchmarks.torch_peers import make_epoch
-    except ImportError:
-        print("PyTorch is not installed, its rows are left out: pip install 'vsemb[benchmark]'")
-        return {}
-    torch.set_num_threads(threads)
-    rows = {}
-    prepared: dict[int, Any] = {}
-    for name, options in (
-        ("torch eager float32", {}),
-        ("torch autocast bfloat16", {"bfloat16": True}),
-        ("torch compiled float32", {"compiled": True}),
-    ):
-        epoch = make_epoch(variant, WORDS, recurrent_part(recipe).words.dim, FEATURES, **options)
-
-        def run(number: int, epoch: Any = epoch) -> None:
-            if number not in prepared:
-                prepared[number] = torch_batches(batches, number)
-            begun = time.process_time()
-            epoch(prepared[number])
-            run.seconds = time.process_time() - begun  # type: ignore[attr-defined]
-
-        rows[name] = run
-    return rows
+def peer_seconds(peer: Peer, epochs: Callable[[int], dict[str, np.ndarray]], numbers: Iterator[int]) -> float:
+    """Seconds of the peer's next epoch."""
+    return peer(**epochs(next(numbers)))["seconds"]
 
 
 def measure(variant: str, rounds: int, threads: int) -> dict[str, Any]:
@@ -194,49 +184,43 @@ def measure(variant: str, rounds: int, threads: int) -> dict[str, Any]:
     batches = PairBatches(split, images, tokens, batch_size=recipe.batches.size)
     exact = recipe.with_overrides(["training.precision=float32"])
     auto = recipe.with_overrides(["training.precision=auto"])
-    ways: dict[str, Callable[[int], None]] = {
+    ways: dict[str, Callable[[], None]] = {
         f"{BASE} (default: {auto.training.training_dtype})": make_fit(auto, batches),
         f"{BASE} float32": make_fit(exact, batches),
     }
     with stock():
         ways["Keras' layers and Adam, float32"] = make_fit(exact, batches)
-    ways |= peers(variant, recipe, batches, threads)
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    gflops: dict[str, list[float]] = {"float32": [], "bfloat16": []}
-    failed: dict[str, str] = {}
-    for number in range(rounds + 1):
-        for dtype, rates in gflops.items():
-            rates.append(sgemm_gflops(dtype=dtype, clock=time.process_time))
-        for name, epoch in ways.items():
-            if name in failed:
-                continue
-            begun = time.process_time()
-            try:
-                epoch(number)
-            except Exception as error:  # a compiler that is missing, say
-                failed[name] = f"{type(error).__name__}: {str(error).splitlines()[0][:80]}"
-                continue
-            if number:  # the first round traces and compiles
-                seconds[name].append(getattr(epoch, "seconds", time.process_time() - begun))
+    floors = {dtype: lambda dtype=dtype: 1 / sgemm_gflops(dtype=dtype, clock=time.process_time) for dtype in DTYPES}
+    epochs = functools.lru_cache(1)(partial(peer_batches, batches))
+    words = recurrent_part(recipe).words.dim
+    given = {"variant": variant, "words": WORDS, "word_dim": words, "features": images.rows, "threads": threads}
+    with contextlib.ExitStack() as stack:
+        peers = {name: stack.enter_context(Peer("torch", PEER, **given, **way)) for name, way in PEERS.items()}
+        medians = interleaved(
+            floors
+            | {name: partial(cpu_seconds, fit) for name, fit in ways.items()}
+            | {name: partial(peer_seconds, peer, epochs, itertools.count()) for name, peer in peers.items()},
+            rounds,
+        )
+        failed = {name: peer.reason for name, peer in peers.items() if peer.reason is not None}
+    gflops = {dtype: 1 / medians.pop(dtype) for dtype in DTYPES}
     _, offsets = tokens.encode(split.captions)
     steps = batches.steps_per_epoch
     gflop = steps * step_gflop(recipe, offsets[-1] / len(captions) * recipe.batches.size)
     pairs = steps * recipe.batches.size
-    rates = {dtype: float(np.median(values)) for dtype, values in gflops.items()}
-    medians = {name: float(np.median(values)) for name, values in seconds.items() if values}
     rows = {
         name: {
             "captions_per_second": round(pairs / median, 1),
             "gflops": round(gflop / median, 1),
-            "of_float32_floor": round(gflop / rates["float32"] / median, 3),
-            "of_bfloat16_floor": round(gflop / rates["bfloat16"] / median, 3),
+            "of_float32_floor": round(gflop / gflops["float32"] / median, 3),
+            "of_bfloat16_floor": round(gflop / gflops["bfloat16"] / median, 3),
         }
         for name, median in medians.items()
     }
     default = medians[next(iter(ways))]
     for name, median in medians.items():
         rows[name]["default_is_faster_by"] = round(median / default, 2)
-    return {"variant": variant, "rows": rows, "failed": failed, "gemm_gflops": rates}
+    return {"variant": variant, "rows": rows, "failed": failed, "gemm_gflops": gflops}
 
 
 def main() -> None:
