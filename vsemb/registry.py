@@ -315,6 +315,7 @@ BASE = System(
         "order-embedding": "vsemb.recipes.order_embedding:ORDER_EMBEDDING",
         "order-embedding-symmetric": "vsemb.recipes.order_embedding:ORDER_EMBEDDING_SYMMETRIC",
         "vsepp": "vsemb.recipes.vsepp:VSEPP",
+        "best": "vsemb.recipes.best:BEST",
         "contrastive": "vsemb.recipes.contrastive:CONTRASTIVE",
         "sigmoid": "vsemb.recipes.sigmoid:SIGMOID",
     },
@@ -333,14 +334,15 @@ BASE = System(
         "text encoder": {
             "recurrent": "vsemb.encoders.recurrent",
             "sequence-and-bag": "vsemb.encoders.sequence_and_bag",
+            "ensemble": "vsemb.encoders.ensemble",
             "linear": "vsemb.encoders.bag",
             "transformer": "vsemb.encoders.transformer",
         },
-        "image tower": dict.fromkeys(("features", "pixels"), "vsemb.recipes.towers"),
+        "image tower": dict.fromkeys(("features", "top", "pixels"), "vsemb.recipes.towers"),
         "projection": {
             **dict.fromkeys(("affine", "none"), "vsemb.encoders.image"),
         },
-        "similarity": dict.fromkeys(("cosine", "dot", "order", "order-reversed"), "vsemb.similarities"),
+        "similarity": dict.fromkeys(("cosine", "mean-cosine", "dot", "order", "order-reversed"), "vsemb.similarities"),
         "loss": {
             **dict.fromkeys(("ranking", "ranking-infonce"), "vsemb.losses.ranking"),
             **dict.fromkeys(("infonce", "sigmoid"), "vsemb.losses.contrastive"),

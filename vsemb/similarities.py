@@ -15,7 +15,7 @@ from keras import ops
 
 from vsemb.ops.geometry import l2_normalize
 from vsemb.ops.order import order_violation, order_violation_matrix
-from vsemb.parts import Part, fields_of
+from vsemb.parts import Part, Size, fields_of
 from vsemb.registry import find_part
 
 Tensor = Any
@@ -80,6 +80,14 @@ class Similarity(Part, family="similarity"):
         # Normalizing twice changes last bits, and with them ties.
         normalized = ops.convert_to_numpy(self.normalize(embeddings))
         return embeddings if np.allclose(embeddings, normalized, rtol=0, atol=1e-3) else normalized
+
+    def members(self, embeddings: Tensor) -> list[Tensor]:
+        """Return the embeddings by each member of an ensemble, whose losses are averaged; most have one member.
+
+        Args:
+            embeddings: (rows, dim) normalised embeddings.
+        """
+        return [embeddings]
 
     def scores(self, images: Tensor, texts: Tensor) -> Tensor:
         """Score every image against every text.
@@ -157,6 +165,36 @@ class Cosine(Dot, kind="cosine"):
 
     def normalize(self, embeddings: Tensor) -> Tensor:
         return l2_normalize(embeddings)
+
+
+@keras.saving.register_keras_serializable("vsemb")
+@dataclass(frozen=True)
+class MeanCosine(Cosine, kind="mean-cosine"):
+    """Mean of the cosine similarities of an ensemble, whose embeddings stand one behind the other.
+
+    Each member's embedding is scaled to length 1 / sqrt(count), so the whole has unit length. Each member has a loss of
+    its own: no member makes up for another in training.
+
+    Attributes:
+        count: number of members; the embedding's size is a multiple of it.
+
+    Example: the members' cosines are 1 and 0.
+
+    >>> similarity = MeanCosine(2)
+    >>> images, texts = (similarity.normalize(ops.array([row])) for row in ([1.0, 0, 5, 0], [3.0, 0, 0, 2]))
+    >>> round(float(similarity.scores(images, texts)[0, 0]), 4)
+    0.5
+    """
+
+    count: Size = 2
+
+    def normalize(self, embeddings: Tensor) -> Tensor:
+        shape = ops.shape(embeddings)
+        split = l2_normalize(ops.reshape(embeddings, (*shape[:-1], self.count, embeddings.shape[-1] // self.count)))
+        return ops.reshape(split / self.count**0.5, shape)
+
+    def members(self, embeddings: Tensor) -> list[Tensor]:
+        return [part * self.count**0.5 for part in ops.split(embeddings, self.count, axis=-1)]
 
 
 @keras.saving.register_keras_serializable("vsemb")

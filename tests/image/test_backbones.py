@@ -15,6 +15,7 @@ from vsemb.image.backbones import (
     BackboneConfig,
     PixelScaling,
     build_backbone,
+    build_top,
     save_backbone_weights,
     small_conv_net,
     weights_sha256,
@@ -132,6 +133,40 @@ def test_multilevel_pooling_adds_inner_layers_and_is_saved(tmp_path):
     assert weights_sha256(backbone) == weights_sha256(plain)
     with pytest.raises(InvalidArgumentError, match="pooling='multilevel'. Expected: one of mean"):
         BackboneConfig("VGG16", pooling="multilevel")
+
+
+@pytest.mark.parametrize(
+    ("name", "layer", "pooling", "dim"),
+    [
+        ("SmallConvNet", "block2_relu", "mean+max", 2 * 128 + 96),
+        # Mean and max of the last map, and the means of this map and of the level above it.
+        ("MobileNetV2", "block_13_project_BN", "multilevel", 2 * 1280 + 160 + 320),
+    ],
+)
+def test_the_layers_above_an_inner_map_are_the_rest_of_the_network(name, layer, pooling, dim, tmp_path):
+    whole = build_backbone(BackboneConfig(name, size=64), seed=3)
+    file = tmp_path / "b.weights.h5"
+    save_backbone_weights(whole, file)
+    config = BackboneConfig(name, size=64, layer=layer)
+    assert config.pooling == "flat" and BackboneConfig(name, size=64).pooling == pooling
+    below, top = build_backbone(config, file), build_top(config, file)
+    maps, wanted = below(pixels(64)).numpy(), whole(pixels(64)).numpy()
+    found = top(maps).numpy()
+    assert found.shape == (2, dim)
+    last = 2 * (128 if name == "SmallConvNet" else 1280)
+    np.testing.assert_allclose(found[:, :last], wanted[:, :last], rtol=1e-4, atol=1e-5)
+    channels = 96 if name == "SmallConvNet" else 160
+    means = maps.reshape(2, -1, channels).mean(1)
+    np.testing.assert_allclose(found[:, last : last + channels], means, rtol=1e-4, atol=1e-5)
+    if name == "MobileNetV2":
+        np.testing.assert_allclose(found[:, -320:], wanted[:, -320:], rtol=1e-4, atol=1e-5)
+    # The network below keeps the weights of the layers above.
+    assert weights_sha256(below) == weights_sha256(whole)
+
+
+def test_a_top_needs_a_map():
+    with pytest.raises(InvalidArgumentError, match="of an inner map with pooling='flat'"):
+        build_top(SMALL)
 
 
 def test_fully_connected_layer_of_vgg():

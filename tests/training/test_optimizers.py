@@ -94,3 +94,12 @@ def test_momentum() -> None:
 def test_fields_of_other_optimizers_are_unknown(name: str, field: str) -> None:
     with pytest.raises(InvalidArgumentError, match=rf"optimizer\.{field}"):
         optimizer_of(f"optimizer={name}", f"optimizer.{field}=0.5")
+
+
+def test_a_variable_is_trained_with_its_share_of_the_learning_rate() -> None:
+    whole, tenth = keras.Variable([1.0]), keras.Variable([1.0])
+    tenth.learning_rate_share = 0.1
+    optimizer = FusedAdam(0.5)
+    # The first step of Adam is the learning rate, whatever the gradient.
+    optimizer.apply([np.array([3.0], np.float32)] * 2, [whole, tenth])
+    np.testing.assert_allclose([whole.numpy()[0], tenth.numpy()[0]], [0.5, 0.95], rtol=1e-5)

@@ -150,6 +150,8 @@ class PixelEncoder(Configured, keras.layers.Layer):
         train_backbone: whether the backbone's weights are trained.
         frozen_statistics: whether the backbone runs in inference mode in training. Batch normalisation then uses
             its stored statistics, as is usual when a pretrained backbone is fine-tuned with small batches.
+        learning_rate_share: the share of the learning rate that the backbone's weights are trained with, by
+            `vsemb.training.optimizers.FusedAdam`.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call args:
@@ -173,6 +175,7 @@ class PixelEncoder(Configured, keras.layers.Layer):
         *,
         train_backbone: bool = True,
         frozen_statistics: bool = True,
+        learning_rate_share: float = 1.0,
         **kwargs: Any,
     ) -> None:
         # Pixels stay as they are: above 128, bfloat16 has every second whole number alone.
@@ -182,6 +185,8 @@ class PixelEncoder(Configured, keras.layers.Layer):
             fix = "Call a class, and begin a Sequential with keras.Input((224, 224, 3))."
             raise invalid_argument("backbone", backbone, "a Keras model of known input shape", fix)
         backbone.trainable = train_backbone
+        for variable in backbone.trainable_variables:
+            variable.learning_rate_share = learning_rate_share
 
     @property
     def dim(self) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import math
 import os
 from pathlib import Path
 from typing import Any, Literal
@@ -44,7 +45,8 @@ class Architecture:
         mode: scaling of RGB pixels in 0..255: `"tf"` (to [-1, 1]), `"caffe"` (to BGR, minus the ImageNet means),
             `"torch"` (to 0..1, minus mean, over deviation), or `"none"` (the network scales them itself).
         pooling: the default pooling.
-        layers: names of inner layers that can be used in place of the pooled last map.
+        layers: names of inner layers that can be used in place of the last map: `fc6` and `fc7`, or maps, whose layers
+            above can be trained (`build_top`).
         levels: Keras' names of the inner layers whose mean `"multilevel"` pooling adds.
         poolings: the other supported poolings.
     """
@@ -59,7 +61,11 @@ class Architecture:
 
 ARCHITECTURES: dict[str, Architecture] = {
     "MobileNetV2": Architecture(
-        224, "tf", pooling="multilevel", levels=("block_13_expand_relu", "block_16_project_BN")
+        224,
+        "tf",
+        pooling="multilevel",
+        layers=("block_13_project_BN",),
+        levels=("block_13_expand_relu", "block_16_project_BN"),
     ),
     "MobileNetV3Small": Architecture(224, "none"),
     "MobileNetV3Large": Architecture(224, "none"),
@@ -76,7 +82,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Xception": Architecture(299, "tf"),
     "DenseNet121": Architecture(224, "torch"),
     "ConvNeXtTiny": Architecture(224, "none"),
-    "SmallConvNet": Architecture(64, "tf", pooling="mean+max"),
+    "SmallConvNet": Architecture(64, "tf", pooling="mean+max", layers=("block2_relu",)),
 }
 
 
@@ -93,8 +99,9 @@ class BackboneConfig:
             concatenated, which keeps positions; `"pyramid"`, the maximum over the map and over each ninth of it, which
             keeps rough positions. For transformers in presets also `"token"`, the class token; for CLIP and SigLIP
             `"embedding"`, their joint embedding.
-        layer: an inner layer in place of the pooled last map: `"fc6"` or `"fc7"` of VGG, the 4096-d features of the
-            papers. Needs the weights of the whole network and size 224.
+        layer: an inner layer in place of the last map: `"fc6"` or `"fc7"` of VGG, the 4096-d features of the papers,
+            which need the weights of the whole network and size 224; or a map, `"block_13_project_BN"` of MobileNetV2
+            or `"block2_relu"` of SmallConvNet, whose default pooling is `"flat"`.
         crops: 1 (the whole image, or its centre) or 10 (features averaged over ten crops).
         resize: `"squash"`, the whole image to a square, with no regard to its aspect ratio; or `"short-side"`, the
             shorter side to 256 pixels for crops of 224, and the same ratio for other sizes, as in Vendrov et al. 2016,
@@ -127,7 +134,7 @@ class BackboneConfig:
         if self.size is None or self.size == 0:
             object.__setattr__(self, "size", architecture.size)
         if not self.pooling:
-            object.__setattr__(self, "pooling", architecture.pooling)
+            object.__setattr__(self, "pooling", "flat" if self.inner_map else architecture.pooling)
         if not isinstance(self.size, int) or isinstance(self.size, bool) or self.size < 32:
             raise invalid_argument("size", self.size, "a number of pixels >= 32")
         if self.network is not None and self.size != self.network.size and not self.network.any_size:
@@ -156,6 +163,11 @@ class BackboneConfig:
         if self.name not in ARCHITECTURES:
             raise unknown_name("backbone", self.name, ARCHITECTURES)
         return ARCHITECTURES[self.name]
+
+    @property
+    def inner_map(self) -> bool:
+        """Whether `layer` is a map, with layers above that can be trained."""
+        return self.layer is not None and self.layer not in _FULLY_CONNECTED
 
     @property
     def network(self) -> Preset | None:
@@ -215,27 +227,68 @@ def build_backbone(config: BackboneConfig, weights: str | os.PathLike[str] | Non
     elif weights == "imagenet":
         base = _imagenet(config)
     else:
-        base = _cut(_network(config, include_top=config.layer is not None), config)
+        base = _cut(_network(config, include_top=config.layer in _FULLY_CONNECTED), config)
         _set_random(base, seed)
     if weights not in (None, "random", own):
         _load(base, config, Path(weights))
     pixels = keras.Input((config.size, config.size, 3), name="pixels")
-    network, levels = base, []
-    if config.pooling == "multilevel" and config.layer is None:
-        inner = [base.get_layer(name).output for name in ARCHITECTURES[config.name].levels]
-        network = keras.Model(base.inputs, [*inner, base.output], name=base.name)
+    network, levels, inner = base, [], ()
+    if config.inner_map:
+        inner = (config.layer,)
+    elif config.pooling == "multilevel" and config.layer is None:
+        inner = ARCHITECTURES[config.name].levels
+    if inner:
+        # The last map stays an output, so that the network keeps all its weights.
+        outputs = [*(base.get_layer(name).output for name in inner), base.output]
+        network = keras.Model(base.inputs, outputs, name=base.name)
     features = network(scaled(pixels, config))
-    if network is not base:
+    if inner:
         *levels, features = features
+    if config.inner_map:
+        features = levels.pop()
 
     def pool_map(found: Any) -> Any:
         return pooled_map(found, config.pooling, levels)
 
     if config.network is not None:
         features = config.network.pooled(features, config.pooling, pool_map)
-    elif config.layer is None:
+    elif config.layer not in _FULLY_CONNECTED:
         features = pool_map(features)
     return keras.Model(pixels, features, name="backbone")
+
+
+def build_top(config: BackboneConfig, weights: str | os.PathLike[str] | None = None) -> keras.Model:
+    """Build the layers of a network above an inner map, with the network's own pooling of their maps and of this one.
+
+    Args:
+        config: configuration of the network below, whose `layer` is a map and whose `pooling` is `"flat"`.
+        weights: a file of the whole network's weights; None for random ones.
+
+    Returns:
+        A functional model from flat maps (batch, height x width x channels) to features (batch, dim).
+
+    Raises:
+        DataError: if the weights cannot be read.
+        InvalidArgumentError: for another layer or pooling.
+
+    Example:
+
+    >>> build_top(BackboneConfig("MobileNetV2", size=32, layer="block_13_project_BN")).input_shape
+    (None, 160)
+    """
+    if not config.inner_map or config.pooling != "flat":
+        raise invalid_argument("config", config, "of an inner map with pooling='flat'")
+    base = _network(config, include_top=False)
+    if weights is not None:
+        _load(base, config, Path(weights))
+    names = [layer.name for layer in base.layers]
+    above = [name for name in config.architecture.levels if names.index(name) > names.index(config.layer)]
+    start = base.get_layer(config.layer).output
+    top = keras.Model(start, [*(base.get_layer(name).output for name in above), base.output], name="top")
+    flat = keras.Input((math.prod(start.shape[1:]),), name="map")
+    below = keras.layers.Reshape(start.shape[1:])(flat)
+    *levels, last = keras.tree.flatten(top(below))
+    return keras.Model(flat, pooled_map(last, config.architecture.pooling, [below, *levels]), name="backbone")
 
 
 def scaled(pixels: Any, config: BackboneConfig) -> Any:
@@ -340,7 +393,7 @@ def _network(config: BackboneConfig, include_top: bool, weights: str | None = No
 
 
 def _cut(network: keras.Model, config: BackboneConfig) -> keras.Model:
-    if config.layer is None:
+    if config.layer not in _FULLY_CONNECTED:
         return network
     layer = network.get_layer(_FULLY_CONNECTED[config.layer])
     return keras.Model(network.inputs, layer.output, name=f"{network.name}_{config.layer}")
@@ -350,7 +403,7 @@ def _imagenet(config: BackboneConfig) -> keras.Model:
     if config.name == "SmallConvNet":
         raise invalid_argument("weights", "imagenet", "a path or 'random' for SmallConvNet")
     try:
-        return _cut(_network(config, include_top=config.layer is not None, weights="imagenet"), config)
+        return _cut(_network(config, include_top=config.layer in _FULLY_CONNECTED, weights="imagenet"), config)
     except VsembError:
         raise
     except Exception as error:  # Keras raises a bare Exception when a download fails

@@ -256,7 +256,10 @@ class DualEncoder(Configured, ReplicatedModel):
             InvalidArgumentError: if the model was compiled with a loss that is not row-wise, or `x` has
                 classes together with negatives or ids of their own for the texts.
         """
-        return self.with_penalties(self._objective()(x, y_pred, training))
+        objective = self._objective()
+        members = {name: self.similarity.members(embeddings) for name, embeddings in y_pred.items()}
+        each = [dict(zip(members, parts, strict=True)) for parts in zip(*members.values(), strict=True)]
+        return self.with_penalties(sum(objective(x, part, training) for part in each) / len(each))
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Tensor]:
         """Update the metrics of (labels, scores) that the model was compiled with; called by Keras.

@@ -187,7 +187,7 @@ class RetrievalJob(Job):
         """Build the model and initializes it from the training split."""
         model = recipe.build(len(self.vocabulary), self.info, dtype)
         features = None if self.store is None else recipe.image.features(self.store, self.train)
-        recipe.image.initialize(model.image_encoder, features)
+        recipe.image.initialize(model.image_encoder, features, self.store)
         texts = list(self.train.captions[: self.train.caption_offsets[: MOST_IMAGES + 1][-1]])
         corpus = recipe.text.corpus(self.tokenizer, texts, recipe.training.seed, self.dataset)
         recipe.initialization.apply(model, corpus, self.train.rows_of(np.arange(len(texts))), features)

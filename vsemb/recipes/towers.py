@@ -20,13 +20,16 @@ from vsemb.errors import DataError
 from vsemb.exporting.served_model import ImageInput
 from vsemb.files import hard_link_or_copy, read_json, write_json
 from vsemb.image.augmentation import Augmentation, ImageAugmenter
-from vsemb.image.backbones import BackboneConfig, build_backbone
+from vsemb.image.backbones import BackboneConfig, build_backbone, build_top
 from vsemb.image.presets import display_name, is_preset, preset_class
-from vsemb.parts import Part, Probability, Share, Size
+from vsemb.parts import Part, Positive, Probability, Share, Size
 from vsemb.text.tokenizers import Tokenizer, TokenizerPart, Words
 
 #: Weights are initialized from the first images and their captions, so that their features fit in memory.
 MOST_IMAGES = 200_000
+
+# Maps that pass the top of a network at a time.
+_ROWS = 256
 
 #: Names of weights that are no file or run.
 PUBLISHED = ("imagenet", "preset", "random")
@@ -143,8 +146,19 @@ class ImageTower(Part, family="image tower"):
         """
         return None
 
-    def initialize(self, layer: keras.layers.Layer, features: np.ndarray | None) -> None:
-        """Set what the layer learns from features before the first step: their mean and deviation."""
+    @property
+    def network(self) -> dict[str, Any]:
+        """Arguments of `vsemb.runs.features.make_features` for the features that the tower reads."""
+        return {}
+
+    def initialize(self, layer: keras.layers.Layer, features: np.ndarray | None, store: Any) -> None:
+        """Set the layer's weights before the first step.
+
+        Args:
+            layer: what `build` returned.
+            features: what `features` returned; their mean and deviation scale features.
+            store: what `open` returned.
+        """
         scaling = getattr(layer, "scaling", None)
         if scaling is not None and features is not None:
             scaling.adapt(features)
@@ -244,11 +258,17 @@ class Features(CachedImages, kind="features"):
 
     Attributes:
         augment: whether training reads mirror images or crops if the cache has them.
+        size: width and height of images for features that training makes (`--backbone`); null for the network's.
         projection: map from features to the embedding.
     """
 
     augment: bool = True
+    size: Size | None = None
     projection: Projection = field(default_factory=Affine)
+
+    @property
+    def network(self) -> dict[str, Any]:
+        return {"size": self.size}
 
     def open(self, dataset: Dataset) -> FeatureStore:
         return FeatureStore.find(dataset, self.fingerprint)
@@ -285,6 +305,53 @@ class Features(CachedImages, kind="features"):
         if kept is None:
             return "precomputed features of an unknown network"
         return f"features of {kept[0].name}, images of {kept[0].size} pixels a side"
+
+
+@dataclass(frozen=True)
+class Top(Features, kind="top"):
+    """Cached maps of an inner layer of a network; the layers above it are trained.
+
+    The layers below are computed once, so that an epoch takes a fraction of the time that training from pixels takes.
+
+    Attributes:
+        layer: the inner layer.
+        learning_rate_share: the share of the learning rate that the layers of the network are trained with.
+    """
+
+    layer: str = "block_13_project_BN"
+    learning_rate_share: Positive = 0.1
+
+    @property
+    def network(self) -> dict[str, Any]:
+        return {**super().network, "layer": self.layer}
+
+    def open(self, dataset: Dataset) -> FeatureStore:
+        store = super().open(dataset)
+        if store.backbone is None or store.backbone.layer != self.layer:
+            raise DataError(
+                f"The features of {dataset.path} must be maps of the layer {self.layer}; got {store.directory.name}. "
+                "Train with --backbone MobileNetV2, which makes them."
+            )
+        return store
+
+    def describe(self, store: Any) -> dict[str, Any]:
+        return {**super().describe(store), "backbone": store.backbone.to_json()}
+
+    def build(self, dim: int | None, info: Mapping[str, Any], *, seed: int, dtype: str) -> keras.layers.Layer:
+        top = build_top(BackboneConfig.from_json(info["backbone"]))
+        options: dict[str, Any] = {"dropout": self.dropout, "standardize": self.standardize, "dtype": dtype}
+        size = top.output_shape[-1]
+        head = self.projection.build(size, size if dim is None else dim, **options)
+        return PixelEncoder(top, head, learning_rate_share=self.learning_rate_share, dtype=dtype)
+
+    def features(self, store: Any, split: Split) -> np.ndarray:
+        top, ids = build_top(store.backbone, store.weights_path), split.ids[:MOST_IMAGES]
+        starts = range(0, len(ids), _ROWS)
+        return np.concatenate([top.predict_on_batch(store.rows(ids[start : start + _ROWS])) for start in starts])
+
+    def initialize(self, layer: Any, features: np.ndarray | None, store: Any) -> None:
+        layer.backbone.set_weights(build_top(store.backbone, store.weights_path).get_weights())
+        super().initialize(layer.head, features, store)
 
 
 def kept_backbone(path: Path) -> tuple[BackboneConfig, Path] | None:

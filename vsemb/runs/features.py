@@ -92,5 +92,5 @@ def with_features(
         reads = "no images" if image is None else image.kind
         allowed = f"none for a recipe that reads {reads}; it is for recipes that read cached features"
         raise invalid_argument("backbone", backbone, allowed)
-    store = make_features(dataset, backbone, weights, **options)
+    store = make_features(dataset, backbone, weights, **{**image.network, **options})
     return replace(recipe, image=replace(image, fingerprint=store.fingerprint))  # type: ignore[call-arg]

@@ -8,7 +8,7 @@ of noise. It reads training data only.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
@@ -160,26 +160,32 @@ class CCA(Initialization, kind="cca"):
     maps_features: ClassVar[bool] = True
 
     def apply(self, model: DualEncoder, corpus: TextCorpus, rows: np.ndarray, features: np.ndarray | None) -> None:
-        encoder, text_encoder = model.image_encoder, model.text_encoder
-        words = getattr(text_encoder, "words", None)
+        encoder: Any = getattr(model.image_encoder, "head", model.image_encoder)
+        members = getattr(model.text_encoder, "members", [model.text_encoder])
         # A recipe with this initialization has features that pass an affine map.
         assert features is not None
-        if words is None:
+        if not all(hasattr(member, "words") for member in members):
             raise invalid_argument("initialization", self.kind, "random with an encoder without word vectors")
         if encoder.scaling is not None:
             features = keras.ops.convert_to_numpy(encoder.scaling(features)).astype(np.float32)
-        texts, dim = len(corpus.offsets) - 1, encoder.dim
+        texts, dim = len(corpus.offsets) - 1, encoder.dim // len(members)
         rarity = np.log((1 + texts) / (1 + corpus.document_frequencies))
         vectors, image, _ = canonical_correlation(corpus.ids, corpus.offsets, rows, features, rarity, dim)
         deviation = np.abs(features @ image).std() * np.sqrt(dim)
-        encoder.affine.kernel.assign(image / deviation)
-        size = min(words.dim, dim)
-        # Words too rare to take part keep the random vectors they have.
-        known = vectors.any(axis=1)
-        start = keras.ops.convert_to_numpy(words.table).copy()
-        start[known, :size] = vectors[known, :size] / vectors[known, :size].std() * _WORD_DEVIATION
-        words.set_vectors(start)
-        if (bag := getattr(text_encoder, "bag", None)) is not None:
-            start = keras.ops.convert_to_numpy(bag.words.table).copy()
-            start[known] = vectors[known] / np.linalg.norm(vectors[known], axis=1).mean()
-            bag.words.set_vectors(start)
+        encoder.affine.kernel.assign(np.tile(image / deviation, len(members)))
+        for member in members:
+            _set_words(member, vectors)
+
+
+def _set_words(encoder: Any, vectors: np.ndarray) -> None:
+    """Set the word vectors of a text encoder, and of its bag of words."""
+    # Words too rare to take part keep the random vectors they have.
+    known = vectors.any(axis=1)
+    start = keras.ops.convert_to_numpy(encoder.words.table).copy()
+    size = min(start.shape[1], vectors.shape[1])
+    start[known, :size] = vectors[known, :size] / vectors[known, :size].std() * _WORD_DEVIATION
+    encoder.words.set_vectors(start)
+    if (bag := getattr(encoder, "bag", None)) is not None:
+        start = keras.ops.convert_to_numpy(bag.words.table).copy()
+        start[known] = vectors[known] / np.linalg.norm(vectors[known], axis=1).mean()
+        bag.words.set_vectors(start)

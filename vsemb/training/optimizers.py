@@ -123,8 +123,15 @@ class FusedAdam(keras.optimizers.Adam):
         super().__init__(learning_rate, **kwargs)
         self.sparse_embedding_updates = sparse_embedding_updates
 
+    def build(self, variables: list[keras.Variable]) -> None:
+        """Make the moments of the variables; called by Keras."""
+        super().build(variables)
+        self._shares = [getattr(variable, "learning_rate_share", 1.0) for variable in variables]
+
     def update_step(self, gradient: Tensor, variable: Tensor, learning_rate: Tensor) -> None:
         """Update one variable; called by Keras."""
+        share = self._shares[self._get_variable_index(variable)]
+        learning_rate = learning_rate if share == 1.0 else learning_rate * share
         if self.amsgrad or keras.backend.backend() != "tensorflow":
             super().update_step(gradient, variable, learning_rate)
             return

@@ -209,7 +209,7 @@ class CaptionJob(NextWordJob):
     def model(self, recipe: Any, dtype: str) -> MultimodalRNN:
         """Build the model and set feature statistics, word vectors and word frequencies."""
         model = recipe.build(len(self.vocabulary), self.info, dtype)
-        recipe.image.initialize(model.image_encoder, self.features())
+        recipe.image.initialize(model.image_encoder, self.features(), self.store)
         ids, offsets = self.tokenizer.encode(self.texts())
         seed, words = recipe.training.seed, recipe.text.words
         words.initialize(model.words, TextCorpus(self.vocabulary, ids, offsets, True, seed, self.dataset))

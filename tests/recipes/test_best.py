@@ -1,0 +1,74 @@
+"""The strongest recipe: an ensemble over a network whose upper layers are trained from cached maps."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+
+import vsemb
+from tests.tiny import tiny
+from vsemb import recipes
+from vsemb.data.store import Dataset
+from vsemb.errors import DataError
+from vsemb.image.backbones import BackboneConfig, build_backbone
+from vsemb.runs.features import make_features, with_features
+from vsemb.runs.train import train
+
+LAYER = "block2_relu"
+
+
+def small(name: str, *settings: str):
+    members = ("text.encoder.count=2", "similarity.count=2", "embedding_dim=16", "image.size=32")
+    return tiny(recipes.get("best", name), *members, *settings)
+
+
+@pytest.fixture(scope="module")
+def run(scenes_path, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("best")
+    data = Dataset.open(shutil.copytree(scenes_path, folder / "scenes"))
+    shutil.rmtree(data.path / "features")
+    return train(
+        small("top", f"image.layer={LAYER}", "initialization=cca"),
+        data,
+        folder / "run",
+        backbone="SmallConvNet",
+        weights="random",
+    ), data
+
+
+def test_the_layers_above_are_trained_and_kept(run) -> None:
+    found, _ = run
+    config = BackboneConfig.from_json(found.info["backbone"])
+    assert (config.layer, config.size, config.pooling) == (LAYER, 32, "flat")
+    start = build_backbone(BackboneConfig("SmallConvNet", size=32), found.path / "backbone" / "backbone.weights.h5")
+    top = found.model.image_encoder.backbone
+    names = {weight.path.rsplit("/", 2)[-2] for weight in top.trainable_weights}
+    assert names == {"block3_conv", "block3_norm"}
+    base = next(layer for layer in start.layers if hasattr(layer, "layers"))
+    moved = top.get_layer("top").get_layer("block3_conv").kernel - base.get_layer("block3_conv").kernel
+    # Two epochs at a tenth of the learning rate.
+    assert 0 < np.abs(moved).max() < 0.05
+    assert all(weight.learning_rate_share == 0.1 for weight in top.trainable_weights)
+
+
+def test_bytes_and_cached_maps_give_one_embedding(run) -> None:
+    found, data = run
+    split = data.split("val")
+    pixels = vsemb.load(found.path).encode_images(split.read_images(np.arange(3)))
+    store = found.recipe.image.open(data)
+    maps = store.rows(split.ids[:3])
+    np.testing.assert_allclose(found.model.encode_images(maps), pixels, rtol=1e-3, atol=1e-4)
+
+
+def test_features_of_the_whole_network_are_refused(scenes_copy) -> None:
+    shutil.rmtree(scenes_copy.path / "features")
+    make_features(scenes_copy, "SmallConvNet", "random", size=32)
+    with pytest.raises(DataError, match="must be maps of the layer block2_relu; got .*Train with --backbone"):
+        small("top", f"image.layer={LAYER}").image.open(scenes_copy)
+
+
+def test_the_recipe_names_the_size_of_its_features(scenes_copy) -> None:
+    recipe = with_features(small("frozen"), scenes_copy, "SmallConvNet", "random")
+    assert recipe.image.open(scenes_copy).backbone.size == 32

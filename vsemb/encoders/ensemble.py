@@ -1,0 +1,88 @@
+"""An ensemble of text encoders whose embeddings stand one behind the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import keras
+from keras import ops
+
+from vsemb.configured import Configured, build_layers
+from vsemb.encoders.sequence_and_bag import SequenceAndBag
+from vsemb.encoders.text_encoder import TextCorpus, TextEncoderPart, TextSpec
+from vsemb.errors import invalid_argument
+from vsemb.parts import Size
+
+Tensor = Any
+
+
+@keras.saving.register_keras_serializable("vsemb")
+class EnsembleEncoder(Configured, keras.layers.Layer):
+    """Several text encoders; the embedding is theirs, one behind the other.
+
+    Use it with `vsemb.similarities.MeanCosine`, which trains each with a loss of its own.
+
+    Args:
+        members: text encoders.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call args:
+        token_ids: (batch, steps) int, 0 = padding.
+        training: whether dropout is applied.
+
+    Returns:
+        (batch, sum of the members' sizes).
+
+    Example:
+
+    >>> import numpy as np
+    >>> from vsemb.encoders import LinearSentenceEncoder, WordEmbedding
+    >>> members = [LinearSentenceEncoder(WordEmbedding(vocabulary_size=10, dim=4)) for _ in range(3)]
+    >>> EnsembleEncoder(members)(np.array([[2, 3, 0]])).shape
+    TensorShape([1, 12])
+    """
+
+    def __init__(self, members: list[keras.layers.Layer], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.keep_arguments(locals())
+
+    def build(self, input_shape: Any) -> None:
+        build_layers(*((member, input_shape) for member in self.members))
+
+    def call(self, token_ids: Tensor, training: bool = False) -> Tensor:
+        return ops.concatenate([member(token_ids, training=training) for member in self.members], axis=-1)
+
+    def compute_output_shape(self, input_shape: Any) -> tuple[Any, ...]:
+        sizes = [member.compute_output_shape(input_shape)[-1] for member in self.members]
+        return input_shape[0], sum(sizes)
+
+
+@dataclass(frozen=True)
+class Ensemble(TextEncoderPart, kind="ensemble"):
+    """Several encoders of one kind with random weights of their own; use it with the similarity `mean-cosine`.
+
+    Attributes:
+        member: the encoder; the size of its embedding is the recipe's `embedding_dim`, divided by `count`.
+        count: number of encoders.
+    """
+
+    member: TextEncoderPart = field(default_factory=SequenceAndBag)
+    count: Size = 3
+
+    def check(self) -> None:
+        if self.member.produces != "vector":
+            raise invalid_argument("text.encoder.member", self.member.kind, "an encoder of one vector per text")
+
+    def check_tokenizer(self, tokenizer: Any) -> None:
+        self.member.check_tokenizer(tokenizer)
+
+    def build(self, dim: int | None, spec: TextSpec, dtype: str) -> EnsembleEncoder:
+        if dim is None or dim % self.count:
+            raise invalid_argument("embedding_dim", dim, f"a multiple of text.encoder.count={self.count}")
+        members = [self.member.build(dim // self.count, spec, dtype) for _ in range(self.count)]
+        return EnsembleEncoder(members, dtype=dtype)
+
+    def initialize(self, layer: keras.layers.Layer, corpus: TextCorpus) -> None:
+        for member in layer.members:
+            self.member.initialize(member, corpus)

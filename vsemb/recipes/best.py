@@ -1,0 +1,42 @@
+"""The strongest retrieval model from MobileNetV2 that was measured here.
+
+It is variant `tuned` of the recipe `vsepp` with three changes:
+
+- The layers of the network above `block_13_project_BN` are trained with the text encoders, at a tenth of the learning
+  rate and with stored statistics of batch normalisation. The layers below are computed once.
+- Images are 288 pixels a side, whatever size the network was trained on.
+- Three text encoders with random weights of their own read each caption, and the image has an embedding for each. The
+  similarity is the mean of the three cosines, and each pair of embeddings has a loss of its own.
+
+Variant `frozen` reads features of the whole network, which is not trained.
+
+docs/results/best.md has the effect of each change, and of what did not help.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from vsemb.encoders.ensemble import Ensemble
+from vsemb.recipes.retrieval import Retrieval
+from vsemb.recipes.towers import Features, Text, Top
+from vsemb.recipes.vsepp import VSEPP
+from vsemb.similarities import MeanCosine
+
+_MEMBERS = 3
+_MEMBER = VSEPP["tuned"]
+
+_TOP: Retrieval = replace(
+    _MEMBER,
+    name="best",
+    variant="top",
+    embedding_dim=512 * _MEMBERS,
+    text=Text(tokenizer=_MEMBER.text.tokenizer, encoder=Ensemble(_MEMBER.text.encoder, count=_MEMBERS)),
+    image=Top(size=288, dropout=0.5, standardize=True, learning_rate_share=0.1),
+    similarity=MeanCosine(_MEMBERS),
+)
+
+BEST = {
+    "top": _TOP,
+    "frozen": replace(_TOP, variant="frozen", image=Features(size=288, dropout=0.5, standardize=True)),
+}
