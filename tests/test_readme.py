@@ -40,7 +40,8 @@ def commands() -> list[str]:
 
 def train_small(recipe: str, data: object, out: str, *, backbone: str | None = None, **fields: object) -> object:
     """Trains as `vsemb.train` does, in seconds and without a download."""
-    small = tiny(recipes.get(recipe), "batches.size=16", "training.epochs=1")
+    layer = ("image.size=32", "image.layer=block2_relu") if recipe == "best" else ()
+    small = tiny(recipes.get(recipe), "batches.size=16", "training.epochs=1", *layer)
     network = {} if backbone is None else {"backbone": "SmallConvNet", "weights": "random"}
     fields = {name: value for name, value in fields.items() if name != "epochs"}
     return train(small, data, out, **network, **fields)

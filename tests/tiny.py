@@ -13,6 +13,8 @@ SIZES: dict[str, Any] = {
     "units": 16,
     "min_count": 1,
     "epochs": 2,
+    # Of an ensemble.
+    "members": 2,
     "seed": 3,
     "precision": "float32",
 }

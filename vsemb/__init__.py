@@ -5,7 +5,7 @@ Example:
     import vsemb
 
     data = vsemb.Dataset.from_pairs(files, captions)
-    run = vsemb.train("vsepp", data, "runs/mine", backbone="MobileNetV2", epochs=5)
+    run = vsemb.train("best", data, "runs/mine", backbone="MobileNetV2", epochs=5)
     model = vsemb.load(run)
     print(vsemb.search(model, "a dog on a beach", model.encode_images(files), items=files))
 """

@@ -81,7 +81,7 @@ class Similarity(Part, family="similarity"):
         normalized = ops.convert_to_numpy(self.normalize(embeddings))
         return embeddings if np.allclose(embeddings, normalized, rtol=0, atol=1e-3) else normalized
 
-    def members(self, embeddings: Tensor) -> list[Tensor]:
+    def split(self, embeddings: Tensor) -> list[Tensor]:
         """Return the embeddings by each member of an ensemble, whose losses are averaged; most have one member.
 
         Args:
@@ -172,11 +172,11 @@ class Cosine(Dot, kind="cosine"):
 class MeanCosine(Cosine, kind="mean-cosine"):
     """Mean of the cosine similarities of an ensemble, whose embeddings stand one behind the other.
 
-    Each member's embedding is scaled to length 1 / sqrt(count), so the whole has unit length. Each member has a loss of
+    Each member's embedding is scaled to length 1 / sqrt(members), so the whole has unit length. Each member has a loss of
     its own: no member makes up for another in training.
 
     Attributes:
-        count: number of members; the embedding's size is a multiple of it.
+        members: number of members; the embedding's size is a multiple of it.
 
     Example: the members' cosines are 1 and 0.
 
@@ -186,15 +186,15 @@ class MeanCosine(Cosine, kind="mean-cosine"):
     0.5
     """
 
-    count: Size = 2
+    members: Size = 2
 
     def normalize(self, embeddings: Tensor) -> Tensor:
         shape = ops.shape(embeddings)
-        split = l2_normalize(ops.reshape(embeddings, (*shape[:-1], self.count, embeddings.shape[-1] // self.count)))
-        return ops.reshape(split / self.count**0.5, shape)
+        split = l2_normalize(ops.reshape(embeddings, (*shape[:-1], self.members, embeddings.shape[-1] // self.members)))
+        return ops.reshape(split / self.members**0.5, shape)
 
-    def members(self, embeddings: Tensor) -> list[Tensor]:
-        return [part * self.count**0.5 for part in ops.split(embeddings, self.count, axis=-1)]
+    def split(self, embeddings: Tensor) -> list[Tensor]:
+        return [part * self.members**0.5 for part in ops.split(embeddings, self.members, axis=-1)]
 
 
 @keras.saving.register_keras_serializable("vsemb")

@@ -50,8 +50,6 @@ ADDED = {
     "features data/flickr8k": "--size 32",
     "features data/photos": "--size 32",
     "features data/tiny": "--size 32",
-    "train vsepp --data data/mine --backbone": "--weights random",
-    "train kiros2014 --data data/both": "--weights random",
     "train sc-nlm": "--set model.writing.stopwords=stopwords.txt",
     "train multiplicative": "--set model.writing.stopwords=stopwords.txt",
 }
@@ -124,6 +122,10 @@ def small(line: str, stand_ins: dict[str, str]) -> list[str]:
         given = [word for name, word in zip(words, words[1:], strict=False) if name == "--set"]
         if "--fine-tune" in words:
             given.append("image.size=32")
+        if "--backbone" in words:
+            words += ["--weights", "random"]
+        if words[1] == "best":
+            given += ["image.size=32", "image.layer=block2_relu"]
         images = 4 if {"data/cub", "data/cub-all", "data/tiny"} & set(words) else 16
         parts = tuple(f"{setting.split('=')[0]}." for setting in given)
         sizes = [setting for setting in sizes if not setting.startswith(parts)]
@@ -141,7 +143,7 @@ vsemb prepare Flickr8k --format karpathy --out data/photos
 vsemb prepare CUB_200_2011 --format cub --descriptions cvpr2016_cub --out data/tiny
 vsemb features data/tiny --backbone MobileNetV2 --weights imagenet
 vsemb features data/flickr8k --backbone MobileNetV2 --weights imagenet
-vsemb train vsepp --data data/mine --backbone MobileNetV2 --out runs/mine
+vsemb train best --data data/mine --backbone MobileNetV2 --out runs/mine
 vsemb train vsepp --data data/flickr8k --out runs/vsepp
 vsemb train order-embedding --data data/flickr8k --out runs/order
 vsemb train order-embedding-symmetric --data data/flickr8k --out runs/symmetric

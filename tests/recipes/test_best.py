@@ -10,8 +10,9 @@ import pytest
 import vsemb
 from tests.tiny import tiny
 from vsemb import recipes
+from vsemb.data.features.store import FeatureStore
 from vsemb.data.store import Dataset
-from vsemb.errors import DataError
+from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.image.backbones import BackboneConfig, build_backbone
 from vsemb.runs.features import make_features, with_features
 from vsemb.runs.train import train
@@ -20,8 +21,7 @@ LAYER = "block2_relu"
 
 
 def small(name: str, *settings: str):
-    members = ("text.encoder.count=2", "similarity.count=2", "embedding_dim=16", "image.size=32")
-    return tiny(recipes.get("best", name), *members, *settings)
+    return tiny(recipes.get("best", name), "image.size=32", *settings)
 
 
 @pytest.fixture(scope="module")
@@ -65,8 +65,17 @@ def test_bytes_and_cached_maps_give_one_embedding(run) -> None:
 def test_features_of_the_whole_network_are_refused(scenes_copy) -> None:
     shutil.rmtree(scenes_copy.path / "features")
     make_features(scenes_copy, "SmallConvNet", "random", size=32)
-    with pytest.raises(DataError, match="must be maps of the layer block2_relu; got .*Train with --backbone"):
+    with pytest.raises(DataError, match="No features of the layer block2_relu in .*Train with --backbone"):
         small("top", f"image.layer={LAYER}").image.open(scenes_copy)
+    chosen = FeatureStore.find(scenes_copy).fingerprint
+    with pytest.raises(InvalidArgumentError, match="image.fingerprint=.*features of the layer block2_relu"):
+        small("top", f"image.layer={LAYER}", f"image.fingerprint={chosen}").image.open(scenes_copy)
+
+
+def test_maps_are_no_features_of_a_whole_network(run) -> None:
+    _, data = run
+    with pytest.raises(DataError, match="No features of a whole network in .*block2_relu"):
+        small("frozen").image.open(data)
 
 
 def test_the_recipe_names_the_size_of_its_features(scenes_copy) -> None:

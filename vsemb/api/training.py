@@ -68,7 +68,7 @@ def train(
     Example:
 
         data = vsemb.Dataset.from_pairs(files, captions)
-        run = vsemb.train("vsepp", data, "runs/mine", backbone="MobileNetV2", epochs=5)
+        run = vsemb.train("best", data, "runs/mine", backbone="MobileNetV2", epochs=5)
         tuned = vsemb.train("vsepp", data, "runs/tuned", fine_tune="MobileNetV2", learning_rate=1e-5)
     """
     if isinstance(recipe, str):

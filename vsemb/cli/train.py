@@ -57,8 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
     downloads the network's ImageNet weights; --weights names others: random, or a file.
 
     Examples:
-      vsemb train vsepp --data data/flickr8k --out runs/vsepp --backbone MobileNetV2
-      vsemb train vsepp --data data/flickr8k --out runs/vsepp --backbone MobileNetV2 --epochs 40
+      vsemb train best --data data/flickr8k --out runs/best --backbone MobileNetV2
+      vsemb train best --data data/flickr8k --out runs/best --backbone MobileNetV2 --epochs 12
       vsemb train vsepp --data data/flickr8k --out runs/vsepp-seeds --seeds 3
       vsemb train kiros2014 --variant released --data data/flickr8k --out runs/kiros --epochs 5
       vsemb train contrastive --data data/scenes --out runs/scenes --fine-tune SmallConvNet

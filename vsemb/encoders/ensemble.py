@@ -63,26 +63,26 @@ class Ensemble(TextEncoderPart, kind="ensemble"):
     """Several encoders of one kind with random weights of their own; use it with the similarity `mean-cosine`.
 
     Attributes:
-        member: the encoder; the size of its embedding is the recipe's `embedding_dim`, divided by `count`.
-        count: number of encoders.
+        encoder: the encoder; the size of its embedding is the recipe's `embedding_dim`, divided by `members`.
+        members: number of encoders.
     """
 
-    member: TextEncoderPart = field(default_factory=SequenceAndBag)
-    count: Size = 3
+    encoder: TextEncoderPart = field(default_factory=SequenceAndBag)
+    members: Size = 3
 
     def check(self) -> None:
-        if self.member.produces != "vector":
-            raise invalid_argument("text.encoder.member", self.member.kind, "an encoder of one vector per text")
+        if self.encoder.produces != "vector":
+            raise invalid_argument("text.encoder.encoder", self.encoder.kind, "an encoder of one vector per text")
 
     def check_tokenizer(self, tokenizer: Any) -> None:
-        self.member.check_tokenizer(tokenizer)
+        self.encoder.check_tokenizer(tokenizer)
 
     def build(self, dim: int | None, spec: TextSpec, dtype: str) -> EnsembleEncoder:
-        if dim is None or dim % self.count:
-            raise invalid_argument("embedding_dim", dim, f"a multiple of text.encoder.count={self.count}")
-        members = [self.member.build(dim // self.count, spec, dtype) for _ in range(self.count)]
+        if dim is None or dim % self.members:
+            raise invalid_argument("embedding_dim", dim, f"a multiple of text.encoder.members={self.members}")
+        members = [self.encoder.build(dim // self.members, spec, dtype) for _ in range(self.members)]
         return EnsembleEncoder(members, dtype=dtype)
 
     def initialize(self, layer: keras.layers.Layer, corpus: TextCorpus) -> None:
         for member in layer.members:
-            self.member.initialize(member, corpus)
+            self.encoder.initialize(member, corpus)

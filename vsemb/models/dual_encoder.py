@@ -257,7 +257,7 @@ class DualEncoder(Configured, ReplicatedModel):
                 classes together with negatives or ids of their own for the texts.
         """
         objective = self._objective()
-        members = {name: self.similarity.members(embeddings) for name, embeddings in y_pred.items()}
+        members = {name: self.similarity.split(embeddings) for name, embeddings in y_pred.items()}
         each = [dict(zip(members, parts, strict=True)) for parts in zip(*members.values(), strict=True)]
         return self.with_penalties(sum(objective(x, part, training) for part in each) / len(each))
 

@@ -31,7 +31,7 @@ _TOP: Retrieval = replace(
     name="best",
     variant="top",
     embedding_dim=512 * _MEMBERS,
-    text=Text(tokenizer=_MEMBER.text.tokenizer, encoder=Ensemble(_MEMBER.text.encoder, count=_MEMBERS)),
+    text=Text(tokenizer=_MEMBER.text.tokenizer, encoder=Ensemble(_MEMBER.text.encoder, _MEMBERS)),
     image=Top(size=288, dropout=0.5, standardize=True, learning_rate_share=0.1),
     similarity=MeanCosine(_MEMBERS),
 )

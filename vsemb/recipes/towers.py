@@ -326,12 +326,10 @@ class Top(Features, kind="top"):
         return {**super().network, "layer": self.layer}
 
     def open(self, dataset: Dataset) -> FeatureStore:
-        store = super().open(dataset)
+        store = FeatureStore.find(dataset, self.fingerprint, self.layer)
         if store.backbone is None or store.backbone.layer != self.layer:
-            raise DataError(
-                f"The features of {dataset.path} must be maps of the layer {self.layer}; got {store.directory.name}. "
-                "Train with --backbone MobileNetV2, which makes them."
-            )
+            fix = "Train with --backbone MobileNetV2, which makes them."
+            raise invalid_argument("image.fingerprint", self.fingerprint, f"features of the layer {self.layer}", fix)
         return store
 
     def describe(self, store: Any) -> dict[str, Any]:

@@ -100,14 +100,22 @@ class FeatureFolder:
         return store
 
     @classmethod
-    def find(cls, dataset: Dataset, fingerprint: str | None = None) -> Self:
-        """Open the dataset's folder of this fingerprint (or its beginning); the only one, if None.
+    def find(cls, dataset: Dataset, fingerprint: str | None = None, layer: str | None = None) -> Self:
+        """Open a folder of the dataset.
+
+        Args:
+            dataset: the dataset.
+            fingerprint: the folder's, or its beginning; None for the only one.
+            layer: the inner layer whose maps are wanted; None for features that are not maps. Not used with a
+                fingerprint.
 
         Raises:
             DataError: if none or several fit, or `open` refuses it.
         """
         folder, found = dataset.path / cls.plural(), cls.folders(dataset)
         fitting = [path for path in found if path.name.startswith(fingerprint or "")]
+        if fingerprint is None:
+            fitting = [path for path in fitting if cls._map_of(path) == layer]
         if len(fitting) == 1:
             return cls.open(fitting[0], dataset)
         names = ", ".join(cls._describe(path) for path in (fitting or found))
@@ -117,8 +125,17 @@ class FeatureFolder:
                 "Name one by fingerprint: --set image.fingerprint=…"
             )
         if found:
-            raise DataError(f"No {cls.plural()} {fingerprint!r} in {folder}. There are: {names}.")
+            wanted = repr(fingerprint) if fingerprint else f"of the layer {layer}" if layer else "of a whole network"
+            raise DataError(f"No {cls.plural()} {wanted} in {folder}. There are: {names}. Train with --backbone NAME.")
         raise DataError(f"No {cls.plural()} in {folder}. {cls.fix} vsemb {cls.plural()} {dataset.path}")
+
+    @classmethod
+    def _map_of(cls, directory: Path) -> str | None:
+        """Return the inner layer whose maps a folder holds."""
+        manifest = read_json(directory / "manifest.json", f"{cls.singular} manifest")
+        backbone = manifest.get("backbone") if isinstance(manifest, dict) else None
+        found = BackboneConfig.from_json(backbone) if backbone else None
+        return found.layer if found is not None and found.inner_map else None
 
     @classmethod
     def verify_all(cls, dataset: Dataset) -> list[Self]:
