@@ -274,7 +274,7 @@ def kinds(family: str) -> list[str]:
     Example:
 
     >>> kinds("similarity")[:3]
-    ['cosine', 'dot', 'order']
+    ['cosine', 'mean-cosine', 'dot']
     """
     # First, because loading a file as a system registers its classes.
     declared = entries("parts", family)

@@ -172,8 +172,8 @@ class Cosine(Dot, kind="cosine"):
 class MeanCosine(Cosine, kind="mean-cosine"):
     """Mean of the cosine similarities of an ensemble, whose embeddings stand one behind the other.
 
-    Each member's embedding is scaled to length 1 / sqrt(members), so the whole has unit length. Each member has a loss of
-    its own: no member makes up for another in training.
+    Each member's embedding is scaled to length 1 / sqrt(members), so the whole has unit length. Each member has a loss
+    of its own: no member makes up for another in training.
 
     Attributes:
         members: number of members; the embedding's size is a multiple of it.

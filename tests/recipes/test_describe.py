@@ -46,7 +46,7 @@ def test_a_field_shows_what_it_takes_and_a_part_what_else_there_is():
 
 
 def test_a_tree_is_text_of_limited_width():
-    text = tree(recipes.get("vsepp"))
+    text = tree(recipes.get("vsepp", "tuned"))
     assert "text.encoder = sequence-and-bag\n" in text and "text.encoder.sequence.units = 256\n" in text
     assert max(map(len, text.splitlines())) <= 120
     assert inspect.cleandoc(text) == text

@@ -48,6 +48,7 @@ PLAIN = {
     "text.encoder.init_scale": "null",
     "image": "features",
     "image.fingerprint": "null",
+    "image.size": "null",
     "image.standardize": "false",
     "image.dropout": "0.0",
     "image.augment": "true",
@@ -109,6 +110,28 @@ _TUNED_TEXT = [
     "text.encoder.sequence.dropout=0.3",
     "text.encoder.bag_dropout=0.4",
 ]
+_TUNED = [
+    *_COSINE,
+    "optimizer.schedule.warmup_epochs=0.6",
+    "text.tokenizer.min_count=4",
+    "training.epochs=8",
+    "training.precision=auto",
+    "image.standardize=true",
+    "image.dropout=0.5",
+    "loss=ranking-infonce",
+    "loss.reduction=mean",
+    "loss.negatives=hardest",
+    "loss.temperature=0.05",
+    "initialization=cca",
+]
+_BEST = [
+    *_TUNED,
+    "embedding_dim=1536",
+    "similarity=mean-cosine",
+    "similarity.members=3",
+    "text.encoder=ensemble",
+    *(setting.replace("text.encoder", "text.encoder.encoder") for setting in _TUNED_TEXT[2:]),
+]
 _ORDER = [
     "optimizer.learning_rate=0.001",
     "training.patience=10",
@@ -154,20 +177,6 @@ SET = {
     },
     "order-embedding-symmetric": {"paper": _ORDER},
     "vsepp": {
-        "tuned": [
-            *_COSINE,
-            *_TUNED_TEXT,
-            "training.epochs=8",
-            "training.precision=auto",
-            "embedding_dim=512",
-            "image.standardize=true",
-            "image.dropout=0.5",
-            "loss=ranking-infonce",
-            "loss.reduction=mean",
-            "loss.negatives=hardest",
-            "loss.temperature=0.05",
-            "initialization=cca",
-        ],
         "paper": [
             "optimizer.schedule=step",
             "optimizer.schedule.factor=0.1",
@@ -177,6 +186,11 @@ SET = {
             "loss.negatives=hardest",
             "loss.negatives.warmup_epochs=1",
         ],
+        "tuned": [*_TUNED, *_TUNED_TEXT, "embedding_dim=512"],
+    },
+    "best": {
+        "top": [*_BEST, "image=top", "image.size=288", "image.standardize=true", "image.dropout=0.5"],
+        "frozen": [*_BEST, "image.size=288"],
     },
     "contrastive": {
         "default": [*_COSINE, *_SHORT_TEXT, *_AVERAGED_GRU, "training.precision=auto", "loss=infonce"],

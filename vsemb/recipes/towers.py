@@ -16,7 +16,7 @@ from vsemb.data.store import Dataset, Split
 from vsemb.encoders.image import Affine, PixelEncoder, Projection
 from vsemb.encoders.recurrent import Recurrent
 from vsemb.encoders.text_encoder import TextCorpus, TextEncoderPart, TextSpec
-from vsemb.errors import DataError
+from vsemb.errors import DataError, invalid_argument
 from vsemb.exporting.served_model import ImageInput
 from vsemb.files import hard_link_or_copy, read_json, write_json
 from vsemb.image.augmentation import Augmentation, ImageAugmenter
