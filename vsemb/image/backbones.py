@@ -232,7 +232,8 @@ def build_backbone(config: BackboneConfig, weights: str | os.PathLike[str] | Non
     if weights not in (None, "random", own):
         _load(base, config, Path(weights))
     pixels = keras.Input((config.size, config.size, 3), name="pixels")
-    network, levels, inner = base, [], ()
+    network, levels = base, []
+    inner: tuple[Any, ...] = ()
     if config.inner_map:
         inner = (config.layer,)
     elif config.pooling == "multilevel" and config.layer is None:
