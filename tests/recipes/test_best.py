@@ -57,9 +57,26 @@ def test_bytes_and_cached_maps_give_one_embedding(run) -> None:
     found, data = run
     split = data.split("val")
     pixels = vsemb.load(found.path).encode_images(split.read_images(np.arange(3)))
-    store = found.recipe.image.open(data)
-    maps = store.rows(split.ids[:3])
+    images = found.recipe.image.images(split, found.recipe.image.open(data))
+    maps = images.finish(images.gather(np.arange(3)), None)
+    assert maps.shape[:2] == (3, 2)
     np.testing.assert_allclose(found.model.encode_images(maps), pixels, rtol=1e-3, atol=1e-4)
+    # The mean of an image and its mirror image, whose own embeddings differ.
+    own, mirrored = (found.model.image_encoder(maps[:, view]) for view in range(2))
+    assert np.abs(own - mirrored).max() > 1e-3
+    mean = found.model.similarity.normalize((own + mirrored) / 2)
+    np.testing.assert_allclose(mean, pixels, rtol=1e-3, atol=1e-4)
+
+
+def test_without_mirror_images(run, tmp_path) -> None:
+    _, data = run
+    copy = Dataset.open(shutil.copytree(data.path, tmp_path / "scenes"))
+    shutil.rmtree(copy.path / "features")
+    make_features(copy, "SmallConvNet", "random", size=32, layer=LAYER, mirror=False)
+    with pytest.raises(InvalidArgumentError, match="image.mirror=True.*false for features without mirror images"):
+        small("top", f"image.layer={LAYER}").image.open(copy)
+    whole = small("top", f"image.layer={LAYER}", "image.mirror=false").image
+    assert whole.images(copy.split("val"), whole.open(copy)).gather(np.arange(2)).ndim == 2
 
 
 def test_features_of_the_whole_network_are_refused(scenes_copy) -> None:

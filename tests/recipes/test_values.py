@@ -22,6 +22,7 @@ PLAIN = {
     "optimizer.sparse_embedding_updates": "false",
     "training": "",
     "training.epochs": "30",
+    "training.keep": "1",
     "training.patience": "null",
     "training.seed": "0",
     "training.precision": '"float32"',
@@ -126,6 +127,7 @@ _TUNED = [
 ]
 _BEST = [
     *_TUNED,
+    "training.epochs=6",
     "embedding_dim=1536",
     "similarity=mean-cosine",
     "similarity.members=3",

@@ -117,6 +117,16 @@ class FeatureImages(ImageSource):
         return tf.gather(images, view, axis=1, batch_dims=1)
 
 
+class FeatureViews(FeatureImages):
+    """All views of a split's images that are cached, (views, dim) per image."""
+
+    def __init__(self, store: FeatureStore, split: Split) -> None:
+        super().__init__(store, split, augment=True, memory=0)
+
+    def finish(self, images: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
+        return images
+
+
 class PixelImages(ImageSource):
     """Decoded images of a split, resized to a square; kept in memory if they fit.
 

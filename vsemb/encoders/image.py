@@ -155,7 +155,8 @@ class PixelEncoder(Configured, keras.layers.Layer):
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call args:
-        pixels: (batch, size, size, 3) float, 0..255.
+        pixels: (batch, size, size, 3) float, 0..255; or views of each image, (batch, views, size, size, 3), whose
+            embeddings are averaged.
         training: whether to apply dropout and, unless `frozen_statistics`, use batch statistics.
 
     Returns:
@@ -197,6 +198,9 @@ class PixelEncoder(Configured, keras.layers.Layer):
         build_layers((self.head, (input_shape[0], self.backbone.output_shape[-1])))
 
     def call(self, pixels: Tensor, training: bool = False) -> Tensor:
+        if len(pixels.shape) > len(self.backbone.input_shape):
+            rows = self.call(ops.reshape(pixels, (-1, *pixels.shape[2:])), training)
+            return ops.mean(ops.reshape(rows, (-1, pixels.shape[1], rows.shape[-1])), axis=1)
         features = self.backbone(pixels, training=training and not self.frozen_statistics)
         if len(features.shape) > 2:
             features = ops.mean(features, axis=tuple(range(1, len(features.shape) - 1)))

@@ -24,7 +24,7 @@ from vsemb.exporting.corpus import Corpus
 from vsemb.exporting.reference_outputs import Arrays, Tie, golden_images, golden_k, golden_texts
 from vsemb.image.backbones import BackboneConfig
 from vsemb.image.decode import MAX_PIXELS
-from vsemb.image.views import decode_views, encode_images
+from vsemb.image.views import decode_views, encode_images, encode_views
 from vsemb.text.normalize import MAX_BYTES
 from vsemb.text.vocabulary import UNKNOWN_ID
 
@@ -409,6 +409,15 @@ class ImageInput(BaseImageInput):
             pixels, valid = decode_views(encoded, self.config)
             return pixels[:, 0], valid
         return encode_images(self.backbone, self.config, encoded)
+
+
+class MirroredInput(ImageInput):
+    """Image bytes as features of the image and of its mirror image, (batch, 2, dim)."""
+
+    def __call__(self, encoded: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        pixels, valid = decode_views(encoded, self.config)
+        features = encode_views(self.backbone, tf.concat([pixels, pixels[:, :, :, ::-1]], axis=1))
+        return tf.where(valid[:, None, None], features, 0.0), valid
 
 
 def described(similarity: Any) -> Signature:

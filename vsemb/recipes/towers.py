@@ -11,13 +11,13 @@ import keras
 import numpy as np
 
 from vsemb.data.features.store import FeatureStore
-from vsemb.data.sources import FeatureImages, ImageSource, PixelImages, ServicePixels
+from vsemb.data.sources import FeatureImages, FeatureViews, ImageSource, PixelImages, ServicePixels
 from vsemb.data.store import Dataset, Split
 from vsemb.encoders.image import Affine, PixelEncoder, Projection
 from vsemb.encoders.recurrent import Recurrent
 from vsemb.encoders.text_encoder import TextCorpus, TextEncoderPart, TextSpec
 from vsemb.errors import DataError, invalid_argument
-from vsemb.exporting.served_model import ImageInput
+from vsemb.exporting.served_model import ImageInput, MirroredInput
 from vsemb.files import hard_link_or_copy, read_json, write_json
 from vsemb.image.augmentation import Augmentation, ImageAugmenter
 from vsemb.image.backbones import BackboneConfig, build_backbone, build_top
@@ -315,10 +315,12 @@ class Top(Features, kind="top"):
 
     Attributes:
         layer: the inner layer.
+        mirror: whether an image's embedding, outside training, is the mean of its own and its mirror image's.
         learning_rate_share: the share of the learning rate that the layers of the network are trained with.
     """
 
     layer: str = "block_13_project_BN"
+    mirror: bool = True
     learning_rate_share: Positive = 0.1
 
     @property
@@ -330,7 +332,25 @@ class Top(Features, kind="top"):
         if store.backbone is None or store.backbone.layer != self.layer:
             fix = "Train with --backbone MobileNetV2, which makes them."
             raise invalid_argument("image.fingerprint", self.fingerprint, f"features of the layer {self.layer}", fix)
+        return self._with_mirror_images(store)
+
+    def open_for(self, dataset: Dataset, info: Mapping[str, Any], path: Path) -> FeatureStore:
+        return self._with_mirror_images(super().open_for(dataset, info, path))
+
+    def _with_mirror_images(self, store: FeatureStore) -> FeatureStore:
+        if self.mirror and store.views_count != 2:
+            fix = "Make features without --no-mirror and --training-crops, or set image.mirror=false."
+            raise invalid_argument("image.mirror", True, "false for features without mirror images", fix)
         return store
+
+    def images(self, split: Split, store: Any, *, training: bool = False, service: str | None = None) -> ImageSource:
+        if self.mirror and not training:
+            return FeatureViews(store, split)
+        return super().images(split, store, training=training)
+
+    def image_input(self, path: Path) -> ImageInput:
+        config, weights = kept_backbone(path)
+        return (MirroredInput if self.mirror else ImageInput)(config, build_backbone(config, weights))
 
     def describe(self, store: Any) -> dict[str, Any]:
         return {**super().describe(store), "backbone": store.backbone.to_json()}
