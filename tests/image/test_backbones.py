@@ -90,7 +90,7 @@ def test_configuration_round_trip_and_defaults():
         ({"name": "MobileNetV2", "size": 31}, "size=31"),
         ({"name": "MobileNetV2", "size": True}, "size=True"),
         ({"name": "MobileNetV2", "pooling": "men"}, "Did you mean 'mean'"),
-        ({"name": "MobileNetV2", "layer": "fc7"}, "Expected: None for MobileNetV2"),
+        ({"name": "MobileNetV2", "layer": "fc7"}, "Expected: None, or one of block_13_project_BN for MobileNetV2"),
         ({"name": "VGG16", "layer": "fc8"}, "one of fc6, fc7"),
         ({"name": "MobileNetV2", "crops": 5}, "1 or 10"),
         ({"name": "MobileNetV2", "resize": "short"}, "one of squash, short-side"),

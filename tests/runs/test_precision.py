@@ -17,18 +17,18 @@ from vsemb.runs.train import train
 @pytest.mark.parametrize("fast", [True, False])
 def test_settled(fast: bool, monkeypatch) -> None:
     monkeypatch.setattr(schema, "multiplies_bfloat16", lambda: fast)
-    training = recipes.get("vsepp").training
+    training = recipes.get("vsepp", "tuned").training
     assert training.precision == "auto"
     assert training.training_dtype == ("mixed_bfloat16" if fast else "float32")
     assert training.dtype == "float32"
     for given in ("float32", "mixed_bfloat16"):
-        chosen = recipes.get("vsepp").with_overrides([f"training.precision={given}"]).training
+        chosen = recipes.get("vsepp", "tuned").with_overrides([f"training.precision={given}"]).training
         assert chosen.training_dtype == chosen.dtype == given
 
 
 def test_another_precision_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match=r"training\.precision='float16'"):
-        recipes.get("vsepp").with_overrides(["training.precision=float16"])
+        recipes.get("vsepp", "tuned").with_overrides(["training.precision=float16"])
 
 
 def test_training_is_in_bfloat16_and_the_run_in_float32(scenes, tiny_recipe, tmp_path: Path, monkeypatch) -> None:
