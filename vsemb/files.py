@@ -116,8 +116,8 @@ def replacing_directory(path: str | os.PathLike[str], overwrite: bool = False) -
 def claimed(path: Path, make: Callable[[Path], object] = Path.mkdir, ending: str = "tmp") -> Iterator[Path]:
     """Yield a new hidden name beside a path, locked for this process; it is removed at the end if it is still there.
 
-    The leftovers of killed processes beside the path are removed first. A leftover has no lock, because a lock ends with
-    its process. Numbers of processes would mean nothing to another machine on the same disk.
+    The leftovers of killed processes beside the path are removed first. A leftover has no lock, because a lock ends
+    with its process. Numbers of processes would mean nothing to another machine on the same disk.
 
     Args:
         path: what the temporary name will replace; its directory is made.
