@@ -8,12 +8,17 @@
 | 7 | score of an image and a sentence, all regions | `vsemb.systems.regions.similarities.SumSim` |
 | 8 | the same score with each word's best region only | `vsemb.systems.regions.similarities.MaxSim` |
 | 9 | max-margin in both directions | `vsemb.losses.PairwiseRanking(margin=1)` |
+| DeFrag | multiple-instance objective beside equation 7 | `vsemb.systems.regions.fragment_loss.FragmentAlignment` |
 | 10-12 | Markov random field over neighbouring words | `vsemb.systems.regions.viterbi.best_chain` |
 | section 6.1 | norms of words and regions | `vsemb analyze norms` |
 
-Variant `paper` is section 3.3: batches of 100, SGD with momentum 0.9, gradients clipped elementwise at 5, dropout
-everywhere except in the recurrence, words with at least five occurrences. Deviations, and values missing in the paper:
+Variant `paper` is section 3.3: batches of 100, SGD with momentum 0.9, gradients clipped elementwise at 5, words with at
+least five occurrences. Deviations, and values missing in the paper:
 
+- The paper has dropout in all layers except the recurrent ones, and does not give its rate. Here dropout is off. With
+  Adam and a rate of 0.3, the recall sum of 20 regions after two epochs was 53; without dropout it is 145.
+- Features are scaled to unit length and standardized, and the map to the embedding starts small, in +- 0.01. The
+  paper gives neither.
 - The paper's regions are the detections of an R-CNN. Here `vsemb regions` takes them from a detector's results, a
   grid or selective search.
 - Equation 9 also sums over l = k, which adds a constant without gradient. Pairs of an image and its own captions are
@@ -56,9 +61,9 @@ _PAPER = Retrieval(
     similarity=MaxSim(),
     text=Text(
         tokenizer=Words(min_count=5, max_length=40),
-        encoder=ContextualTokens(words=WordVectors(dropout=0.3), cell="brnn", units=512, dropout=0.3),
+        encoder=ContextualTokens(words=WordVectors(), cell="brnn", units=512),
     ),
-    image=Regions(standardize=True, dropout=0.3, init_scale=0.01),
+    image=Regions(standardize=True, init_scale=0.01),
     loss=Ranking(margin=1.0),
     optimizer=SGD(learning_rate=1e-4, momentum=0.9, clipvalue=5.0),
     batches=Pairs(size=100),
