@@ -192,8 +192,58 @@ def test_no_leftovers() -> None:
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"\b(TODO|FIXME|XXX)\b(?! ?\(?#\d)", text), f"{path}: a TODO without a number"
         assert ast.get_docstring(ast.parse(text)), f"{path}: no module docstring"
-        for call in ("pickle.load", "allow_pickle=True", "eval(", "exec("):
+        for call in ("allow_pickle=True", "eval(", "exec("):
             assert not re.search(rf"(?<![\w.]){re.escape(call)}", text), f"{path}: {call}"
+
+
+def unpickling(source: str) -> list[str]:
+    """What can unpickle or run code of a file that others made, with its lines."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            modules = [name.name for name in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+            found += [(node, one) for one in modules if one.split(".")[0] in UNPICKLERS]
+        elif isinstance(node, ast.Call):
+            call, given = ast.unparse(node.func), {each.arg: ast.unparse(each.value) for each in node.keywords}
+            unsafe = call in ("np.load", "numpy.load") and given.get("allow_pickle") != "False"
+            unsafe |= call in (
+                "torch.load",
+                "pd.read_pickle",
+                "pandas.read_pickle",
+                "yaml.load",
+                "np.lib.format.read_array",
+            )
+            unsafe |= call.endswith("enable_unsafe_deserialization") or given.get("safe_mode", "True") != "True"
+            found += [(node, call)] * unsafe
+    return [f"line {node.lineno}: {name}" for node, name in found]
+
+
+UNPICKLERS = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import pickle",
+        "from joblib import load",
+        "def read(path):\n    import dill.source",
+        "np.load(path)",
+        "numpy.load(path, allow_pickle=True)",
+        "np.load(path, allow_pickle=trusted)",
+        "torch.load(path)",
+        "keras.saving.load_model(path, safe_mode=False)",
+        "keras.config.enable_unsafe_deserialization()",
+    ],
+)
+def test_what_unpickles_is_found(source: str) -> None:
+    assert len(unpickling(source)) == 1
+
+
+def test_nothing_unpickles() -> None:
+    """A file that others made is data: opening it runs no code of theirs."""
+    for path in FILES:
+        assert not (found := unpickling(path.read_text(encoding="utf-8"))), f"{path}: {found}"
+    assert not unpickling("np.load(path, allow_pickle=False); keras.saving.load_model(path)")
 
 
 def run_python(code: str) -> dict:
@@ -288,8 +338,9 @@ def test_the_package_stays_small() -> None:
     formats of other programs 500, errors that name the fix 200, several seeds and the paired bootstrap 200. In the
     systems, judged positives, compositional tests and CLIPScore took 450. Rows of the papers took 850, and 200 of the
     base: crops by the shorter side, joined sources, a final training, plain text, ranking by likelihood, published
-    regions, Flickr30k Entities. The recipe `best` took 260 of the base: trained upper layers, an ensemble.
+    regions, Flickr30k Entities. The recipe `best` took 260 of the base: trained upper layers, an ensemble. Tokens
+    and TLS of servers took 180 of the base.
     """
     lines = {module: code_lines(path) for module, path in MODULES.items()}
     base = sum(count for module, count in lines.items() if room_of(module) != "systems")
-    assert sum(lines.values()) <= 35_400 and base <= 21_600, f"{sum(lines.values())} lines, {base} of the base"
+    assert sum(lines.values()) <= 35_600 and base <= 21_800, f"{sum(lines.values())} lines, {base} of the base"

@@ -63,6 +63,8 @@ def test_failures_are_one_line(plus: Path, tmp_path: Path, capsys) -> None:
     assert "each name once" in failure(capsys, str(plus), "--model", f"plus={plus}")
     assert "`concurrency`" in failure(capsys, str(plus), "--concurrency", "0")
     assert "`versions`" in failure(capsys, str(plus), "--versions", "latest", "1")
+    assert "no token is set" in failure(capsys, str(plus), "--host", "0.0.0.0")
+    assert "Cannot read the token" in failure(capsys, str(plus), "--token-file", str(tmp_path / "none"))
     (tmp_path / "bad" / "1").mkdir(parents=True)
     assert "Cannot load" in failure(capsys, str(tmp_path / "bad"))
     with socket.socket() as taken:

@@ -140,13 +140,15 @@ class _SavedModel(Model):
 
 
 class _ServedModel(Model):
-    def __init__(self, url: str, similarity: Similarity | None) -> None:
+    def __init__(self, url: str, similarity: Similarity | None, **access: Any) -> None:
         found = _URL.fullmatch(url)
         if found is None:
             allowed = "such as http://HOST:8501/v1/models/NAME or grpc://HOST:8500/v1/models/NAME"
             raise invalid_argument("source", url, allowed)
         version = None if found["version"] is None else int(found["version"])
-        self._client = Client(found["server"], found["model"], version=version, label=found["label"], timeout=60.0)
+        self._client = Client(
+            found["server"], found["model"], version=version, label=found["label"], timeout=60.0, **access
+        )
         # Whether it answers is known at once.
         self._signatures = self._client.signatures()
         super().__init__(url, similarity or _similarity_of(self._client.describe("similarity")))
@@ -185,7 +187,13 @@ def _similarity_of(told: Any) -> Similarity | None:
         return None
 
 
-def load(source: str | os.PathLike[str] | Run, *, similarity: str | Similarity | None = None) -> Model:
+def load(
+    source: str | os.PathLike[str] | Run,
+    *,
+    similarity: str | Similarity | None = None,
+    token: str | None = None,
+    ca_file: str | os.PathLike[str] | None = None,
+) -> Model:
     """Load a model: a run, an exported SavedModel, or a model behind a server.
 
     Args:
@@ -193,6 +201,8 @@ def load(source: str | os.PathLike[str] | Run, *, similarity: str | Similarity |
             a model on `vsemb serve` or TensorFlow Serving.
         similarity: similarity of a SavedModel or a model on a server, such as `cosine`, `dot` or `order`. Default: the
             one that the model tells, which every export of a run or a `DualEncoder` does.
+        token: bearer token of the server; None for the environment variable `VSEMB_TOKEN`.
+        ca_file: PEM file of the authorities that may sign the server's certificate; None for those of the system.
 
     Returns:
         The model.
@@ -214,7 +224,7 @@ def load(source: str | os.PathLike[str] | Run, *, similarity: str | Similarity |
         fix = "A Keras model embeds by predict, or after model.export(directory) here."
         raise invalid_argument("source", type(source).__name__, "a vsemb.Run, a directory or a URL", fix)
     if "://" in os.fspath(source):
-        return _ServedModel(os.fspath(source), named)
+        return _ServedModel(os.fspath(source), named, token=token, ca_file=ca_file)
     path = Path(source)
     if (path / RECIPE).exists():
         return _RunModel(Run.open(path))

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from vsemb.commands import picked
+
+if TYPE_CHECKING:
+    from vsemb.serving.access import Access
 
 UNITS = {"": 1, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
@@ -49,12 +53,30 @@ def wanted(text: str) -> str | int:
     raise argparse.ArgumentTypeError(f"the version must be latest, all or a number; got {text!r}")
 
 
+def configure_access(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `vsemb.serving.access.Access`."""
+    token = "file with the token that requests must carry (environment variable VSEMB_TOKEN)"
+    parser.add_argument("--token-file", metavar="FILE", help=token)
+    parser.add_argument("--tls-cert", metavar="PEM", help="certificate and its chain, for TLS")
+    parser.add_argument("--tls-key", metavar="PEM", help="private key of the certificate")
+    insecure = "allow other addresses than loopback without a token"
+    parser.add_argument("--insecure", action="store_true", help=insecure)
+
+
+def access(arguments: argparse.Namespace) -> Access:
+    """Return who may call the server, see `configure_access`."""
+    from vsemb.serving.access import Access, read_token
+
+    return Access(read_token(arguments.token_file), **picked(arguments, "tls_cert", "tls_key", "insecure"))
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("directory", nargs="?", metavar="savedmodels/NAME", help="directory of the model")
     model = "another model: its name and directory; repeatable"
     parser.add_argument("--model", action="append", default=[], type=pair, metavar="NAME=DIR", help=model)
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
+    configure_access(parser)
     parser.add_argument("--port", type=int, default=8500, help="gRPC port, 0 for any free port (%(default)s)")
     parser.add_argument("--rest-port", type=int, default=8501, help="REST port, 0 for any free port (%(default)s)")
     parser.add_argument(
@@ -101,9 +123,12 @@ def run(arguments: argparse.Namespace) -> None:
     model's directory are loaded and replace old versions; no request is dropped. Concurrent requests are merged into
     batches. Metrics for Prometheus are at /metrics. SIGTERM and Ctrl-C finish requests in flight first.
 
+    On an address other than loopback, every request must carry a token, unless --insecure is passed.
+
     Examples:
       vsemb serve savedmodels/flickr8k
       vsemb serve --model pets=savedmodels/pets --model flickr8k=savedmodels/flickr8k --port 0 --rest-port 0
+      vsemb serve savedmodels/flickr8k --host 0.0.0.0 --token-file token --tls-cert cert.pem --tls-key key.pem
       vsemb serve savedmodels/flickr8k --label stable=1 --label canary=2 --versions latest
     """
     import logging
@@ -120,6 +145,7 @@ def run(arguments: argparse.Namespace) -> None:
         models,
         versions=policy[0] if isinstance(policy[0], str) and len(policy) == 1 else policy,
         labels=dict(arguments.label),
+        access=access(arguments),
         **picked(arguments, "host", "port", "rest_port", "max_body", "concurrency", "threads", "poll", "grace"),
         **picked(arguments, "batch_size", "batch_timeout"),
     )

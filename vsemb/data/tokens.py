@@ -56,7 +56,8 @@ def encoded_captions(split: Split, tokenizer: Tokenizer) -> tuple[np.ndarray, np
     except DataError as error:
         say(f"warning: token ids are kept in memory. {error}")
         return tokenizer.encode(texts)
-    return np.memmap(folder / "ids", np.int32, "r").reshape(shape), np.load(folder / "offsets.npy", mmap_mode="r")
+    offsets = np.load(folder / "offsets.npy", mmap_mode="r", allow_pickle=False)
+    return np.memmap(folder / "ids", np.int32, "r").reshape(shape), offsets
 
 
 def _fingerprint(split: Split, texts: Column, tokenizer: Tokenizer) -> str:

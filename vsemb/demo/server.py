@@ -1,4 +1,4 @@
-"""HTTP server of the demonstration page, on 127.0.0.1 only.
+"""HTTP server of the demonstration page.
 
 Gradio's version check, analytics and public link are switched off. A content security policy forbids requests to other
 hosts.
@@ -22,6 +22,7 @@ from vsemb.demo.page import build_page, open_tabs
 from vsemb.errors import DataError, invalid_argument, needs_extra
 from vsemb.runs.indexing import ALL
 from vsemb.runs.run import Run
+from vsemb.serving.access import OPEN, Access, is_loopback
 
 HOST = "127.0.0.1"
 _ENVIRONMENT = {
@@ -44,10 +45,12 @@ def serve_demo(
     dataset: Dataset,
     *,
     split: str = ALL,
+    host: str = HOST,
     port: int = 7860,
     open_browser: bool = False,
     report: Callable[[str], None] = print,
     captioning: Run | None = None,
+    access: Access = OPEN,
 ) -> None:
     """Serve the demonstration page of a run until interrupted.
 
@@ -57,14 +60,17 @@ def serve_demo(
         run: a retrieval run or a captioning run.
         dataset: the dataset to search, or with images to caption.
         split: its split, or `all`.
-        port: port on 127.0.0.1; 0 for any free port.
+        host: address to listen on.
+        port: port; 0 for any free port.
         open_browser: whether to open the page in a browser.
         report: function to call with messages, such as the address.
         captioning: captioning run for query images of a retrieval run; None for none.
+        access: token, which browsers ask for as a password, and TLS.
 
     Raises:
         MissingExtraError: without Gradio.
-        InvalidArgumentError: for an invalid port or one in use, or a second captioning run.
+        InvalidArgumentError: for an invalid port or one in use, an address other than loopback without a token, or a
+            second captioning run.
         VsembError: if run and dataset do not match.
         KeyboardInterrupt: when interrupted, after everything is closed.
 
@@ -72,9 +78,11 @@ def serve_demo(
 
         serve_demo(Run.open("runs/vsepp"), Dataset.open("data/flickr8k"), port=0)
     """
-    with _uploads(), _listening(port) as listener:
+    access.require_for(host)
+    with _uploads(), _listening(host, port) as listener:
         gradio = _import_gradio()
-        address = f"http://{HOST}:{listener.getsockname()[1]}/"
+        named = f"[{host}]" if ":" in host else host
+        address = f"{'https' if access.encrypted else 'http'}://{named}:{listener.getsockname()[1]}/"
 
         def announce() -> None:
             report(f"The demonstration is at {address} (Ctrl-C ends it).")
@@ -84,7 +92,8 @@ def serve_demo(
 
         with closing(open_tabs(run, dataset, split, report, captioning)) as shown:
             shown.warm_up()
-            _serve(_application(gradio, build_page(gradio, run, shown)), listener, announce)
+            application = _application(gradio, build_page(gradio, run, shown), host, access)
+            _serve(application, listener, announce, access)
 
 
 @contextmanager
@@ -96,18 +105,18 @@ def _uploads() -> Iterator[None]:
 
 
 @contextmanager
-def _listening(port: int) -> Iterator[socket.socket]:
+def _listening(host: str, port: int) -> Iterator[socket.socket]:
     if not 0 <= port <= 65535:
         raise invalid_argument("port", port, "0 to 65535")
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM) as listener:
         # Otherwise the port of a page that was just closed stays in use for a minute.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listener.bind((HOST, port))
+            listener.bind((host, port))
             listener.listen()
         except OSError as error:
             fix = f"{error.strerror}. Choose another with --port; 0 takes any free port."
-            raise invalid_argument("port", port, f"a free port of {HOST}", fix) from error
+            raise invalid_argument("port", port, f"a free port of {host}", fix) from error
         yield listener
 
 
@@ -119,7 +128,30 @@ def _import_gradio() -> Any:
     return gradio
 
 
-def _application(gradio: Any, page: Any) -> Any:
+class Guard:
+    """Refusal of requests without the token, as ASGI middleware.
+
+    Args:
+        application: the ASGI application.
+        access: who may call.
+    """
+
+    def __init__(self, application: Any, access: Access) -> None:
+        self._application = application
+        self._access = access
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        from starlette.responses import PlainTextResponse
+
+        given = dict(scope.get("headers", ())).get(b"authorization", b"").decode("latin-1")
+        answer = self._application
+        if scope["type"] != "lifespan" and not self._access.allows(given):
+            headers = {"WWW-Authenticate": 'Basic realm="vsemb demo: the password is the token"'}
+            answer = PlainTextResponse("The token is required as password.", 401, headers)
+        await answer(scope, receive, send)
+
+
+def _application(gradio: Any, page: Any, host: str, access: Access) -> Any:
     from fastapi import FastAPI
     from starlette.middleware.trustedhost import TrustedHostMiddleware
 
@@ -130,7 +162,7 @@ def _application(gradio: Any, page: Any) -> Any:
         application,
         page,
         path="/",
-        server_name=HOST,
+        server_name=host,
         footer_links=[],
         run_history=False,
         enable_monitoring=False,
@@ -143,8 +175,10 @@ def _application(gradio: Any, page: Any) -> Any:
         css_paths=Path(__file__).with_name("page.css"),
         app_kwargs=no_docs,
     )
-    # Against DNS rebinding.
-    application.add_middleware(TrustedHostMiddleware, allowed_hosts=[HOST, "localhost"])
+    if is_loopback(host):
+        # Against DNS rebinding.
+        application.add_middleware(TrustedHostMiddleware, allowed_hosts=[host, HOST, "localhost"])
+    application.add_middleware(Guard, access=access)
     return application
 
 
@@ -166,7 +200,7 @@ def _theme(gradio: Any) -> Any:
     )
 
 
-def _serve(application: Any, listener: socket.socket, started: Callable[[], None]) -> None:
+def _serve(application: Any, listener: socket.socket, started: Callable[[], None], access: Access) -> None:
     import uvicorn
 
     class Server(uvicorn.Server):
@@ -183,7 +217,13 @@ def _serve(application: Any, listener: socket.socket, started: Callable[[], None
 
     headers = [("content-security-policy", _POLICY), ("referrer-policy", "no-referrer")]
     config = uvicorn.Config(
-        application, log_level="critical", timeout_graceful_shutdown=_GRACE, server_header=False, headers=headers
+        application,
+        log_level="critical",
+        timeout_graceful_shutdown=_GRACE,
+        server_header=False,
+        headers=headers,
+        ssl_certfile=access.tls_cert,
+        ssl_keyfile=access.tls_key,
     )
     if threading.current_thread() is threading.main_thread():
         # The server passes signals on after shutdown; SIGTERM would then kill the process and leave uploads behind.

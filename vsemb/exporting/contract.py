@@ -304,13 +304,14 @@ def publish_contract(contract: Contract, base: Path, report: Callable[[str], Non
     contract.write(path)
 
 
-def curl_command(url: str, signature: str, example: Mapping[str, Any]) -> str:
+def curl_command(url: str, signature: str, example: Mapping[str, Any], curl: str = "curl") -> str:
     """Return a shell command that calls one signature over REST.
 
     Args:
         url: of the model, `http://HOST:PORT/v1/models/NAME`.
         signature: its name.
         example: one row, as in `Contract.examples`.
+        curl: the program with its options.
 
     Example:
 
@@ -322,11 +323,11 @@ def curl_command(url: str, signature: str, example: Mapping[str, Any]) -> str:
     body = json.dumps({"signature_name": signature, "instances": [row]})
     target = shlex.quote(f"{url}:predict")
     if not files:
-        return f"curl -d {shlex.quote(body)} {target}"
+        return f"{curl} -d {shlex.quote(body)} {target}"
     # printf interprets % and backslashes.
     body = body.replace("\\", "\\\\").replace("%", "%%").replace(f'"{_FILE}"', '"%s"')
     encoded = " ".join(f"\"$(base64 < {shlex.quote(file)} | tr -d '\\n')\"" for file in files)
-    return f"printf {shlex.quote(body)} {encoded} |\n  curl -d @- {target}"
+    return f"printf {shlex.quote(body)} {encoded} |\n  {curl} -d @- {target}"
 
 
 def serving_command(path: str | os.PathLike[str]) -> str:

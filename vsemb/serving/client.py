@@ -21,6 +21,7 @@ import numpy as np
 from vsemb import registry
 from vsemb.errors import DataError, invalid_argument, unknown_name
 from vsemb.parts import Count, Range, at_least, between, require, require_fields
+from vsemb.serving.access import read_token
 from vsemb.serving.encoding import EncodingMixin, Rows
 from vsemb.serving.transports import (
     Arrays,
@@ -121,6 +122,8 @@ class Client(EncodingMixin, AbstractContextManager["Client"]):
         batch_bytes: maximum bytes of text and images per request; a single larger row is sent alone.
         parser: converts texts for models with other inputs, such as dependency trees: a function, or a name or path
             that is opened on first use. For trees see `vsemb.systems.trees.client.TextParser`.
+        token: bearer token of the server (`vsemb serve --token-file`); None for the environment variable `VSEMB_TOKEN`.
+        ca_file: PEM file of the authorities that may sign the server's certificate; None for those of the system.
 
     Raises:
         InvalidArgumentError: for an invalid argument.
@@ -143,6 +146,8 @@ class Client(EncodingMixin, AbstractContextManager["Client"]):
     batch_size: Count = 64
     batch_bytes: Count = 16 * 2**20
     parser: str | os.PathLike[str] | Callable[..., Any] | None = None
+    token: str | None = None
+    ca_file: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
         require_fields(self)
@@ -151,7 +156,9 @@ class Client(EncodingMixin, AbstractContextManager["Client"]):
         if not (self.parser is None or isinstance(self.parser, str | os.PathLike) or callable(self.parser)):
             raise invalid_argument("parser", self.parser, "a parser's name, its path, or a function")
         self._readers: dict[str, Any] = {}
-        self._transport = connect(self.url, self.model, self.version, self.label)
+        self._transport = connect(
+            self.url, self.model, self.version, self.label, self.token or read_token(), self.ca_file
+        )
         self._signatures: dict[str, SignatureInfo] | None = None
 
     def __getattr__(self, name: str) -> Any:

@@ -13,9 +13,10 @@ import tensorflow as tf
 from tensorflow.core.framework import tensor_pb2
 from tensorflow_serving.apis import predict_pb2
 
+from vsemb.serving.access import Access
 from vsemb.serving.models import Arrays, from_protos
 from vsemb.serving.request_handler import Predictor, aside
-from vsemb.serving.status import Code, RequestError, invalid
+from vsemb.serving.status import Code, RequestError, invalid, unauthenticated
 
 LOG = logging.getLogger("vsemb.serving")
 
@@ -91,6 +92,30 @@ class GrpcApi:
     Regress = _unimplemented("Regress")
     MultiInference = _unimplemented("MultiInference")
     HandleReloadConfigRequest = _unimplemented("HandleReloadConfigRequest", "Restart the server with other models.")
+
+
+class Guard(grpc.aio.ServerInterceptor):
+    """Refusal of calls without the token.
+
+    Args:
+        access: who may call.
+    """
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+
+    async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], call: Any) -> Any:
+        """Return the method that answers a call."""
+        given = dict(call.invocation_metadata).get("authorization", "")
+        if isinstance(given, str) and self._access.allows(given):
+            return await continuation(call)
+        # A handler of streams is called before the message is read.
+        return grpc.stream_unary_rpc_method_handler(_refuse)
+
+
+async def _refuse(requests: Any, context: Any) -> None:
+    async with _reported(context):
+        raise unauthenticated()
 
 
 def _asked(spec: Any) -> tuple[str, int | None, str | None]:

@@ -11,9 +11,10 @@ import zlib
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
 
+from vsemb.serving.access import Access
 from vsemb.serving.request_handler import CONTENT_TYPE, Predictor, aside
 from vsemb.serving.rest_json import decode, encode
-from vsemb.serving.status import Code, RequestError, invalid
+from vsemb.serving.status import Code, RequestError, invalid, unauthenticated
 from vsemb.serving.transports import message_to_json
 
 LOG = logging.getLogger("vsemb.serving")
@@ -46,10 +47,12 @@ class RestApi:
     Args:
         predictor: runs the requests.
         max_body: maximum bytes of a request's body.
+        access: who may call.
     """
 
-    def __init__(self, predictor: Predictor, max_body: int) -> None:
+    def __init__(self, predictor: Predictor, max_body: int, access: Access) -> None:
         self._predictor = predictor
+        self._access = access
         self._max_body = max_body
 
     def application(self) -> web.Application:
@@ -71,6 +74,8 @@ class RestApi:
     async def answer(self, request: web.Request) -> web.Response:
         """Answer one request."""
         try:
+            if not self._access.allows(request.headers.get("Authorization", "")):
+                raise unauthenticated()
             if request.path in METRICS_PATHS and request.method in ("GET", "HEAD"):
                 return web.Response(body=self._predictor.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
             return web.Response(body=await self._body(request), content_type="application/json")
@@ -82,9 +87,11 @@ class RestApi:
             return self._error(RequestError(Code.INTERNAL, f"Internal error: {type(error).__name__}"))
 
     def _error(self, error: RequestError) -> web.Response:
-        headers = {503: {"Retry-After": "1"}, 405: {"Allow": "GET, POST"}}.get(error.http_status)
+        headers = {503: {"Retry-After": "1"}, 405: {"Allow": "GET, POST"}, 401: {"WWW-Authenticate": "Bearer"}}.get(
+            error.http_status
+        )
         response = web.json_response({"error": error.message}, status=error.http_status, headers=headers)
-        if error.http_status in (408, 413):
+        if error.http_status in (401, 408, 413):
             # The rest of the body stays unread.
             response.force_close()
         return response

@@ -33,8 +33,9 @@ with needs_extra("tensorflow-serving-api", "serving"):
     import grpc
     from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
 
+from vsemb.serving.access import OPEN, TOKEN, Access
 from vsemb.serving.batching import Batcher
-from vsemb.serving.grpc_api import GrpcApi
+from vsemb.serving.grpc_api import GrpcApi, Guard
 from vsemb.serving.models import DEFAULT_SIGNATURE, LOG, LoadedModel, ModelVersions, Policy, Signature
 from vsemb.serving.request_handler import Metrics, Predictor
 from vsemb.serving.rest_api import HTTP_LOG, RestApi
@@ -60,9 +61,10 @@ class Server:
         labels: label -> version, e.g. `{"stable": 1}`; labelled versions are always served.
         poll: seconds between checks for new versions; 0 to disable them.
         grace: seconds that `stop` waits for requests in flight.
+        access: token, TLS, and whether other machines may call without a token.
 
     Raises:
-        InvalidArgumentError: for an argument out of range.
+        InvalidArgumentError: for an argument out of range, or an address other than loopback without a token.
         DataError: if a model's directory is missing or holds no version.
 
     Example:
@@ -85,9 +87,11 @@ class Server:
     labels: Mapping[str, int] = field(default_factory=dict)
     poll: NonNegative = 1.0
     grace: NonNegative = 30.0
+    access: Access = OPEN
 
     def __post_init__(self) -> None:
         require_fields(self)
+        self.access.require_for(self.host)
         if not self.models:
             raise invalid_argument("models", dict(self.models), "the name and directory of at least one model")
         for name in self.models:
@@ -158,7 +162,7 @@ class Server:
         )
         self.predictor = Predictor(self.served, batcher, self.metrics, self.concurrency)
         runner = aiohttp.web.AppRunner(
-            RestApi(self.predictor, self.max_body).application(),
+            RestApi(self.predictor, self.max_body, self.access).application(),
             access_log=None,
             logger=HTTP_LOG,
             auto_decompress=False,
@@ -180,7 +184,9 @@ class Server:
                             errors[-1] if errors else f"{model.base} must hold a version to serve as {name}."
                         )
                 await runner.setup()
-                await aiohttp.web.SockSite(runner, listener.dup(), backlog=1024).start()
+                await aiohttp.web.SockSite(
+                    runner, listener.dup(), backlog=1024, ssl_context=self.access.ssl_context()
+                ).start()
             await rpc.start()
             if self.poll:
                 watcher = asyncio.create_task(self._watch())
@@ -208,6 +214,7 @@ class Server:
 
     def _grpc_server(self) -> grpc.aio.Server:
         server = grpc.aio.server(
+            interceptors=[Guard(self.access)],
             options=[
                 # Otherwise two servers could share one port.
                 ("grpc.so_reuseport", 0),
@@ -225,7 +232,11 @@ class Server:
     def _bind_grpc(self, server: grpc.aio.Server) -> None:
         address = f"[{self.host}]" if ":" in self.host else self.host
         try:
-            self.port = server.add_insecure_port(f"{address}:{self.port}")
+            if self.access.tls_cert is None or self.access.tls_key is None:
+                self.port = server.add_insecure_port(f"{address}:{self.port}")
+            else:
+                pair = Path(self.access.tls_key).read_bytes(), Path(self.access.tls_cert).read_bytes()
+                self.port = server.add_secure_port(f"{address}:{self.port}", grpc.ssl_server_credentials([pair]))
         except RuntimeError as error:
             raise self._taken("port", self.port) from error
 
@@ -298,17 +309,18 @@ def serve_until_stopped(server: Server) -> None:
 
 def _greeting(server: Server) -> str:
     host = f"[{server.host}]" if ":" in server.host else server.host
-    rest = f"http://{host}:{server.rest_port}"
+    rest = f"{'https' if server.access.encrypted else 'http'}://{host}:{server.rest_port}"
+    curl = f'curl -H "Authorization: Bearer ${TOKEN}"' if server.access.token else "curl"
     lines = [f"gRPC  {host}:{server.port}", f"REST  {rest}"]
     for name, versions in server.served.items():
         lines.append(f"model {name}, version {', '.join(map(str, versions.available))}")
     for name, versions in server.served.items():
         with versions.lease() as (_, model):
-            lines += [f"\n{command}" for command in example_commands(model, f"{rest}/v1/models/{name}")]
+            lines += [f"\n{command}" for command in example_commands(model, f"{rest}/v1/models/{name}", curl)]
     return "\n".join(lines)
 
 
-def example_commands(model: LoadedModel, url: str) -> list[str]:
+def example_commands(model: LoadedModel, url: str, curl: str = "curl") -> list[str]:
     """Return a curl command per signature; `serving_default` only if it has no other name.
 
     Examples come from the model's contract or, without one, from the types of the inputs.
@@ -316,6 +328,7 @@ def example_commands(model: LoadedModel, url: str) -> list[str]:
     Args:
         model: the model.
         url: address of the model, `http://HOST:PORT/v1/models/NAME`.
+        curl: the program with its options.
     """
     path = version_contract_path(model.path)
     examples: Mapping[str, Mapping[str, Any]] = {}
@@ -323,7 +336,7 @@ def example_commands(model: LoadedModel, url: str) -> list[str]:
         with contextlib.suppress(DataError):
             examples = Contract.read(path).examples
     names = [name for name in sorted(model.signatures) if name != DEFAULT_SIGNATURE] or [DEFAULT_SIGNATURE]
-    return [curl_command(url, name, examples.get(name) or _example(model.signatures[name])) for name in names]
+    return [curl_command(url, name, examples.get(name) or _example(model.signatures[name]), curl) for name in names]
 
 
 def _example(signature: Signature) -> dict[str, Any]:

@@ -16,6 +16,7 @@ class Code(enum.Enum):
     NOT_FOUND = 404
     DEADLINE_EXCEEDED = 504
     CANCELLED = 499
+    UNAUTHENTICATED = 401
     RESOURCE_EXHAUSTED = 429
     UNIMPLEMENTED = 501
     UNAVAILABLE = 503
@@ -42,6 +43,14 @@ class RequestError(VsembError):
         self.code = code
         self.message = message
         self.http_status = code.value if http_status is None else http_status
+
+
+def unauthenticated() -> RequestError:
+    """Return the error of a request without the server's token."""
+    return RequestError(
+        Code.UNAUTHENTICATED,
+        "The request must carry the server's token: `Authorization: Bearer TOKEN`. vsemb's clients read VSEMB_TOKEN.",
+    )
 
 
 def invalid(message: str) -> RequestError:

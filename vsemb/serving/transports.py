@@ -5,18 +5,22 @@ from __future__ import annotations
 import abc
 import base64
 import json
+import os
 import random
 import re
+import ssl
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 from urllib.parse import quote, urlsplit
 
 import numpy as np
 import urllib3
 
-from vsemb.errors import VsembError, invalid_argument, needs_extra, one_line
+from vsemb.errors import DataError, VsembError, invalid_argument, needs_extra, one_line
+from vsemb.serving.access import require_token
 from vsemb.serving.status import Code
 
 Arrays = dict[str, np.ndarray]
@@ -116,12 +120,16 @@ class Transport(abc.ABC):
         model: name of the model.
         version: version number; None for the newest, or the label's.
         label: label of a version; None for none.
+        token: bearer token of the server; None for none.
+        ca_file: PEM file of the authorities that may sign the server's certificate; None for those of the system.
     """
 
     where: str
     model: str
     version: int | None
     label: str | None
+    token: str | None = field(default=None, repr=False)
+    ca_file: str | os.PathLike[str] | None = None
 
     #: Name of the API, and HTTP status of its answers.
     api: ClassVar[str]
@@ -234,7 +242,6 @@ def _infos(tensors: Mapping[str, Any] | None) -> dict[str, TensorInfo]:
 
 # HTTP statuses of TensorFlow Serving and of proxies -> codes of gRPC.
 _CODES = {code.value: code.name for code in Code} | {
-    401: "UNAUTHENTICATED",
     403: "PERMISSION_DENIED",
     405: "UNIMPLEMENTED",
     408: "DEADLINE_EXCEEDED",
@@ -258,7 +265,11 @@ class RestTransport(Transport):
             self._base += f"/labels/{quote(self.label, safe='')}"
         elif self.version is not None:
             self._base += f"/versions/{self.version}"
-        self._pool = urllib3.PoolManager(maxsize=16, retries=False)
+        ca_file = None if self.ca_file is None else os.fspath(self.ca_file)
+        self._pool = urllib3.PoolManager(maxsize=16, retries=False, ca_certs=ca_file, cert_reqs="CERT_REQUIRED")
+        self._headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        if self.token is not None:
+            self._headers["Authorization"] = f"Bearer {self.token}"
 
     def predict(self, signature: str, inputs: Arrays, outputs: Mapping[str, TensorInfo], timeout: float) -> Arrays:
         columns = {name: _json(value) for name, value in inputs.items()}
@@ -281,12 +292,11 @@ class RestTransport(Transport):
         return self._call("GET", f"{self._base}/metadata" if metadata else self._base, timeout)
 
     def _call(self, method: str, url: str, timeout: float, body: bytes | None = None) -> dict[str, Any]:
-        headers = {"Accept": "application/json", "Content-Type": "application/json"}
         limits, end = urllib3.Timeout(total=timeout), time.monotonic() + timeout
         content = bytearray()
         try:
             response = self._pool.request(
-                method, url, body=body, headers=headers, timeout=limits, redirect=False, preload_content=False
+                method, url, body=body, headers=self._headers, timeout=limits, redirect=False, preload_content=False
             )
             # urllib3 applies the limit to each part of an answer.
             while part := response.read1(2**16):
@@ -382,9 +392,11 @@ class GrpcTransport(Transport):
             from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
         scheme, target = self.where.split("://")
         if scheme == "grpcs":
-            self._channel = grpc.secure_channel(target, grpc.ssl_channel_credentials(), options=_OPTIONS)
+            roots = None if self.ca_file is None else Path(self.ca_file).read_bytes()
+            self._channel = grpc.secure_channel(target, grpc.ssl_channel_credentials(roots), options=_OPTIONS)
         else:
             self._channel = grpc.insecure_channel(target, options=_OPTIONS)
+        self._metadata = [] if self.token is None else [("authorization", f"Bearer {self.token}")]
         self._prediction = prediction_service_pb2_grpc.PredictionServiceStub(self._channel)
         self._models = model_service_pb2_grpc.ModelServiceStub(self._channel)
 
@@ -424,7 +436,7 @@ class GrpcTransport(Transport):
         elif self.version is not None:
             request.model_spec.version.value = self.version
         try:
-            return method(request, timeout=timeout)
+            return method(request, timeout=timeout, metadata=self._metadata)
         except grpc.RpcError as error:
             code, details = error.code(), error.details() or "no reason given"
             if code is grpc.StatusCode.DEADLINE_EXCEEDED:
@@ -444,7 +456,14 @@ def message_to_json(message: Any) -> dict[str, Any]:
     )
 
 
-def connect(url: str, model: str, version: int | None, label: str | None) -> Transport:
+def connect(
+    url: str,
+    model: str,
+    version: int | None,
+    label: str | None,
+    token: str | None = None,
+    ca_file: str | os.PathLike[str] | None = None,
+) -> Transport:
     """Return the transport to a model; the first call opens the connection.
 
     Args:
@@ -453,9 +472,12 @@ def connect(url: str, model: str, version: int | None, label: str | None) -> Tra
         model: name of the model.
         version: version number; None for the newest, or the label's.
         label: label of a version; None for none.
+        token: see `Transport`.
+        ca_file: see `Transport`.
 
     Raises:
-        InvalidArgumentError: for an invalid URL or name.
+        InvalidArgumentError: for an invalid URL, name or token.
+        DataError: if `ca_file` holds no certificates.
         MissingExtraError: for gRPC without the extra `serving`.
 
     Example:
@@ -482,7 +504,13 @@ def connect(url: str, model: str, version: int | None, label: str | None) -> Tra
             raise invalid_argument(argument, name, f"the name of a {argument}, without / and :")
     host = f"[{host}]" if ":" in host else host
     where = f"{parts.scheme}://{host}:{_PORTS[parts.scheme] if port is None else port}{path}"
-    return (RestTransport if rest else GrpcTransport)(where, model, version, label)
+    require_token(token)
+    if ca_file is not None:
+        try:
+            ssl.create_default_context(cafile=ca_file)
+        except OSError as error:
+            raise DataError(f"{ca_file} must be a PEM file of certificates: {error.strerror or error}.") from error
+    return (RestTransport if rest else GrpcTransport)(where, model, version, label, token, ca_file)
 
 
 def attempted(attempt: Callable[[float], Result], timeout: float, retries: int) -> Result:
