@@ -92,7 +92,7 @@ class Access:
                 return False
         elif scheme.lower() != "bearer":
             return False
-        return hmac.compare_digest(given.strip().encode(), self.token.encode())
+        return hmac.compare_digest(given.strip().encode(errors="surrogatepass"), self.token.encode())
 
     def ssl_context(self) -> ssl.SSLContext | None:
         """Return the context of a server with TLS; None without a certificate."""
