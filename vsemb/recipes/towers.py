@@ -349,7 +349,10 @@ class Top(Features, kind="top"):
         return super().images(split, store, training=training)
 
     def image_input(self, path: Path) -> ImageInput:
-        config, weights = kept_backbone(path)
+        kept = kept_backbone(path)
+        # `open` has seen that the features name their network.
+        assert kept is not None
+        config, weights = kept
         return (MirroredInput if self.mirror else ImageInput)(config, build_backbone(config, weights))
 
     def describe(self, store: Any) -> dict[str, Any]:
