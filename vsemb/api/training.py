@@ -159,8 +159,8 @@ def evaluate(
         run: a `vsemb.Run`, its directory, or a directory of runs that `vsemb train --seeds` wrote.
         data: the dataset or other data of the run's task; default: the training data.
         split: `val`, `test`, or another split of the data.
-        protocol: `retrieval`, `positives`, `compositional`, `captions`, `perplexity`, `zero-shot`, `entailment` or
-            `pointing`; default: the protocol of the run's recipe.
+        protocol: `retrieval`, `positives`, `compositional`, `captions`, `region-captions`,
+            `perplexity`, `zero-shot`, `entailment` or `pointing`; default: the protocol of the run's recipe.
         **options: options of the protocol, which `vsemb evaluate --help` lists, with `_` in place of `-`. For
             retrieval, `folds=5` also averages over contiguous folds of images, `bootstrap=1000` computes 95 %
             intervals, `recalls=(1, 5, 10, 20)` selects the ranks, and `pairs=1000` also ranks images with one text

@@ -26,6 +26,7 @@ SYSTEM = System(
             "captions": "vsemb.systems.captions.commands:CAPTIONS",
             "perplexity": "vsemb.systems.captions.commands:PERPLEXITY",
             "likelihood": "vsemb.systems.captions.commands:LIKELIHOOD",
+            "region-captions": "vsemb.systems.captions.commands:REGION_CAPTIONS",
         },
         "caption": {"regions": "vsemb.systems.captions.commands:REGIONS"},
     },

@@ -220,11 +220,12 @@ def _evaluate_captions(arguments: argparse.Namespace, opened: Run) -> Measured:
     return Measured("\n\n".join([captions_table(found), *examples]), found.to_json())
 
 
-def captions_table(found: CaptionTable) -> str:
+def captions_table(found: CaptionTable, unit: str = "images") -> str:
     """Format caption metrics as a table, in percent, one row per run or baseline, with notes below.
 
     Args:
         found: see `vsemb.systems.captions.caption_measure.measure_captions`.
+        unit: name of what is captioned.
     """
     columns: dict[str, list[float | None]] = {
         **{f"B-{order}": [row.metrics.bleu[order - 1] for row in found.rows] for order in range(1, 5)},
@@ -246,7 +247,7 @@ def captions_table(found: CaptionTable) -> str:
         ]
         for number, row in enumerate(found.rows)
     ]
-    header = [f"{found.split}: {len(found.keys)} images", *columns, "vocabulary", "words"]
+    header = [f"{found.split}: {len(found.keys)} {unit}", *columns, "vocabulary", "words"]
     lines = [table(header, rows)]
     known = found.rows[0].metrics.train_vocabulary
     if known is not None:
@@ -271,6 +272,51 @@ def _example(found: CaptionTable, image: int) -> str:
 
 
 CAPTIONS = Mode(_evaluate_captions, _configure_captions, recipes=_RECIPES)
+
+
+def _configure_region_captions(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--annotations", metavar="FILE", help="texts of regions (phrases of captions that name objects)"
+    )
+    parser.add_argument("--image-list", metavar="FILE", help="COCO annotations with names and sizes of the images")
+    parser.add_argument("--alignment", metavar="RUN", help="dvsa run that ranks training snippets, as a baseline")
+
+
+def _evaluate_region_captions(arguments: argparse.Namespace, opened: Run) -> Measured:
+    """Measure captions of annotated regions, beside human agreement and a ranking baseline."""
+    from vsemb.errors import invalid_argument
+    from vsemb.runs.run import Run
+    from vsemb.systems.captions.captioning import CaptionOptions, open_captioning_run
+    from vsemb.systems.captions.region_measure import measure_region_captions
+    from vsemb.systems.captions.region_texts import named_region_texts, read_region_texts
+
+    if arguments.image_list is not None and arguments.annotations is None:
+        raise invalid_argument("image-list", arguments.image_list, "none without --annotations")
+    dataset = opened.open_data(arguments.data)
+    part = dataset.split(arguments.split)
+    texts = (
+        named_region_texts(part)
+        if arguments.annotations is None
+        else read_region_texts(arguments.annotations, dataset, part, arguments.image_list)
+    )
+    found = measure_region_captions(
+        [opened, *map(open_captioning_run, arguments.beside)],
+        part,
+        texts,
+        options=CaptionOptions(**picked(arguments, "beam", "length_penalty")),
+        alignment=None if arguments.alignment is None else Run.open(arguments.alignment),
+        limit=arguments.limit,
+        meteor=not arguments.no_meteor,
+    )
+    return Measured(captions_table(found, "regions"), found.to_json())
+
+
+REGION_CAPTIONS = Mode(
+    _evaluate_region_captions,
+    _configure_region_captions,
+    uses=("beside", "beam", "length_penalty", "limit", "no_meteor"),
+    recipes=("vsemb.systems.captions.recipe:CaptionTask",),
+)
 
 
 def _evaluate_perplexity(arguments: argparse.Namespace, opened: Run) -> Measured:

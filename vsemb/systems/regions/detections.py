@@ -123,7 +123,7 @@ def read_detections(
     """
     path = Path(path)
     found = _Results(path)
-    matched = _DetectedImages(dataset, path, None if images is None else Path(images))
+    matched = DetectedImages(dataset, path, None if images is None else Path(images))
     rows = np.array([matched.find(image) for image in found.image_ids], np.int64)
     places = rows[found.images]  # The row of each box's image; -1 if the dataset lacks it.
     if not (rows >= 0).any():
@@ -138,7 +138,7 @@ def read_detections(
     known = places >= 0
     places, pixels, scores = places[known], found.boxes[known], found.scores[known]
     notes += matched.check_sizes(np.unique(places))
-    boxes, inside, clip_notes = _clipped(pixels, matched.sizes[places])
+    boxes, inside, clip_notes = clip_boxes(pixels, matched.sizes[places])
     notes += clip_notes
     places, boxes, scores = places[inside], boxes[inside], scores[inside].astype(np.float32)
     ids = matched.ids[places]
@@ -180,7 +180,7 @@ def read_detections_of_one(
             f"{path} has detections of {len(found.image_ids):,} images ({_shown(found.image_ids)}). Keep "
             "the detections of this image only."
         )
-    boxes, inside, notes = _clipped(found.boxes, np.tile(np.asarray(size, np.float64), (len(found.boxes), 1)))
+    boxes, inside, notes = clip_boxes(found.boxes, np.tile(np.asarray(size, np.float64), (len(found.boxes), 1)))
     order = np.argsort(-found.scores[inside], kind="stable")[:MOST_CANDIDATES]
     return boxes[inside][order], tuple(notes)
 
@@ -280,7 +280,7 @@ def _entries(path: Path) -> Iterator[dict[str, Any]]:
         raise DataError(f"The detections at {path} cannot be read: something follows their list.")
 
 
-def _clipped(pixels: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[str]]:
+def clip_boxes(pixels: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[str]]:
     """Clip boxes in pixels.
 
     Returns:
@@ -381,7 +381,7 @@ def _size(entry: dict[str, Any]) -> _Size | None:
     return float(sides[0]), float(sides[1])
 
 
-class _DetectedImages:
+class DetectedImages:
     """Images of a dataset, found by the image ids of a detector.
 
     Args:
