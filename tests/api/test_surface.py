@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 #: Public name -> parameters; a change here is one that users notice.
 SURFACE = {
-    "load": "source, *, similarity=None",
+    "load": "source, *, similarity=None, token=None, ca_file=None",
     "search": "model, query, embeddings, k=5, *, items=None",
     "train": "recipe, data, out, *, variant=None, backbone=None, weights=None, fine_tune=None, inputs=None, "
     "strategy='none', **values",

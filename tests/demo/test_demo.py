@@ -194,7 +194,7 @@ def test_the_model_is_warm_before_the_address_is_announced(monkeypatch):
         "open_tabs": lambda *_: shown,
         "build_page": lambda *_: None,
         "_application": lambda *_: None,
-        "_serve": lambda application, listener, started: started(),
+        "_serve": lambda application, listener, started, access: started(),
     }.items():
         monkeypatch.setattr(server, name, fake)
     server.serve_demo(None, None, port=0, report=done.append)

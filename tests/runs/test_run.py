@@ -185,7 +185,7 @@ def test_what_a_task_of_ones_own_is_made_of_is_compared(tmp_path: Path) -> None:
         ("vsepp", set()),
         ("tree-twin", {"parses"}),
         ("da-sje-attributes", {"attributes"}),
-        ("sc-nlm", {"encoder", "tags"}),
+        ("sc-nlm", {"encoder", "tags", "sentences"}),
         ("multimodal-rnn-regions", {"alignment"}),
     ],
 )
