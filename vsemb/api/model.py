@@ -202,7 +202,7 @@ def load(
         similarity: similarity of a SavedModel or a model on a server, such as `cosine`, `dot` or `order`. Default: the
             one that the model tells, which every export of a run or a `DualEncoder` does.
         token: bearer token of the server; None for the environment variable `VSEMB_TOKEN`.
-        ca_file: PEM file of the authorities that may sign the server's certificate; None for those of the system.
+        ca_file: PEM file of the authorities that may sign the server's certificate; default: the system's.
 
     Returns:
         The model.

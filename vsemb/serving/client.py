@@ -123,7 +123,7 @@ class Client(EncodingMixin, AbstractContextManager["Client"]):
         parser: converts texts for models with other inputs, such as dependency trees: a function, or a name or path
             that is opened on first use. For trees see `vsemb.systems.trees.client.TextParser`.
         token: bearer token of the server (`vsemb serve --token-file`); None for the environment variable `VSEMB_TOKEN`.
-        ca_file: PEM file of the authorities that may sign the server's certificate; None for those of the system.
+        ca_file: PEM file of the authorities that may sign the server's certificate; default: the system's.
 
     Raises:
         InvalidArgumentError: for an invalid argument.

@@ -121,7 +121,7 @@ class Transport(abc.ABC):
         version: version number; None for the newest, or the label's.
         label: label of a version; None for none.
         token: bearer token of the server; None for none.
-        ca_file: PEM file of the authorities that may sign the server's certificate; None for those of the system.
+        ca_file: PEM file of the authorities that may sign the server's certificate; default: the system's.
     """
 
     where: str

@@ -54,6 +54,7 @@ class KnowingRun:
     """Stands in for a trained run: a word's vector says which word it is, a region's which words fit."""
 
     sees_images = multi_vector = True
+    path, label, kept = "runs/x", "x", ()
     recipe = types.SimpleNamespace(name="dvsa", image=Regions())
 
     def __init__(self, dataset: Dataset, *, noise: float = 0.9, max_length: int = 64) -> None:
