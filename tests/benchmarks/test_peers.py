@@ -79,7 +79,7 @@ def test_arrays_and_texts_go_both_ways() -> None:
 @pytest.mark.parametrize(
     ("function", "options", "reason"),
     [
-        ("killed", {"after": 0}, "was ended by SIGABRT: LLVM ERROR: inconsistency"),
+        pytest.param("killed", {"after": 0}, "was ended by SIGABRT: LLVM ERROR: inconsistency", marks=pytest.mark.slow),
         ("killed", {"after": 2}, "was ended by SIGABRT: LLVM ERROR: inconsistency"),
         ("without_a_package", {}, "ended with status 1: ModuleNotFoundError: No module named 'torch'"),
         ("endless", {"seconds": 0.2}, "was not over after 0.2 seconds"),

@@ -77,6 +77,7 @@ class Noise:
         return tf.cast((tf.cast(pixels, tf.int32) + noise) % 256, pixels.dtype)
 
 
+@pytest.mark.slow
 def test_workers_distort_as_it_is_done_here(scenes, tokenizer, two_workers) -> None:
     split = scenes.split("train")
     images = ServicePixels(split, 24, address=two_workers.address, augment=True, augmenter=Noise())
@@ -100,6 +101,7 @@ def test_a_resumed_epoch(scenes, tokenizer, two_workers) -> None:
     assert_same(read(here, 2, 20), read(there, 2, 20))
 
 
+@pytest.mark.slow
 def test_lost_workers_change_nothing(scenes, tokenizer) -> None:
     split = scenes.split("train")
     lost = Service(1)
@@ -129,6 +131,7 @@ def test_a_service_without_workers(scenes, tokenizer) -> None:
     assert images.made_here == 2
 
 
+@pytest.mark.slow
 def test_workers_that_do_not_find_the_shards(scenes, two_workers, monkeypatch) -> None:
     split = scenes.split("val")
     images = ServicePixels(split, 24, address=two_workers.address)

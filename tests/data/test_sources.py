@@ -90,6 +90,7 @@ def test_only_training_batches_are_distorted_after_the_crop(scenes) -> None:
         np.testing.assert_array_equal(images.finish(batch, seed), Rolled()(plain.finish(batch, seed), seed))
 
 
+@pytest.mark.slow
 def test_distortions_follow_from_the_epoch_and_step(scenes) -> None:
     pytest.importorskip("official", reason="the extra models is not installed")
     split = scenes.split("train")

@@ -126,6 +126,7 @@ def check_search(run: Path, data: Path, folder: Path) -> None:
     np.testing.assert_allclose([one["score"] for one in found], np.sort(scores)[::-1][:3], rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_task_of_a_package(data: Path, tmp_path: Path) -> None:
     run, model = tmp_path / "run", tmp_path / "models" / "paraphrase"
     assert "best epoch" in vsemb("train", "paraphrase", "--data", data, "--out", run)

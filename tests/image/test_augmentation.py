@@ -97,6 +97,7 @@ def test_randaugment_is_the_librarys_operations(library, image) -> None:
     assert len(found & possible["Cutout"]) > 5
 
 
+@pytest.mark.slow
 def test_two_layers_are_one_after_the_other(library, image) -> None:
     names = [name for name in library.RandAugment().available_ops if name != "Cutout"]
 

@@ -34,7 +34,9 @@ def embed(*arguments: object) -> int:
     return beam_embed.main([str(argument) for argument in arguments])
 
 
-@pytest.mark.parametrize(("kind", "format"), [("image", "parquet"), ("text", "tfrecord")])
+@pytest.mark.parametrize(
+    ("kind", "format"), [pytest.param("image", "parquet", marks=pytest.mark.slow), ("text", "tfrecord")]
+)
 def test_the_index_is_that_of_vsemb_index(
     kind: str, format: str, model, scenes, tiny_pixel_run, tmp_path, capsys
 ) -> None:

@@ -88,6 +88,7 @@ def test_served_as_trained(subword_run: Run, scenes, tmp_path: Path) -> None:
     np.testing.assert_allclose(found["embedding"], expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_stopped_and_resumed(unigram_run: Run, scenes, tmp_path, monkeypatch, capfd) -> None:
     # The unigram model's scores are what a run could lose.
     recipe, out = unigram_run.recipe, tmp_path / "run"

@@ -47,6 +47,7 @@ def test_a_run_of_regions_captions_the_whole_image(region_caption_run, region_sc
     assert f"of {len(run.vocabulary.words)} words" in card
 
 
+@pytest.mark.slow
 def test_a_run_from_pixels(scenes, pixel_caption_run, tmp_path):
     run = pixel_caption_run
     found, cached, _ = compared(run, scenes, tmp_path / "pixels")

@@ -74,6 +74,7 @@ def test_sets_of_regions_are_refused():
         ServedCaptioner(captioner, SimpleNamespace(multi_vector=True))  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_the_export_passes_in_another_process(exported_captioner):
     # Without Python's TensorFlow, which takes seconds to import; with it the tests of exporting try others.
     name = "TensorFlow's C library"

@@ -154,9 +154,8 @@ def test_searching_by_trees(served):
     assert found["ids"][2].tolist() == [served.corpus.ids[best[2, 0]], -1, -1]
 
 
-@pytest.mark.parametrize(
-    "probe", ["TensorFlow's C library", pytest.param("TensorFlow without Keras", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("probe", ["TensorFlow's C library", "TensorFlow without Keras"])
 def test_the_export_passes_in_another_process(tree_export, probe):
     check_servable(tree_export / "1")
     found = verify_model(tree_export, probes={probe: PROBES[probe]})

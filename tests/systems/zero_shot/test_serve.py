@@ -13,6 +13,7 @@ from vsemb.runs.serve import export_run
 from vsemb.systems.zero_shot.classify import classify_images, embed_classes
 
 
+@pytest.mark.slow
 def test_what_is_exported_classifies_as_the_run_does(tiny_pixel_run, scenes, tmp_path):
     run = tiny_pixel_run
     split = scenes.split("val")
