@@ -8,6 +8,7 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import inspect
+import logging
 import os
 import signal
 import sys
@@ -147,10 +148,16 @@ def _reason(error: Exception) -> str:
 
 
 def _silence_tensorflow() -> None:
-    """Suppress start-up messages of TensorFlow. Important errors are exceptions."""
+    """Suppress start-up messages of TensorFlow, and its advice on tracing. Important errors are exceptions."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    logging.getLogger("tensorflow").addFilter(_is_no_advice)
     if "tensorflow" not in sys.modules and not any(isinstance(finder, _QuietImport) for finder in sys.meta_path):
         sys.meta_path.insert(0, _QuietImport())
+
+
+def _is_no_advice(record: logging.LogRecord) -> bool:
+    # A command that opens several models traces each once, and the user cannot change that.
+    return "tf.function retracing" not in record.getMessage()
 
 
 class _QuietImport(importlib.abc.MetaPathFinder):

@@ -145,8 +145,8 @@ def _dataset(path: Path) -> _Read:
         **{folder: "; ".join(found) for folder, found in caches.items()},
         "fingerprint": manifest["fingerprint"][:12],
     }
-    of_images = [] if caches["features"] else ["--backbone", "MobileNetV2"]
-    following = ["vsemb", "train", "vsepp", "--data", str(path), "--out", f"runs/{manifest['name']}", *of_images]
+    recipe, of_images = ("vsepp", []) if caches["features"] else ("best", ["--backbone", "MobileNetV2"])
+    following = ["vsemb", "train", recipe, "--data", str(path), "--out", f"runs/{manifest['name']}", *of_images]
     return "manifest.json", facts, [shlex.join(following)]
 
 
