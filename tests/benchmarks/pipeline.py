@@ -32,6 +32,7 @@ import numpy as np
 import tensorflow as tf
 from PIL import Image
 
+from tests.benchmarks.noise import noise_split
 from tests.benchmarks.peers import Peer
 from tests.benchmarks.timing import beside, cpu_seconds, exponent, interleaved, print_rows, row, set_threads
 from vsemb.data.batches import PairBatches
@@ -185,8 +186,7 @@ def batching(count: int, rounds: int) -> list[dict[str, Any]]:
     count -= count % CAPTIONS
     texts, vocabulary = sentences(count)
     features = np.random.default_rng(2).standard_normal((count // CAPTIONS, DIM), np.float32)
-    owners = np.repeat(np.arange(len(features)), CAPTIONS)
-    split: Any = SimpleNamespace(name="noise", ids=np.arange(len(features)), captions=texts, caption_rows=owners)
+    split = noise_split(len(features), texts)
     images = feature_images(features, 4 << 30)
     dataset = PairBatches(split, images, WordTokenizer(vocabulary), batch_size=BATCH).dataset()
     given = {"features": features, "texts": texts, "words": list(vocabulary.words), "batch": BATCH}

@@ -23,7 +23,6 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -33,6 +32,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tests.benchmarks.noise import noise_split
 from tests.benchmarks.peers import Peer
 from tests.benchmarks.timing import cpu_seconds, interleaved
 from vsemb import recipes
@@ -175,10 +175,7 @@ def peer_seconds(peer: Peer, epochs: Callable[[int], dict[str, np.ndarray]], num
 def measure(variant: str, rounds: int, threads: int) -> dict[str, Any]:
     """Measures one variant of the recipe."""
     recipe = recipes.get("vsepp", variant).with_overrides(["image.standardize=false"])
-    captions = np.repeat(np.arange(IMAGES), 5)
-    split: Any = SimpleNamespace(
-        name="noise", ids=np.arange(IMAGES), captions=[""] * len(captions), caption_rows=captions
-    )
+    split = noise_split(IMAGES, [""] * 5 * IMAGES)
     tokens: Any = RandomTokens()
     images: Any = RandomFeatures(IMAGES, FEATURES)
     batches = PairBatches(split, images, tokens, batch_size=recipe.batches.size)
@@ -206,7 +203,7 @@ def measure(variant: str, rounds: int, threads: int) -> dict[str, Any]:
     gflops = {dtype: 1 / medians.pop(dtype) for dtype in DTYPES}
     _, offsets = tokens.encode(split.captions)
     steps = batches.steps_per_epoch
-    gflop = steps * step_gflop(recipe, offsets[-1] / len(captions) * recipe.batches.size)
+    gflop = steps * step_gflop(recipe, offsets[-1] / len(split.captions) * recipe.batches.size)
     pairs = steps * recipe.batches.size
     rows = {
         name: {
