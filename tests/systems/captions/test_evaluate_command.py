@@ -85,7 +85,7 @@ def test_perplexity_table_says_what_does_not_compare() -> None:
         (["--captions", "--beam", "0"], "beam=0"),
         (["--captions", "--split", "vall"], "Did you mean 'val'"),
         (["--captions", "--beside", "runs/none"], "runs/none"),
-        (["--perplexity", "--beam", "3"], "--beam must be used with --captions or with --region-captions; got it with --perplexity"),
+        (["--perplexity", "--beam", "3"], "--beam must be used with --captions or with --region-captions"),
         (["--perplexity", "--no-meteor"], "--no-meteor must be used with --captions"),
         (["--perplexity", "--pairs"], "--pairs must be used with --retrieval"),
         (["--retrieval", "--beside", "x"], "--beside must be used with --captions or with --perplexity"),
