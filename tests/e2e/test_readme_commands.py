@@ -118,8 +118,8 @@ def small(line: str, stand_ins: dict[str, str]) -> list[str]:
     for start, options in ADDED.items():
         if line.startswith(f"vsemb {start}"):
             words += shlex.split(options)
-    if "--likelihood" in words and "--no-meteor" in words:
-        words.remove("--no-meteor")
+    if "--likelihood" in words:
+        words = [{"100": "5"}.get(word, word) for word in words if word != "--no-meteor"]
     if words[0] == "train":
         variant = words[words.index("--variant") + 1] if "--variant" in words else None
         sizes = [setting for setting in settings(recipes.get(words[1], variant)) if "batches.size" not in setting]
