@@ -83,6 +83,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--max-body", type=size, default="32MiB", metavar="SIZE", help="maximum size of a request (%(default)s)"
     )
     parser.add_argument(
+        "--max-bytes", type=size, default="128MiB", metavar="SIZE", help="maximum size of all requests (%(default)s)"
+    )
+    pixels = "maximum pixels decoded at once (%(default)s)"
+    parser.add_argument("--max-pixels", type=int, default=100_000_000, metavar="N", help=pixels)
+    parser.add_argument(
         "--concurrency", type=int, default=256, metavar="N", help="maximum requests in flight (%(default)s)"
     )
     parser.add_argument(
@@ -146,7 +151,7 @@ def run(arguments: argparse.Namespace) -> None:
         versions=policy[0] if isinstance(policy[0], str) and len(policy) == 1 else policy,
         labels=dict(arguments.label),
         access=access(arguments),
-        **picked(arguments, "host", "port", "rest_port", "max_body", "concurrency", "threads", "poll", "grace"),
-        **picked(arguments, "batch_size", "batch_timeout"),
+        **picked(arguments, "host", "port", "rest_port", "max_body", "max_bytes", "max_pixels", "concurrency"),
+        **picked(arguments, "batch_size", "batch_timeout", "threads", "poll", "grace"),
     )
     serve_until_stopped(server)

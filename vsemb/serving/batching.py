@@ -1,13 +1,14 @@
 """Merging of concurrent requests into batches, and the threads that run them.
 
 Everything but TensorFlow runs on one event loop. Requests wait only here, so a request whose client has disconnected is
-dropped before it runs.
+dropped before it runs. So does a request whose images would exceed the pixels that are decoded at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import itertools
 import time
 from collections import deque
 from collections.abc import Callable
@@ -17,7 +18,12 @@ from typing import Any
 
 import numpy as np
 
+from vsemb.image.decode import MAX_PIXELS
+from vsemb.serving.budget import row_pixels
 from vsemb.serving.models import Arrays, LoadedModel, Signature
+
+# Requests with more values are searched for images in a thread.
+_LARGE = 4096
 
 
 @dataclass
@@ -26,8 +32,13 @@ class _Item:
 
     inputs: Arrays
     rows: int
+    row_pixels: list[int]
     arrived: float
     future: asyncio.Future[Arrays]
+
+    @functools.cached_property
+    def pixels(self) -> int:
+        return sum(self.row_pixels)
 
 
 @dataclass
@@ -52,22 +63,29 @@ class Batcher:
     run once and split. A request starts at once if no batch is running. Otherwise a batch starts when a thread is free
     and the batch is full or its oldest request has waited `timeout`.
 
+    Batches with images start while the pixels of all running batches are within `max_pixels`. A request with more runs
+    while no other has images, in parts if its rows do not depend on each other.
+
     Args:
         batch_size: maximum rows of a merged batch; 1 disables merging. A larger request runs alone.
         timeout: maximum seconds that a request waits for others while a thread is free.
         threads: number of batches that run at once.
+        max_pixels: maximum pixels of JPEG and PNG images in running batches.
         on_batch: called in a thread with the names of model and signature and the rows of each batch.
     """
 
     batch_size: int
     timeout: float
     threads: int
+    max_pixels: int = 2 * MAX_PIXELS
     on_batch: Callable[[str, str, int], None] = lambda model, signature, rows: None
 
     def __post_init__(self) -> None:
         self._executor = ThreadPoolExecutor(self.threads, thread_name_prefix="vsemb-serving")
         self._groups: dict[tuple[Any, ...], _Group] = {}
         self._running = 0
+        #: Pixels of the running batches.
+        self.pixels = 0
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -89,7 +107,9 @@ class Batcher:
         rows = next((array.shape[0] for array in inputs.values() if array.ndim), 1)
         merge = self.batch_size > 1 and signature.mergeable and rows > 0
         future = asyncio.get_running_loop().create_future()
-        item = _Item(inputs, rows, time.monotonic(), future)
+        large = sum(array.size for array in inputs.values()) > _LARGE
+        pixels = await asyncio.to_thread(row_pixels, inputs) if large else row_pixels(inputs)
+        item = _Item(inputs, rows, pixels, time.monotonic(), future)
         shapes = tuple(sorted((name, array.shape[1:]) for name, array in inputs.items()))
         # An unmerged request is its own group.
         key = (model, signature.name, shapes) if merge else (id(item),)
@@ -105,18 +125,30 @@ class Batcher:
         for group in self._groups.values():
             group.items = deque(item for item in group.items if not item.future.done())
         self._groups = {key: group for key, group in self._groups.items() if group.items}
-        while self._running < self.threads and self._groups:
-            now = time.monotonic()
-            key, group = min(self._groups.items(), key=lambda entry: self._due(entry[1]))
-            if (wait := self._due(group) - now) > 0:
+        while self._running < self.threads and (found := self._next()):
+            key, group = found
+            if (wait := self._due(group) - time.monotonic()) > 0:
                 self._timer = asyncio.get_running_loop().call_later(wait, self._pump)
                 return
             items = self._take(group)
             if not group.items:
                 del self._groups[key]
+            pixels = min(sum(item.pixels for item in items), self.max_pixels)
             self._running += 1
+            self.pixels += pixels
             batch = asyncio.get_running_loop().run_in_executor(self._executor, self._compute, group, items)
-            batch.add_done_callback(functools.partial(self._answer, items))
+            batch.add_done_callback(functools.partial(self._answer, items, pixels))
+
+    def _next(self) -> tuple[tuple[Any, ...], _Group] | None:
+        """Return the group that is due first: without images, or the first with images if its pixels are free."""
+        first_with_images = True
+        for key, group in sorted(self._groups.items(), key=lambda entry: self._due(entry[1])):
+            pixels = min(group.items[0].pixels, self.max_pixels)
+            if not pixels or (first_with_images and self.pixels + pixels <= self.max_pixels):
+                return key, group
+            # Smaller images must not overtake a large one again and again.
+            first_with_images = False
+        return None
 
     def _due(self, group: _Group) -> float:
         oldest = group.items[0].arrived
@@ -125,14 +157,17 @@ class Batcher:
 
     def _take(self, group: _Group) -> list[_Item]:
         items = [group.items.popleft()]
-        rows = items[0].rows
+        rows, pixels = items[0].rows, self.pixels + items[0].pixels
         while group.items and rows + group.items[0].rows <= self.batch_size:
+            rows, pixels = rows + group.items[0].rows, pixels + group.items[0].pixels
+            if pixels > self.max_pixels:
+                break
             items.append(group.items.popleft())
-            rows += items[-1].rows
         return items
 
-    def _answer(self, items: list[_Item], batch: asyncio.Future[list[Arrays | Exception]]) -> None:
+    def _answer(self, items: list[_Item], pixels: int, batch: asyncio.Future[list[Arrays | Exception]]) -> None:
         self._running -= 1
+        self.pixels -= pixels
         for item, result in zip(items, batch.result(), strict=True):
             if item.future.done():
                 continue
@@ -160,11 +195,30 @@ class Batcher:
         results: list[Arrays | Exception] = []
         for item in items:
             try:
-                results.append(group.model.run(group.signature.name, item.inputs))
+                results.append(self._run_in_parts(group, item))
                 self.on_batch(group.model.name, group.signature.name, item.rows)
             except Exception as error:
                 results.append(error)
         return results
+
+    def _run_in_parts(self, group: _Group, item: _Item) -> Arrays:
+        """Run one request, whose images may exceed `max_pixels` together."""
+        if item.pixels > self.max_pixels and group.signature.mergeable:
+            starts, pixels = [0], 0
+            for row, more in enumerate(item.row_pixels):
+                pixels += more
+                if pixels > self.max_pixels and row > starts[-1]:
+                    starts.append(row)
+                    pixels = more
+            parts = [slice(*ends) for ends in itertools.pairwise([*starts, item.rows])]
+            answers = [
+                group.model.run(group.signature.name, {name: array[part] for name, array in item.inputs.items()})
+                for part in parts
+            ]
+            outputs = {name: np.concatenate([answer[name] for answer in answers]) for name in answers[0]}
+            if all(len(array) == item.rows for array in outputs.values()):
+                return outputs
+        return group.model.run(group.signature.name, item.inputs)
 
     def close(self) -> None:
         """End the threads after their current batches."""

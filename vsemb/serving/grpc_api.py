@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import functools
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -14,11 +16,15 @@ from tensorflow.core.framework import tensor_pb2
 from tensorflow_serving.apis import predict_pb2
 
 from vsemb.serving.access import Access
+from vsemb.serving.budget import ARRIVAL_SECONDS, Budget
 from vsemb.serving.models import Arrays, from_protos
 from vsemb.serving.request_handler import Predictor, aside
 from vsemb.serving.status import Code, RequestError, invalid, unauthenticated
 
 LOG = logging.getLogger("vsemb.serving")
+
+#: Maximum calls at once beside those of Predict.
+OTHER_CALLS = 16
 
 
 @contextlib.asynccontextmanager
@@ -28,6 +34,8 @@ async def _reported(context: Any) -> AsyncIterator[None]:
         yield
     except RequestError as error:
         failure = error
+    except grpc.aio.AbortError:
+        raise
     except Exception as error:
         LOG.exception("unexpected failure of a call")
         failure = RequestError(Code.INTERNAL, f"Internal error: {type(error).__name__}")
@@ -95,22 +103,49 @@ class GrpcApi:
 
 
 class Guard(grpc.aio.ServerInterceptor):
-    """Refusal of calls without the token.
+    """Reading of calls: refused without the token, within the memory of all requests, and within a time.
+
+    A handler of streams is called before the message is read.
 
     Args:
         access: who may call.
+        predicting: bytes of the calls of Predict.
+        max_body: maximum bytes of a message.
     """
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Access, predicting: Budget, max_body: int) -> None:
         self._access = access
+        self._max_body = max_body
+        self._predicting = predicting
+        # Status requests are answered while predictions use all bytes.
+        self._others = Budget(OTHER_CALLS * max_body)
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], call: Any) -> Any:
         """Return the method that answers a call."""
         given = dict(call.invocation_metadata).get("authorization", "")
-        if isinstance(given, str) and self._access.allows(given):
-            return await continuation(call)
-        # A handler of streams is called before the message is read.
-        return grpc.stream_unary_rpc_method_handler(_refuse)
+        if not (isinstance(given, str) and self._access.allows(given)):
+            return grpc.stream_unary_rpc_method_handler(_refuse)
+        method = await continuation(call)
+        if method is None:
+            return None
+        budget = self._predicting if call.method.endswith("/Predict") else self._others
+        answer = functools.partial(self._answer, method.unary_unary, budget)
+        return grpc.stream_unary_rpc_method_handler(answer, method.request_deserializer, method.response_serializer)
+
+    async def _answer(
+        self, method: Callable[[Any, Any], Awaitable[Any]], budget: Budget, requests: Any, context: Any
+    ) -> Any:
+        async with _reported(context), budget.share(self._max_body) as keep:
+            try:
+                async with asyncio.timeout(ARRIVAL_SECONDS):
+                    request = await context.read()
+            except TimeoutError:
+                late = f"The message must arrive within {ARRIVAL_SECONDS} seconds."
+                raise RequestError(Code.DEADLINE_EXCEEDED, late) from None
+            if request is grpc.aio.EOF:
+                raise invalid("The call must have a message.")
+            keep(request.ByteSize())
+            return await method(request, context)
 
 
 async def _refuse(requests: Any, context: Any) -> None:

@@ -14,6 +14,7 @@ import prometheus_client as prometheus
 from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2
 
 from vsemb.serving.batching import Batcher
+from vsemb.serving.budget import Budget
 from vsemb.serving.models import Arrays, LoadedModel, ModelVersions, Signature, not_served
 from vsemb.serving.status import Code, RequestError, invalid
 
@@ -45,18 +46,22 @@ class Predictor:
         batcher: runs the requests.
         metrics: counts the requests.
         concurrency: maximum number of requests in flight; more are refused.
+        bytes: bytes of the predict requests that are being read or answered.
     """
 
     models: Mapping[str, ModelVersions]
     batcher: Batcher
     metrics: Metrics
     concurrency: int
+    bytes: Budget
 
     def __post_init__(self) -> None:
         self._in_flight = 0
         self.draining = False
         self.metrics.in_flight.set_function(lambda: self._in_flight)
         self.metrics.waiting.set_function(lambda: self.batcher.waiting)
+        self.metrics.pixels.set_function(lambda: self.batcher.pixels)
+        self.metrics.bytes.set_function(lambda: self.bytes.used)
 
     @contextlib.contextmanager
     def admitted(self, protocol: str) -> Iterator[Call]:
@@ -194,6 +199,8 @@ class Metrics:
         self.rows = histogram("vsemb_batch_rows", "Rows of each batch that ran.", labels[:2], buckets=_ROWS)
         self.in_flight = gauge("vsemb_requests_in_flight", "Requests being answered.")
         self.waiting = gauge("vsemb_requests_waiting", "Requests that wait for a thread.")
+        self.pixels = gauge("vsemb_pixels_in_flight", "Pixels of the images in running batches.")
+        self.bytes = gauge("vsemb_bytes_in_flight", "Bytes of the requests that are read or answered.")
         self._versions = gauge("vsemb_model_available", "1 for each version that is served.", ["model", "version"])
 
     def text(self) -> bytes:

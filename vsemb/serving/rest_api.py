@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import re
@@ -12,6 +13,7 @@ from aiohttp import web
 from aiohttp.http import HttpProcessingError
 
 from vsemb.serving.access import Access
+from vsemb.serving.budget import ARRIVAL_SECONDS
 from vsemb.serving.request_handler import CONTENT_TYPE, Predictor, aside
 from vsemb.serving.rest_json import decode, encode
 from vsemb.serving.status import Code, RequestError, invalid, unauthenticated
@@ -31,8 +33,8 @@ HTTP_LOG.addFilter(_is_failure_of_the_server)
 
 METRICS_PATHS = ("/metrics", "/monitoring/prometheus/metrics")
 
-# Maximum seconds for a body to arrive, and between two parts of it. A slower client would block a slot.
-_BODY_SECONDS, _SILENT_SECONDS = 60, 10
+# Maximum seconds between two parts of a body. A slower client would block a slot.
+_SILENT_SECONDS = 10
 
 _WHICH = r"(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
 _PREDICT = re.compile(
@@ -123,25 +125,33 @@ class RestApi:
 
     async def _post(self, request: web.Request, match: re.Match[str]) -> bytes:
         name, version, label = match["name"], _number(match["version"]), match["label"]
-        with self._predictor.admitted("rest") as call:
+        async with contextlib.AsyncExitStack() as stack:
+            call = stack.enter_context(self._predictor.admitted("rest"))
+            keep = await stack.enter_async_context(self._predictor.bytes.share(self._most_bytes(request)))
             body = await self._read(request)
+            keep(len(body))
             versions = self._predictor.model(name, version)
             call.model = name
             if match["method"].lower() != "predict":
                 raise RequestError(Code.UNIMPLEMENTED, f"The method must be predict; got {match['method']}.")
-            with versions.lease(version, label) as (_, model):
-                parsed = await aside(len(body), decode, body, model.signatures)
-                call.signature = parsed.signature.name
-                outputs = await self._predictor.run(model, parsed.signature, parsed.inputs)
-                size = sum(array.nbytes for array in outputs.values())
-                return await aside(size, encode, outputs, parsed.rows)
+            _, model = stack.enter_context(versions.lease(version, label))
+            parsed = await aside(len(body), decode, body, model.signatures)
+            call.signature = parsed.signature.name
+            outputs = await self._predictor.run(model, parsed.signature, parsed.inputs)
+            size = sum(array.nbytes for array in outputs.values())
+            return await aside(size, encode, outputs, parsed.rows)
+
+    def _most_bytes(self, request: web.Request) -> int:
+        """Return the maximum bytes of a body, which a compressed or chunked one does not announce."""
+        announced = request.content_length
+        if announced is not None and announced > self._max_body:
+            raise self._too_large()
+        return self._max_body if announced is None or "Content-Encoding" in request.headers else announced
 
     async def _read(self, request: web.Request) -> bytes:
-        if (request.content_length or 0) > self._max_body:
-            raise self._too_large()
         body = bytearray()
         try:
-            async with asyncio.timeout(_BODY_SECONDS):
+            async with asyncio.timeout(ARRIVAL_SECONDS):
                 while part := await asyncio.wait_for(request.content.readany(), _SILENT_SECONDS):
                     body += part
                     # The length may be missing from the header.
@@ -153,7 +163,7 @@ class RestApi:
         except TimeoutError:
             raise RequestError(
                 Code.DEADLINE_EXCEEDED,
-                f"The body must arrive within {_BODY_SECONDS} seconds, with pauses of at most {_SILENT_SECONDS}.",
+                f"The body must arrive within {ARRIVAL_SECONDS} seconds, with pauses of at most {_SILENT_SECONDS}.",
                 408,
             ) from None
         encoding = request.headers.get("Content-Encoding", "identity").strip().lower()

@@ -23,6 +23,7 @@ import numpy as np
 
 from vsemb.errors import DataError, VsembError, invalid_argument, needs_extra
 from vsemb.exporting.contract import Contract, curl_command, version_contract_path
+from vsemb.image.decode import MAX_PIXELS
 from vsemb.parts import Count, NonNegative, between, require_fields
 
 with needs_extra("aiohttp", "serving"):
@@ -35,12 +36,16 @@ with needs_extra("tensorflow-serving-api", "serving"):
 
 from vsemb.serving.access import OPEN, TOKEN, Access
 from vsemb.serving.batching import Batcher
-from vsemb.serving.grpc_api import GrpcApi, Guard
+from vsemb.serving.budget import Budget
+from vsemb.serving.grpc_api import OTHER_CALLS, GrpcApi, Guard
 from vsemb.serving.models import DEFAULT_SIGNATURE, LOG, LoadedModel, ModelVersions, Policy, Signature
 from vsemb.serving.request_handler import Metrics, Predictor
 from vsemb.serving.rest_api import HTTP_LOG, RestApi
 
 Port = Annotated[int, between(0, 65535)]
+
+# Maximum seconds for the header of a request over a connection, new or kept; above the 60 of nginx, which closes first.
+_IDLE_SECONDS = 75
 
 
 @dataclass(eq=False, repr=False)
@@ -53,6 +58,8 @@ class Server:
         port: port of gRPC; 0 for a free one.
         rest_port: port of REST; 0 for a free one.
         max_body: maximum bytes per request.
+        max_bytes: maximum bytes of all requests that are read or answered; more wait.
+        max_pixels: maximum pixels of the JPEG and PNG images that are decoded at once, see `Batcher`; more wait.
         concurrency: maximum number of requests in flight; more are refused.
         batch_size: maximum rows of a merged batch; 1 disables merging.
         batch_timeout: maximum seconds that a request waits for others; see `Batcher`.
@@ -79,6 +86,8 @@ class Server:
     port: Port = 8500
     rest_port: Port = 8501
     max_body: Count = 32 * 2**20
+    max_bytes: Count = 128 * 2**20
+    max_pixels: Count = 2 * MAX_PIXELS
     concurrency: Count = 256
     batch_size: Count = 64
     batch_timeout: NonNegative = 0.001
@@ -158,9 +167,10 @@ class Server:
             self.batch_size,
             self.batch_timeout,
             self.threads or os.cpu_count() or 1,
+            self.max_pixels,
             lambda model, signature, rows: self.metrics.rows.labels(model, signature).observe(rows),
         )
-        self.predictor = Predictor(self.served, batcher, self.metrics, self.concurrency)
+        self.predictor = Predictor(self.served, batcher, self.metrics, self.concurrency, Budget(self.max_bytes))
         runner = aiohttp.web.AppRunner(
             RestApi(self.predictor, self.max_body, self.access).application(),
             access_log=None,
@@ -168,6 +178,7 @@ class Server:
             auto_decompress=False,
             handle_signals=False,
             handler_cancellation=True,
+            keepalive_timeout=_IDLE_SECONDS,
             shutdown_timeout=self.grace,
         )
         rpc = self._grpc_server()
@@ -214,7 +225,7 @@ class Server:
 
     def _grpc_server(self) -> grpc.aio.Server:
         server = grpc.aio.server(
-            interceptors=[Guard(self.access)],
+            interceptors=[Guard(self.access, self.predictor.bytes, self.max_body)],
             options=[
                 # Otherwise two servers could share one port.
                 ("grpc.so_reuseport", 0),
@@ -222,7 +233,7 @@ class Server:
                 ("grpc.max_send_message_length", -1),
             ],
             # Status requests are answered while predictions use all slots.
-            maximum_concurrent_rpcs=self.concurrency + 16,
+            maximum_concurrent_rpcs=self.concurrency + OTHER_CALLS,
         )
         api = GrpcApi(self.predictor)
         prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(api, server)

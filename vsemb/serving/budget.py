@@ -1,0 +1,136 @@
+"""Memory that requests share: the bytes that are read or held, and the pixels of images that are decoded at once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import struct
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from vsemb.image.decode import JPEG_MAGIC, MAX_PIXELS, PNG_MAGIC
+from vsemb.serving.status import Code, RequestError
+
+#: Maximum seconds for a request to arrive, and to wait for memory before it is read.
+ARRIVAL_SECONDS = 60
+
+# As libjpeg: a marker is the last 0xFF of a run, and a byte that is not 0.
+_MARKER = re.compile(rb"\xff([^\xff\x00])")
+_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_ALONE = frozenset(range(0xD0, 0xD9)) | {0x01}
+
+# Maximum segments of a JPEG that are read before its size.
+_SEGMENTS = 256
+
+
+@dataclass(eq=False)
+class Budget:
+    """Number of bytes that requests may hold together, shared in the order of arrival; for one event loop.
+
+    Args:
+        limit: maximum bytes. A larger request gets all of them.
+    """
+
+    limit: int
+
+    def __post_init__(self) -> None:
+        self.used = 0
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    @contextlib.asynccontextmanager
+    async def share(self, size: int) -> AsyncIterator[Callable[[int], None]]:
+        """Hold bytes inside this context.
+
+        Args:
+            size: number of bytes.
+
+        Yields:
+            A function that gives back all but a number of bytes.
+
+        Raises:
+            RequestError: RESOURCE_EXHAUSTED if the bytes are not free in time.
+        """
+        held = min(size, self.limit)
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append((held, turn))
+        self._grant()
+        try:
+            async with asyncio.timeout(ARRIVAL_SECONDS):
+                await turn
+        except BaseException as error:
+            if turn.done() and not turn.cancelled():
+                self.used -= held
+            self._grant()
+            if not isinstance(error, TimeoutError):
+                raise
+            busy = f"The server holds {self.limit} bytes of requests, its maximum. Try again."
+            raise RequestError(Code.RESOURCE_EXHAUSTED, busy, 503) from None
+
+        def keep(fewer: int) -> None:
+            nonlocal held
+            self.used -= max(0, held - fewer)
+            held = min(held, fewer)
+            self._grant()
+
+        try:
+            yield keep
+        finally:
+            keep(0)
+
+    def _grant(self) -> None:
+        while self._waiting:
+            size, turn = self._waiting[0]
+            if not turn.done() and self.used + size > self.limit:
+                return
+            self._waiting.popleft()
+            if not turn.done():
+                self.used += size
+                turn.set_result(None)
+
+
+def image_pixels(encoded: bytes) -> int:
+    """Return the pixels that the header of a JPEG or PNG announces; 0 for other bytes.
+
+    A JPEG whose header cannot be read counts as the largest image.
+
+    Example:
+
+    >>> image_pixels(PNG_MAGIC + bytes([0, 0, 0, 3, 0, 0, 0, 5])), image_pixels(b"a dog")
+    (15, 0)
+    """
+    if encoded.startswith(PNG_MAGIC):
+        width, height = struct.unpack(">II", encoded[16:24].ljust(8, b"\0"))
+        return int(width * height)
+    if not encoded.startswith(JPEG_MAGIC):
+        return 0
+    place = 2
+    for _ in range(_SEGMENTS):
+        found = _MARKER.search(encoded, place)
+        if found is None or len(encoded) < found.end() + 7:
+            break
+        marker, place = found[1][0], found.end()
+        length, _, height, width = struct.unpack_from(">HBHH", encoded, place)
+        if marker in _FRAMES:
+            return int(width * height)
+        place += 0 if marker in _ALONE else length
+    return MAX_PIXELS
+
+
+def row_pixels(inputs: Mapping[str, np.ndarray]) -> list[int]:
+    """Return the pixels of the images in each row of a request.
+
+    Args:
+        inputs: name -> array, rows in the 0th dimension; strings as arrays of `bytes` objects.
+    """
+    rows = [0] * max((len(array) for array in inputs.values() if array.ndim), default=1)
+    for array in inputs.values():
+        if array.dtype == object and rows:
+            each = max(1, array.size // len(rows))
+            for place, value in enumerate(array.ravel()):
+                if pixels := image_pixels(value):
+                    rows[min(place // each, len(rows) - 1)] += pixels
+    return rows
