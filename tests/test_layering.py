@@ -339,8 +339,9 @@ def test_the_package_stays_small() -> None:
     systems, judged positives, compositional tests and CLIPScore took 450. Rows of the papers took 850, and 200 of the
     base: crops by the shorter side, joined sources, a final training, plain text, ranking by likelihood, published
     regions, Flickr30k Entities. The recipe `best` took 260 of the base: trained upper layers, an ensemble.
-    Captions of annotated regions took 220 of the systems.
+    Captions of annotated regions took 220 of the systems. Limits of all requests of a server together took 180 of
+    the base, and signed contracts with the description of the REST API 200.
     """
     lines = {module: code_lines(path) for module, path in MODULES.items()}
     base = sum(count for module, count in lines.items() if room_of(module) != "systems")
-    assert sum(lines.values()) <= 35_600 and base <= 21_600, f"{sum(lines.values())} lines, {base} of the base"
+    assert sum(lines.values()) <= 35_900 and base <= 22_000, f"{sum(lines.values())} lines, {base} of the base"
