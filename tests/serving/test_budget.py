@@ -17,9 +17,9 @@ import tensorflow as tf
 from PIL import Image
 
 from tests.serving.asking import ask
-from vsemb.image.decode import MAX_PIXELS, PNG_MAGIC
+from vsemb.image.decode import MAX_PIXELS
 from vsemb.serving.batching import Batcher
-from vsemb.serving.budget import Budget, image_pixels, row_pixels
+from vsemb.serving.budget import PNG_MAGIC, Budget, image_pixels, row_pixels
 from vsemb.serving.models import Signature
 from vsemb.serving.server import Server
 from vsemb.serving.status import Code, RequestError

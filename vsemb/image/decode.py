@@ -27,13 +27,12 @@ MAX_PIXELS = 50_000_000
 # JPEGs are decoded at the largest of these reductions that leaves the size asked for, as by Pillow's `draft`.
 _RATIOS = (1, 2, 4, 8)
 
+_JPEG_MAGIC = b"\xff\xd8\xff"
 # Places of crops, as shares of the free room (down, across): upper left, upper right, lower left, lower right, centre.
 CENTRE = (0.5, 0.5)
 CORNERS_AND_CENTRE = ((0.0, 0.0), (0.0, 1.0), (1.0, 0.0), (1.0, 1.0), CENTRE)
 
-#: First bytes of the images that are decoded.
-JPEG_MAGIC = b"\xff\xd8\xff"
-PNG_MAGIC = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
+_PNG_MAGIC = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
 
 
 def decode_images(encoded: tf.Tensor, size: int, max_pixels: int = MAX_PIXELS) -> tuple[tf.Tensor, tf.Tensor]:
@@ -159,8 +158,8 @@ def _decode_rows(encoded: tf.Tensor, target: _Target, max_pixels: int) -> tuple[
 
 def _decode_one(data: tf.Tensor, target: _Target, max_pixels: int) -> tf.Tensor:
     """Decodes one string to uint8 of the target's shape, or fails with an error of any kind."""
-    is_jpeg = tf.equal(tf.strings.substr(data, 0, len(JPEG_MAGIC)), JPEG_MAGIC)
-    is_png = tf.equal(tf.strings.substr(data, 0, len(PNG_MAGIC)), PNG_MAGIC)
+    is_jpeg = tf.equal(tf.strings.substr(data, 0, len(_JPEG_MAGIC)), _JPEG_MAGIC)
+    is_png = tf.equal(tf.strings.substr(data, 0, len(_PNG_MAGIC)), _PNG_MAGIC)
     with tf.control_dependencies([tf.debugging.Assert(is_jpeg | is_png, ["neither JPEG nor PNG"])]):
         data = tf.identity(data)
     height, width = tf.cond(is_png, lambda: _png_size(data), lambda: _jpeg_size(data))

@@ -12,11 +12,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vsemb.image.decode import JPEG_MAGIC, MAX_PIXELS, PNG_MAGIC
+from vsemb.image.decode import MAX_PIXELS
 from vsemb.serving.status import Code, RequestError
 
 #: Maximum seconds for a request to arrive, and to wait for memory before it is read.
 ARRIVAL_SECONDS = 60
+
+#: First bytes of the images that models decode.
+JPEG_MAGIC = b"\xff\xd8\xff"
+PNG_MAGIC = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
 
 # As libjpeg: a marker is the last 0xFF of a run, and a byte that is not 0.
 _MARKER = re.compile(rb"\xff([^\xff\x00])")
