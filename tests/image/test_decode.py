@@ -14,7 +14,7 @@ from PIL import Image
 
 from vsemb.errors import InvalidArgumentError
 from vsemb.exporting.servable import check_servable
-from vsemb.image.decode import decode_images
+from vsemb.image.decode import _decode_rows, decode_images
 
 SIZE = 16
 
@@ -299,6 +299,13 @@ def test_the_whole_image_is_squashed():
 def test_the_pixel_limit_is_inclusive():
     assert decode([PNG, JPEG], max_pixels=40 * 30)[1].tolist() == [True, True]
     assert decode([PNG, JPEG], max_pixels=40 * 30 - 1)[1].tolist() == [False, False]
+
+
+def test_batches_of_any_size_are_traced_twice_at_most():
+    before = _decode_rows.experimental_get_tracing_count()
+    for rows in (1, 2, 3, 4, 5, 1):
+        decode_images(tf.constant([PNG] * rows), 13)
+    assert _decode_rows.experimental_get_tracing_count() - before <= 2
 
 
 def test_inside_a_function_and_a_pipeline_of_unknown_batch_size():

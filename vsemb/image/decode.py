@@ -12,9 +12,8 @@ and is saved inside a SavedModel like any other function.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -101,9 +100,11 @@ def decode_crops(
     return _decode_rows(tf.convert_to_tensor(encoded, tf.string), _Target(size, shorter_side, places), MAX_PIXELS)
 
 
-@dataclass(frozen=True)
-class _Target:
-    """The size of decoded pixels: the whole image squashed to `size`, or crops of `size` at `places`."""
+class _Target(NamedTuple):
+    """The size of decoded pixels: the whole image squashed to `size`, or crops of `size` at `places`.
+
+    A tuple, since `tf.function` traces anew for each object of another class, even an equal one.
+    """
 
     size: int
     shorter_side: int | None = None
