@@ -5,7 +5,7 @@ VENV ?= .venv
 WORKERS ?= 2
 BIN = $(VENV)/bin
 
-.PHONY: quickstart check test test-slow test-all coverage lint docs benchmark clean
+.PHONY: quickstart check test test-slow test-all test-lowest fuzz soak audit sbom coverage lint docs benchmark clean
 
 $(VENV)/installed: setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -15,7 +15,7 @@ $(VENV)/installed: setup.cfg pyproject.toml
 
 # In one go: `models` and `regions` each bring an OpenCV, and the latter's, with selective search, must be the last.
 $(VENV)/installed-dev: $(VENV)/installed
-	$(BIN)/python -m pip install -e '.[dev,models,tfds,serving,index,milvus,report,demo,parse,regions,captions,beam,docs]'
+	$(BIN)/python -m pip install -e '.[dev,models,tfds,serving,sign,index,milvus,report,demo,parse,regions,captions,beam,docs]'
 	touch $@
 
 quickstart: $(VENV)/installed
@@ -35,6 +35,32 @@ test-slow: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -m 'slow or real_data' --processes $(WORKERS)
 
 test-all: test test-slow
+
+# The quick tests with the oldest releases that setup.cfg allows, in an environment of their own. uv resolves them.
+test-lowest:
+	$(PYTHON) -m venv build/lowest
+	build/lowest/bin/python -m pip install uv
+	build/lowest/bin/python -m uv pip install --python build/lowest/bin/python --resolution lowest-direct -e '.[dev,serving,index,report]'
+	build/lowest/bin/python -m pytest -m 'not slow and not real_data' --processes $(WORKERS) tests
+
+# Damaged files and requests, drawn anew: EXAMPLES for each test.
+EXAMPLES ?= 2000
+fuzz: $(VENV)/installed-dev
+	VSEMB_FUZZ=$(EXAMPLES) $(BIN)/python -m pytest -q -m '' --processes $(WORKERS) tests/fuzz
+
+# A server under load and faults.
+MINUTES ?= 30
+soak: $(VENV)/installed-dev
+	$(BIN)/python -m tests.load --minutes $(MINUTES)
+
+# Before a release: known vulnerabilities of the installed packages, and the list of them in CycloneDX.
+audit: $(VENV)/installed-dev
+	$(BIN)/python -m pip_audit --skip-editable
+
+sbom: $(VENV)/installed
+	$(BIN)/python -m pip install cyclonedx-bom
+	mkdir -p build
+	$(BIN)/python -m cyclonedx_py environment --pyproject pyproject.toml $(BIN)/python -o build/vsemb.cdx.json
 
 # Lines and branches that the quick tests execute.
 coverage: $(VENV)/installed-dev

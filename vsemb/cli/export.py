@@ -15,6 +15,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--index", metavar="INDEX", help="index of the run, for search inside the model")
     computed_in = "precision of the embeddings (the recipe's; float32 for auto)"
     parser.add_argument("--precision", choices=("float32", "mixed_bfloat16"), help=computed_in)
+    parser.add_argument("--sign", metavar="PEM", help="private Ed25519 key that signs the contract")
     parser.add_argument("--json", metavar="FILE", help="also write the signatures as JSON to FILE")
     add_options(parser, "run", "export")
 
@@ -33,19 +34,26 @@ def run(arguments: argparse.Namespace) -> None:
       vsemb export runs/vsepp savedmodels/flickr8k
       vsemb export runs/vsepp savedmodels/flickr8k --index runs/vsepp/index/flickr8k-all-images
       vsemb export runs/vsepp savedmodels/fast --precision mixed_bfloat16
+      vsemb export runs/vsepp savedmodels/flickr8k --sign key.pem
     """
     from vsemb.exporting.contract import serving_command
     from vsemb.exporting.servable import signature_table
+    from vsemb.exporting.signing import read_key, sign
     from vsemb.runs.run import Run
     from vsemb.runs.serve import export_run
     from vsemb.searching import read_index
 
+    if arguments.sign:
+        # Before the long export.
+        read_key(arguments.sign, private=True)
     opened = Run.open(arguments.run)
     if arguments.precision is not None:
         opened = opened.computed_in(arguments.precision)
     options = apply_options(arguments, opened, "run", "export")
     index = read_index(arguments.index) if arguments.index else None
     path = export_run(opened, arguments.out, arguments.version, index=index, report=say, **options)
+    if arguments.sign:
+        say(f"signed: {sign(path, arguments.sign)}")
     signatures = signature_table(path)
     print(f"{path}\n")
     rows = [[name, side, *row] for name, sides in signatures.items() for side in sides for row in sides[side]]

@@ -13,6 +13,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="savedmodels/NAME", help="directory of the model")
     parser.add_argument("--version", type=int, metavar="N", help="version number (the newest)")
     parser.add_argument("--contract", metavar="FILE", help="file of the contract (contracts/NAME.json)")
+    parser.add_argument("--key", metavar="PEM", help="public key that must have signed the contract")
     parser.add_argument(
         "--timeout", type=float, default=600, metavar="S", help="maximum seconds per process (%(default)s)"
     )
@@ -26,14 +27,17 @@ def run(arguments: argparse.Namespace) -> None:
     Types, shapes, outputs and files must equal the contract, and invalid rows must not change other rows. The exit
     status is 1 if a check fails.
 
+    With --key, the model is opened only if the owner of the key has signed it with vsemb export --sign.
+
     Examples:
       vsemb verify savedmodels/flickr8k
       vsemb verify savedmodels/flickr8k --version 1 --contract contracts/flickr8k.json
+      vsemb verify savedmodels/flickr8k --key key.pub
     """
     from vsemb.errors import DataError
     from vsemb.exporting.verify import verify_model
 
-    found = verify_model(arguments.model, **picked(arguments, "version", "contract", "timeout"))
+    found = verify_model(arguments.model, **picked(arguments, "version", "contract", "key", "timeout"))
     rows = []
     for each in found.checks:
         difference = "" if each.difference is None else f"{each.difference:.1e}"

@@ -16,6 +16,7 @@ from vsemb.exporting.contract import Contract, Golden, contract_path, difference
 from vsemb.exporting.probe import decode, encode
 from vsemb.exporting.reference_outputs import Arrays, compare
 from vsemb.exporting.servable import PROBES, described_signatures, run_probe, signature_specs
+from vsemb.exporting.signing import read_key, require_signature
 from vsemb.exporting.versions import existing_versions
 
 # Packages that a probe must not import.
@@ -88,6 +89,7 @@ def verify_model(
     *,
     version: int | None = None,
     contract: str | os.PathLike[str] | None = None,
+    key: str | os.PathLike[str] | None = None,
     timeout: float = 600,
     probes: Mapping[str, Path] = PROBES,
 ) -> Verification:
@@ -100,11 +102,14 @@ def verify_model(
         version: version number; None for the newest.
         contract: file of the contract; None for `contracts/NAME.json` if it is this version's, else the copy inside
             the version.
+        key: PEM file of the public key whose owner must have signed the contract, see `vsemb.exporting.signing`. The
+            model is opened only if the signature and all files are right.
         timeout: maximum seconds per probe.
         probes: name -> script.
 
     Raises:
-        DataError: if the version or a readable contract is missing. Failed checks are returned.
+        DataError: if the version or a readable contract is missing, or the signature or a signed file is wrong. Other
+            failed checks are returned.
         InvalidArgumentError: for a timeout <= 0.
 
     Example:
@@ -115,7 +120,13 @@ def verify_model(
         raise invalid_argument("timeout", timeout, "seconds > 0")
     directory = _version(Path(base), version)
     path, agreed, checks = _contract(Path(base), directory, contract)
-    checks += [_files(agreed, directory)]
+    files = _files(agreed, directory)
+    checks += [files]
+    if key is not None:
+        require_signature(directory, path, read_key(key, private=False))
+        if not files.ok:
+            raise DataError(f"{directory} must hold the signed files: {files.problem}. Do not open this model.")
+        checks += [Check("signature")]
     for name, script in progress(probes.items(), desc="verify", unit="probe", leave=False):
         checks += _probe(name, script, agreed, directory, timeout)
     return Verification(directory, path, checks)

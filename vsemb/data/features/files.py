@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from vsemb.errors import DataError
+from vsemb.errors import DataError, one_line
 from vsemb.files import hard_link_or_copy, locked, read_json, replacing_directory, sha256_bytes, sha256_file, write_json
 
 FORMAT = "vsemb-features"
@@ -168,8 +168,9 @@ def load_array(path: Path, mmap: bool = False) -> np.ndarray:
     """Load a .npy file without unpickling anything; raises DataError where it cannot be read."""
     try:
         return np.load(path, mmap_mode="r" if mmap else None, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"The file {path} cannot be read: {error}.") from error
+    except Exception as error:
+        # NumPy parses the header as Python source, with errors of many types.
+        raise DataError(f"The file {path} cannot be read: {one_line(error)}.") from error
 
 
 def blocks(rows: np.ndarray) -> Iterator[np.ndarray]:

@@ -132,7 +132,7 @@ def _samples(
                 where, key = f"{file}, row {number}", f"{prefix}{number:06d}"
                 number += 1
                 yield pick.sample(where, key, row)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         yield DataError(f"{file}: the file is damaged or ends too early ({reason}). Its remaining rows are lost.")
 

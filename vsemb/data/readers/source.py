@@ -262,10 +262,10 @@ def image_path(folder: Path | RemoteFolder, name: str) -> Path | RemoteImage:
     if isinstance(folder, RemoteFolder):
         return folder / relative
     path = folder / relative
-    if not relative.isascii() and not path.exists():
+    if not relative.isascii() and not os.path.exists(path):
         for form in ("NFC", "NFD"):
             other = folder / unicodedata.normalize(form, relative)
-            if other.exists():
+            if os.path.exists(other):
                 return other
     return path
 
@@ -291,4 +291,5 @@ def find_images(names: Sequence[str], candidates: Sequence[Path | RemoteFolder])
 
 def _is_there(folder: Path | RemoteFolder, name: str) -> bool:
     path = None if below(folder, name) is None else image_path(folder, name)
-    return isinstance(path, Path) and path.exists()
+    # Unlike `Path.exists`, false for a name that is too long.
+    return isinstance(path, Path) and os.path.exists(path)
