@@ -60,7 +60,7 @@ def test_a_signature_is_of_one_contract_and_one_key(signed: tuple[Path, Path], t
         with pytest.raises(DataError, match="Do not open this model"):
             require_signature(version, contract, key)
     signature_path(version).unlink()
-    with pytest.raises(DataError, match="must be signed; there is no contract.json.sig"):
+    with pytest.raises(DataError, match="must be signed, but lacks contract.json.sig"):
         require_signature(version, contract, key)
 
 

@@ -6,6 +6,7 @@ import gzip
 import http.client
 import json
 import socket
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -258,6 +259,18 @@ def test_a_body_that_stands_still_gives_its_place_back(server: Server, monkeypat
         connection.sendall(head.encode())
         answer = connection.recv(4096).decode()
     assert answer.startswith("HTTP/1.1 408 ") and "with pauses of at most" in answer
+
+
+def test_a_client_that_vanishes_is_no_failure_of_the_server(server: Server, caplog) -> None:
+    head = f"POST {MODEL}:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{{"
+    with socket.create_connection(("127.0.0.1", server.rest_port), timeout=60) as connection:
+        connection.sendall(head.encode())
+        while not server.predictor.bytes.used:
+            time.sleep(0.005)
+    while server.predictor.bytes.used:
+        time.sleep(0.005)
+    assert not caplog.records
+    assert b'code="CANCELLED"' in ask(server.rest_port, "GET", "/metrics")[1]
 
 
 def test_a_large_body_without_a_length_is_refused(narrow: Server) -> None:

@@ -160,6 +160,8 @@ class RestApi:
         except web.RequestPayloadError as error:
             # E.g. chunks without a length.
             raise invalid(f"The body cannot be read: {error}") from error
+        except ConnectionError as error:
+            raise RequestError(Code.CANCELLED, "The client closed the connection.") from error
         except TimeoutError:
             raise RequestError(
                 Code.DEADLINE_EXCEEDED,
