@@ -251,6 +251,7 @@ def save_vectors(out: Path, wordnet: WordNet, model: HypernymModel) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Run the comparison and print its table."""
+    from vsemb.console import say
     from vsemb.data.readers.wordnet import find_wordnet
     from vsemb.errors import invalid_argument
     from vsemb.files import write_json
@@ -265,7 +266,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.out and arguments.out.exists() and (not arguments.out.is_dir() or any(arguments.out.iterdir())):
         raise invalid_argument("--out", str(arguments.out), "a folder that is new or empty")
     started = time.perf_counter()
-    wordnet = read_wordnet(find_wordnet(arguments.wordnet))
+    wordnet = read_wordnet(find_wordnet(arguments.wordnet), say if arguments.skip_bad_lines else None)
     one_thread()
     task = make_task(wordnet, arguments.edges, arguments.negatives, arguments.held_out, arguments.seed)
     print(
@@ -326,6 +327,7 @@ def parser() -> argparse.ArgumentParser:
     )
     add = result.add_argument
     add("--wordnet", type=Path, metavar="DIR", help="folder with data.noun ($WNHOME/dict, /usr/share/wordnet)")
+    add("--skip-bad-lines", action="store_true", help="leave out malformed lines of data.noun, and list them")
     add("--edges", choices=("unique", "paths"), default="unique", help="what the closure counts (%(default)s)")
     add("--negatives", choices=("filtered", "any"), default="filtered", help="corrupted pairs (%(default)s)")
     add("--adam", choices=("lazy", "dense"), default="lazy", help="what moves in a step (%(default)s)")

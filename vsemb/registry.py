@@ -58,6 +58,8 @@ class System:
             `vsemb.image.presets.Preset`.
         annotations: name of data stored beside a dataset's shards -> reference to a function of the
             `vsemb.data.store.Dataset` that opens the data; it returns None if the data does not exist.
+        caches: folder of a dataset with data computed from its images -> reference to its class, a
+            `vsemb.data.features.store.FeatureFolder`.
     """
 
     name: str
@@ -77,6 +79,7 @@ class System:
     client_texts: Mapping[str, str] = field(default_factory=dict)
     presets: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
+    caches: Mapping[str, str] = field(default_factory=dict)
 
 
 # (family, kind) -> class of the part; filled when modules are imported.
@@ -355,6 +358,7 @@ BASE = System(
         "validation": dict.fromkeys(("recall", "last"), "vsemb.training.validation"),
         "initialization": dict.fromkeys(("random", "cca"), "vsemb.training.initialization"),
     },
+    caches={"features": "vsemb.data.features.store:FeatureStore"},
     searchers={"vector": "vsemb.runs.searching:Searcher"},
     report_sections=("vsemb.report.retrieval:sections",),
     demo_tabs=("vsemb.demo.tabs:tabs",),

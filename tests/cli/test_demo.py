@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -33,12 +34,12 @@ def run(tiny_pixel_run, tmp_path):
 
 
 @contextmanager
-def serving(run, scenes, folder):
+def serving(run, scenes, folder, *options):
     """The address, process, temporary folder and errors of a `vsemb demo`."""
     pytest.importorskip("gradio")
     temporary = folder / "temporary"
     temporary.mkdir()
-    command = [sys.executable, "-m", "vsemb.cli", "demo", run, "--data", str(scenes.path), "--port", "0"]
+    command = [sys.executable, "-m", "vsemb.cli", "demo", run, "--data", str(scenes.path), "--port", "0", *options]
     errors = (folder / "errors").open("w+")
     process = subprocess.Popen(
         command,
@@ -60,6 +61,28 @@ def serving(run, scenes, folder):
         process.wait()
         process.stdout.close()
         errors.close()
+
+
+def asking(address, **headers):
+    """A function that calls a button of the page, by its name and inputs, as the page does."""
+
+    def opened(path, body=None):
+        sent = {**headers, "Content-Type": "application/json"}
+        return _DIRECT.open(urllib.request.Request(address + path, body, sent), timeout=60)
+
+    with opened("config") as answer:
+        config = json.load(answer)
+    names = {part["id"]: part["props"].get("elem_id") for part in config["components"]}
+    functions = {names.get(t[0]): each["id"] for each in config["dependencies"] for t in each["targets"]}
+
+    def asked(name, *data):
+        request = {"data": data, "fn_index": functions[name], "session_hash": "session"}
+        opened("gradio_api/queue/join", json.dumps(request).encode()).close()
+        with opened("gradio_api/queue/data?session_hash=session") as events:
+            messages = [json.loads(line[5:]) for line in events if line.startswith(b"data:")]
+        return next(m["output"]["data"][0] for m in messages if m["msg"] == "process_completed")
+
+    return asked
 
 
 @pytest.fixture(scope="module")
@@ -166,21 +189,7 @@ def test_nothing_else_is_served(served):
 def test_a_request_cannot_name_a_file_or_an_address(served, tmp_path):
     """What the page itself never sends: a path that is no upload, an address, a count that is none."""
     address, _, _, errors = served
-    with _DIRECT.open(address + "config", timeout=60) as answer:
-        config = json.load(answer)
-    names = {part["id"]: part["props"].get("elem_id") for part in config["components"]}
-    functions = {names.get(t[0]): each["id"] for each in config["dependencies"] for t in each["targets"]}
-    headers = {"Content-Type": "application/json"}
-
-    def asked(name, *data):
-        request = {"data": data, "fn_index": functions[name], "session_hash": "session"}
-        body = json.dumps(request).encode()
-        join = urllib.request.Request(address + "gradio_api/queue/join", body, headers)
-        _DIRECT.open(join, timeout=60).close()
-        with _DIRECT.open(address + "gradio_api/queue/data?session_hash=session", timeout=60) as events:
-            messages = [json.loads(line[5:]) for line in events if line.startswith(b"data:")]
-        return next(m["output"]["data"][0] for m in messages if m["msg"] == "process_completed")
-
+    asked = asking(address)
     picture = tmp_path / "picture.png"
     Image.new("RGB", (32, 32)).save(picture)
     meta = {"meta": {"_type": "gradio.FileData"}}
@@ -261,8 +270,21 @@ def test_the_page_answers_in_a_browser_until_a_signal(served, scenes, tmp_path):
 
 
 @pytest.mark.slow
-def test_another_signal_ends_it(run, scenes, tmp_path):
-    with serving(run, scenes, tmp_path) as (_, process, temporary, _):
+def test_behind_a_token_until_another_signal(run, scenes, tmp_path):
+    token = "0123456789abcdef0123456789abcdef"
+    (tmp_path / "token").write_text(f"{token}\n")
+    with serving(run, scenes, tmp_path, "--token-file", str(tmp_path / "token")) as (address, process, temporary, _):
+
+        def basic(password):
+            return "Basic " + base64.b64encode(f"anybody:{password}".encode()).decode()
+
+        for path in ("", "config", "gradio_api/queue/data?session_hash=session", "gradio_api/upload"):
+            for headers in ({}, {"Authorization": basic("fedcba9876543210")}, {"Authorization": f"Bearer {token}0"}):
+                with pytest.raises(urllib.error.HTTPError, match="401") as refused:
+                    _DIRECT.open(urllib.request.Request(address + path, headers=headers), timeout=60)
+                assert refused.value.headers["WWW-Authenticate"].startswith("Basic realm=")
+        for sent in (basic(token), f"Bearer {token}"):
+            assert asking(address, Authorization=sent)("sentence-go", "a red circle", 3).count("<img") == 3
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 130
         assert not list(temporary.glob("vsemb-demo-*"))

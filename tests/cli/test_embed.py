@@ -31,6 +31,11 @@ def test_images_and_texts_become_files_of_vectors(tiny_pixel_run, scenes, tmp_pa
         == list(json.loads(report.read_text())["skipped"])
         == ["photos/phone.HEIC", "photos/torn.png"]
     )
+    (tmp_path / "photos/3.png").write_bytes(split.read_image(3))
+    assert main(["embed", run, "--images", "photos", "--out", "images.npy"]) == 0
+    assert "kept         3 unchanged" in capsys.readouterr().out
+    np.testing.assert_array_equal(np.load("images.npy")[:3], vectors)
+    (tmp_path / "photos/3.png").unlink()
     assert main(["embed", run, "--images", "photos", "--out", "images.parquet"]) == 0
     table = parquet.read_table("images.parquet").to_pydict()
     assert table["image"] == names["images"]

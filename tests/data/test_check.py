@@ -11,9 +11,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from vsemb import registry
 from vsemb.cli.__main__ import main
 from vsemb.data.check import check_dataset
 from vsemb.data.features.compute import write_precomputed
+from vsemb.data.features.store import FeatureStore
 from vsemb.data.store import Dataset
 
 
@@ -73,6 +75,20 @@ def test_the_command(out, capsys, tmp_path) -> None:
     shutil.rmtree(out)
     assert main(["check", str(out)]) == 1
     assert "no such directory" in capsys.readouterr().err
+
+
+def test_damaged_caches_of_systems_are_named(out, monkeypatch) -> None:
+    entries = registry.entries
+    caches = {**entries("caches"), "others": "tests.data.test_check:Others"}
+    monkeypatch.setattr(registry, "entries", lambda name: caches if name == "caches" else entries(name))
+    (out / "others/1").mkdir(parents=True)
+    (out / "others/1/manifest.json").write_text("{}")
+    (line,) = check_dataset(out)
+    assert "others/1/manifest.json is not a other manifest" in line
+
+
+class Others(FeatureStore):
+    singular = "other"
 
 
 def test_a_dataset_of_features_alone(tiny, tmp_path) -> None:

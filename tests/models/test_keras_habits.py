@@ -96,6 +96,18 @@ def embeddings(model: DualEncoder, batch: dict) -> tuple[np.ndarray, np.ndarray]
 RAW = {"image": BYTES, "text": TEXTS}
 
 
+def test_ids_outside_the_embedding_are_named() -> None:
+    model, wrong = run_eagerly(compiled(feature_model())), IDS.copy()
+    wrong[1, 2] = 99
+    for use in (
+        lambda: model.fit({"image": FEATURES, "text": wrong}, verbose=0),
+        lambda: model.predict({"text": wrong}, verbose=0),
+        lambda: model.encode_texts(wrong),
+    ):
+        with pytest.raises(InvalidArgumentError, match=r"`?text`?.* token ids from 0 to 7.* 99"):
+            use()
+
+
 def test_fit_on_bytes_and_raw_strings(trained: DualEncoder) -> None:
     losses = trained.history_["loss"]
     assert losses[-1] < losses[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import tensorflow as tf
 from vsemb.data.features import files as feature_files
 from vsemb.errors import DataError
 from vsemb.runs import embedding
-from vsemb.runs.embedding import embed_files, embed_lines
+from vsemb.runs.embedding import embed_files, embed_lines, known_in
 from vsemb.runs.images import embed_image
 from vsemb.runs.indexing import index_files
 from vsemb.searching import IndexSettings
@@ -89,6 +90,29 @@ def test_known_files_are_not_read_again(tiny_pixel_run, photos, tmp_path, monkey
     assert index_files(tiny_pixel_run, index.keys, "index")[1].kept == 0
     (tmp_path / "index" / "embeddings.npy").write_bytes(b"")
     assert index_files(tiny_pixel_run, index.keys, "index")[1].kept == 0
+
+
+@pytest.mark.parametrize("ending", ["npy", "parquet"])
+def test_a_file_of_vectors_grows_by_new_images(tiny_pixel_run, photos, tmp_path, monkeypatch, ending):
+    out = tmp_path / f"out.{ending}"
+    assert known_in(tiny_pixel_run, out) == {}
+    monkeypatch.chdir(tmp_path)
+    first = embed_files(tiny_pixel_run, [os.path.basename(name) for name in photos[:4]], out)
+    first.write(out, "image")
+    readable, read = embedding._readable, []
+    monkeypatch.setattr(embedding, "_readable", lambda file: read.append(file) or readable(file))
+    found = embed_files(tiny_pixel_run, photos[1:7], out, known_in(tiny_pixel_run, out))
+    assert set(read) == {photos[row] for row in (2, 4, 5, 6)} and found.kept == 2
+    np.testing.assert_array_equal(found.embeddings[:2], first.embeddings[1:])
+    found.write(out, "image")
+    assert len(known_in(tiny_pixel_run, out)) == 4
+    # Neither vectors of another run, nor rows that are not those of the names.
+    assert known_in(SimpleNamespace(fingerprint="another"), out) == {}
+    if ending == "npy":
+        np.save(out, found.embeddings[::-1])
+        assert known_in(tiny_pixel_run, out) == {}
+    out.write_bytes(b"torn")
+    assert known_in(tiny_pixel_run, out) == {}
 
 
 def test_texts_without_a_known_word_are_left_out(tiny_run, tmp_path, monkeypatch):

@@ -21,7 +21,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Write a dataset in the format of other programs.
 
     webdataset: tar files with image, captions (.txt, one per line) and .json (key, split, captions, class) per image.
-    parquet: the columns key, image, captions and class, as `datasets.load_dataset` of Hugging Face reads them.
+    parquet: the columns key, image, captions, class and split, as `datasets.load_dataset` of Hugging Face reads them.
     `vsemb prepare` reads both formats.
 
     Examples:

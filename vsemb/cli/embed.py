@@ -26,9 +26,10 @@ def run(arguments: argparse.Namespace) -> None:
     """Embed image files or texts into a file of vectors.
 
     A .npy file holds (n, dim) float32; the JSON file beside it names the rows. A .parquet file has the columns `image`
-    or `text` and `embedding`. Vectors have the geometry of the run's similarity: unit
-    length for cosine and order. Unreadable images and texts without a known word are listed and omitted. An
-    interrupted command resumes where it stopped.
+    or `text` and `embedding`. Vectors have the geometry of the run's similarity: unit length for cosine and order.
+    Unreadable images and texts without a known word are listed and omitted. An interrupted command resumes where it
+    stopped. If the file exists, only new and changed images are embedded, and images that are no longer given are
+    removed.
 
     Examples:
       vsemb embed runs/vsepp --images photos --out photos.npy
@@ -46,18 +47,22 @@ def run(arguments: argparse.Namespace) -> None:
     if not names:
         raise invalid_argument("texts", arguments.texts[0], "a file with at least one text")
 
-    from vsemb.runs.embedding import discard_work, embed_files, embed_lines
+    from vsemb.runs.embedding import discard_work, embed_files, embed_lines, known_in
     from vsemb.runs.indexing import require_single_vector
     from vsemb.runs.run import Run
 
     opened = Run.open(arguments.run, "retrieval")
     require_single_vector(opened, "A file of vectors", "`vsemb search` compares sets without one.")
     apply_options(arguments, opened, "run")
-    embedded = (embed_files if arguments.images else embed_lines)(opened, names, arguments.out)
+    if arguments.images:
+        embedded = embed_files(opened, names, arguments.out, known_in(opened, arguments.out))
+    else:
+        embedded = embed_lines(opened, names, arguments.out)
     embedded.write(arguments.out, kind)
     discard_work(arguments.out)
     count, dim = embedded.embeddings.shape
     items = f"{count:,} {kind}{'s' * (count != 1)}"
-    print(facts({"items": items, "dim": dim, "where": arguments.out}))
+    kept = {"kept": f"{embedded.kept:,} unchanged"} if embedded.kept else {}
+    print(facts({"items": items, **kept, "dim": dim, "where": arguments.out}))
     say_skipped(embedded.skipped)
-    save_json(arguments, {"items": count, "kind": kind, "dim": dim, "skipped": embedded.skipped})
+    save_json(arguments, {"items": count, "kept": embedded.kept, "kind": kind, "dim": dim, "skipped": embedded.skipped})

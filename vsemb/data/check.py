@@ -23,9 +23,9 @@ _NAMED = 5
 
 
 def check_dataset(path: str | os.PathLike[str]) -> Iterator[str]:
-    """Read the indexes, shards, cached features and annotations of a dataset, and yield a line for each damage.
+    """Read the indexes, shards, caches and annotations of a dataset, and yield a line for each damage.
 
-    Memory does not grow with the dataset, except for annotations.
+    Caches are features and regions. Memory does not grow with the dataset, except for annotations and boxes.
 
     Args:
         path: its directory.
@@ -51,12 +51,11 @@ def check_dataset(path: str | os.PathLike[str]) -> Iterator[str]:
             yield line
     if not whole:
         return  # What belongs to a dataset is opened with it.
-    from vsemb.data.features.store import FeatureStore
-
     dataset = Dataset.open(path)
+    caches = [registry.load(reference) for reference in registry.entries("caches").values()]
     checks: list[Callable[[], Any]] = [
         *(partial(dataset.annotation, name) for name in registry.entries("annotations")),
-        *(partial(FeatureStore.open, folder, dataset, verify=True) for folder in FeatureStore.folders(dataset)),
+        *(partial(cache.open, folder, dataset, verify=True) for cache in caches for folder in cache.folders(dataset)),
     ]
     for check in checks:
         try:

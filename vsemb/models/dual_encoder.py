@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -219,7 +220,8 @@ class DualEncoder(Configured, ReplicatedModel):
         Returns:
             (n, dim) float32, normalised by the similarity; (n, steps, dim) for sets.
         """
-        return self.similarity.normalize(self.text_encoder(self._numbers("text", texts), training=training))
+        with _named_ids():
+            return self.similarity.normalize(self.text_encoder(self._numbers("text", texts), training=training))
 
     def call(self, inputs: Mapping[str, Tensor], training: bool = False) -> dict[str, Tensor]:
         if not isinstance(inputs, Mapping) or not {"image", "text"} & set(inputs):
@@ -290,15 +292,18 @@ class DualEncoder(Configured, ReplicatedModel):
 
     def fit(self, x: Any = None, y: Any = None, *arguments: Any, **options: Any) -> keras.callbacks.History:
         """Train as `keras.Model.fit` does; texts and image bytes may be lists, too."""
-        return super().fit(string_tensors(x), string_tensors(y), *arguments, **options)
+        with _named_ids():
+            return super().fit(string_tensors(x), string_tensors(y), *arguments, **options)
 
     def evaluate(self, x: Any = None, y: Any = None, *arguments: Any, **options: Any) -> Any:
         """Compute loss and metrics as `keras.Model.evaluate` does; texts and image bytes may be lists, too."""
-        return super().evaluate(string_tensors(x), string_tensors(y), *arguments, **options)
+        with _named_ids():
+            return super().evaluate(string_tensors(x), string_tensors(y), *arguments, **options)
 
     def predict(self, x: Any, *arguments: Any, **options: Any) -> dict[str, np.ndarray]:
         """Embed as `keras.Model.predict` does; texts and image bytes may be lists, too."""
-        return super().predict(string_tensors(x), *arguments, **options)
+        with _named_ids():
+            return super().predict(string_tensors(x), *arguments, **options)
 
     def train_step(self, *arguments: Any) -> Any:
         """Train on a batch; called by Keras."""
@@ -360,6 +365,19 @@ class DualEncoder(Configured, ReplicatedModel):
         else:
             # Serving stands on models, so it is found by name.
             load("vsemb.exporting.keras_model:export_model")(self, filepath)
+
+
+@contextlib.contextmanager
+def _named_ids() -> Iterator[None]:
+    """Raise an error that names token ids, where TensorFlow's names an index of its operation."""
+    try:
+        yield
+    except Exception as error:
+        found = re.search(r"indices\[[\d,]*\] = (-?\d+) is not in \[0, (\d+)\)", str(error))
+        if found is None:
+            raise
+        fix = "Build the embedding for the vocabulary that the ids are of: WordEmbedding(len(vocabulary), ...)."
+        raise invalid_argument("text", int(found[1]), f"token ids from 0 to {int(found[2]) - 1}", fix) from error
 
 
 def string_tensors(values: Any) -> Any:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from vsemb import registry
 from vsemb.data.manifest import ordered_splits, read_manifest
 from vsemb.errors import DataError
 from vsemb.files import read_json, reading
@@ -135,7 +136,10 @@ def _dataset(path: Path) -> _Read:
     manifest = read_manifest(path)
     splits = {name: manifest["splits"][name] for name in ordered_splits(manifest["splits"])}
     counts = [f"{name} {split['images']:,} images, {split['captions']:,} captions" for name, split in splits.items()]
-    caches = {folder: [_cache(each) for each in sorted((path / folder).glob("*/manifest.json"))] for folder in _CACHES}
+    caches = {
+        folder: [_cache(each) for each in sorted((path / folder).glob("*/manifest.json"))]
+        for folder in registry.entries("caches")
+    }
     left_out = len(manifest.get("skipped", ()))
     facts = {
         "name": manifest["name"],
@@ -145,13 +149,13 @@ def _dataset(path: Path) -> _Read:
         **{folder: "; ".join(found) for folder, found in caches.items()},
         "fingerprint": manifest["fingerprint"][:12],
     }
-    recipe, of_images = ("vsepp", []) if caches["features"] else ("best", ["--backbone", "MobileNetV2"])
-    following = ["vsemb", "train", recipe, "--data", str(path), "--out", f"runs/{manifest['name']}", *of_images]
-    return "manifest.json", facts, [shlex.join(following)]
-
-
-# Folders of a dataset with data computed from its images.
-_CACHES = ("features", "regions")
+    name, out = shlex.quote(str(path)), shlex.quote(f"runs/{manifest['name']}")
+    following = f"vsemb train vsepp --data {name} --out {out}"
+    if not caches["features"]:
+        following = f"vsemb train best --data {name} --out {out} --backbone MobileNetV2"
+        if manifest.get("source", {}).get("format") == "sentences":
+            following = f"vsemb train log-bilinear --data CAPTIONED --set sentences={name} --out {out}"
+    return "manifest.json", facts, [following]
 
 
 def _cache(manifest: Path) -> str:

@@ -17,16 +17,20 @@ import tensorflow as tf
 
 from vsemb.console import progress
 from vsemb.data.features.files import FeatureWriter
-from vsemb.errors import DataError
+from vsemb.errors import DataError, VsembError
 from vsemb.evaluation import Embedder
-from vsemb.files import replacing, sha256_bytes, write_json
+from vsemb.files import read_json, replacing, sha256_bytes, write_json
 from vsemb.runs.images import image_encoder, read_image_file
 from vsemb.runs.inputs import check_vectors_path
 from vsemb.runs.run import Run
 
 _IMAGES, _TEXTS = 64, 4096
+# Columns of the stamps of files.
+_STAMP = "bytes", "modified"
 #: Embeddings (rows, dim) of consecutive rows, and a mask (rows,) of the valid rows.
 Block = tuple[np.ndarray, np.ndarray]
+#: Absolute path, size in bytes and modification time in nanoseconds of a file -> its embedding (dim,).
+Known = Mapping[tuple[str, int, int], np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +38,7 @@ class Embedded:
     """Embeddings of image files or texts.
 
     Attributes:
+        run: fingerprint of the run.
         names: n files or texts.
         embeddings: (n, dim) float32.
         fingerprint: hex digest of the files with their sizes and modification times, or of the texts.
@@ -42,6 +47,7 @@ class Embedded:
         kept: number of embeddings that were already known.
     """
 
+    run: str
     names: list[str]
     embeddings: np.ndarray
     fingerprint: str
@@ -52,8 +58,8 @@ class Embedded:
     def write(self, path: str | os.PathLike[str], kind: str) -> None:
         """Write a `.parquet` file, or a `.npy` array with its row names beside it.
 
-        A `.parquet` file has the columns `kind` and `embedding`. The row names of an array are in a JSON file of the
-        same name.
+        A `.parquet` file has the columns `kind` and `embedding`, and `bytes` and `modified` of files. The row names of
+        an array are in a JSON file of the same name. Both name the run, so that `known_in` can read them.
 
         Args:
             path: the file.
@@ -63,25 +69,30 @@ class Embedded:
             InvalidArgumentError: if the ending is neither `.parquet` nor `.npy`.
             DataError: if the file cannot be written.
         """
+        made: dict[str, Any] = {"run": self.run, "folder": os.getcwd()}
         if check_vectors_path(path) == ".npy":
             with replacing(path) as temporary, open(temporary, "wb") as file:
                 np.save(file, self.embeddings, allow_pickle=False)
-            write_json(Path(path).with_suffix(".json"), {f"{kind}s": self.names, "skipped": self.skipped})
+            # The stamp of the array shows later whether the names are still those of its rows.
+            made = {**made, "array": _stamp(path), "stamps": self.stamps.tolist()} if self.stamps.size else made
+            write_json(Path(path).with_suffix(".json"), {f"{kind}s": self.names, "skipped": self.skipped, **made})
             return
         import pyarrow
         from pyarrow import parquet
 
         flat = pyarrow.array(self.embeddings.ravel())
         vectors = pyarrow.FixedSizeListArray.from_arrays(flat, self.embeddings.shape[1])
+        stamps = dict(zip(_STAMP, self.stamps.T, strict=False))
+        table = pyarrow.table({kind: self.names, **stamps, "embedding": vectors}, metadata=made)
         with replacing(path) as temporary:
-            parquet.write_table(pyarrow.table({kind: self.names, "embedding": vectors}), temporary)
+            parquet.write_table(table, temporary)
 
 
 def embed_files(
     run: Run,
     files: Sequence[str],
     out: str | os.PathLike[str],
-    known: Mapping[tuple[str, int, int], np.ndarray] = MappingProxyType({}),
+    known: Known = MappingProxyType({}),
 ) -> Embedded:
     """Embed image files; unreadable files are omitted.
 
@@ -90,8 +101,7 @@ def embed_files(
         files: paths of images in any format that a dataset accepts.
         out: path of the final output. The work folder `.NAME.partial` lies beside it until all images are embedded.
             After an interruption, the same call resumes.
-        known: absolute path, size in bytes and modification time in nanoseconds of a file -> its embedding (dim,) by
-            the same run. A file in it is not read.
+        known: embeddings by the same run, from `known_in`. A file in it is not read.
 
     Raises:
         DataError: if no image can be read, the run does not embed images, or a file cannot be written.
@@ -149,7 +159,47 @@ def _readable(file: str) -> tuple[bytes, str]:
         return b"", str(getattr(error.__cause__, "strerror", None) or error.__cause__)
 
 
-def _stamp(file: str) -> tuple[int, int]:
+def known_files(folder: str | os.PathLike[str], names: Sequence[str], stamps: Any, embeddings: np.ndarray) -> Known:
+    """Return the embeddings of files, for `embed_files`.
+
+    Args:
+        folder: working directory of the names.
+        names: n paths.
+        stamps: (n, 2) ints, see `Embedded`.
+        embeddings: (n, dim) float32.
+    """
+    paths = [os.path.abspath(Path(folder) / name) for name in names]
+    return {(path, *stamp): row for path, stamp, row in zip(paths, np.array(stamps).tolist(), embeddings, strict=True)}
+
+
+def known_in(run: Run, path: str | os.PathLike[str]) -> Known:
+    """Return the embeddings of image files in a file of vectors that `Embedded.write` wrote.
+
+    Args:
+        run: the run. Vectors of another run are not returned.
+        path: the file. If it is missing, or has no images, or was changed since, nothing is returned.
+    """
+    try:
+        if check_vectors_path(path) == ".npy":
+            made = read_json(Path(path).with_suffix(".json"))
+            names, stamps = made["images"], made["stamps"]
+            embeddings = np.load(path, mmap_mode="r", allow_pickle=False)
+            fresh = made["array"] == list(_stamp(path))
+        else:
+            from pyarrow import parquet
+
+            table = parquet.read_table(path)
+            names, fresh = table["image"].to_pylist(), True
+            stamps = np.stack([table[name].to_numpy() for name in _STAMP], axis=1)
+            embeddings = table["embedding"].combine_chunks().flatten().to_numpy().reshape(len(names), -1)
+            made = {key.decode(): value.decode() for key, value in table.schema.metadata.items()}
+        usable = fresh and made["run"] == run.fingerprint
+        return known_files(made["folder"], names, stamps, embeddings) if usable else {}
+    except (OSError, VsembError, AttributeError, KeyError, TypeError, ValueError):
+        return {}
+
+
+def _stamp(file: str | os.PathLike[str]) -> tuple[int, int]:
     try:
         status = os.stat(file)
     except OSError:
@@ -188,6 +238,7 @@ def _embedded(
         name, why = next(iter(skipped.items()))
         raise DataError(f"None of {len(names):,} {kind}s can be embedded. The first, {name}: {why}")
     return Embedded(
+        run.fingerprint,
         [names[row] for row in kept],
         np.array([embeddings[row] for row in kept], np.float32),
         _digest(states),

@@ -18,7 +18,7 @@ from vsemb.errors import DataError, VsembError
 from vsemb.evaluation import Embedder
 from vsemb.evaluation.embed import rows_on_disk
 from vsemb.files import sha256_bytes
-from vsemb.runs.embedding import Embedded, discard_work, embed_files
+from vsemb.runs.embedding import Embedded, Known, discard_work, embed_files, known_files
 from vsemb.runs.images import embed_image_bytes
 from vsemb.runs.run import Run
 from vsemb.runs.serve import check_run
@@ -230,9 +230,7 @@ def index_files(
     return index, embedded
 
 
-def _known(
-    run: Run, directory: str | os.PathLike[str], settings: IndexSettings
-) -> dict[tuple[str, int, int], np.ndarray]:
+def _known(run: Run, directory: str | os.PathLike[str], settings: IndexSettings) -> Known:
     """Return the embeddings in an index of image files of a run, see `embed_files`; none of any other directory."""
     try:
         index = read_index(directory)
@@ -241,8 +239,7 @@ def _known(
     with closing(index):
         if index.stamps is None or (index.source.run, index.settings.kept) != (run.fingerprint, settings.kept):
             return {}
-        paths = [os.path.abspath(Path(index.recorded["folder"]) / key) for key in index.keys]
-        return dict(zip(zip(paths, *index.stamps.T.tolist(), strict=True), index.embeddings, strict=True))
+        return known_files(index.recorded["folder"], index.keys, index.stamps, index.embeddings)
 
 
 def indexed_file(index: SearchIndex, key: str) -> Path | None:

@@ -1,10 +1,9 @@
-"""The exact best k: of scores that come in blocks, or by a scan of inner products that rounds, then exact scores
-of all that could be among them.
+"""Exact search for the k best items, from blocks of scores or from a scan of rounded inner products.
 
-Where the processor multiplies bfloat16 faster, the scan is in bfloat16, and in float32 elsewhere. How far a
-rounded score can be from the exact one is bounded (`vsemb.evaluation.rounding`), so that what the scan
-leaves out cannot be among the best. Scores are looked at by groups, whose largest stands for the rest: the
-k-th largest of those has k scores that are not below it.
+The scan uses bfloat16 on processors that multiply it faster, and float32 on others. The distance of a rounded score
+from the exact score has a bound (`vsemb.evaluation.rounding`). Items that the bound does not exclude are scored exactly,
+so the result is exact. The scan compares the maxima of groups of scores: at least k scores reach the k-th largest
+maximum.
 """
 
 from __future__ import annotations
@@ -17,32 +16,33 @@ import tensorflow as tf
 from vsemb.evaluation.rounding import ROUNDOFF, Rounding, round_rows, within
 from vsemb.ops.backend import multiplies_bfloat16
 
-# Numbers held at a time, of scores and of embeddings: 64 MiB of float32.
+# Numbers in memory at a time, of scores and of embeddings: 64 MiB of float32.
 BLOCK = 1 << 24
-#: Queries from which on a scan is worth it: one alone is read from memory as fast as it is multiplied.
+#: Minimum number of queries for a scan. Fewer queries are limited by memory bandwidth, which a scan does not reduce.
 FEWEST_QUERIES = 8
-# Scores whose largest stands for them; what is not above the k-th largest of those is no result.
+# Scores per group; scores below the k-th largest maximum of the groups are not results.
 _GROUP = 64
 # Items whose products are compared with exact ones.
 _SAMPLE = 256
-# Where TensorFlow's kernels expect tensors to start, in bytes; a block of a mapped `.npy` file does.
+# Alignment of tensors for TensorFlow's kernels, in bytes; blocks of a mapped `.npy` file have it.
 _ALIGNMENT = 64
-# Candidates of all queries together, for each that is wanted, beyond which scores are too alike to scan.
+# Maximum number of candidates per result, over all queries; with more, scores are too similar for a scan.
 _MOST = 64
 
 
 def best_of_blocks(
     score: Callable[[int, int], np.ndarray], items: int, queries: int, k: int, dim: int, block: int = BLOCK
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Find the k best items for each query; nothing but blocks of scores is held.
+    """Find the k best items per query. Only one block of scores is in memory at a time.
 
     Args:
-        score: from the first and one past the last row of a block to its scores, (queries, rows) float32.
-        items: how many there are.
-        queries: how many there are.
-        k: number of results, if there are as many items.
-        dim: size of an item, by which blocks are made small enough.
-        block: numbers held at a time.
+        score: function of the first row of a block, and the row after its last, that returns the scores of the block,
+            (queries, rows) float32.
+        items: number of items.
+        queries: number of queries.
+        k: number of results, at most `items`.
+        dim: size of an item; larger items have smaller blocks.
+        block: numbers in memory at a time.
 
     Returns:
         rows: (queries, k) int64, best first, equal scores in the order of the rows.
@@ -58,8 +58,7 @@ def best_of_blocks(
     rows, scores = np.zeros((queries, 0), np.int64), np.zeros((queries, 0), np.float32)
     step = max(1, block // max(1, queries, dim))
     for start in range(0, items, step):
-        # The block's best, then the best of those and of what was best so far, which stands first: so the
-        # order among equals does not depend on the blocks.
+        # The best items so far come first, so the order of equal scores does not depend on the blocks.
         found = score(start, min(start + step, items))
         where, best = best_of(found, k)
         rows, scores = np.concatenate([rows, start + where], 1), np.concatenate([scores, best], 1)
@@ -69,7 +68,7 @@ def best_of_blocks(
 
 
 def best_of(scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Find the k largest of each row, the first of equal ones first.
+    """Find the k largest scores of each row. Equal scores are in the order of their columns.
 
     Args:
         scores: (queries, items) float32, no NaN.
@@ -102,11 +101,11 @@ def best_of(scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def rounding(embeddings: np.ndarray, dtype: str | None = None) -> Rounding:
-    """Measure how far rounding moves items; worth keeping, since it takes as long as a search.
+    """Measure the error of rounding items. It takes as long as a search, so callers keep the result.
 
     Args:
         embeddings: (items, dim) float32 or float16, finite.
-        dtype: `"bfloat16"` or `"float32"`; None for what is multiplied faster.
+        dtype: `"bfloat16"` or `"float32"`; None for the one that the processor multiplies faster.
     """
     dtype = dtype or ("bfloat16" if multiplies_bfloat16() else "float32")
     length = moved = 0.0
@@ -124,20 +123,20 @@ def rounding(embeddings: np.ndarray, dtype: str | None = None) -> Rounding:
 def scan(
     embeddings: np.ndarray, queries: np.ndarray, k: int, excluded: np.ndarray, measured: Rounding
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Find the k items with the largest inner products for each query.
+    """Find the k items with the largest inner product per query.
 
     Args:
         embeddings: (items, dim) float32 or float16, finite.
         queries: (queries, dim) float32, finite, at least one.
-        k: items wanted, at most as many as there are without the excluded.
-        excluded: rows never to return.
-        measured: `rounding` of the embeddings.
+        k: number of results, at most the number of items that are not excluded.
+        excluded: rows that are not returned.
+        measured: result of `rounding` for the embeddings.
 
     Returns:
         rows: (queries, k) int64, best first, equal scores in the order of the rows.
         scores: (queries, k) float32.
 
-        Or None where that would not be faster than scoring all: too few items for k, or scores too alike.
+        None if scoring all items is faster: there are too few items for k, or scores are too similar.
 
     Example:
 
@@ -222,7 +221,7 @@ def _blocks(embeddings: np.ndarray, queries: int) -> Iterator[tuple[int, tf.Tens
 
 
 def as_tensor(array: np.ndarray) -> tf.Tensor:
-    """Return an array as a tensor, over the same memory where TensorFlow can compute on that."""
+    """Return an array as a tensor, without a copy if the array is writable, contiguous and aligned."""
     aligned = array.ctypes.data % _ALIGNMENT == 0
     if not (aligned and array.flags.writeable and array.flags.c_contiguous and array.size):
         return tf.convert_to_tensor(array)

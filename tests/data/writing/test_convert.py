@@ -50,6 +50,24 @@ def test_there_and_back(tmp_path, dataset, format, capsys):
         assert list(theirs.digests) == list(ours.digests) and list(theirs.class_names) == list(ours.class_names)
 
 
+@pytest.mark.parametrize("format", ["webdataset", "parquet"])
+def test_splits_stay_where_a_file_has_no_name_of_one(tmp_path, dataset, format):
+    files = convert(dataset, tmp_path / "x", format)
+    (tmp_path / "y").mkdir()
+    for number, file in enumerate(files):
+        file.rename(tmp_path / "y" / f"{number}{file.suffix}")
+    said = []
+    back = prepare(tmp_path / "y", tmp_path / "back", report=said.append)
+    assert {name: len(back.split(name)) for name in back.splits} == {"train": 5, "val": 2}
+    # A sample's own split comes before the name of its file.
+    (tmp_path / "y" / files[1].name.replace("val", "test")).write_bytes(
+        (tmp_path / "y" / f"1{files[1].suffix}").read_bytes()
+    )
+    (tmp_path / "y" / f"1{files[1].suffix}").unlink()
+    assert list(prepare(tmp_path / "y", tmp_path / "again").splits) == ["train", "val"]
+    assert not any("A hash of the key" in line for line in said)
+
+
 def test_bad_arguments(tmp_path, dataset):
     with pytest.raises(InvalidArgumentError, match="webdataset, parquet"):
         convert(dataset, tmp_path / "x", "tfrecord")

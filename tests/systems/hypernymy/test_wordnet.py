@@ -124,6 +124,11 @@ def test_broken_files(tmp_path, lines, message):
     with pytest.raises(DataError, match=message) as caught:
         read_wordnet(tmp_path)
     assert str(tmp_path / "data.noun") in str(caught.value)
+    if lines.startswith(GOOD):  # Without the line, the concept of the first.
+        said = []
+        found = read_wordnet(tmp_path, said.append)
+        assert found.names[0] == "top.n.00000001" and len(found.edges) == 0
+        assert len(said) == 1 and said[0].startswith("left out: ") and "line 2" in said[0]
 
 
 def test_bytes_that_are_no_text(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +11,12 @@ import pytest
 from tests.conftest import TINY_LANGUAGE
 from tests.tiny import tiny
 from vsemb import recipes
+from vsemb.cli.__main__ import command_parser
 from vsemb.data.readers import read
 from vsemb.data.store import Dataset
 from vsemb.data.writing.prepare import prepare
 from vsemb.errors import DataError
+from vsemb.runs.describe import describe
 from vsemb.systems.language.tags import write_tags
 
 
@@ -32,6 +35,13 @@ def test_lines_are_sentences_without_images(books: Dataset) -> None:
     assert train.keys == ["train.txt:1", "train.txt:3", "train.txt:4"] and not train.has_images
     assert train.captions == ["The zeppelin is on a square .", "A zeppelin", "It is red."]
     assert books.split("val").captions == ["An unread word ."]
+
+
+def test_the_next_command_of_sentences_reads_no_images_of_them(books: Dataset) -> None:
+    (following,) = describe(books.path).next
+    assert following.startswith("vsemb train log-bilinear ") and f"--set sentences={books.path}" in following
+    _, name, *arguments = shlex.split(following)
+    command_parser(name).parse_args(arguments)
 
 
 def test_other_files_are_split_by_hash_or_by_the_option(tmp_path: Path) -> None:

@@ -78,8 +78,8 @@ def read_hf(
 
     Args:
         source: the folder.
-        split: put all images into this split; default: the dataset's own splits; the images of a single split are
-            split by a hash of the key.
+        split: put all images into this split; default: the column `split`, else the dataset's own splits; the images
+            of a single split are split by a hash of the key.
         image_feature, text_feature: as `read_parquet`.
 
     Raises:

@@ -67,6 +67,7 @@ class _Records:
     files: Mapping[Path, str | None]
     prefixes: Mapping[Path, str]
     merge: bool
+    split: str | None
     bad: list[str] = field(default_factory=list)
     counted: list[int] = field(default_factory=list)
 
@@ -84,7 +85,7 @@ class _Records:
                     self.bad.append(str(error))
 
     def __iter__(self) -> Iterator[ImageRecord]:
-        for file, split in self.files.items():
+        for file in self.files:
             waiting = None
             for sample in self.samples(file, images=True):
                 again = self.merge and waiting and sample.image and sample.image == waiting.image
@@ -92,17 +93,17 @@ class _Records:
                     waiting = replace(waiting, captions=waiting.captions + sample.captions)
                     continue
                 if waiting:
-                    yield _record(waiting, file, split)
+                    yield self.record(waiting, file)
                 waiting = sample
             if waiting:
-                yield _record(waiting, file, split)
+                yield self.record(waiting, file)
 
-
-def _record(sample: Sample, file: Path, split: str | None) -> ImageRecord:
-    named = split or (split_name(sample.split) if sample.split else hash_split(sample.key))
-    # Without bytes, a file that is not there: the image is left out or refused as such.
-    image = Path(f"{file}#{sample.key}") if sample.image is None else sample.image
-    return ImageRecord(sample.key, sample.captions, named, image, sample.class_name)
+    def record(self, sample: Sample, file: Path) -> ImageRecord:
+        own = split_name(sample.split) if sample.split else None
+        split = self.split or own or self.files[file] or hash_split(sample.key)
+        # Without bytes, a file that is not there: the image is left out or refused as such.
+        image = Path(f"{file}#{sample.key}") if sample.image is None else sample.image
+        return ImageRecord(sample.key, sample.captions, split, image, sample.class_name)
 
 
 def source_of(
@@ -122,7 +123,7 @@ def source_of(
         format: the reader's name.
         path: the folder or file that was named; keys begin with the path below it if there are several files.
         read: reads the samples of a file.
-        files: the files, in order -> the split that its place names, or None.
+        files: the files, in order -> the split that its place names, or None. A sample's own split comes first.
         split: put all images into this split.
         options: of the reader, if given.
         notes: further lines worth showing.
@@ -132,26 +133,27 @@ def source_of(
         DataError: if no sample can be used.
     """
     named = set(files.values())
-    if split is not None:
-        files = dict.fromkeys(files, split)
-    elif len(named) == 1 and None not in named:
-        notes = [*notes, f"All files are of the split {named.pop()}. A hash of the key splits them; --split keeps one."]
+    only = named.pop() if len(named) == 1 else None
+    if only:
         files = dict.fromkeys(files)
     root = path if path.is_dir() else path.parent
     names = {file: file.relative_to(root).as_posix() for file in files}
     stems = {file: PurePosixPath(name).with_name(file.name.partition(".")[0]) for file, name in names.items()}
     prefixes = {file: f"{stem}/" if len(files) > 1 else "" for file, stem in stems.items()}
-    records = _Records(read, files, prefixes, merge)
-    digest = hashlib.sha256()
+    records = _Records(read, files, prefixes, merge, split)
+    digest, hashed = hashlib.sha256(), False
     for file in progress(files, desc=f"{format}: check", unit="file", leave=False):
         records.counted.append(0)
         for sample in records.samples(file, images=False):
             facts = (sample.key, sample.captions, sample.split, sample.class_name)
             digest.update(repr(facts).encode("utf-8", "replace"))
             records.counted[-1] += 1
+            hashed = hashed or not (split or sample.split or files[file])
         digest.update(f"{names[file]} {file.stat().st_size}\n".encode())
     if not len(records):
         raise DataError(f"{path} has no samples that can be used. {' '.join(records.bad[:3])}".strip())
+    if only and hashed:
+        notes = [*notes, f"All files are of the split {only}. A hash of the key splits them; --split keeps one."]
     described = {"files": len(files), "samples_sha256": digest.hexdigest(), "split": split, **options}
     described = {name: value for name, value in described.items() if value}
     return Source(format, path.resolve().name, records, (), described, tuple(notes), tuple(records.bad))

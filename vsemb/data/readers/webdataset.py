@@ -45,8 +45,8 @@ def read(source: str | os.PathLike[str], *, split: str | None = None) -> Source:
     Args:
         source: a tar file; a folder that holds some, itself or one level down; or a pattern such as
             `shards/train-{000..099}.tar`.
-        split: put all images into this split; default: the split that the name of the shard or its folder has
-            (`train-000.tar`), else a hash of the key.
+        split: put all images into this split; default: the field `split`, else the split that the name of the shard or
+            its folder has (`train-000.tar`), else a hash of the key.
 
     Raises:
         DataError: if no tar files are found, or no sample can be used.

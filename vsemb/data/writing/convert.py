@@ -30,6 +30,7 @@ _SCHEMA = pa.schema(
         "image": pa.struct({"bytes": pa.binary(), "path": pa.string()}),
         "captions": pa.list_(pa.string()),
         "class": pa.string(),
+        "split": pa.string(),
     },
     # By which `datasets.load_dataset` decodes the column of images.
     {
@@ -41,6 +42,7 @@ _SCHEMA = pa.schema(
                         "image": {"_type": "Image"},
                         "captions": {"feature": {"dtype": "string", "_type": "Value"}, "_type": "Sequence"},
                         "class": {"dtype": "string", "_type": "Value"},
+                        "split": {"dtype": "string", "_type": "Value"},
                     }
                 }
             }
@@ -63,7 +65,7 @@ def convert(
         dataset: a dataset with images.
         out: the directory to write; complete, or not at all.
         format: `webdataset`, with `000000007.jpg`, `.txt` (one caption per line) and `.json` per image; or `parquet`,
-            with the columns key, image, captions and class.
+            with the columns key, image, captions, class and split.
         images_per_file: images in a full file.
         overwrite: whether to replace an existing directory.
 
@@ -127,6 +129,7 @@ def _write_parquet(file: Path, blocks: Iterator[Sequence[_Row]], split: str) -> 
             _, keys, images, captions, classes = zip(*rows, strict=True)
             structs = [{"bytes": encoded, "path": key} for key, encoded in zip(keys, images, strict=True)]
             columns: dict[str, Any] = {"key": keys, "image": structs, "captions": captions, "class": classes}
+            columns["split"] = [split] * len(rows)
             writer.write_batch(pa.RecordBatch.from_pydict(columns, _SCHEMA))
 
 

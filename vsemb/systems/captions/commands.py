@@ -225,7 +225,7 @@ def captions_table(found: CaptionTable, unit: str = "images") -> str:
 
     Args:
         found: see `vsemb.systems.captions.caption_measure.measure_captions`.
-        unit: name of what is captioned.
+        unit: name of the captioned items, such as `images`.
     """
     columns: dict[str, list[float | None]] = {
         **{f"B-{order}": [row.metrics.bleu[order - 1] for row in found.rows] for order in range(1, 5)},

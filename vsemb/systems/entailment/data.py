@@ -385,7 +385,7 @@ def _tokenized(name: str, pairs: Sequence[SentencePair], tokenizer: Tokenizer) -
 
 @dataclass(frozen=True)
 class PairBatching(Part):
-    """How sentence pairs become batches.
+    """Part of a recipe: batches of sentence pairs.
 
     Attributes:
         size: pairs per batch, over all devices.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,15 +32,17 @@ class WordNet:
         return [name.rsplit(".", 2)[0] for name in self.names]
 
 
-def read_wordnet(folder: str | os.PathLike[str]) -> WordNet:
+def read_wordnet(folder: str | os.PathLike[str], report: Callable[[str], None] | None = None) -> WordNet:
     """Read the nouns of a WordNet database.
 
     Args:
         folder: a `dict/` folder with `data.noun`.
+        report: called with the reason for each malformed line, second concept of an offset, and pointer to an unknown
+            offset, which are then left out. By default, they are errors.
 
     Raises:
-        DataError: if the file is missing, empty or unreadable, a line is malformed, two concepts have the same offset,
-            a pointer has an unknown offset, or the hypernyms have a cycle. All malformed lines are named.
+        DataError: if the file is missing, empty or unreadable, the hypernyms have a cycle, or a line cannot be used and
+            `report` is None. All such lines are named.
     """
     file = NounFile(folder)
     numbers: dict[str, int] = {}
@@ -55,17 +57,22 @@ def read_wordnet(folder: str | os.PathLike[str]) -> WordNet:
             pointers += [(line, len(names), hypernym) for hypernym in synset.hypernyms]
             numbers[synset.offset] = len(names)
             names.append(f"{synset.words[0]}.n.{synset.offset}")
-    if bad:
+    if bad and report is None:
         raise DataError(listed(bad))
     if not names:
         raise DataError(f"{file.path} must contain concepts; got 0.")
-    for line, _, offset in pointers:
+    found = []
+    for line, hyponym, offset in pointers:
         with bad:
             if offset not in numbers:
                 raise DataError(f"{file.path}, line {line}: a pointer must be the offset of a concept; got {offset}.")
-    if bad:
+            found.append((hyponym, numbers[offset]))
+    if bad and report is None:
         raise DataError(listed(bad))
-    edges = np.array([(hyponym, numbers[offset]) for _, hyponym, offset in pointers], np.int32).reshape(-1, 2)
+    if report is not None:
+        for reason in bad:
+            report(f"left out: {reason}")
+    edges = np.array(found, np.int32).reshape(-1, 2)
     edges = np.unique(edges, axis=0)
     if (circle := _first_in_circle(edges, len(names))) is not None:
         raise DataError(f"{file.path}: hypernyms must have no cycle; got one above {names[circle]}.")

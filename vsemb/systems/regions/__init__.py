@@ -29,6 +29,7 @@ SYSTEM = System(
         "search": ('vsemb search runs/dvsa "red bus" --regions --split test -k 20 --out buses.png',),
         "analyze": ("vsemb analyze norms runs/dvsa --data data/flickr8k --split test -k 20 --parts --out norms.png",),
     },
+    caches={"regions": "vsemb.systems.regions.region_store:RegionStore"},
     searchers={"multi_vector": "vsemb.systems.regions.set_search:MultiVectorSearch"},
     report_sections=("vsemb.systems.regions.report:sections",),
     client_methods={

@@ -1,4 +1,4 @@
-"""Region features of detectors as they are published, such as bottom-up attention's and SCAN's, as cached regions.
+"""Convert published region features of detectors, such as those of bottom-up attention and SCAN, to cached regions.
 
 Three forms are read, each with the features of about 36 boxes per image:
 

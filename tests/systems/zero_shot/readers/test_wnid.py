@@ -10,6 +10,7 @@ import pytest
 from tests.data.wordnet_files import LICENCE, concept_line, write_wordnet
 from vsemb.data.readers import read
 from vsemb.data.readers.hash_splits import ranked
+from vsemb.data.readers.source import BadRows
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.systems.zero_shot.readers.wnid import Concept, read_concepts
 
@@ -135,9 +136,20 @@ def test_broken_sources(classes, wordnet, tmp_path, pictures):
     (classes / "n00000001").mkdir()
     with pytest.raises(DataError, match="n00000001 or .*must hold images"):
         read("wnid", classes, wordnet=wordnet)
-    pictures(classes, "n00000001/x.jpg", "n00000099/x.jpg")
-    with pytest.raises(DataError, match="must have a concept at '00000099'"):
+    pictures(classes, "n00000001/x.jpg", *(f"n000000{number}/x.jpg" for number in range(94, 99)))
+    with pytest.raises(DataError, match="must have a concept at '00000098'"):
         read("wnid", classes, wordnet=wordnet)
+
+
+def test_bad_lines_of_wordnet_are_left_out(classes, wordnet, pictures):
+    pictures(classes, "n00000099/x.jpg", "n00000007/x.jpg")
+    lines = (wordnet / "data.noun").read_text().replace("00000010 03 n", "00000010 03 v")  # The heron.
+    (wordnet / "data.noun").write_text(lines.replace("00000006 03 n", "00000006 03 v"))  # Above the crane.
+    found = read("wnid", classes, wordnet=wordnet)
+    assert {record.key[:9] for record in found.records} == {f"n0000000{number}" for number in (7, 8, 9)}
+    assert len(found.bad) == 3
+    # The chain of hypernyms ends below the missing one.
+    assert found.records[1].captions[-1] == "a kind of wader, wading bird"
 
 
 def test_words_and_glosses_of_a_concept_and_its_ancestors(tmp_path):
@@ -177,8 +189,8 @@ def test_concepts_that_are_not_there(tmp_path):
     for offset in ("00000001", "", "1", "  1 This"):
         with pytest.raises(DataError, match="must have a concept at"):
             read_concepts(tmp_path, [offset])
-    with pytest.raises(DataError, match="concept at '00000002'.*; .*concept at '00000001'"):
-        read_concepts(tmp_path, ["00000001", "00000002"])
+    bad = BadRows()
+    assert read_concepts(tmp_path, ["00000001", "00000002"], bad) == {} and len(bad) == 2
     (tmp_path / "data.noun").write_text("00000001 03 n 01 x 0 002 @ 00000002 n 0000 | broken\n")
     with pytest.raises(DataError, match="line 1 is not in WordNet's data format: 2 pointers announced"):
         read_concepts(tmp_path, ["00000001"])

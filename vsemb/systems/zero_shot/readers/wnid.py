@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 from vsemb.data.readers.hash_splits import dealt, shares
-from vsemb.data.readers.source import BadRows, Source, existing, listed
+from vsemb.data.readers.source import STRICT, BadRows, Source, existing, listed
 from vsemb.data.readers.wordnet import NounFile, find_wordnet
 from vsemb.data.records import ImageRecord
 from vsemb.errors import DataError, invalid_argument
@@ -69,9 +70,10 @@ def read(
 
     Returns:
         The source; `class_name` is the first word of the concept, followed by the id if classes share the word.
+        Classes whose concept is missing or malformed are left out, and named in `Source.bad`.
 
     Raises:
-        DataError: if class folders or images are missing, or WordNet lacks a concept.
+        DataError: if class folders or images are missing, or most of the concepts are.
         InvalidArgumentError: if `class_splits` does not match the number of classes.
     """
     root = existing(source)
@@ -79,7 +81,11 @@ def read(
     if not folders:
         raise DataError(f"{root} or {root / 'train'} must hold class folders named like n01443537.")
     place = find_wordnet(wordnet)
-    concepts = read_concepts(place, [folder.name[1:] for folder in folders])
+    bad = BadRows()
+    concepts = read_concepts(place, [folder.name[1:] for folder in folders], bad)
+    count, folders = len(folders), [folder for folder in folders if folder.name[1:] in concepts]
+    if 2 * len(folders) < count:  # Probably another version of WordNet.
+        raise DataError(listed(bad))
     names = _class_names([folder.name for folder in folders], concepts)
     splits = dealt([folder.name for folder in folders], _counts(class_splits, len(folders)))
     records = []
@@ -100,6 +106,7 @@ def read(
         files=(place / "data.noun",),
         options={"class_splits": "/".join(map(str, counts))},
         notes=(f"{counts[0]} classes are train, {counts[1]} val and {counts[2]} test, by a hash of their ids.",),
+        bad=tuple(bad),
     )
 
 
@@ -121,6 +128,7 @@ def texts(offset: str, concepts: dict[str, Concept]) -> tuple[str, ...]:
     found = [concept.definition, *concept.examples, *concept.words]
     level, chain = concept.hypernyms, []
     for _ in range(_LEVELS):
+        level = tuple(above for above in level if above in concepts)
         if not level:
             break
         words = list(dict.fromkeys(word for above in level for word in concepts[above].words))
@@ -132,18 +140,22 @@ def texts(offset: str, concepts: dict[str, Concept]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text for text in found if text))
 
 
-def read_concepts(folder: str | os.PathLike[str], offsets: Iterable[str]) -> dict[str, Concept]:
+def read_concepts(
+    folder: str | os.PathLike[str], offsets: Iterable[str], bad: AbstractContextManager[None] = STRICT
+) -> dict[str, Concept]:
     """Read words and glosses of noun concepts and of all their hypernyms.
 
     Args:
         folder: a `dict/` folder with `data.noun`.
         offsets: eight digits per concept; ImageNet's ids are WordNet 3.0's offsets after an n.
+        bad: `BadRows` to record unknown offsets and malformed lines, which are then left out. By default, the first is
+            an error.
 
     Returns:
         offset -> concept, including ancestors.
 
     Raises:
-        DataError: for an unreadable file, unknown offsets, or malformed lines; all of them are named.
+        DataError: for an unreadable file, an unknown offset or a malformed line.
 
     Example:
 
@@ -154,7 +166,8 @@ def read_concepts(folder: str | os.PathLike[str], offsets: Iterable[str]) -> dic
     file = NounFile(folder)
     places = {line[:8]: number for number, line in file.lines.items()}
     found: dict[str, Concept] = {}
-    bad, waiting = BadRows(), list(dict.fromkeys(offsets))
+    waiting = list(dict.fromkeys(offsets))
+    seen = set(waiting)
     while waiting:
         offset = waiting.pop()
         with bad:
@@ -172,10 +185,9 @@ def read_concepts(folder: str | os.PathLike[str], offsets: Iterable[str]) -> dic
                 examples=tuple(text for text in map(str.strip, _QUOTED.findall(f'"{examples}')) if text),
                 hypernyms=tuple(dict.fromkeys(synset.hypernyms)),
             )
-            waiting += [above for above in synset.hypernyms if above not in found]
-    if bad:
-        # Several concepts may have the same hypernym.
-        raise DataError(listed(list(dict.fromkeys(bad))))
+            higher = [above for above in found[offset].hypernyms if above not in seen]
+            seen.update(higher)
+            waiting += higher
     return found
 
 
