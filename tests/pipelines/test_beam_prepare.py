@@ -11,6 +11,8 @@ import pytest
 from PIL import Image
 
 from tests.pipelines.beam_options import PROCESSES
+from tests.tiny import settings
+from vsemb import recipes
 from vsemb.cli.__main__ import main as vsemb
 from vsemb.data.store import Dataset
 
@@ -80,9 +82,15 @@ def test_it_is_what_vsemb_prepare_writes(photos, wanted, tmp_path, block: int, c
 
 
 @pytest.mark.slow
-def test_processes_write_the_same_bytes(photos, wanted, tmp_path) -> None:
-    assert prepare(photos, "--out", tmp_path / "data", "--block", 5, *PROCESSES) == 0
-    assert_same(wanted, tmp_path / "data")
+def test_processes_write_the_same_bytes_and_a_run_trains_on_them(photos, wanted, tmp_path) -> None:
+    data = tmp_path / "data"
+    assert prepare(photos, "--out", data, "--block", 5, *PROCESSES) == 0
+    assert_same(wanted, data)
+    # A run trains on it, and its images are read from shards that the job wrote.
+    small = [*settings(recipes.get("contrastive")), "image.size=32", "training.epochs=1"]
+    command = ["train", "contrastive", "--data", data, "--fine-tune", "SmallConvNet", "--out", tmp_path / "run"]
+    assert vsemb([*map(str, command), *(word for each in small for word in ("--set", each))]) == 0
+    assert vsemb(["evaluate", str(tmp_path / "run"), "--split", "test"]) == 0
 
 
 def test_it_goes_on_after_a_crash(photos, wanted, tmp_path, monkeypatch, capsys) -> None:

@@ -1,7 +1,7 @@
 """Exact search for the k best items, from blocks of scores or from a scan of rounded inner products.
 
 The scan uses bfloat16 on processors that multiply it faster, and float32 on others. The distance of a rounded score
-from the exact score has a bound (`vsemb.evaluation.rounding`). Items that the bound does not exclude are scored exactly,
+from the exact score has a bound (`vsemb.evaluation.rounding`). Items within the bound are scored exactly,
 so the result is exact. The scan compares the maxima of groups of scores: at least k scores reach the k-th largest
 maximum.
 """

@@ -468,3 +468,17 @@ def test_two_writers_do_not_meet(tiny, tmp_path):
     area = shards.WorkArea(tmp_path / "out")
     with area.locked(), pytest.raises(DataError, match="Another process is writing"):
         tiny.write(tiny.records(1), tmp_path / "out")
+
+
+def test_records_of_finished_shards_are_not_in_memory(tiny, tmp_path, monkeypatch):
+    held, close = [], shards.SplitWriter.close
+
+    def closed(writer):
+        held.append((writer._records, writer.finished))
+        close(writer)
+
+    monkeypatch.setattr(shards.SplitWriter, "close", closed)
+    dataset = tiny.write(tiny.records(14), tmp_path / "out")
+    assert sum(len(dataset.split(name)) for name in dataset.splits) == 14
+    assert not any(records for records, _ in held)
+    assert all("records" not in shard for _, finished in held for shard in finished)

@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ class WorkArea:
             path.unlink()
 
     def finished(self) -> dict[str, list[dict[str, Any]]]:
-        """Return the journal of finished shards of an interrupted run, split name -> shards in order.
+        """Return the finished shards of an interrupted run without their records, split name -> shards in order.
 
         A shard counts only if its file has the size in the journal and all shards before it count.
         """
@@ -80,6 +81,7 @@ class WorkArea:
             shards = found.setdefault(shard["split"], [])
             file = self.shard_file(shard["split"], shard["number"])
             if shard["number"] == len(shards) and file is not None and file.stat().st_size == shard["bytes"]:
+                del shard["records"]
                 shards.append(shard)
         return {split: shards for split, shards in found.items() if shards}
 
@@ -216,7 +218,7 @@ class SplitWriter:
         split: the split's name.
         area: where shards and journal files go.
         images_per_shard: images in a full shard.
-        finished: the journal entries of shards that an earlier run finished, in order.
+        finished: the shards that an earlier run finished, in order, from `WorkArea.finished`.
     """
 
     def __init__(self, split: str, area: WorkArea, images_per_shard: int, finished: list[dict[str, Any]]) -> None:
@@ -230,11 +232,16 @@ class SplitWriter:
     @property
     def covered(self) -> int:
         """The last source position that a finished shard covers, or -1."""
-        return self.finished[-1]["records"][-1]["position"] if self.finished else -1
+        return self.finished[-1]["last"] if self.finished else -1
 
-    def records(self) -> list[dict[str, Any]]:
-        """Return what became of every record so far, in source order."""
-        return [record for shard in self.finished for record in shard["records"]] + self._records
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Yield the outcome of every record so far, in source order; those of finished shards from their journal."""
+        for number in range(len(self.finished)):
+            yield from json.loads(self._journal(number).read_text(encoding="utf-8"))["records"]
+        yield from self._records
+
+    def _journal(self, number: int) -> Path:
+        return self._area.journal / f"{self.split}-{number:05d}.json"
 
     def add(self, record: dict[str, Any], encoded: bytes | None) -> None:
         """Write an image, or notes that it is left out.
@@ -261,8 +268,9 @@ class SplitWriter:
         size, digest = self._writer.finish()
         self._writer = None
         os.replace(path, path.with_suffix(""))
-        shard = {"split": self.split, "number": number, "bytes": size, "sha256": digest, "records": self._records}
-        write_json(self._area.journal / f"{self.split}-{number:05d}.json", shard)
+        shard: dict[str, Any] = {"split": self.split, "number": number, "bytes": size, "sha256": digest}
+        shard["last"] = self._records[-1]["position"]
+        write_json(self._journal(number), {**shard, "records": self._records})
         self.finished.append(shard)
         self._records = []
 

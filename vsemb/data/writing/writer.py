@@ -140,7 +140,7 @@ def _complete(
     per_shard = described["writing"]["images_per_shard"]
     writers = {split: SplitWriter(split, area, per_shard, shards) for split, shards in area.finished().items()}
     if writers:
-        done = sum(len(writer.records()) for writer in writers.values())
+        done = sum(1 for writer in writers.values() for _ in writer.records())
         say(f"Continuing an interrupted run: {done} images are done.")
     try:
         _write_shards(area, records, writers, described["writing"], total, on_bad_image)
@@ -198,7 +198,7 @@ def _write_shards(
     if position < 0:
         raise DataError("The source holds no images.")
     if not number:
-        skipped = [record for writer in writers.values() for record in writer.records()]
+        skipped = (record for writer in writers.values() for record in writer.records())
         first = min(skipped, key=lambda record: record["position"])
         raise DataError(f"None of {position + 1} images can be used. The first, {first['key']!r}: {first['reason']}.")
     for writer in writers.values():
@@ -208,12 +208,17 @@ def _write_shards(
 def _write_index(area: WorkArea, writers: dict[str, SplitWriter], described: dict[str, Any]) -> None:
     """Give the shards their final names and write the index files and the manifest."""
     splits: dict[str, FinishedSplit] = {}
-    everything: list[dict[str, Any]] = []
+    skipped: list[dict[str, Any]] = []
+    dropped = 0
     for split, writer in writers.items():
-        records = writer.records()
-        everything += records
-        entries = [record["entry"] for record in records if record["entry"] is not None]
-        if not entries:
+        images = captions = 0
+        for record in writer.records():
+            dropped += record["dropped"]
+            if record["entry"] is None:
+                skipped.append(record)
+            else:
+                images, captions = images + 1, captions + len(record["entry"]["captions"])
+        if not images:
             continue
         for shard in writer.finished:
             file = area.shard_file(split, shard["number"])
@@ -221,13 +226,12 @@ def _write_index(area: WorkArea, writers: dict[str, SplitWriter], described: dic
             if file is not None and file != final:
                 os.replace(file, final)
         splits[split] = FinishedSplit(
-            images=len(entries),
-            captions=sum(len(entry["captions"]) for entry in entries),
+            images=images,
+            captions=captions,
             shards=[(shard["bytes"], shard["sha256"]) for shard in writer.finished],
-            entries=entries,
+            entries=(record["entry"] for record in writer.records() if record["entry"] is not None),
         )
-    skipped = sorted((line for line in everything if line["entry"] is None), key=lambda line: line["position"])
-    dropped = sum(line["dropped"] for line in everything)
+    skipped.sort(key=lambda line: line["position"])
     write_index_and_manifest(area.dataset, described, splits, skipped, dropped)
 
 
