@@ -235,7 +235,7 @@ class SplitWriter:
         return self.finished[-1]["last"] if self.finished else -1
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """Yield the outcome of every record so far, in source order; those of finished shards from their journal."""
+        """Yield the outcome of every record so far, in source order. Journals have the records of finished shards."""
         for number in range(len(self.finished)):
             yield from json.loads(self._journal(number).read_text(encoding="utf-8"))["records"]
         yield from self._records

@@ -1,4 +1,4 @@
-"""Convert published region features of detectors, such as those of bottom-up attention and SCAN, to cached regions.
+"""Convert published region features, for example of bottom-up attention and SCAN, to cached regions.
 
 Three forms are read, each with the features of about 36 boxes per image:
 
