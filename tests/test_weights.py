@@ -15,6 +15,7 @@ def small() -> keras.Model:
     return keras.Sequential([keras.Input((3,)), keras.layers.Dense(5), keras.layers.BatchNormalization()])
 
 
+@pytest.mark.slow
 def test_every_flipped_byte_is_found_or_harmless(tmp_path):
     model, other, path = small(), small(), tmp_path / "best.weights.h5"
     save_weights(model, path)

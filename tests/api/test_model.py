@@ -183,6 +183,7 @@ def test_a_run_on_precomputed_features_embeds_texts_alone(tiny_run, pictures):
         loaded.encode_images(pictures)
 
 
+@pytest.mark.slow
 def test_sets_of_vectors(region_run, pictures):
     loaded = vsemb.load(region_run)
     images, texts = loaded.encode_images(pictures, batch_size=5), loaded.encode_texts(TEXTS)

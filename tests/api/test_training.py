@@ -63,6 +63,7 @@ def test_training_takes_names_recipes_and_datasets(scenes, tiny_recipe, tiny_run
     assert again.info == run.info
 
 
+@pytest.mark.slow
 def test_a_network_is_fine_tuned(scenes, tiny_recipe, tmp_path):
     values = {
         "epochs": 1,
@@ -115,6 +116,7 @@ def test_metrics_are_those_of_the_command(tiny_run, scenes, tmp_path, capsys):
     assert f"<td>{found.text_to_image['R@1']:.1f}</td>" in found._repr_html_()
 
 
+@pytest.mark.slow
 def test_other_tasks_are_measured_as_by_the_command(caption_run, tiny_run, tmp_path, capsys):
     from vsemb.cli.__main__ import main
 

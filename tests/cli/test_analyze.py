@@ -13,6 +13,7 @@ from vsemb.evaluation import Embedder
 pytestmark = pytest.mark.usefixtures("opened_once")
 
 
+@pytest.mark.slow
 def test_runs_stand_side_by_side(tiny_order_run, tiny_run, scenes, tmp_path, capsys):
     path = tmp_path / "lengths.json"
     runs = [str(tiny_order_run.path), str(tiny_run.path)]

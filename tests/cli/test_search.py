@@ -139,6 +139,7 @@ def test_what_only_orders_have_is_one_line(run, capsys):
         assert said in error and error.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_an_index_by_itself(run, scenes_copy, tmp_path, capsys):
     """Neither the run's place nor the dataset is needed."""
     index, moved, key = str(tmp_path / "val"), str(tmp_path / "moved"), scenes_copy.split("val").keys[3]

@@ -23,7 +23,8 @@ def plus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return publish_plus(tmp_path_factory.mktemp("models") / "plus", 100).parent
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_serves_until_a_signal_and_prints_a_line_that_works(plus: Path, number: signal.Signals) -> None:
     command = [sys.executable, "-m", "vsemb.cli", "serve", str(plus), "--port", "0", "--rest-port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

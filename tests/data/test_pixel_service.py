@@ -93,6 +93,7 @@ def test_workers_distort_as_it_is_done_here(scenes, tokenizer, two_workers) -> N
     np.testing.assert_array_equal(images.gather(np.arange(3)), plain.gather(np.arange(3)))
 
 
+@pytest.mark.slow
 def test_a_resumed_epoch(scenes, tokenizer, two_workers) -> None:
     split = scenes.split("train")
     images = ServicePixels(split, 24, address=two_workers.address, augment=True)
@@ -119,6 +120,7 @@ def test_lost_workers_change_nothing(scenes, tokenizer) -> None:
     assert 0 < images.made_here < len(found)
 
 
+@pytest.mark.slow
 def test_a_service_without_workers(scenes, tokenizer) -> None:
     split = scenes.split("val")
     alone = Service(0)

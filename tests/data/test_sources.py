@@ -25,7 +25,7 @@ def test_features_of_a_split(scenes) -> None:
     assert images.spec == tf.TensorSpec((16,), tf.float32)
 
 
-@pytest.mark.parametrize(("size", "augment"), [(32, False), (24, True)])
+@pytest.mark.parametrize(("size", "augment"), [pytest.param(32, False, marks=pytest.mark.slow), (24, True)])
 def test_memory_changes_nothing(scenes, size: int, augment: bool) -> None:
     split = scenes.split("train")
     tokenizer = WordTokenizer(Vocabulary.from_captions(split.captions))

@@ -130,6 +130,7 @@ def test_further_signatures_are_in_the_savedmodel(exported, tiny_pixel_run, scen
     np.testing.assert_allclose(found["scores"], wanted["scores"], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_further_signature_that_differs_is_not_published(tmp_path, tiny_pixel_run, labels, written):
     # As if other vectors, or the names in another order, had been written.
     for changed, said in (

@@ -28,6 +28,7 @@ def rewrite(path, change):
     path.write_text(json.dumps(content))
 
 
+@pytest.mark.slow
 def test_what_was_exported_passes_in_both_processes(exported):
     found = verify_model(exported)
     assert not found.failed and found.path == exported / "1" and found.contract == contract_path(exported)
@@ -46,6 +47,7 @@ def sign(base):
         rewrite(path, lambda it: it.update(sha256=hashes(base / "1")))
 
 
+@pytest.mark.slow
 def test_other_weights(tiny_run, tmp_path):
     weights = tiny_run.model.text_encoder.trainable_weights
     before = [weight.numpy() for weight in weights]
@@ -85,6 +87,7 @@ def test_a_broken_variables_file_fails_with_its_hash_put_right(exported_copy):
     assert check == "TensorFlow's C library" and problem.startswith("failed: RuntimeError")
 
 
+@pytest.mark.slow
 def test_a_missing_file(exported_copy):
     for name in ("variables/variables.index", "saved_model.pb"):
         (exported_copy / "1" / name).unlink()

@@ -119,6 +119,7 @@ def test_pooling(pooling, dim):
     check_pooling(build_backbone(config), config, dim)
 
 
+@pytest.mark.slow
 def test_multilevel_pooling_adds_inner_layers_and_is_saved(tmp_path):
     config = BackboneConfig("MobileNetV2", size=64)
     assert config.pooling == "multilevel"

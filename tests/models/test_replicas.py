@@ -49,6 +49,7 @@ def test_each_replica_draws_a_dropout_of_its_own_and_the_first_that_of_one_devic
     assert (first.numpy() != second.numpy()).any()
 
 
+@pytest.mark.slow
 def test_an_unbuilt_model_under_a_strategy(two_devices: tf.distribute.Strategy, tmp_path: Path) -> None:
     with two_devices.scope():
         model = habits.compiled(habits.raw_model(), metrics=["accuracy"])

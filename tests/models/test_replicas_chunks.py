@@ -48,11 +48,13 @@ def results(results_and_ranks: tuple[Results, Ranks]) -> Results:
     return results_and_ranks[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CHUNKS)
 def test_two_replicas_equal_one_device(results: Results, case: str) -> None:
     check_same(results, case)
 
 
+@pytest.mark.slow
 def test_the_cases_are_no_trivial_ones(results: Results) -> None:
     check_different(results)
 
@@ -65,12 +67,14 @@ def test_more_losses_and_their_evaluation(two_devices: tf.distribute.Strategy, c
     assert "val_loss" in results[case][1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CHUNKS)
 def test_a_ring_gathers_no_embeddings(results_and_ranks: tuple[Results, Ranks], case: str) -> None:
     # Ids and numbers of rows have one axis, embeddings two.
     assert results_and_ranks[1][case] == ({1} if case.startswith("sigmoid") else {1, 2})
 
 
+@pytest.mark.slow
 def test_dropout_and_statistics_under_a_strategy(two_devices: tf.distribute.Strategy) -> None:
     with two_devices.scope():
         model, rows = with_everything_random()

@@ -72,6 +72,7 @@ def test_processes_write_the_same_bytes(model, scenes, tmp_path) -> None:
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes(), name
 
 
+@pytest.mark.slow
 def test_files_and_bad_ones(model, scenes: Dataset, tmp_path, capsys) -> None:
     split = scenes.split("val")
     (tmp_path / "good.png").write_bytes(split.read_image(0))
@@ -94,6 +95,7 @@ def test_files_and_bad_ones(model, scenes: Dataset, tmp_path, capsys) -> None:
     np.testing.assert_allclose(vectors.embeddings[0], rows.embeddings[0], rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", ["parquet", "tfrecord"])
 def test_a_list_of_bad_ones_alone(model, tmp_path, format: str) -> None:
     (tmp_path / "list.txt").write_text(f"{tmp_path / 'gone.png'}\n")
@@ -103,6 +105,7 @@ def test_a_list_of_bad_ones_alone(model, tmp_path, format: str) -> None:
     assert vectors.embeddings.shape == (0, 16) and len(manifest["bad"]) == 1
 
 
+@pytest.mark.slow
 def test_texts(model, tiny_pixel_run, tmp_path) -> None:
     (tmp_path / "texts.txt").write_text("a red circle\na small green ring\n", encoding="utf-8")
     assert embed(model, "--texts", tmp_path / "texts.txt", "--out", tmp_path / "out") == 0
@@ -113,6 +116,7 @@ def test_texts(model, tiny_pixel_run, tmp_path) -> None:
     np.testing.assert_allclose(vectors.embeddings, wanted, rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_it_goes_on_after_finished_files(model, scenes, tmp_path, monkeypatch, capsys) -> None:
     from pipelines.beam import embedding
 
@@ -136,6 +140,7 @@ def test_it_goes_on_after_finished_files(model, scenes, tmp_path, monkeypatch, c
         assert path.read_bytes() == (tmp_path / "out" / path.name).read_bytes()
 
 
+@pytest.mark.slow
 def test_errors_are_one_line(model, scenes, tiny_run, tmp_path, capsys) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "letter.txt").write_text("mine")

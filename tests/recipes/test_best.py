@@ -38,6 +38,7 @@ def run(scenes_path, tmp_path_factory):
     ), data
 
 
+@pytest.mark.slow
 def test_the_layers_above_are_trained_and_kept(run) -> None:
     found, _ = run
     config = BackboneConfig.from_json(found.info["backbone"])
@@ -53,6 +54,7 @@ def test_the_layers_above_are_trained_and_kept(run) -> None:
     assert all(weight.learning_rate_share == 0.1 for weight in top.trainable_weights)
 
 
+@pytest.mark.slow
 def test_bytes_and_cached_maps_give_one_embedding(run) -> None:
     found, data = run
     split = data.split("val")
@@ -68,6 +70,7 @@ def test_bytes_and_cached_maps_give_one_embedding(run) -> None:
     np.testing.assert_allclose(mean, pixels, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_without_mirror_images(run, tmp_path) -> None:
     _, data = run
     copy = Dataset.open(shutil.copytree(data.path, tmp_path / "scenes"))
@@ -89,6 +92,7 @@ def test_features_of_the_whole_network_are_refused(scenes_copy) -> None:
         small("top", f"image.layer={LAYER}", f"image.fingerprint={chosen}").image.open(scenes_copy)
 
 
+@pytest.mark.slow
 def test_maps_are_no_features_of_a_whole_network(run) -> None:
     _, data = run
     with pytest.raises(DataError, match="No features of a whole network in .*block2_relu"):

@@ -49,6 +49,7 @@ def runs(scenes, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     }
 
 
+@pytest.mark.slow
 def test_pairs_are_ordered_the_way_the_run_is(runs: dict[str, Run], scenes) -> None:
     """Which way is better is a matter of real data, see the README; here, each run learns its own way."""
     split = scenes.split("train")
@@ -66,11 +67,13 @@ def test_pairs_are_ordered_the_way_the_run_is(runs: dict[str, Run], scenes) -> N
         assert (scores[0] > scores[1]).mean() > 0.8, (name, (scores[0] > scores[1]).mean())
 
 
+@pytest.mark.slow
 def test_an_index_knows_the_direction(runs: dict[str, Run], scenes) -> None:
     names = {name: index_source(run, scenes, "val", "image").similarity["kind"] for name, run in runs.items()}
     assert names == {"order": "order", "order-reversed": "order-reversed"}
 
 
+@pytest.mark.slow
 def test_embeddings_are_on_the_positive_unit_sphere(runs: dict[str, Run]) -> None:
     run = runs["order"]
     embeddings = np.asarray(run.model.encode_texts(run.tokenizer(["a red circle", "two shapes"])))

@@ -89,6 +89,7 @@ def test_a_run_of_another_recipe_is_refused(tiny_run, tiny_recipe, scenes) -> No
     assert (tiny_run.path / "recipe.json").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_finished_run_continues_for_more_epochs(tiny_run, tiny_recipe, scenes, tmp_path, capfd) -> None:
     out = tmp_path / "run"
     first = train(tiny_recipe.with_overrides(["training.epochs=1"]), scenes, out)

@@ -28,6 +28,7 @@ def test_recipes_differ_in_the_seed_alone(tmp_path):
         seeded_recipes(recipe, tmp_path, 2)
 
 
+@pytest.mark.slow
 def test_runs_of_seeds_are_ordinary_runs_and_measured_together(tiny_run, scenes, tmp_path, capsys):
     out = tmp_path / "runs"
     fields = (*settings(vsemb.recipes.get("vsepp", "paper")), "optimizer.learning_rate=0.01", "loss.negatives=all")

@@ -103,6 +103,7 @@ def test_a_precision_that_does_not_exist(tiny_run):
         tiny_run.computed_in("auto")
 
 
+@pytest.mark.slow
 def test_no_backbone_is_built_for_texts(backbone_run):
     assert Run.open(backbone_run[0].path).encoders(images=False).encode_image is None
 

@@ -54,6 +54,7 @@ def subword_run(request, unigram_run, scenes, tiny_recipe, trained) -> Run:
     return trained(request.param, recipe_of(tiny_recipe, request.param), scenes)
 
 
+@pytest.mark.slow
 def test_trained_and_reopened(subword_run: Run, scenes) -> None:
     run = Run.open(subword_run.path)
     assert isinstance(run.tokenizer, KINDS[run.recipe.text.tokenizer.kind])
@@ -67,6 +68,7 @@ def test_trained_and_reopened(subword_run: Run, scenes) -> None:
     assert run.reader.knows("hexagons") and run.reader(["a circle"]) == ["a circle"]
 
 
+@pytest.mark.slow
 def test_searched_as_trained(subword_run: Run, capsys) -> None:
     said = []
     typed, clean = (embed_text(subword_run, text, "text", said.append) for text in ("A RED circle!", "a red circle"))
@@ -100,6 +102,7 @@ def test_stopped_and_resumed(unigram_run: Run, scenes, tmp_path, monkeypatch, ca
     check_same_training(out, unigram_run.path)
 
 
+@pytest.mark.slow
 def test_another_vocabulary_is_refused(subword_run: Run, tmp_path: Path) -> None:
     path = Path(shutil.copytree(subword_run.path, tmp_path / "run")) / "vocabulary.txt"
     lines = path.read_text(encoding="utf-8").split("\n")

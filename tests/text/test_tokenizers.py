@@ -99,6 +99,7 @@ def check_any_bytes(tokenizer: Tokenizer) -> None:
     flat, offsets = tokenizer.encode(texts)
     for row in range(len(texts)):
         np.testing.assert_array_equal(flat[offsets[row] : offsets[row + 1]], ids[row][ids[row] != 0])
+    for row in range(0, len(texts), 8):
         alone = tokenizer(texts[row : row + 1]).numpy()[0]  # Its neighbours change nothing.
         np.testing.assert_array_equal(alone[alone != 0], ids[row][ids[row] != 0])
 

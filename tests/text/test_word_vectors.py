@@ -75,6 +75,7 @@ def test_words_of_the_same_contexts_are_close() -> None:
     np.testing.assert_array_equal(cooccurrence_vectors(*encoded, len(vocabulary), 8), vectors)
 
 
+@pytest.mark.slow
 def test_large_matrices_are_close_to_exact() -> None:
     # 200 words and 20 dimensions, so that the iteration works on 40 directions and not on all.
     random = np.random.default_rng(0)

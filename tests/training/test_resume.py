@@ -151,6 +151,7 @@ def test_killed_and_interrupted_equals_uninterrupted(
     check_same_training(out, uninterrupted)
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_left_alone(uninterrupted: Path, scenes_path: Path, capfd) -> None:
     before = {path: path.stat().st_mtime_ns for path in uninterrupted.rglob("*") if path.is_file()}
     assert main(command(scenes_path, uninterrupted)) == 0

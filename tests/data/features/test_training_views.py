@@ -41,6 +41,7 @@ def test_mirror_images_are_views_for_training_only(dataset) -> None:
         cache_features(dataset, CONFIG, weights=None, crops=10, mirror=True)
 
 
+@pytest.mark.slow
 def test_ten_crops_are_drawn_in_training_and_the_whole_image_is_measured(dataset) -> None:
     plain = cache_features(dataset, CONFIG, weights=None, batch_size=2)
     crops = cache_features(dataset, CONFIG, weights=None, batch_size=2, crops=10, keep_crops=True)

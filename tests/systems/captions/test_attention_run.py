@@ -21,6 +21,7 @@ def recipe():
     return recipes.get("multimodal-rnn", "attention").with_overrides(settings)
 
 
+@pytest.mark.slow
 def test_a_run_opens_with_what_it_learned(pixel_caption_run: Run, scenes) -> None:
     run, again = pixel_caption_run, Run.open(pixel_caption_run.path)
     assert isinstance(again.model, AttentiveRNN) and again.model.heads == 2

@@ -149,6 +149,7 @@ def test_features_of_a_split_are_looked_up_once(caption_run, scenes, monkeypatch
     assert calls == [12]
 
 
+@pytest.mark.slow
 def test_files_of_a_run_on_regions_are_captioned_whole(region_caption_run, region_scenes, tmp_path) -> None:
     part, good, bad = region_scenes.split("val"), tmp_path / "good.png", tmp_path / "bad.png"
     good.write_bytes(part.read_image(2))

@@ -47,6 +47,7 @@ def words_of(text: str) -> list[str]:
     return [word.decode() for word in split_words([text]).to_list()[0]]
 
 
+@pytest.mark.slow
 def test_captions_are_cut_as_one_at_a_time(region_run, region_scenes, unaries, monkeypatch):
     """Snippets in a row make the caption, and their regions its best chain; regions that look alike tie."""
     # Blocks that end within an image's captions, and batches within a block.

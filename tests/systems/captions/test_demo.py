@@ -30,6 +30,7 @@ def test_answers_are_those_of_the_caption_command(region_caption_run, region_sce
         demo.written("no-such")
 
 
+@pytest.mark.slow
 def test_captions_stand_above_what_is_found(tiny_run, caption_run, scenes, tmp_path):
     key = scenes.split("val").keys[2]
     searched = Run.open(shutil.copytree(tiny_run.path, tmp_path / "run"))

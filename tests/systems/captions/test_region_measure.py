@@ -50,6 +50,7 @@ def test_a_snippet_is_ranked_by_its_score_with_the_region(region_run) -> None:
     assert best_snippets(region_run, features, snippets).tolist() == wanted
 
 
+@pytest.mark.slow
 def test_a_run_on_whole_images_embeds_crops(region_caption_run, caption_run, dataset, tmp_path) -> None:
     path = tmp_path / "run"
     shutil.copytree(region_caption_run.path, path, ignore=shutil.ignore_patterns("regions.json", SNIPPETS))

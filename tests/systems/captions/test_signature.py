@@ -84,6 +84,7 @@ def test_the_export_passes_in_another_process(exported_captioner):
     assert checked == dict.fromkeys(SIGNATURES, 5)
 
 
+@pytest.mark.slow
 def test_the_file_writes_what_the_model_writes(exported_captioner, served):
     loaded = tf.saved_model.load(str(exported_captioner / "1"))
     assert set(loaded.signatures) == SIGNATURES
@@ -96,6 +97,7 @@ def test_the_file_writes_what_the_model_writes(exported_captioner, served):
     assert compare(wanted, found, 1e-5)[1] is None
 
 
+@pytest.mark.slow
 def test_the_contract_tells_how_captions_are_written(exported_captioner):
     content = json.loads(contract_path(exported_captioner).read_text())
     assert content["settings"] == {"n_best": 3, **FACTS}
@@ -109,6 +111,7 @@ def test_the_contract_tells_how_captions_are_written(exported_captioner):
     assert np.array_equal(again.golden["caption"].outputs["captions"], golden.outputs["captions"])
 
 
+@pytest.mark.slow
 def test_the_card_tells_what_it_writes_and_what_not(exported_captioner):
     card = card_path(exported_captioner).read_text()
     for said in (
@@ -141,6 +144,7 @@ def test_the_card_of_other_captioners(facts, said, served):
     assert said in about.reading and "writes a caption." in about.what
 
 
+@pytest.mark.slow
 def test_a_captioner_may_follow_a_model_of_embeddings(exported_captioner):
     contract = Contract.read(contract_path(exported_captioner))
     text = {"inputs": {"text": {"dtype": "string", "shape": [None]}}, "outputs": {}}

@@ -107,6 +107,7 @@ def test_order_learns_what_symmetric_cannot() -> None:
     assert gaps["cosine"] <= 1e-6
 
 
+@pytest.mark.slow
 def test_saved_and_reloaded(tmp_path) -> None:
     similarity, words = "cosine", WordEmbedding(WORDS, DIM)  # Which is not the default.
     model = EntailmentModel(RecurrentSentenceEncoder(words, DIM, units=6), similarity)

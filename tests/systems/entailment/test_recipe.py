@@ -115,6 +115,7 @@ def test_interrupted_equals_uninterrupted(snli_path: Path, tmp_path: Path, monke
     assert "finished" in capfd.readouterr().err and (out / "run.json").stat().st_mtime_ns == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", [name for name in ENTAILMENT if name != "order"])  # `order` is tiny_entailment_run.
 def test_every_variant_takes_a_step(variant: str, snli_path: Path, tmp_path: Path) -> None:
     # Its sizes cut down and nothing else.
@@ -127,6 +128,7 @@ def test_every_variant_takes_a_step(variant: str, snli_path: Path, tmp_path: Pat
     assert run.info["best_epoch"] == 0
 
 
+@pytest.mark.slow
 def test_words_start_from_vectors_and_bags_from_rarities(snli_path: Path, tmp_path: Path) -> None:
     vectors = tmp_path / "vectors.txt"
     vectors.write_text("dog" + " 0.25" * 16 + "\n")

@@ -137,7 +137,7 @@ def captioner(given) -> StructureContentCaptioner:
 @pytest.mark.parametrize(
     ("beam", "search", "candidates"),
     # Six words: a beam of 6 ** 3 loses no sequence of up to four. Seven candidates are no multiple of three vectors.
-    [(1, greedily, 100), (216, likeliest, 7)],
+    [pytest.param(1, greedily, 100, marks=pytest.mark.slow), (216, likeliest, 7)],
 )
 def test_equals_one_caption_after_the_other(given, captioner, beam: int, search: Any, candidates: int) -> None:
     if (beam, candidates) != (captioner.beam, captioner.candidates):

@@ -43,6 +43,7 @@ def rows_of(run: Run, dataset, count: int = 3) -> tf.Tensor:
     return source.finish(tf.constant(source.gather(np.arange(count))), None)
 
 
+@pytest.mark.slow
 def test_captions_are_written(language_run, tagged_scenes) -> None:
     captioner = load_captioner(language_run, n_best=3, candidates=6)
     texts, log_probs = captioner(rows_of(language_run, tagged_scenes))
@@ -99,6 +100,7 @@ def test_prepared_once(copied, tagged_scenes, monkeypatch) -> None:
     prepare_generation(copied, tagged_scenes)
 
 
+@pytest.mark.slow
 def test_what_was_interrupted_is_made_again(copied, tagged_scenes, monkeypatch) -> None:
     before = {path.name: path.read_bytes() for path in (copied.path / FOLDER).iterdir()}
     shutil.rmtree(copied.path / FOLDER)

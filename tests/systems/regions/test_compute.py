@@ -224,6 +224,7 @@ def small_classifier(seed: int) -> keras.Model:
     return keras.Model(features, keras.layers.Dense(10, kernel_initializer="he_normal")(features))
 
 
+@pytest.mark.slow
 def test_the_classifier_that_ranks_is_kept(tiny, tmp_path, monkeypatch):
     pytest.importorskip("cv2", reason="the extra regions is not installed")
     records = [dataclasses.replace(record, image=squares(n)) for n, record in enumerate(tiny.records(6))]

@@ -274,6 +274,7 @@ def toy_task(count: int, generator) -> tuple[dict[str, np.ndarray], np.ndarray]:
     return {"image": image.astype(np.float32), "text": text.astype(np.int32), "image_id": shown}, places
 
 
+@pytest.mark.slow
 def test_it_learns_which_word_means_which_region() -> None:
     keras.utils.set_random_seed(1)
     generator = np.random.default_rng(0)

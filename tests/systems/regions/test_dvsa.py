@@ -86,6 +86,7 @@ def test_a_run_keeps_what_embeds_new_images(region_run: Run, region_scenes) -> N
     assert region_run.info["regions"] == store.network
 
 
+@pytest.mark.slow
 def test_new_images_have_the_regions_of_the_cache(region_run: Run, region_scenes) -> None:
     store, split = regions_of(region_run, region_scenes), region_scenes.split("val")
     encoded = np.array([split.read_image(0)], object)

@@ -57,6 +57,7 @@ def test_boxes_of_a_detector(scenes_copy, tmp_path, capsys):
     assert f"--set image.fingerprint={other.name}" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_network_of_a_run(scenes_copy, tiny_pixel_run):
     assert regions(scenes_copy, "--weights", tiny_pixel_run.path, "--count", 2) == 0
     store = RegionStore.find(scenes_copy)

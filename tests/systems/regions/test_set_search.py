@@ -103,6 +103,7 @@ def test_long_vectors_are_not_near_to_all_images(run, region_scenes, images, mon
     np.testing.assert_allclose(scores[:, 0], np.any(images != 0, axis=2).sum(axis=1), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_an_image_finds_all_but_itself(run, region_scenes, tmp_path) -> None:
     part, file = region_scenes.split("val"), tmp_path / "query.png"
     file.write_bytes(part.read_image(4))

@@ -133,6 +133,7 @@ def test_bad_rows_are_empty_and_disturb_no_other(served):
     assert compare(alone, {name: values[is_good] for name, values in found.items()}, 1e-5)[1] is None
 
 
+@pytest.mark.slow
 def test_a_batch_may_be_empty(served, given):
     found = answers(served.functions["align"], nothing(tf.string), nothing(tf.string), nothing(tf.float32))
     shapes = {name: values.shape for name, values in found.items()}
@@ -273,6 +274,7 @@ def test_the_export_passes_in_other_processes(name, region_models):
     assert checked == {(probe, signature) for probe in PROBES for signature in SIGNATURES}
 
 
+@pytest.mark.slow
 def test_the_contract_says_that_embeddings_are_sets(exported):
     contract = Contract.read(contract_path(exported))
     assert contract.dim == DIM and contract.geometry == "sets of vectors; a row of zeros is padding"
@@ -300,6 +302,7 @@ def test_the_contract_says_that_embeddings_are_sets(exported):
     assert rows["scores"].any() and (not takes_boxes or np.abs(rows["scores"]).max() <= 1 + 1e-5)
 
 
+@pytest.mark.slow
 def test_the_contract_comes_back_from_its_file(exported):
     contract = Contract.read(contract_path(exported))
     again = Contract.from_json(json.loads(json.dumps(contract.to_json())))
@@ -313,6 +316,7 @@ def test_the_contract_comes_back_from_its_file(exported):
     assert contract_path(exported).stat().st_size < 400_000
 
 
+@pytest.mark.slow
 def test_every_signature_is_warmed_up(exported):
     logs = pytest.importorskip("tensorflow_serving.apis.prediction_log_pb2", reason="the extra serving")
     records = tf.data.TFRecordDataset(str(exported / "1" / "assets.extra" / "tf_serving_warmup_requests"))
@@ -324,6 +328,7 @@ def test_every_signature_is_warmed_up(exported):
     assert {name for given, name in takes_boxes if given} == images
 
 
+@pytest.mark.slow
 def test_the_card_tells_of_sets(exported):
     card = card_path(exported).read_text()
     assert f"as sets of vectors of {DIM} numbers each, one per word or region, which" in card

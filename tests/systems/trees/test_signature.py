@@ -164,6 +164,7 @@ def test_the_export_passes_in_another_process(tree_export, probe):
     assert {name for _, name in checked} == SENTENCES and len(checked) == 3 and set(checked.values()) == {15}
 
 
+@pytest.mark.slow
 def test_another_encoder_of_trees_and_nothing_said_of_gradients(tmp_path, caplog):
     logging.getLogger("absl").addHandler(caplog.handler)
     try:
@@ -176,6 +177,7 @@ def test_another_encoder_of_trees_and_nothing_said_of_gradients(tmp_path, caplog
     assert not [record.getMessage() for record in caplog.records if "gradient" in record.getMessage()]
 
 
+@pytest.mark.slow
 def test_the_contract_says_what_goes_in(tree_export):
     contract = Contract.read(contract_path(tree_export))
     assert set(contract.signatures) == {*SENTENCES, "describe"}
@@ -193,6 +195,7 @@ def test_the_contract_says_what_goes_in(tree_export):
     assert len(contract_path(tree_export).read_text().splitlines()) < 320
 
 
+@pytest.mark.slow
 def test_every_warm_up_request_is_a_tree(tree_export):
     logs = pytest.importorskip("tensorflow_serving.apis.prediction_log_pb2", reason="the extra serving")
     records = tf.data.TFRecordDataset(str(tree_export / "1" / "assets.extra" / "tf_serving_warmup_requests"))
@@ -227,6 +230,7 @@ def test_requests_may_be_joined_and_padded_to_a_batch(served):
             assert compare(part, call(lambda values, rows=rows: values[rows]), 1e-5, ties=ties)[1] is None
 
 
+@pytest.mark.slow
 def test_the_card_tells_that_it_cannot_parse(tree_export):
     card = (tree_export.parent / "contracts" / "trees.md").read_text()
     assert card == (tree_export / "1" / "assets.extra" / "MODEL_CARD.md").read_text()

@@ -294,6 +294,7 @@ def test_slots_are_ranks_among_siblings_of_a_side() -> None:
     assert child_slots(heads, mask, 1).numpy().tolist() == [[0, 0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 0, 0]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("per_side", [2, 0])
 def test_in_a_graph_of_unknown_shapes(per_side: int) -> None:
     units = 4
@@ -476,6 +477,7 @@ def test_exported(tmp_path) -> None:
         np.testing.assert_allclose(loaded.serve(tf.constant(ids)), encoder(ids), **SAME)
 
 
+@pytest.mark.slow
 def test_fit_learns_what_the_heads_say() -> None:
     # The same words, told apart by their heads alone.
     keras.utils.set_random_seed(1)

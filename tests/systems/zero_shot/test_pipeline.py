@@ -50,6 +50,7 @@ def test_the_table_and_the_curves(flowers_path, tmp_path, capsys, objectives, se
     assert len(list((tmp_path / "out" / "runs").iterdir())) == runs
 
 
+@pytest.mark.slow
 def test_it_is_the_mean_of_seeds_and_goes_on_where_it_was(flowers, tmp_path, capsys) -> None:
     command = ["--data", str(flowers.path), "--out", str(tmp_path), *QUICK, "--encoders", "bow", "--seeds", "2"]
     command += ["--objectives", "da", "--json", str(tmp_path / "found.json")]

@@ -52,6 +52,7 @@ def small_model(text_encoder: keras.layers.Layer) -> DualEncoder:
     return model
 
 
+@pytest.mark.slow
 def test_a_model_of_characters(tmp_path):
     tokenizer = CharacterTokenizer()
     words = WordEmbedding(len(tokenizer.vocabulary), 8)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pytest
 
 from vsemb.runs.train import train
 from vsemb.systems.zero_shot.recognition import ZeroShotTask
 
 
+@pytest.mark.slow
 def test_recognition_is_measured_on_the_classes_of_validation(flowers, sje_recipe, tmp_path) -> None:
     recipe = sje_recipe("ds-sje-bow", "training.epochs=3", "optimizer.learning_rate=0.02")
     run = train(recipe, flowers, tmp_path / "run")
