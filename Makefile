@@ -53,14 +53,15 @@ MINUTES ?= 30
 soak: $(VENV)/installed-dev
 	$(BIN)/python -m tests.load --minutes $(MINUTES)
 
-# Before a release: known vulnerabilities of the installed packages, and the list of them in CycloneDX.
+# Before a release: known vulnerabilities of the installed packages.
 audit: $(VENV)/installed-dev
 	$(BIN)/python -m pip_audit --skip-editable
 
-sbom: $(VENV)/installed
-	$(BIN)/python -m pip install cyclonedx-bom
-	mkdir -p build
-	$(BIN)/python -m cyclonedx_py environment --pyproject pyproject.toml $(BIN)/python -o build/vsemb.cdx.json
+# Before a release: the packages that a user gets, in the form of CycloneDX.
+sbom: $(VENV)/installed-dev
+	$(PYTHON) -m venv build/sbom
+	build/sbom/bin/python -m pip install '.[serving]'
+	$(BIN)/python -m cyclonedx_py environment build/sbom/bin/python -o build/vsemb.cdx.json
 
 # Lines and branches that the quick tests execute.
 coverage: $(VENV)/installed-dev

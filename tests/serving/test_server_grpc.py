@@ -138,6 +138,13 @@ def test_failures_of_predict(predict, made, code: str, message: str) -> None:
     assert caught.value.code().name == code
 
 
+def test_a_message_that_cannot_be_parsed_is_a_bad_request(channel, caplog) -> None:
+    with pytest.raises(grpc.RpcError, match="The message cannot be read") as caught:
+        channel.unary_unary("/tensorflow.serving.PredictionService/Predict")(b"\xff")
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert not caplog.records
+
+
 def test_metadata(channel) -> None:
     ask = prediction_service_pb2_grpc.PredictionServiceStub(channel).GetModelMetadata
     made = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])

@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 import numpy as np
 import tensorflow as tf
+from google.protobuf.message import DecodeError
 from tensorflow.core.framework import tensor_pb2
 from tensorflow_serving.apis import predict_pb2
 
@@ -142,6 +143,8 @@ class Guard(grpc.aio.ServerInterceptor):
             except TimeoutError:
                 late = f"The message must arrive within {ARRIVAL_SECONDS} seconds."
                 raise RequestError(Code.DEADLINE_EXCEEDED, late) from None
+            except DecodeError as error:
+                raise invalid(f"The message cannot be read: {error}") from error
             if request is grpc.aio.EOF:
                 raise invalid("The call must have a message.")
             keep(request.ByteSize())
