@@ -5,7 +5,7 @@ VENV ?= .venv
 WORKERS ?= 2
 BIN = $(VENV)/bin
 
-.PHONY: quickstart check test test-slow test-all test-lowest fuzz soak audit sbom coverage lint docs benchmark clean
+.PHONY: quickstart check test test-slow test-all test-lowest faults fuzz soak audit sbom coverage lint docs benchmark clean
 
 $(VENV)/installed: setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -62,6 +62,10 @@ sbom: $(VENV)/installed-dev
 	$(PYTHON) -m venv build/sbom
 	build/sbom/bin/python -m pip install '.[serving]'
 	$(BIN)/python -m cyclonedx_py environment build/sbom/bin/python -o build/vsemb.cdx.json
+
+# Kills, full disks, rivals and flipped bytes, for an hour or two; see docs/design/faults.md. QUICK=1 for a few.
+faults: $(VENV)/installed-dev
+	$(BIN)/python -m tests.faults $(if $(QUICK),--quick)
 
 # Lines and branches that the quick tests execute.
 coverage: $(VENV)/installed-dev

@@ -18,7 +18,6 @@ import tensorflow as tf
 from vsemb.data.sources import PixelImages
 from vsemb.data.store import Dataset
 from vsemb.errors import VsembError
-from vsemb.files import replacing
 from vsemb.image.backbones import BackboneConfig, build_backbone, save_backbone_weights
 from vsemb.systems.zero_shot.class_batches import ClassBatches
 from vsemb.systems.zero_shot.class_names import ClassTokenizer
@@ -59,11 +58,7 @@ def train_class_backbone(dataset: Dataset, out: Path, *, epochs: int = 20, seed:
     )
     pairs = batches.dataset().map(_image_and_class)
     history = model.fit(pairs, epochs=epochs, verbose=2 if sys.stderr.isatty() else 0, shuffle=False)
-    with replacing(out) as temporary:
-        # Keras requires the suffix.
-        named_file = temporary.with_name(f"{temporary.name}.weights.h5")
-        save_backbone_weights(backbone, named_file)
-        named_file.replace(temporary)
+    save_backbone_weights(backbone, out)
     return float(history.history["accuracy"][-1])
 
 

@@ -188,3 +188,21 @@ def test_what_does_not_fit_is_not_begun(tmp_path: Path) -> None:
     require_space(tmp_path / "small", 1)
     with pytest.raises(DataError, match="MiB are needed"):
         require_space(tmp_path / "large", 1 << 60)
+
+
+def test_a_folder_that_went_before_its_lock_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock, calls = fcntl.flock, []
+
+    def late(file: Any, how: int) -> None:
+        calls.append(how)
+        if len(calls) == 1:
+            # The process that held the lock has finished its work and removed the folder.
+            (tmp_path / "work" / "lock").unlink()
+            (tmp_path / "work").rmdir()
+        lock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with files.locked(tmp_path / "work", "busy"):
+        assert len(calls) == 2 and (tmp_path / "work" / "lock").exists()
+        with pytest.raises(DataError, match="busy"), files.locked(tmp_path / "work", "busy"):
+            pass

@@ -57,3 +57,19 @@ def test_a_file_of_keras_itself_is_read(tmp_path):
     load_weights(model, path)
     for found, weight in zip(model.get_weights(), wanted, strict=True):
         np.testing.assert_array_equal(found, weight)
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path):
+    (tmp_path / ".best.weights.h5.00aa11bb.tmp").mkdir()
+    (tmp_path / ".best.weights.h5.00aa11bb.tmp" / "model.weights.h5").touch()
+    beside: list[str] = []
+
+    class Seen(keras.Sequential):
+        def save_weights(self, path, **options):
+            beside.extend(each.name for each in tmp_path.rglob("*"))
+            super().save_weights(path, **options)
+
+    save_weights(Seen([keras.Input((3,)), keras.layers.Dense(5)]), tmp_path / "best.weights.h5")
+    # All that is unfinished is in one folder, which the next writer removes.
+    assert len(beside) == 1 and beside[0].endswith(".tmp")
+    assert [each.name for each in tmp_path.iterdir()] == ["best.weights.h5"]

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vsemb.errors import DataError
+from vsemb.errors import DataError, InvalidArgumentError
 
 
 def sha256_bytes(data: bytes) -> str:
@@ -48,6 +48,19 @@ def sync_tree(directory: str | os.PathLike[str]) -> None:
 
 
 @contextlib.contextmanager
+def writing(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Convert errors of writing to `DataError` with the name of the target.
+
+    Raises:
+        DataError: if writing fails (full disk, missing permission).
+    """
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"Cannot write {path}: {error.strerror or error}.") from error
+
+
+@contextlib.contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path beside `path`; without an exception it is synced and renamed to `path`.
 
@@ -63,7 +76,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     # Links are kept. A device such as /dev/stdout can be written to but not replaced.
     path = Path(os.path.realpath(path))
-    try:
+    with writing(path):
         if path.exists() and not path.is_file() and not path.is_dir():
             with tempfile.TemporaryDirectory() as folder:
                 temporary = Path(folder) / "content"
@@ -75,8 +88,6 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
             sync(temporary)
             os.replace(temporary, path)
             sync(path.parent)
-    except OSError as error:
-        raise DataError(f"Cannot write {path}: {error.strerror or error}.") from error
 
 
 @contextlib.contextmanager
@@ -91,25 +102,22 @@ def replacing_directory(path: str | os.PathLike[str], overwrite: bool = False) -
         DataError: if `path` exists and `overwrite` is false, or if writing fails.
     """
     path = Path(path)
-    try:
-        with claimed(path) as temporary:
-            if not overwrite and path.exists() and (not path.is_dir() or any(path.iterdir())):
-                raise DataError(f"{path} already exists and is not an empty directory; choose another --out.")
-            yield temporary
-            sync_tree(temporary)
-            if path.exists():
-                with claimed(path, ending="old") as old:
-                    os.replace(path, old / path.name)
-                    try:
-                        os.replace(temporary, path)
-                    except OSError:
-                        os.replace(old / path.name, path)
-                        raise
-            else:
-                os.replace(temporary, path)
-            sync(path.parent)
-    except OSError as error:
-        raise DataError(f"Cannot write {path}: {error.strerror or error}.") from error
+    with writing(path), claimed(path) as temporary:
+        if not overwrite and path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise DataError(f"{path} already exists and is not an empty directory; choose another --out.")
+        yield temporary
+        sync_tree(temporary)
+        if path.exists():
+            with claimed(path, ending="old") as old:
+                os.replace(path, old / path.name)
+                try:
+                    os.replace(temporary, path)
+                except OSError:
+                    os.replace(old / path.name, path)
+                    raise
+        else:
+            os.replace(temporary, path)
+        sync(path.parent)
 
 
 @contextlib.contextmanager
@@ -194,17 +202,19 @@ def locked(folder: Path, busy: str) -> Iterator[None]:
     """
     import fcntl  # Not on Windows.
 
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = open(folder / "lock", "wb")  # noqa: SIM115
-    except OSError as error:
-        raise DataError(f"Cannot write {folder}: {error.strerror or error}.") from error
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise DataError(busy) from error
-        yield
+    while True:
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = open(folder / "lock", "wb")  # noqa: SIM115
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise DataError(busy) from error
+            # Another process may have finished and removed the folder before the lock.
+            if os.fstat(lock.fileno()).st_nlink:
+                yield
+                return
 
 
 def require_space(path: str | os.PathLike[str], needed: int) -> None:
@@ -253,18 +263,18 @@ def write_json(path: str | os.PathLike[str], value: Any) -> None:
 
 @contextlib.contextmanager
 def reading(path: str | os.PathLike[str], what: str = "file") -> Iterator[None]:
-    """Convert read errors to `DataError` with the name of the file.
+    """Convert errors of reading, and of values that are not allowed, to `DataError` with the name of the file.
 
     Args:
         path: the file.
         what: description of the file for the message.
 
     Raises:
-        DataError: if reading, decompression or decoding fails.
+        DataError: if reading, decompression or decoding fails, or a value is not allowed.
     """
     try:
         yield
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, InvalidArgumentError) as error:
         raise DataError(f"The {what} {path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
 
 

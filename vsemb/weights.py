@@ -6,12 +6,13 @@ import hashlib
 import math
 import os
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from vsemb.errors import DataError, one_line
-from vsemb.files import replacing, require_space
+from vsemb.files import claimed, require_space, sync, writing
 
 if TYPE_CHECKING:
     import h5py
@@ -32,17 +33,17 @@ def save_weights(model: keras.Model, path: str | os.PathLike[str]) -> None:
     """
     import h5py
 
-    with replacing(path) as temporary:
-        require_space(temporary, _size(model))
-        # Keras insists on the ending.
-        named = temporary.with_name(f"{temporary.name}.weights.h5")
-        try:
-            model.save_weights(named)
-            with h5py.File(named, "r+") as file:
-                file.attrs[_DIGEST] = _digest(file)
-            os.replace(named, temporary)
-        finally:
-            named.unlink(missing_ok=True)
+    path = Path(os.path.realpath(path))
+    # Keras insists on the ending. In a folder, so that what a killed process leaves is removed with it.
+    with writing(path), claimed(path) as folder:
+        named = folder / "model.weights.h5"
+        require_space(folder, _size(model))
+        model.save_weights(named)
+        with h5py.File(named, "r+") as file:
+            file.attrs[_DIGEST] = _digest(file)
+        sync(named)
+        os.replace(named, path)
+        sync(path.parent)
 
 
 def load_weights(model: keras.Model, path: str | os.PathLike[str]) -> None:

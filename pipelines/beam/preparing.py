@@ -133,6 +133,11 @@ def prepare(
         if there is not None and not overwrite and is_prepared(there, described, on_bad_image):
             report(f"{out} is already prepared from this source with these options; nothing to do.")
             manifest: dict[str, Any] = read_json(there / MANIFEST)
+            if storage.is_local(out) and Path(layout.root).exists():
+                # Killed after publication.
+                left = WorkArea(Path(out))
+                with left.locked():
+                    left.remove()
             return manifest
     with _working(out, layout) as area:
         tasks = list(write_blocks(opened.records, layout.blocks, block, max_side=max_side, threads=threads))

@@ -199,6 +199,17 @@ def test_sets_of_vectors(region_run, pictures):
     )
 
 
+@pytest.mark.parametrize(
+    "file", ["saved_model.pb", "variables/variables.data-00000-of-00001", "variables/variables.index"]
+)
+def test_a_damaged_savedmodel_is_refused_by_file(exported, tmp_path, file):
+    version = shutil.copytree(exported / "1", tmp_path / "1")
+    whole = (version / file).read_bytes()
+    (version / file).write_bytes(whole[:100] + bytes([whole[100] ^ 1]) + whole[101:])
+    with pytest.raises(DataError, match=f"{file} must be the file that was exported; it is not"):
+        vsemb.load(version)
+
+
 def test_what_cannot_be_loaded(tmp_path, caption_run, exported):
     with pytest.raises(DataError, match="it has neither recipe.json nor saved_model.pb"):
         vsemb.load(tmp_path)
@@ -210,5 +221,8 @@ def test_what_cannot_be_loaded(tmp_path, caption_run, exported):
         vsemb.load(caption_run)
     broken = shutil.copytree(exported, tmp_path / "broken")
     (broken / "1" / "saved_model.pb").write_bytes(b"nothing")
+    with pytest.raises(DataError, match="saved_model.pb must be the file that was exported"):
+        vsemb.load(broken)
+    (broken / "1" / "assets.extra" / "contract.json").unlink()
     with pytest.raises(DataError, match="cannot be loaded as a SavedModel"):
         vsemb.load(broken)

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from vsemb.data.columns import SCHEMA
 from vsemb.data.manifest import FORMAT, MANIFEST, VERSION, fingerprint, index_name
-from vsemb.files import write_json
+from vsemb.files import sha256_file, write_json
 
 CAPTIONS = 5
 _ROWS = 16_384
@@ -56,6 +56,7 @@ def write_scale(path: Path, images: dict[str, int]) -> None:
             "sha256": [],
             "index": index_name(name),
             "index_bytes": (path / index_name(name)).stat().st_size,
+            "index_sha256": sha256_file(path / index_name(name)),
             "content": f"scale-{count}",
         }
     manifest = {

@@ -14,12 +14,14 @@ from vsemb.cli.__main__ import main
 def test_a_page_about_the_installation(tmp_path, capsys):
     (tmp_path / "runs" / ".a.npy.partial").mkdir(parents=True)
     (tmp_path / "runs" / ".b.0123abcd.tmp").mkdir()
+    (tmp_path / "runs" / ".c.json.0123abcd.tmp").touch()
     (tmp_path / "runs" / ".config").mkdir()
     path = tmp_path / "doctor.json"
     assert main(["doctor", str(tmp_path), "--json", str(path)]) == 0
     out, found = capsys.readouterr().out, json.loads(path.read_text())
     assert found["vsemb"] == vsemb.__version__ and found["tensorflow loads"] == "yes"
-    assert found["leftovers"] == [str(tmp_path / "runs" / name) for name in (".a.npy.partial", ".b.0123abcd.tmp")]
+    names = (".a.npy.partial", ".b.0123abcd.tmp", ".c.json.0123abcd.tmp")
+    assert found["leftovers"] == [str(tmp_path / "runs" / name) for name in names]
     assert all(line in out for line in found["leftovers"]) and "GB at" in found["free disk"]
 
 

@@ -83,11 +83,11 @@ def test_a_foreign_index_is_refused(tiny, tmp_path, change, message):
 
 
 def test_an_index_that_is_not_arrow_is_refused(tiny, tmp_path):
-    tiny.write(tiny.records(1), tmp_path / "out")
+    dataset = tiny.write(tiny.records(1), tmp_path / "out")
     file = tmp_path / "out" / "train.index.arrow"
     file.write_bytes(bytes(file.stat().st_size))
     with pytest.raises(DataError, match="index .* cannot be read"):
-        Dataset.open(tmp_path / "out").split("train")
+        Split(dataset.path, "train", dataset.manifest["splits"]["train"])
 
 
 def test_a_changed_image_is_noticed_when_read(tiny, tmp_path):
@@ -155,3 +155,13 @@ def test_annotations_are_opened_once_and_named(tiny, tmp_path, monkeypatch):
     assert found is not None and dataset.annotation("marks") is found
     with pytest.raises(InvalidArgumentError, match="annotation='mark'.*marks"):
         dataset.annotation("mark")
+
+
+def test_a_changed_index_is_refused(scenes_copy):
+    index = scenes_copy.path / "val.index.arrow"
+    whole = index.read_bytes()
+    caption = scenes_copy.split("val").captions[0].encode()
+    assert caption in whole
+    index.write_bytes(whole.replace(caption, caption.swapcase(), 1))
+    with pytest.raises(DataError, match=r"is damaged: val\.index\.arrow is not what was written\. Prepare it again"):
+        Dataset.open(scenes_copy.path)

@@ -225,3 +225,20 @@ def test_signals_are_given_back(tmp_path: Path) -> None:
     assert signal.getsignal(signal.SIGINT) != before[0]
     state.on_train_end()
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+def test_nothing_is_stored_between_the_last_step_and_the_measures_of_an_epoch(tmp_path: Path) -> None:
+    class Killed(keras.callbacks.Callback):
+        """A validation that does not come to its end."""
+
+        def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+            raise BrokenPipeError
+
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    state = TrainingState(tmp_path / "state.npz", every_steps=1, steps=3)
+    with pytest.raises(BrokenPipeError):
+        model.fit(np.ones((3, 1)), np.ones((3, 1)), batch_size=1, verbose=0, callbacks=[Killed(), state])
+    state.on_train_end()
+    # Not (0, 3): there would be no step left whose loss the epoch could report.
+    assert TrainingState(tmp_path / "state.npz").restore(model) == (0, 2)

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from vsemb import similarities
-from vsemb.errors import DataError, invalid_argument
+from vsemb.errors import DataError, invalid_argument, one_line
+from vsemb.exporting.contract import Contract, hashes, version_contract_path
 from vsemb.runs.images import embed_new_image
 from vsemb.runs.inputs import model_version
 from vsemb.runs.run import RECIPE, Run
@@ -111,11 +112,16 @@ class _SavedModel(Model):
     def __init__(self, path: Path, similarity: Similarity | None) -> None:
         import tensorflow as tf
 
+        if (contract := version_contract_path(path)).is_file():
+            found = hashes(path)
+            for name, digest in Contract.read(contract).sha256.items():
+                if found.get(name) != digest:
+                    raise DataError(f"{path / name} must be the file that was exported; it is not. Export it again.")
         try:
             # Kept, since the signatures hold their variables weakly.
             self._loaded = tf.saved_model.load(str(path))
-        except (OSError, ValueError) as error:
-            raise DataError(f"{path} cannot be loaded as a SavedModel. {error}") from error
+        except Exception as error:  # The loader raises many types for a damaged SavedModel.
+            raise DataError(f"{path} cannot be loaded as a SavedModel. {one_line(error, 200)}") from error
         if similarity is None and "describe" in self._loaded.signatures:
             described = self._signature("describe")(fact=_strings(["similarity"]))
             similarity = _similarity_of(json.loads(described["value"].numpy()[0]))

@@ -16,7 +16,7 @@ from vsemb.errors import one_line
 
 _PACKAGES = ("tensorflow", "tensorflow-text", "keras", "keras-nlp", "numpy", "pillow")
 _FLAGS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
-# Work folders that commands remove when they finish, see `vsemb.files` and `vsemb.data.features.files`.
+# Work folders and files that commands remove when they finish, see `vsemb.files` and `vsemb.data.features.files`.
 _LEFTOVER = re.compile(r"\..+\.(partial|[0-9a-f]{8}\.(tmp|old))")
 _DEPTH = 3
 
@@ -58,9 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     leftovers = [str(each) for folder in arguments.folders for each in _leftovers(Path(folder))]
     if leftovers:
-        print(
-            "\nWork folders of unfinished commands. The same command continues in a `.partial` one; remove the others."
-        )
+        print("\nLeft by unfinished commands. The same command continues in a `.partial` folder; remove the others.")
         for each in leftovers:
             print(f"  {each}")
     save_json(arguments, {**facts, "extras": missing, "leftovers": leftovers})
@@ -120,8 +118,8 @@ def _extras() -> dict[str, list[str]]:
 
 def _leftovers(folder: Path) -> list[Path]:
     found: list[Path] = []
-    for directory, names, _ in os.walk(folder):
-        found += [Path(directory) / name for name in names if _LEFTOVER.fullmatch(name)]
+    for directory, names, files in os.walk(folder):
+        found += [Path(directory) / name for name in (*names, *files) if _LEFTOVER.fullmatch(name)]
         deep = len(Path(directory).relative_to(folder).parts) >= _DEPTH
         names[:] = [] if deep else [name for name in names if not name.startswith(".")]
     return sorted(found)

@@ -124,6 +124,12 @@ class BatchSource:
         generator = stream(self.seed, epoch, ORDER)
         return bucketed(self.rows(generator), generator, self.batch_size, *self.lengths)
 
+    def named(self, epoch: int, step: int) -> str:
+        """Name the rows of a batch, up to five: `rows 7, 3`."""
+        rows = self.plan(epoch)[step]
+        more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
+        return f"rows {', '.join(map(str, rows[:5]))}{more}"
+
     def gather(self, rows: np.ndarray) -> Any:
         """Return a batch: arrays in the structure of `signature`, for (batch_size,) rows."""
         raise NotImplementedError
@@ -223,6 +229,12 @@ class PairBatches(BatchSource):
         rows = offsets[:-1] + drawn.astype(np.int64)
         generator.shuffle(rows)
         return rows
+
+    def named(self, epoch: int, step: int) -> str:
+        """Name the images of a batch, up to five."""
+        rows = np.unique(self.split.rows_of(self.plan(epoch)[step]))
+        shown = [f"{self.split.keys[row]} (id {self.split.ids[row]})" for row in rows[:5].tolist()]
+        return f"images {', '.join(shown)}{f' and {len(rows) - 5} more' if len(rows) > 5 else ''}"
 
     def negative_plan(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """Return an epoch's sampled negatives: caption numbers and image rows, (steps, batch_size)."""

@@ -11,13 +11,15 @@ from typing import Any
 
 from vsemb.data.columns import write_index
 from vsemb.errors import DataError, invalid_argument
-from vsemb.files import read_json, replacing, write_json
+from vsemb.files import read_json, replacing, sha256_file, write_json
 
 FORMAT = "vsemb-dataset"
 VERSION = 2
 MANIFEST = "manifest.json"
 
 _SPLIT_NAME = re.compile(r"[A-Za-z0-9_]+")
+# Bytes of an index up to which it is read in full where its dataset is opened; about a tenth of a second.
+_READ_IN_FULL = 128 << 20
 _USUAL_ORDER = {"train": 0, "val": 1, "test": 2}
 
 
@@ -104,7 +106,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
             counts = (split["images"], split["captions"], split["index_bytes"])
             if not all(isinstance(count, int) for count in counts) or len(split["shards"]) != len(split["bytes"]):
                 raise TypeError(name)
-            for file in (*split["shards"], split["index"]):
+            for file in (*split["shards"], split["index"], split["index_sha256"]):
                 if Path(file).name != file:
                     raise ValueError(file)
         if not splits or not isinstance(manifest["name"], str) or not isinstance(manifest["fingerprint"], str):
@@ -115,7 +117,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
 
 def check_files(path: Path, manifest: Mapping[str, Any]) -> None:
-    """Check that every index and shard has its size; `vsemb check` reads them.
+    """Check that every index and shard has its size, and the content of indexes below 128 MiB; `vsemb check` reads all.
 
     Raises:
         DataError: naming the file that is missing or damaged.
@@ -127,6 +129,9 @@ def check_files(path: Path, manifest: Mapping[str, Any]) -> None:
             if found != size:
                 state = "is missing" if found is None else f"has {found} bytes instead of {size}"
                 raise DataError(f"The dataset at {path} is damaged: {name} {state}. Prepare it again.")
+        name = split["index"]
+        if split["index_bytes"] <= _READ_IN_FULL and sha256_file(path / name) != split["index_sha256"]:
+            raise DataError(f"The dataset at {path} is damaged: {name} is not what was written. Prepare it again.")
     if fingerprint({name: split["content"] for name, split in manifest["splits"].items()}) != manifest["fingerprint"]:
         raise DataError(f"The dataset at {path} is damaged: {MANIFEST} has another fingerprint. Prepare it again.")
 
@@ -179,6 +184,7 @@ def write_index_and_manifest(
             "sha256": [digest for _, digest in split.shards],
             "index": index.name,
             "index_bytes": index.stat().st_size,
+            "index_sha256": sha256_file(index),
             "content": hashes[name],
         }
     manifest = {

@@ -58,7 +58,7 @@ class Dataset:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Self:
-        """Open a dataset; its files must have their sizes. `vsemb check` reads them.
+        """Open a dataset; its files must have their sizes, and indexes below 128 MiB their content, see `vsemb check`.
 
         Raises:
             DataError: if it is missing, unfinished, damaged or of another version.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vsemb.errors import DataError, invalid_argument
-from vsemb.files import claimed, sync_tree
+from vsemb.files import claimed, sync_tree, writing
 
 #: Directory beside the models with the contracts of their newest exports.
 CONTRACTS = "contracts"
@@ -63,16 +63,13 @@ def publishing(base: str | os.PathLike[str], version: int | None = None) -> Iter
     # The temporary directory must be on the same file system, so links are resolved.
     base = Path(os.path.realpath(base))
     _check(base, version)
-    try:
-        with claimed(base) as folder:
-            publication = Publication(folder)
-            yield publication
-            sync_tree(folder)
-            base.mkdir(exist_ok=True)
-            publication.path = _move(publication, base, version)
-            sync_tree(base)
-    except OSError as error:
-        raise DataError(f"Cannot write {base}: {error.strerror or error}.") from error
+    with writing(base), claimed(base) as folder:
+        publication = Publication(folder)
+        yield publication
+        sync_tree(folder)
+        base.mkdir(exist_ok=True)
+        publication.path = _move(publication, base, version)
+        sync_tree(base)
 
 
 def _check(base: Path, version: int | None) -> None:

@@ -18,7 +18,7 @@ from vsemb.encoders.recurrent import Recurrent
 from vsemb.encoders.text_encoder import TextCorpus, TextEncoderPart, TextSpec
 from vsemb.errors import DataError, invalid_argument
 from vsemb.exporting.served_model import ImageInput, MirroredInput
-from vsemb.files import hard_link_or_copy, read_json, write_json
+from vsemb.files import hard_link_or_copy, read_json, reading, write_json
 from vsemb.image.augmentation import Augmentation, ImageAugmenter
 from vsemb.image.backbones import BackboneConfig, build_backbone, build_top
 from vsemb.image.presets import display_name, is_preset, preset_class
@@ -384,7 +384,8 @@ def kept_backbone(path: Path) -> tuple[BackboneConfig, Path] | None:
     folder = path / BACKBONE
     if not (folder / BACKBONE_CONFIG).exists():
         return None
-    config = BackboneConfig.from_json(read_json(folder / BACKBONE_CONFIG, "backbone"))
+    with reading(folder / BACKBONE_CONFIG, "backbone"):
+        config = BackboneConfig.from_json(read_json(folder / BACKBONE_CONFIG, "backbone"))
     return config, folder / BACKBONE_WEIGHTS
 
 

@@ -157,17 +157,19 @@ def fit_run(
     """
     training, monitor, steps = job.recipe.training, job.monitor, batches.steps_per_epoch
     select = SelectBest(out / BEST, monitor, training.patience, devices.writes, training.keep)
-    finite = RefuseNaN()
+    finite = RefuseNaN(batches.named)
     state = TrainingState(
         out / STATE,
         [select],
         seconds=checkpoint_seconds,
         every_steps=checkpoint_steps,
+        steps=steps,
         devices=devices,
         before_store=finite.check,
     )
     with devices.scope():
         epoch, step = state.restore(model)
+    finite.start(epoch, step)
     _check_shared(devices, out, epoch, step)
     if (epoch, step) != (0, 0) and devices.writes:
         say(f"Resuming at epoch {epoch + 1}, step {step} of {steps}.")

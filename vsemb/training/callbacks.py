@@ -179,36 +179,55 @@ class RefuseNaN(keras.callbacks.Callback):
     reads it only every 50 steps, at the end of an epoch, and before a state is stored (`vsemb.training.TrainingState`
     calls `check`). Put it before callbacks that evaluate, in a `vsemb.training.StepCallbacks`.
 
+    Args:
+        named: function of epoch and step, from 0, that names the rows of a batch for the error; None to leave them out.
+
     Raises:
-        DataError: with a fix.
+        DataError: with the first step whose loss was not finite, its rows, and a fix.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, named: Callable[[int, int], str] | None = None) -> None:
         super().__init__()
-        self._steps = 0
-        self._logs: dict[str, Any] = {}
+        self._named = named
+        self.start(0, 0)
+        # Since the last check: tensors, and reading one waits for its step.
+        self._losses: list[Any] = []
+
+    def start(self, epoch: int, step: int) -> None:
+        """Begin at a step of an epoch, both from 0."""
+        self._epoch, self._step = epoch, step
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        if epoch != self._epoch:
+            self.start(epoch, 0)
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        self._logs = logs or {}
-        self._steps += 1
-        if self._steps % _EVERY == 0:
+        if logs and "loss" in logs:
+            self._losses.append(logs["loss"])
+        self._step += 1
+        if len(self._losses) == _EVERY:
             self.check()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        self._logs = logs or self._logs
+        if not self._losses and logs and "loss" in logs:
+            self._losses.append(logs["loss"])
         self.check()
 
     def check(self) -> None:
-        """Read the loss.
+        """Read the last loss.
 
         Raises:
             DataError: if it is not finite.
         """
-        if "loss" in self._logs and not math.isfinite(float(self._logs["loss"])):
-            raise DataError(
-                "The loss is not finite. Lower optimizer.learning_rate or set optimizer.global_clipnorm, "
-                "and choose another --out."
-            )
+        losses, self._losses = self._losses, []
+        if not losses or math.isfinite(float(losses[-1])):
+            return
+        first = self._step - len(losses) + [math.isfinite(float(loss)) for loss in losses].index(False)
+        rows = f", of {self._named(self._epoch, first)}" if self._named else ""
+        raise DataError(
+            f"The loss is not finite from epoch {self._epoch + 1}, step {first + 1}{rows}. "
+            "Lower optimizer.learning_rate or set optimizer.global_clipnorm, and choose another --out."
+        )
 
 
 @contextlib.contextmanager

@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import time
-import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
@@ -20,7 +19,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from vsemb.errors import DataError
+from vsemb.errors import DataError, one_line
 from vsemb.files import replacing
 from vsemb.training.callbacks import SelectBest
 from vsemb.training.cluster import handling_signals
@@ -39,6 +38,8 @@ class TrainingState(keras.callbacks.Callback):
         callbacks: the callbacks whose state belongs to the training's.
         seconds: time between two stored states within an epoch; one is stored after each epoch too.
         every_steps: store after so many steps instead.
+        steps: steps of an epoch. After the last one nothing is stored before the epoch was measured, since a training
+            that resumes there would have no loss to report; None where every step may be stored.
         before_store: called before a state is written; what it raises keeps the last state.
         devices: what the model is trained on. Of several workers, worker 0 writes, all read the same file, and all
             end where one is interrupted. Training resumes on any number of replicas.
@@ -55,6 +56,7 @@ class TrainingState(keras.callbacks.Callback):
     _: KW_ONLY
     seconds: float = 60.0
     every_steps: int | None = None
+    steps: int | None = None
     devices: DistributionContext = field(default_factory=DistributionContext)
     before_store: Callable[[], None] = lambda: None
 
@@ -86,8 +88,8 @@ class TrainingState(keras.callbacks.Callback):
                 header = json.loads(str(file["header"]))
                 values = [file[f"v{i}"] for i in range(header["variables"])]
                 metrics = [file[f"m{i}"] for i in range(header["metrics"])]
-        except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-            raise DataError(f"The training state {self.path} cannot be read: {error}.") from error
+        except Exception as error:  # NumPy and zipfile raise many types for a damaged file
+            raise DataError(f"The training state {self.path} cannot be read: {one_line(error, 200)}.") from error
         variables = _variables(model)
         shapes, stored = [tuple(v.shape) for v in variables], [v.shape for v in values]
         if shapes != stored or len(header["callbacks"]) != len(self.callbacks):
@@ -143,6 +145,8 @@ class TrainingState(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         epoch, step = self._position
         self._position = (epoch, step + 1)
+        if step + 1 == self.steps:
+            return
         if self.every_steps is not None:
             due = (step + 1) % self.every_steps == 0
         else:

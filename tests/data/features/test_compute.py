@@ -270,6 +270,26 @@ def test_features_with_ids_that_the_dataset_lacks(data):
         FeatureStore.open(folder, data)
 
 
+def test_features_that_another_process_has_made_meanwhile_are_opened(made, tmp_path, monkeypatch):
+    dataset = Dataset.open(shutil.copytree(made, tmp_path / "data"))
+    (folder,) = FeatureStore.folders(dataset)
+    shutil.move(folder, tmp_path / "aside")
+
+    class Late(feature_files.FeatureWriter):
+        def __enter__(self):
+            shutil.copytree(tmp_path / "aside", self.directory)
+            return super().__enter__()
+
+    def unused(argument):
+        raise AssertionError("nothing is left to compute")
+
+    monkeypatch.setattr(features, "FeatureWriter", Late)
+    manifest, count = {"backbone": {"name": "SmallConvNet"}}, len(dataset.ids)
+    given = (FeatureStore, dataset, folder.name, unused, (256,), manifest, unused)
+    assert features.fill_folder(*given, batch_size=8).shape[0] == count
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_features_that_are_not_finite_are_refused_by_name(value, data):
     folder = FeatureStore.find(data).directory

@@ -140,6 +140,10 @@ def fill_folder(
     # The batch size is part of the state: batches of other sizes may differ in a feature's last bits.
     state = {**made_of, "batch_size": batch_size}
     with FeatureWriter(directory, ids, shape, state, kind=kind.format, **options) as writer:
+        if (directory / "manifest.json").is_file():
+            # Another process made them before this one had the lock.
+            shutil.rmtree(writer.work)
+            return kind.open(directory, dataset)
         computed = len(ids) - writer.done
         encoded = dataset.encoded_images().skip(writer.done).batch(batch_size)
         name = manifest["backbone"]["name"]

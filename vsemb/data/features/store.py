@@ -28,7 +28,7 @@ import numpy as np
 from vsemb.data.features.files import FORMAT, VERSION, WEIGHTS_NAME, check_ids, load_array, not_finite
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument
-from vsemb.files import read_json, sha256_bytes, sha256_file, write_json
+from vsemb.files import read_json, reading, sha256_bytes, sha256_file, write_json
 from vsemb.image.backbones import PREPROCESSING_VERSION, BackboneConfig
 
 _VERIFIED = ".verified.json"
@@ -134,7 +134,8 @@ class FeatureFolder:
         """Return the inner layer whose maps a folder holds."""
         manifest = read_json(directory / "manifest.json", f"{cls.singular} manifest")
         backbone = manifest.get("backbone") if isinstance(manifest, dict) else None
-        found = BackboneConfig.from_json(backbone) if backbone else None
+        with reading(directory / "manifest.json", f"{cls.singular} manifest"):
+            found = BackboneConfig.from_json(backbone) if backbone else None
         return found.layer if found is not None and found.inner_map else None
 
     @classmethod
@@ -193,7 +194,8 @@ class FeatureFolder:
     def backbone(self) -> BackboneConfig | None:
         """The configuration of the backbone; None for precomputed features."""
         config = self.manifest["backbone"]
-        return None if config is None else BackboneConfig.from_json(config)
+        with reading(self.directory / "manifest.json", f"{self.singular} manifest"):
+            return None if config is None else BackboneConfig.from_json(config)
 
     @property
     def weights_path(self) -> Path | None:
