@@ -33,7 +33,7 @@ def edit_manifest(out: Path, **changes) -> None:
         (lambda out: os.truncate(out / "train-00001-of-00003.tfrecord", 10), "has 10 bytes instead of"),
         (lambda out: (out / "manifest.json").write_text("{"), "cannot be read"),
         (lambda out: (out / "manifest.json").write_text("[]"), "not the manifest"),
-        (lambda out: edit_manifest(out, version=1), "version 1; this vsemb reads version 2"),
+        (lambda out: edit_manifest(out, version=1), "version 1; this vsemb reads version 3"),
         (lambda out: edit_manifest(out, splits={"train": {}}), "damaged"),
         (lambda out: (out / "manifest.json").unlink(), "holds no manifest.json"),
         (shutil.rmtree, "no such directory. Give the directory that `vsemb prepare` .* wrote"),

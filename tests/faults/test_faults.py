@@ -88,9 +88,13 @@ def test_damaged_headers_of_arrays_are_named(tmp_path: Path) -> None:
     np.save(tmp_path / "ids.npy", np.arange(3))
     whole = (tmp_path / "ids.npy").read_bytes()
     # A quotation mark in the header, which Python's tokenizer then does not find the end of.
+    refused = 0
     for place in range(10, 60):
         (tmp_path / "ids.npy").write_bytes(whole[:place] + b"(" + whole[place + 1 :])
         try:
             load_array(tmp_path / "ids.npy")
         except DataError as error:
             assert "ids.npy" in str(error)
+            refused += 1
+    # A bracket in the padding behind the header may be harmless.
+    assert refused > 20

@@ -77,3 +77,4 @@ def test_damaged_protos(server: Server, changes) -> None:  # noqa: F811
             predict_pb2.PredictResponse.FromString(call(content, timeout=30))
         except grpc.RpcError as error:
             assert error.code().name in REFUSED, error
+        predict_pb2.PredictResponse.FromString(call(predict_request(), timeout=30))

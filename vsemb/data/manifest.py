@@ -14,7 +14,7 @@ from vsemb.errors import DataError, invalid_argument
 from vsemb.files import read_json, replacing, sha256_file, write_json
 
 FORMAT = "vsemb-dataset"
-VERSION = 2
+VERSION = 3
 MANIFEST = "manifest.json"
 
 _SPLIT_NAME = re.compile(r"[A-Za-z0-9_]+")
