@@ -24,7 +24,7 @@ def with_those_that_import(name: str) -> list[str]:
 
 
 def test_no_test_of_the_base_imports_a_system() -> None:
-    inside = {ROOT / "tests" / name for name in ("systems", "e2e", "extension", "benchmarks")}
+    inside = {ROOT / "tests" / name for name in ("systems", "e2e", "extension", "benchmarks", "fuzz")}
     wrong = [
         f"{path}:{line} imports {name}"
         for path in (ROOT / "tests").rglob("*.py")
