@@ -12,6 +12,7 @@ from vsemb.evaluation import evaluate_retrieval
 from vsemb.runs.measure import compare_runs, embedded, evaluate_run
 
 
+@pytest.mark.slow
 def test_a_run_gains_nothing_over_itself_and_has_the_recalls_of_evaluate(tiny_run, scenes, tmp_path, capsys):
     path, out = str(tiny_run.path), tmp_path / "compared.json"
     assert main(["compare", path, path, "--bootstrap", "20", "--json", str(out)]) == 0

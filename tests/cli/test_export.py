@@ -49,6 +49,7 @@ def test_a_model_that_searches_and_then_one_that_classifies_in_another_precision
     assert "another run" in error and error.count("\n") == 1 and not (tmp_path / "other").exists()
 
 
+@pytest.mark.slow
 def test_a_run_without_an_image_network_says_what_is_left_out(tiny_run, tmp_path, capsys):
     out = tmp_path / "scenes"
     assert main(["export", str(tiny_run.path), str(out), "--version", "5"]) == 0
@@ -94,6 +95,7 @@ def test_a_run_that_writes_captions(region_caption_run, tmp_path, capsys):
     assert (written["n_best"], written["beam"], written["max_words"]) == (2, 3, 7)
 
 
+@pytest.mark.slow
 def test_options_of_the_other_kind_of_run_are_one_line(tiny_run, region_caption_run, caption_run, tmp_path, capsys):
     captions = region_caption_run
     for run, options, said in (

@@ -13,6 +13,7 @@ from vsemb.image.backbones import BackboneConfig, weights_sha256
 NETWORK = ["--backbone", "SmallConvNet", "--weights", "random", "--size", "32"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "views"),
     [([], 2), (["--mirror"], 2), (["--no-mirror"], 1), (["--training-crops"], 11)],

@@ -9,6 +9,7 @@ import pytest
 from vsemb.cli.__main__ import main
 
 
+@pytest.mark.slow
 def test_writes_into_the_run_and_says_how_to_look(tiny_order_run, scenes, tmp_path, capsys):
     run = shutil.copytree(tiny_order_run.path, tmp_path / "my run")
     arguments = ["projector", str(run), "--data", str(scenes.path), "--words", "5", "--images", "4"]

@@ -10,6 +10,7 @@ import pytest
 from vsemb.cli.__main__ import main
 
 
+@pytest.mark.slow
 def test_writes_a_page_and_prints_the_table_of_evaluate(tiny_order_run, scenes, tmp_path, capsys):
     run, found = shutil.copytree(tiny_order_run.path, tmp_path / "run"), tmp_path / "metrics.json"
     arguments = [str(run), "--data", str(scenes.path), "--split", "test"]

@@ -59,6 +59,7 @@ def assert_same(one: list[dict[str, np.ndarray]], other: list[dict[str, np.ndarr
             np.testing.assert_array_equal(first[name], second[name])
 
 
+@pytest.mark.slow
 def test_batches_are_those_made_here(scenes, tokenizer, two_workers) -> None:
     split = scenes.split("train")
     images = ServicePixels(split, 24, address=two_workers.address)

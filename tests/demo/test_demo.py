@@ -35,6 +35,7 @@ def found(results):
     return [(result.item.key, pytest.approx(result.score, abs=1e-5)) for result in results]
 
 
+@pytest.mark.slow
 def test_answers_are_those_of_the_search_command(demo, run, scenes):
     key = scenes.split("val").keys[3]
     cases = [

@@ -60,6 +60,7 @@ def function_dtype(name):
     return tf.int32 if name == "k" else tf.string
 
 
+@pytest.mark.slow
 def test_the_batch_is_the_0th_dimension_and_requests_may_be_joined_and_padded(served):
     for name, function in served.signatures.items():
         specs = tf.nest.flatten([function.structured_input_signature, function.structured_outputs])

@@ -176,6 +176,7 @@ def test_the_newest_export_takes_the_place_and_says_what_changed(content, tmp_pa
     assert "must be a contract" in lines[-1] and Contract.read(contract_path(base)).model_version == 1
 
 
+@pytest.mark.slow
 def test_an_export_is_a_new_version_and_says_what_its_clients_will_notice(exported_copy, tiny_run):
     from vsemb.exporting import ModelFacts, ServedModel, export_savedmodel
     from vsemb.exporting.card import card_path, version_card_path

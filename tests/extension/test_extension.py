@@ -135,6 +135,7 @@ def test_a_task_of_a_package(data: Path, tmp_path: Path) -> None:
     vsemb("verify", model)
 
 
+@pytest.mark.slow
 def test_a_recipe_in_a_file(
     scenes_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -83,6 +83,7 @@ def keys(images) -> set[bytes]:
     return {np.asarray(each).tobytes() for each in images}
 
 
+@pytest.mark.slow
 def test_randaugment_is_the_librarys_operations(library, image) -> None:
     magnitude = 7.0
     names = library.RandAugment().available_ops

@@ -136,6 +136,7 @@ def test_multilevel_pooling_adds_inner_layers_and_is_saved(tmp_path):
         BackboneConfig("VGG16", pooling="multilevel")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "layer", "pooling", "dim"),
     [

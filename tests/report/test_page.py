@@ -49,6 +49,7 @@ def embedded(tiny_run, scenes):
     return part, images, embedder.texts(*tiny_run.tokenizer.encode(part.captions))
 
 
+@pytest.mark.slow
 def test_numbers_are_those_of_evaluate(page, embedded, tiny_run, scenes) -> None:
     metrics = evaluate_run(tiny_run, scenes, "train")
     part, images, texts = embedded
@@ -207,6 +208,7 @@ def test_captions_are_text(tiny_run, scenes_copy, tmp_path) -> None:
     assert all(node.attributes["alt"] == SCRIPT for node in root.all("img"))
 
 
+@pytest.mark.slow
 def test_a_browser_shows_it_without_a_request(path, tmp_path) -> None:
     keys = pytest.importorskip("selenium.webdriver.common.keys", reason="the extra dev is not installed")
     with headless_chromium(tmp_path / "profile") as browser:

@@ -126,6 +126,7 @@ def small(small_run, scenes):
     return Scenes(small_run, images, split, [set() for _ in range(len(split))])
 
 
+@pytest.mark.slow
 def test_searches_compose(small_run, scenes, small):
     split = scenes.split("test")
     one, other = small.embed(["a red circle", "a blue square"])

@@ -35,6 +35,7 @@ def test_images_of_all_splits_from_cached_features(run, scenes):
     np.testing.assert_allclose(index.embeddings[48:60], wanted, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_images_from_pixels(tiny_pixel_run, scenes, tmp_path):
     run = Run.open(shutil.copytree(tiny_pixel_run.path, tmp_path / "run"))
     index = build_index(run, scenes, "val")

@@ -36,6 +36,7 @@ def keys(results):
     return [result.item.key for result in results]
 
 
+@pytest.mark.slow
 def test_a_text_finds_the_images_that_score_best(run, scenes):
     said = []
     results = search_run(run, scenes, Query("two shapes"), k=4, split="val", report=said.append)

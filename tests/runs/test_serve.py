@@ -49,6 +49,7 @@ def compare(run, dataset, exported, tolerance):
         np.testing.assert_allclose(found["embedding"], captions, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_run_from_pixels(tiny_pixel_run, scenes, exported):
     compare(tiny_pixel_run, scenes, exported / "1", 1e-5)
 

@@ -171,6 +171,7 @@ def test_texts_are_cleaned_as_words_are(tokenizer) -> None:
     assert offsets[1] == offsets[2] and ids.dtype == np.int32 and len(ids) == offsets[-1]
 
 
+@pytest.mark.slow
 def test_neighbours_change_nothing(tokenizer) -> None:
     words = random_words(40)
     together = tokenizer.ragged(tf.constant(words)).to_list()

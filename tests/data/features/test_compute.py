@@ -193,6 +193,7 @@ cache_features(dataset, BackboneConfig("SmallConvNet", size=32), weights=None, b
     assert content(store.directory) == content(FeatureStore.find(Dataset.open(made)).directory)
 
 
+@pytest.mark.slow
 def test_ten_crops(tmp_path):
     dataset = make_dataset(tmp_path / "data", images=5)
     mean = cache_features(dataset, CONFIG, weights=None, crops=10, batch_size=2)

@@ -19,6 +19,7 @@ def dataset(tiny, tmp_path):
     return tiny.write(tiny.records(5), tmp_path / "data")
 
 
+@pytest.mark.slow
 def test_mirror_images_are_views_for_training_only(dataset) -> None:
     plain = cache_features(dataset, CONFIG, weights=None, batch_size=2)
     both = cache_features(dataset, CONFIG, weights=None, batch_size=2, mirror=True)

@@ -164,6 +164,7 @@ def check(record: ImageRecord, level: int) -> None:
         assert all(noun.match["size"] and noun.match["colour"] for noun in nouns)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zero_shot", [False, True])
 def test_captions_are_true_and_aligned(zero_shot: bool) -> None:
     images = {"train": 1000, "test": 200} if zero_shot else {"train": 1500, "compositional": 300}

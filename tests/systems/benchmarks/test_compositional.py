@@ -93,6 +93,7 @@ def test_other_files_are_refused(name, content, said, tmp_path):
         read_cases(tmp_path / name)
 
 
+@pytest.mark.slow
 def test_the_command_scores_image_files_and_their_parts(tiny_pixel_run, scenes, tmp_path, capsys):
     part = scenes.split("val")
     entries, captions = [], part.captions

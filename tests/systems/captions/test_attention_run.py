@@ -33,6 +33,7 @@ def test_a_run_opens_with_what_it_learned(pixel_caption_run: Run, scenes) -> Non
     np.testing.assert_array_equal(again.model(inputs), run.model(inputs))
 
 
+@pytest.mark.slow
 def test_files_are_captioned(pixel_caption_run: Run, scenes, tmp_path, capsys) -> None:
     run, image = pixel_caption_run, tmp_path / "image.png"
     image.write_bytes(scenes.split("val").read_image(0))

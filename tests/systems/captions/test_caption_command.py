@@ -23,6 +23,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.slow
 def test_images_and_what_is_wrong_with_some(region_caption_run, region_scenes, tmp_path, capsys):
     split = region_scenes.split("val")
     good, bad, report = tmp_path / "good.png", tmp_path / "bad.png", tmp_path / "captions.json"

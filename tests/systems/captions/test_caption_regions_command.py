@@ -17,6 +17,7 @@ def key(region_caption_run) -> str:
     return Dataset.open(region_caption_run.data_path).split("val").keys[0]
 
 
+@pytest.mark.slow
 def test_a_table_a_picture_and_json(region_caption_run, key, opened, tmp_path, capsys):
     opened(region_caption_run)
     out, report = tmp_path / "regions.png", tmp_path / "regions.json"

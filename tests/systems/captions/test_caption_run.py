@@ -145,6 +145,7 @@ def test_from_pixels_selected_by_cider(scenes, pixel_caption_run) -> None:
     assert run.images_of(scenes, scenes.split("val")).gather(np.arange(2)).shape == (2, 32, 32, 3)
 
 
+@pytest.mark.slow
 def test_the_variant_paper_takes_a_step(scenes, tmp_path: Path) -> None:
     # Its sizes cut down and nothing else. `tuned` is trained from the command line, `attention` as pixel_caption_run.
     small = ["decoder.units=8", "text.words.dim=8", "training.epochs=1", "text.tokenizer.min_count=1"]
@@ -202,6 +203,7 @@ def test_what_regions_do_not_read_cannot_be_set(change: str) -> None:
         tiny(recipes.get("multimodal-rnn-regions"), *TINY_CAPTIONS, change)
 
 
+@pytest.mark.slow
 def test_from_the_command_line(scenes_path: Path, tmp_path: Path, capsys) -> None:
     small = ["decoder.units=8", "text.words.dim=8", "training.epochs=1", "batches.size=16"]
     arguments = ["train", "multimodal-rnn", "--data", str(scenes_path), "--out", str(tmp_path / "run")]

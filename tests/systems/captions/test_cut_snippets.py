@@ -79,6 +79,7 @@ def test_captions_are_cut_as_one_at_a_time(region_run, region_scenes, unaries, m
     assert find_snippets(region_run, region_scenes, part, affinity=affinity).texts == found.texts
 
 
+@pytest.mark.slow
 def test_affinity_joins_words(region_run, region_scenes, capfd):
     part = region_scenes.split("test")
     words = [words_of(text) for text in part.captions]

@@ -14,6 +14,7 @@ from vsemb.systems.captions.captioning import CaptionOptions, caption_images
 from vsemb.systems.captions.demo import CaptionDemo
 
 
+@pytest.mark.slow
 def test_answers_are_those_of_the_caption_command(region_caption_run, region_scenes):
     demo = CaptionDemo(region_caption_run, region_scenes, "val", CaptionOptions(n_best=2))
     part = region_scenes.split("val")

@@ -16,6 +16,7 @@ from vsemb.systems.captions.validation import PerplexityRow, measure_perplexitie
 pytest.importorskip("pycocoevalcap", reason="the extra `captions` is not installed")
 
 
+@pytest.mark.slow
 def test_captions_print_a_table_and_examples_and_write_json(caption_run, scenes, tmp_path, capsys) -> None:
     out = tmp_path / "captions.json"
     arguments = ["evaluate", str(caption_run.path), "--data", str(scenes.path), "--split", "test"]

@@ -29,6 +29,7 @@ def dataset(region_caption_run) -> Dataset:
     return Dataset.open(region_caption_run.data_path)
 
 
+@pytest.mark.slow
 def test_features_are_those_of_the_cache(region_caption_run, dataset) -> None:
     part, store = dataset.split("val"), region_caption_run.features_of(dataset)
     boxes, rows = store.boxes(part.ids[:3]), np.array([0, 0, 2, 2])
@@ -67,6 +68,7 @@ def test_a_run_on_whole_images_embeds_crops(region_caption_run, caption_run, dat
         measure_region_captions([run], part, named_region_texts(part), alignment=run, limit=1, meteor=False)
 
 
+@pytest.mark.slow
 def test_the_table_has_runs_ranking_and_people(region_caption_run, region_run, dataset) -> None:
     part = dataset.split("val")
     texts = named_region_texts(part)

@@ -27,6 +27,7 @@ def reported(caption_run, scenes, tmp_path_factory):
     return Page(out.read_text(encoding="utf-8")).root, measured, out
 
 
+@pytest.mark.slow
 def test_numbers_are_those_of_the_captions(reported, written, caption_run, scenes) -> None:
     page, measured, _ = reported
     part = scenes.split("val")

@@ -86,6 +86,7 @@ def test_it_learns_and_the_threshold_comes_from_validation(snli_path: Path, tmp_
     assert found["threshold"] == on_val.threshold
 
 
+@pytest.mark.slow
 def test_interrupted_equals_uninterrupted(snli_path: Path, tmp_path: Path, monkeypatch, capfd) -> None:
     # Killed processes are in tests/training/test_resume.py.
     whole, out = tmp_path / "whole", tmp_path / "run"
@@ -158,6 +159,7 @@ def test_a_single_file_is_split_by_premise(tmp_path: Path, capsys) -> None:
     assert "by premise" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_export_has_text_alone(tiny_entailment_run, tmp_path: Path, capsys) -> None:
     assert main(["export", str(tiny_entailment_run.path), str(tmp_path / "served")]) == 0
     assert "no encode_image: the run embeds no images" in capsys.readouterr().out

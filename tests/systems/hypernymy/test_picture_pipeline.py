@@ -49,6 +49,7 @@ def test_edges_are_sorted():
     assert drawing.true.tolist() == [[2, 1]]
 
 
+@pytest.mark.slow
 def test_a_small_tree_is_embedded():
     closure = transitive_closure(np.array([[1, 0], [2, 0], [3, 1], [4, 1], [5, 2]]))
     embedding = picture.embed(closure, 6, starts=16)

@@ -203,6 +203,7 @@ def test_a_model_without_parts_of_speech_takes_the_lengths() -> None:
     assert lengths == {1, 2, 3, 4}
 
 
+@pytest.mark.slow
 def test_a_saved_model_writes_the_same(captioner, tmp_path: Path) -> None:
     caption = tf.function(
         lambda images: captioner(images)._asdict(),

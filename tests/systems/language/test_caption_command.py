@@ -19,6 +19,7 @@ def test_commands_that_search_refuse_language_models(recipe, tmp_path, capsys):
         assert "must be a run for retrieval" in error and "which is for language." in error and error.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "said"),
     [

@@ -253,6 +253,7 @@ def test_content_and_tags_say_what_is_written() -> None:
         assert np.allclose(model(ahead), expected) == (kind != "sc-nlm")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_learns_and_is_saved(kind: str, tmp_path) -> None:
     model = make_model(kind, dropout=0.1, word_dropout=0.1, l2=1e-6)

@@ -29,6 +29,7 @@ TEXTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["clip", "siglip"])
 def test_ids_are_those_of_keras_hub(kind: str, preset_path) -> None:
     import keras_hub

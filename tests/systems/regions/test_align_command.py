@@ -23,6 +23,7 @@ def val(region_run):
     return Dataset.open(region_run.data_path).split("val")
 
 
+@pytest.mark.slow
 def test_a_table_a_picture_and_json(region_run, val, tmp_path, capsys):
     out, report = tmp_path / "aligned.png", tmp_path / "aligned.json"
     # An existing picture is replaced, whole.
@@ -60,6 +61,7 @@ def test_it_is_what_is_served_and_what_was_cached(region_run, val, tmp_path, cap
     np.testing.assert_allclose(found["scores"], scores.max(axis=1), rtol=5e-3, atol=5e-3)
 
 
+@pytest.mark.slow
 def test_a_file_that_is_no_image_of_the_dataset(region_run, tmp_path, capsys):
     """No dataset is needed, and bytes that are no text do no harm."""
     run = shutil.copytree(region_run.path, tmp_path / "run")

@@ -64,6 +64,7 @@ def encoded(dataset: Dataset) -> list[bytes]:
     return [found[image] for image in sorted(found)]
 
 
+@pytest.mark.slow
 def test_regions_are_those_that_serving_computes(made):
     dataset = Dataset.open(made)
     store = RegionStore.find(dataset)
@@ -101,6 +102,7 @@ def test_a_second_run_computes_nothing(with_regions, monkeypatch):
     assert cache_regions(with_regions, CONFIG, REGIONS, weights=None, batch_size=8).images_computed == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop_after", [1, 2])
 def test_an_interrupted_run_goes_on_and_ends_in_the_same_bytes(stop_after, made, bare, monkeypatch):
     monkeypatch.setattr(feature_files, "_COMMIT_SECONDS", 0.0)
@@ -196,6 +198,7 @@ def squares(number: int) -> bytes:
     return buffer.getvalue()
 
 
+@pytest.mark.slow
 def test_selective_search_is_the_same_however_it_is_interrupted(tiny, tmp_path, monkeypatch):
     pytest.importorskip("cv2", reason="the extra regions is not installed")
     config = RegionConfig("selective-search", count=3)

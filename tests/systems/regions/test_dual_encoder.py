@@ -247,6 +247,7 @@ def test_save_and_reload(tmp_path) -> None:
     assert _without_shapes(DualEncoder.from_config(config).get_config()) == _without_shapes(config)
 
 
+@pytest.mark.slow
 def test_fit_without_building_first() -> None:
     words = WordEmbedding(WORDS, 3)
     model = DualEncoder(RegionEncoder(DIM), ContextualTokenEncoder(words, DIM, units=8), MaxSim())

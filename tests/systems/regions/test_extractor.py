@@ -281,6 +281,7 @@ def whole() -> Iterator[keras.Model]:
         yield network
 
 
+@pytest.mark.slow
 def test_the_classifier_of_a_whole_network(whole, tmp_path):
     whole.save_weights(tmp_path / "whole.weights.h5")
     pixels = RANDOM.uniform(-1, 1, (2, 224, 224, 3)).astype(np.float32)

@@ -128,6 +128,7 @@ def test_objects_of_scenes_are_found():
         assert mutual.max() <= 0.5 + 1e-6  # float32
 
 
+@pytest.mark.slow
 def test_boxes_of_an_image_do_not_depend_on_its_batch():
     pixels, _ = scenes(9)
     pixels = np.concatenate([pixels, RANDOM.uniform(0, 255, (4, 64, 64, 3)).astype(np.float32)])

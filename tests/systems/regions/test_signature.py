@@ -337,6 +337,7 @@ def test_the_card_tells_of_sets(exported):
     assert "vsemb search RUN" in card
 
 
+@pytest.mark.slow
 def test_a_model_without_images_says_so(tmp_path):
     model, tokenizer, _ = region_parts()
     export_savedmodel(ServedModel(model, tokenizer), tmp_path / "sets")

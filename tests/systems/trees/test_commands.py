@@ -19,6 +19,7 @@ def parse(*arguments: object) -> int:
     return main(["annotate", "--dependencies", *map(str, arguments)])
 
 
+@pytest.mark.slow
 def test_a_model(scenes_copy, spacy_pipeline, tmp_path, capsys):
     report = tmp_path / "report.json"
     assert parse(scenes_copy.path, "--model", spacy_pipeline, "--json", report) == 0

@@ -60,6 +60,7 @@ def test_texts_that_need_it_are_parsed_at_once():
     assert calls == [["the dog", "runs �", "x" * 4096]]
 
 
+@pytest.mark.slow
 def test_a_model_of_trees_offers_no_texts(served):
     assert list(served.signatures) == ["serving_default", "encode_tree", "describe", "search_tree"]
     assert served.encode_image is None

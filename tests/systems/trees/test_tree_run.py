@@ -78,6 +78,7 @@ def test_captions_are_read_with_the_parses_of_the_dataset(tree_run, parsed_scene
     assert "".join(words) == split.captions[0].replace(" ", "")
 
 
+@pytest.mark.slow
 def test_a_caption_read_anew_is_embedded_as_in_training(tree_run, parsed_scenes) -> None:
     split = parsed_scenes.split("val")
     embedder = Embedder(tree_run.model)
@@ -205,6 +206,7 @@ def test_the_kept_parser_can_be_removed(parsed_copy, tmp_path) -> None:
             path.chmod(0o755)
 
 
+@pytest.mark.slow
 def test_a_demonstration_says_that_it_has_no_parser(without_parser, parsed_scenes) -> None:
     lines: list[str] = []
     demo = Demo(without_parser, parsed_scenes, "val", lines.append)

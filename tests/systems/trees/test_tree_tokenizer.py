@@ -295,6 +295,7 @@ def test_neighbours_and_padding_change_nothing() -> None:
     assert rows_of(tokenizer([texts[i] for i in order])) == [rows[i] for i in order]
 
 
+@pytest.mark.slow
 def test_the_same_in_graph_and_after_export(tmp_path) -> None:
     trees = random_trees(9, 50, 12)
     texts = [tree.text for tree in trees]

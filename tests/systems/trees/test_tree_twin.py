@@ -189,6 +189,7 @@ def test_tree_encoders(overrides: list[str], children: str, pooling: str, size: 
     assert np.ptp(np.asarray(outputs["text"]), axis=0).max() > 0
 
 
+@pytest.mark.slow
 def test_words_in_their_order_in_the_same_recipe(scenes) -> None:
     recipe = small(*WORDS)
     assert dataclasses.replace(recipe, text=small().text) == small()
@@ -313,6 +314,7 @@ def test_canonical_correlation_has_no_map_to_set(scenes) -> None:
         RetrievalJob(recipe, scenes).model(recipe, "float32")
 
 
+@pytest.mark.slow
 def test_trees_take_a_step(chained) -> None:
     before, model = train_two_steps(RetrievalJob(small("l2=1e-4"), chained))
     assert model.l2 == 1e-4

@@ -56,6 +56,7 @@ def test_bad_classes_and_templates(classes, templates, message) -> None:
         class_prompts(classes, templates)
 
 
+@pytest.mark.slow
 def test_scores_are_means_over_templates(tiny_pixel_run, scenes) -> None:
     run, names = tiny_pixel_run, ["red circle", "blue square", "star"]
     prompts = embed_classes(run, names, TEMPLATES)
@@ -200,6 +201,7 @@ def test_classes_in_a_file(tmp_path) -> None:
             read_classes(wrong)
 
 
+@pytest.mark.slow
 def test_an_order_averages_scores_and_not_texts(scenes, tmp_path) -> None:
     recipe = tiny(recipes.get("order-embedding"), "training.epochs=1", "batches.size=48")
     run = train(recipe, scenes, tmp_path / "order")

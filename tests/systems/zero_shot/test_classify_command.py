@@ -21,6 +21,7 @@ CLASSES = [
 ]
 
 
+@pytest.mark.slow
 def test_images_and_what_is_wrong_with_some(tiny_pixel_run, scenes, tmp_path, capsys):
     split = scenes.split("val")
     good, bad, report = tmp_path / "good.png", tmp_path / "bad.png", tmp_path / "found.json"
@@ -61,6 +62,7 @@ def test_a_whole_split(tiny_run, scenes, tmp_path, capsys):
     assert "accuracy" not in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_image_files_need_no_dataset(tiny_pixel_run, scenes, tmp_path, capsys):
     run = shutil.copytree(tiny_pixel_run.path, tmp_path / "run")
     info = json.loads((run / "run.json").read_text())

@@ -11,6 +11,7 @@ from vsemb.errors import InvalidArgumentError
 from vsemb.runs.projector import project_run
 
 
+@pytest.mark.slow
 def test_a_run_on_classes_has_no_words(flowers, sje_run, tmp_path) -> None:
     run = sje_run("attributes")
     out, shapes = project_run(run, flowers, "val", tmp_path / "projector")
