@@ -102,6 +102,7 @@ def test_training_refuses_what_does_not_fit_before_it_begins(scenes, tiny_recipe
     assert not out.exists()
 
 
+@pytest.mark.slow
 def test_metrics_are_those_of_the_command(tiny_run, scenes, tmp_path, capsys):
     from vsemb.cli.__main__ import main
 

@@ -20,6 +20,7 @@ from vsemb.training.callbacks import kept_weights
 from vsemb.weights import save_weights
 
 
+@pytest.mark.slow
 def test_pairs_stand_below_the_standard_table_and_in_the_json(tiny_run, scenes, tmp_path, capsys):
     out = tmp_path / "metrics.json"
     arguments = [
@@ -48,6 +49,7 @@ def test_pairs_stand_below_the_standard_table_and_in_the_json(tiny_run, scenes, 
     assert list(written) == ["image_to_text", "text_to_image", "images", "texts", "recall_sum", "pairs"]
 
 
+@pytest.mark.slow
 def test_kept_epochs_are_averaged(tiny_run, scenes, tmp_path, capsys):
     assert main(["evaluate", str(tiny_run.path), "--kept"]) == 1
     assert "kept one epoch. Train with --set training.keep=5" in capsys.readouterr().err

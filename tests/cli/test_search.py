@@ -180,6 +180,7 @@ def test_an_index_of_another_run_is_refused(pixel_index, tiny_run, capsys):
     assert "made with another run" in error and "vsemb index" in error and error.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_sets_are_searched_without_an_index(region_run, region_scenes, tmp_path, capsys):
     path, key = tmp_path / "found.json", region_scenes.split("val").keys[3]
     run = [str(region_run.path), "--split", "val", "-k", "60", "--json", str(path)]

@@ -82,6 +82,7 @@ def change_texts(model, change):
         weight.assign(change(weight))
 
 
+@pytest.mark.slow
 def test_a_reload_that_differs_is_not_published(tmp_path, changeable, written):
     # As if a variable had not been saved: the model has another value than the file.
     change_texts(changeable.model, lambda weight: weight * -3 + 0.5)

@@ -175,6 +175,7 @@ def test_erasing_makes_noise_of_a_rectangle(library, image) -> None:
 BOTH = {"policy": "randaugment", "magnitude": 7.0, "layers": 1, "erasing": 0.5}
 
 
+@pytest.mark.slow
 @needs_models
 def test_the_same_seed_gives_the_same_images(autoaugment, image) -> None:
     for given in (augmenter(**BOTH), autoaugment):

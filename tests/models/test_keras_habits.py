@@ -354,6 +354,7 @@ def test_a_text_vectorization_layer_as_the_tokenizer(tmp_path: Path) -> None:
     np.testing.assert_allclose(embeddings(loaded, RAW), embeddings(model, RAW), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_mixed_precision(policy: str) -> None:
     keras.config.set_dtype_policy(policy)

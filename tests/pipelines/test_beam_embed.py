@@ -34,6 +34,7 @@ def embed(*arguments: object) -> int:
     return beam_embed.main([str(argument) for argument in arguments])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "format"), [pytest.param("image", "parquet", marks=pytest.mark.slow), ("text", "tfrecord")]
 )

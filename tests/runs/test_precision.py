@@ -31,6 +31,7 @@ def test_another_precision_is_refused() -> None:
         recipes.get("vsepp", "tuned").with_overrides(["training.precision=float16"])
 
 
+@pytest.mark.slow
 def test_training_is_in_bfloat16_and_the_run_in_float32(scenes, tiny_recipe, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(schema, "multiplies_bfloat16", lambda: True)
     built = []

@@ -119,6 +119,7 @@ def test_an_unfinished_run_is_measured_with_a_notice(run_copy, capfd) -> None:
     assert printed.err == "" and json.loads(printed.out)["image_to_text"]["R@10"] > 0
 
 
+@pytest.mark.slow
 def test_few_images_of_validation_are_worth_a_warning(tiny_recipe, tmp_path, capfd) -> None:
     source = {"format": "scenes", "path_name": "x", "sha256": {}, "options": {}}
     records = generator.generate({"train": 3, "val": 2}, seed=6, image_size=32)

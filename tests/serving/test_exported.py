@@ -32,6 +32,7 @@ def server(exported: Path):
         yield server
 
 
+@pytest.mark.slow
 def test_both_protocols_give_what_the_model_gives(server: Server, exported: Path) -> None:
     expected = tf.saved_model.load(str(exported / "1")).signatures["encode_text"](text=tf.constant(TEXTS))
     status, content = ask(server.rest_port, "POST", "/v1/models/scenes:predict", {"inputs": TEXTS})

@@ -92,6 +92,7 @@ def test_rows_may_be_unknown_or_none_and_each_stands_alone(model):
         np.testing.assert_allclose(log_probs, together.log_probs.numpy()[list(rows)], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_captioners_can_be_exported(model, tmp_path):
     module = tf.Module()
     search = SearchOptions(beam=3, n_best=2, max_words=3)

@@ -55,6 +55,7 @@ def dataset(region_caption_run) -> Dataset:
     return Dataset.open(region_caption_run.data_path)
 
 
+@pytest.mark.slow
 def test_captions_are_the_model_s_of_the_cached_regions(region_caption_run, dataset) -> None:
     val, row = dataset.split("val"), 3
     store = region_caption_run.features_of(dataset)

@@ -134,10 +134,11 @@ def captioner(given) -> StructureContentCaptioner:
     return StructureContentCaptioner(**given, candidates=100, neighbours=2, n_best=20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("beam", "search", "candidates"),
     # Six words: a beam of 6 ** 3 loses no sequence of up to four. Seven candidates are no multiple of three vectors.
-    [pytest.param(1, greedily, 100, marks=pytest.mark.slow), (216, likeliest, 7)],
+    [(1, greedily, 100), (216, likeliest, 7)],
 )
 def test_equals_one_caption_after_the_other(given, captioner, beam: int, search: Any, candidates: int) -> None:
     if (beam, candidates) != (captioner.beam, captioner.candidates):

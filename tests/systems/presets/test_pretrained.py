@@ -28,7 +28,8 @@ TEXTS = [
 PIXELS = np.random.default_rng(0).integers(0, 256, (3, 32, 32, 3)).astype(np.float32)
 
 
-@pytest.mark.parametrize("kind", ["CLIP", pytest.param("SigLIP", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["CLIP", "SigLIP"])
 def test_embeddings_and_logits_are_those_of_keras_hub(kind: str, preset_path, tmp_path: Path) -> None:
     """The oracle: keras-hub's backbone behind its own preprocessor, at the network's own size.
 

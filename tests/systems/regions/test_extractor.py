@@ -57,6 +57,7 @@ def extract(request, backbone: keras.Model) -> Iterator[RegionExtractor]:
         yield extractor
 
 
+@pytest.mark.slow
 def test_regions_of_images(extract, backbone, encoded):
     cropped = extract.regions.pooling == "crops"
     assert (extract.count, extract.dim) == (4, 256 if cropped else 128)

@@ -17,6 +17,7 @@ def regions(data, *options) -> int:
     return main(["regions", str(data.path), *map(str, options)])
 
 
+@pytest.mark.slow
 def test_a_grid_by_default(scenes_copy, tmp_path, capsys):
     report = tmp_path / "report.json"
     assert regions(scenes_copy, *NETWORK, "--overlap", 0.25, "--json", report) == 0

@@ -143,14 +143,8 @@ def fitted(steps: list[slice], tmp_path, **options) -> list[np.ndarray]:
     return [np.asarray(v) for v in (*model.variables, *model.optimizer.variables)]
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"use_ema": True, "ema_momentum": 0.9},
-        pytest.param({}, marks=pytest.mark.slow),
-        pytest.param({"global_clipnorm": 0.1}, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{}, {"use_ema": True, "ema_momentum": 0.9}, {"global_clipnorm": 0.1}])
 def test_a_resumed_training_goes_on_exactly(options, tmp_path) -> None:
     whole = fitted([slice(0, 8)], tmp_path, **options)
     parts = fitted([slice(0, 3), slice(3, 5), slice(5, 8)], tmp_path, **options)

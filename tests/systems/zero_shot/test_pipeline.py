@@ -18,6 +18,7 @@ from vsemb.systems.zero_shot.recognition import ZeroShotTask
 QUICK = ["--set", "training.epochs=1"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("objectives", "seeds", "sentences"),
     [(["ds"], 1, ["1"]), pytest.param(["da", "ds"], 2, ["1", "2"], marks=pytest.mark.slow)],

@@ -15,6 +15,7 @@ from vsemb.data.batches import pad_ids
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, invalid_argument
 from vsemb.evaluation.retrieval import RetrievalMetrics, rank_metrics
+from vsemb.parts import Count, require
 from vsemb.runs.run import Run
 
 # Pairs of an image and a caption per batch.
@@ -33,7 +34,7 @@ def measure_ranking(
         dataset: the dataset, with a split `train`.
         split: name of the split.
         first: number of first images to rank, with their captions; None for all.
-        prior: number of training images for p(caption).
+        prior: number of training images for p(caption); all if there are fewer.
 
     Returns:
         The metrics, as of `vsemb.evaluation.evaluate_retrieval`.
@@ -48,9 +49,10 @@ def measure_ranking(
     """
     part, train = dataset.split(split), dataset.split("train")
     first = len(part) if first is None else first
-    for name, value, most in (("first", first, len(part)), ("prior", prior, len(train))):
-        if not 1 <= value <= most:
-            raise invalid_argument(name, value, f"an integer from 1 to {most}, the number of images")
+    if not 1 <= first <= len(part):
+        raise invalid_argument("first", first, f"an integer from 1 to {len(part)}, the number of images")
+    require("prior", prior, Count)
+    prior = min(prior, len(train))
     own = part.caption_rows[: part.caption_offsets[first]]
     tokens = run.tokenizer.encode(part.captions[: len(own)])
     of_train = np.linspace(0, len(train) - 1, prior).astype(np.int64)
