@@ -289,6 +289,15 @@ def test_duplicate_images_tie() -> None:
     assert of_images.tolist() == of_texts.tolist() == [1, 1, 0]
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float16"])
+def test_ranks_of_other_floats_are_those_of_float32(dtype: str) -> None:
+    images, texts = np.random.default_rng(0).normal(size=(2, 200, 8)).astype(dtype)
+    of_images, of_texts = retrieval_ranks(images, texts, similarity="dot")
+    assert of_images.min() >= 0 and of_texts.min() >= 0
+    single = retrieval_ranks(images.astype(np.float32), texts.astype(np.float32), similarity="dot")
+    np.testing.assert_array_equal((of_images, of_texts), single)
+
+
 def test_nan_is_refused() -> None:
     for name in ("images", "texts"):
         inputs = random_split(0)

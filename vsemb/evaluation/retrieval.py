@@ -228,7 +228,8 @@ def _embeddings(name: str, values: ArrayLike, similarity: Similarity) -> np.ndar
     if found.ndim != rank or found.dtype.kind not in "fiu":
         shape = "(rows, items, dim)" if similarity.multi_vector else "(rows, dim)"
         raise invalid_argument(name, f"{found.dtype} {found.shape}", f"an array of numbers of shape {shape}")
-    return found if found.dtype.kind == "f" else found.astype(np.float32)
+    # Scores are compared with float32 numbers, so they must be float32 themselves; no copy if they are.
+    return found.astype(np.float32, copy=False)
 
 
 def _ids(name: str, values: ArrayLike) -> np.ndarray:
