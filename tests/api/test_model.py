@@ -149,6 +149,7 @@ def test_images_that_cannot_be_embedded(model, images, error, said):
         ("", DataError, "at least one word that the model reads; got ''"),
         (["a circle", " "], DataError, "got ' '"),
         ([b"bytes"], InvalidArgumentError, "one string, or a list of strings"),
+        (None, InvalidArgumentError, "one string, or a list of strings"),
         ([], InvalidArgumentError, "one or more texts"),
     ],
 )

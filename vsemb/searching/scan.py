@@ -72,7 +72,7 @@ def best_of(scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
 
     Args:
         scores: (queries, items) float32, no NaN.
-        k: number of results, if there are as many rows.
+        k: number of results; fewer if there are fewer items.
 
     Returns:
         where: (queries, k) int64.
@@ -89,7 +89,7 @@ def best_of(scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     if k == 0 or queries == 0 or groups < 2 * k:
         where = np.argsort(-scores, axis=1, kind="stable")[:, :k]
         return where, np.take_along_axis(scores, where, axis=1)
-    # The k-th largest of the groups' largest has k scores that are not below it, so no smaller one is wanted.
+    # At least k scores reach the k-th largest maximum of the groups, so smaller scores are not results.
     largest = scores[:, : groups * _GROUP].reshape(queries, groups, _GROUP).max(axis=2)
     least = np.partition(largest, groups - k, axis=1)[:, groups - k]
     where, best = np.empty((queries, k), np.int64), np.empty((queries, k), scores.dtype)

@@ -64,6 +64,8 @@ class EncodingMixin:
         """
         if isinstance(texts, str):
             return self.encode_texts([texts], on_bad=on_bad, progress=False)[0]
+        if not isinstance(texts, Iterable):
+            raise invalid_argument("texts", texts, "one string, or a list of strings")
         rows = list(texts)
         for text in rows:
             if not isinstance(text, str):

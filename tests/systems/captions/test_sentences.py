@@ -78,7 +78,7 @@ def test_refusals() -> None:
     with pytest.raises(InvalidArgumentError, match="batch_size"):
         SentenceBatches(sentences, batch_size=0)
     assert SentenceBatches(sentences, batch_size=6).batch_size == 5
-    with pytest.raises(InvalidArgumentError, match="one a sentence"):
+    with pytest.raises(InvalidArgumentError, match="one per sentence"):
         Sentences(sentences.ids, sentences.offsets, np.zeros((4, 2), np.float32))
-    with pytest.raises(InvalidArgumentError, match="one a word"):
+    with pytest.raises(InvalidArgumentError, match="one per word"):
         Sentences(sentences.ids, sentences.offsets, None, sentences.tags[1:])

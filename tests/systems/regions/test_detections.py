@@ -187,7 +187,7 @@ def test_turned_images_are_refused_and_other_shapes_noted(data, write):
         read_detections(write([entry(1)]), data, write({"images": [turned]}, "annotations.json"))
     square = turned | {"height": 200}
     found = read_detections(write([entry(1)]), data, write({"images": [square]}, "annotations.json"))
-    assert "1 images are of other shape" in found.notes[0]
+    assert "1 images have another shape" in found.notes[0]
     assert found.boxes[0].tolist() == pytest.approx([0.02, 0.01, 0.1, 0.05])
 
 

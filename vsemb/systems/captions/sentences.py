@@ -44,9 +44,9 @@ class Sentences:
 
     def __post_init__(self) -> None:
         if self.content is not None and len(self.content) != len(self):
-            raise invalid_argument("content", f"{len(self.content)} vectors", f"{len(self)}, one a sentence")
+            raise invalid_argument("content", f"{len(self.content)} vectors", f"{len(self)}, one per sentence")
         if self.tags is not None and self.tags.shape != self.ids.shape:
-            raise invalid_argument("tags", f"{len(self.tags)} tags", f"{len(self.ids)}, one a word")
+            raise invalid_argument("tags", f"{len(self.tags)} tags", f"{len(self.ids)}, one per word")
 
     @classmethod
     def joined(cls, parts: Sequence[Sentences]) -> Sentences:

@@ -223,7 +223,7 @@ def difference_of(rows: Sequence[PerplexityRow]) -> str | None:
             )
         if row.words != first.words:
             return (
-                f"{row.name} foresees {row.words:,} words and {first.name} {first.words:,}, so their "
+                f"{row.name} predicts {row.words:,} words and {first.name} {first.words:,}, so their "
                 "perplexities cannot be compared. Train both with the same text.tokenizer.max_length."
             )
     return None

@@ -180,7 +180,7 @@ def image_network(network: keras.Model) -> keras.Model:
 
 
 def _set_random(network: keras.Model, seed: int) -> None:
-    """Draw He-normal convolution kernels, and matrices and tokens as in ViT; constants stay."""
+    """Draw random weights: convolutions He-normal, matrices and tokens as in ViT. Constants stay."""
     random = np.random.default_rng(seed)
     for weight in network.trainable_weights:
         if len(weight.shape) < 2:

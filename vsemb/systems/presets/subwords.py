@@ -89,7 +89,7 @@ class BytePairTokenizer(PretrainedSubwordTokenizer):
 
     Equals the code of Radford et al. and the `tokenizers` library, without text repair (`ftfy`) and without composing
     letters and separate accents. Each digit is a word, as in CLIP's training; keras-hub's `CLIPTokenizer` keeps the
-    digits of a number together inside `tf.data`. `MAX_WORD` bytes of a word are read.
+    digits of a number together inside `tf.data`. Only the first `MAX_WORD` bytes of a word are read.
 
     Args:
         vocabulary: `vocabulary.words[i]` is the subword of published id i, whose id is i + 2.

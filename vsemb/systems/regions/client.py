@@ -193,7 +193,7 @@ def to_boxes(boxes: Sequence[Any], rows: int) -> np.ndarray:
 
 
 def _boxes(given: Any, row: int) -> np.ndarray:
-    fix = f"Those of image {row} are not: all numbers are finite, w and h above 0."
+    fix = f"The boxes of image {row} must have finite numbers, w and h above 0."
     try:
         with np.errstate(over="ignore"):
             found = np.asarray(given, np.float32)

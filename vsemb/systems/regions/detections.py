@@ -301,7 +301,7 @@ def clip_boxes(pixels: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.nd
     if far.any():
         notes.append(
             f"{far.sum():,} of {len(far):,} boxes reach out of their image by more than a pixel and are "
-            "clipped. If those are many, the sizes are wrong: give the detector's with --images FILE."
+            "clipped. If there are many, the sizes are wrong: pass the detector's with --images FILE."
         )
     return boxes, some, notes
 
@@ -434,15 +434,15 @@ class DetectedImages:
             if len(rows) > 1:
                 raise DataError(
                     f"{self._path}: image_id {image!r} may be several images of {self._dataset.path}: "
-                    f"{_shown([self.keys[row] for row in rows])}. Call them by their whole keys."
+                    f"{_shown([self.keys[row] for row in rows])}. Use whole keys as ids."
                 )
             if rows:
                 other = self._called.setdefault(rows[0], image)
                 if str(other).strip() != str(image).strip():
                     raise DataError(
                         f"{self._path}: image_ids {other!r} and {image!r} are both taken for the image "
-                        f"{self.keys[rows[0]]!r} of {self._dataset.path}. Call it by its whole key, and "
-                        "leave out images that the dataset does not have."
+                        f"{self.keys[rows[0]]!r} of {self._dataset.path}. Use its whole key, and "
+                        "remove detections of images that the dataset lacks."
                     )
                 if size is not None:
                     self.sizes[rows[0]], self._known[rows[0]] = size, True
@@ -493,13 +493,13 @@ class DetectedImages:
         if (bad := turned & ~same).any():
             raise DataError(
                 f"{self._images} has {int(bad.sum()):,} images turned on their side ({example(bad)}), "
-                "so their boxes would lie elsewhere. Detect in images that are upright, as EXIF says."
+                "so their boxes would be wrong. Run the detector on upright images."
             )
         if same.all():
             return []
         return [
-            f"{int((~same).sum()):,} images are of other shape in {self._images} ({example(~same)}); "
-            "their boxes are taken as parts of the image's sides."
+            f"{int((~same).sum()):,} images have another shape in {self._images} ({example(~same)}); "
+            "their boxes are scaled to the stored images."
         ]
 
     def nothing_fits(self, image_ids: Sequence[int | str]) -> str:

@@ -213,7 +213,7 @@ class _Images:
                 self.sizes.update(zip(split.ids.tolist(), sides, strict=True))
             for image, key in zip(split.ids.tolist(), split.keys, strict=True):
                 for way, form in enumerate(name_forms(key)):
-                    # A form that two images share names neither.
+                    # A name that two images share identifies neither.
                     if form is not None:
                         self._ids[way, form] = image if self._ids.get((way, form), image) == image else None
 

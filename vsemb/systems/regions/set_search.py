@@ -240,7 +240,7 @@ _WHY = {
     "plus": f"Sets of vectors cannot be added. {_SENTENCE}",
     "compose": f"Only an order composes. {_SENTENCE}",
     "abstract": f"Only an order abstracts. {_SENTENCE}",
-    "resort": "Sets of vectors have no mean to be near to. Leave it out.",
+    "resort": "Sets of vectors have no mean, which re-sorting needs. Leave it out.",
     "candidates": "All items are scored exactly. Leave it out.",
 }
 

@@ -97,8 +97,8 @@ class RegionInput(WholeImageInput):
 
     def limits(self) -> list[str]:
         count = self.extractor.count
-        regions = "one region, the whole of it" if count == 1 else f"{count} regions at most, the whole of it first"
-        found = [*super().limits(), f"An image has {regions}: boxes x, y, w, h, as fractions of it."]
+        regions = "one region, the whole image" if count == 1 else f"{count} regions at most, the whole image first"
+        found = [*super().limits(), f"An image has {regions}: boxes x, y, w, h, as fractions of its sides."]
         if self.wants_boxes:
             found.append("It proposes no regions: send candidate boxes, best first, and zeros as padding.")
         return found

@@ -32,8 +32,8 @@ class TreeTokenizer(Tokenizer):
     not a tree (`vsemb.systems.trees.trees.Tree.check`) has no tokens; other rows are unaffected.
 
     A longer tree keeps its first `max_length` words. A word whose head is cut off gets its nearest remaining ancestor
-    as head. If the root is cut off, the first word without a remaining ancestor becomes the root, and the head of the
-    others. Words that are cut off must be part of a valid tree too.
+    as head. If the root is cut off, the first word without a remaining ancestor becomes the root, and
+    the head of the others without one. Words that are cut off must be part of a valid tree too.
 
     Args:
         vocabulary: the known words, of which two never differ in capitalization only; see `tree_vocabulary`.
