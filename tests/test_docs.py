@@ -12,7 +12,6 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-import nbformat
 import pytest
 
 from pipelines.notebooks import execute
@@ -79,6 +78,8 @@ def test_a_site_that_asks_other_machines_is_refused(page, tmp_path):
 def test_notebooks_run_and_are_small(path, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     execute(path, tmp_path)
+    import nbformat
+
     stored = nbformat.read(path, as_version=4)
     assert path.stat().st_size < 300_000
     assert all(cell.outputs or "=" in cell.source for cell in stored.cells if cell.cell_type == "code")

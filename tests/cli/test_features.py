@@ -35,6 +35,7 @@ def test_mirror_images_beside_crops_are_refused(scenes_copy, options, capsys):
     assert sorted(scenes_copy.path.rglob("*")) == before
 
 
+@pytest.mark.slow
 def test_the_network_of_a_run_with_all_its_places(scenes_copy, tiny_pixel_run):
     arguments = [
         "features",

@@ -145,6 +145,7 @@ CHANGES = {
 
 
 # Each of the two has changes of other signatures, so that one run finds them all.
+@pytest.mark.slow
 @pytest.mark.parametrize("names", [("embedding", "valid", "ids", "labels", "missing"), tuple(CHANGES)[-4:]])
 def test_another_contract(names, exported, tmp_path):
     path = tmp_path / "contract.json"

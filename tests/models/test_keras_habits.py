@@ -214,6 +214,7 @@ def test_export_of_ids_and_features(tmp_path: Path) -> None:
     np.testing.assert_allclose(found["embedding"], images, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_stock_callbacks(tmp_path: Path) -> None:
     model = compiled(raw_model())
     best = tmp_path / "best.keras"

@@ -137,6 +137,7 @@ def test_an_alignment_that_does_not_work_leaves_no_run(
     assert not out.exists()
 
 
+@pytest.mark.slow
 def test_from_pixels_selected_by_cider(scenes, pixel_caption_run) -> None:
     run = pixel_caption_run
     row = json.loads((run.path / "metrics.jsonl").read_text())

@@ -85,6 +85,7 @@ def test_captions_are_the_model_s_of_the_cached_regions(region_caption_run, data
     assert scores == sorted(scores, reverse=True)
 
 
+@pytest.mark.slow
 def test_few_are_drawn_and_written(region_caption_run, dataset, tmp_path) -> None:
     val = dataset.split("val")
     path = tmp_path / "image\udcff.png"

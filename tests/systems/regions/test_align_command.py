@@ -43,6 +43,7 @@ def test_a_table_a_picture_and_json(region_run, val, tmp_path, capsys):
         assert picture.format == "PNG" and picture.width == 512
 
 
+@pytest.mark.slow
 def test_it_is_what_is_served_and_what_was_cached(region_run, val, tmp_path, capsys):
     """Boxes are those of the cache, and each word has the region that fits it best."""
     report = tmp_path / "aligned.json"
