@@ -64,9 +64,7 @@ class EncodingMixin:
         """
         if isinstance(texts, str):
             return self.encode_texts([texts], on_bad=on_bad, progress=False)[0]
-        if not isinstance(texts, Iterable):
-            raise invalid_argument("texts", texts, "one string, or a list of strings")
-        rows = list(texts)
+        rows = list(texts) if isinstance(texts, Iterable) else [texts]
         for text in rows:
             if not isinstance(text, str):
                 raise invalid_argument("texts", text, "one string, or a list of strings")
