@@ -20,6 +20,9 @@ from vsemb.registry import find_part
 
 Tensor = Any
 
+# Rows that are normalized at a time, so that large arrays need no copy.
+_ROWS = 1 << 13
+
 
 @dataclass(frozen=True)
 class Similarity(Part, family="similarity"):
@@ -77,9 +80,15 @@ class Similarity(Part, family="similarity"):
         >>> Cosine().normalized_array(np.array([[3.0, 4.0]])).round(3).tolist()
         [[0.6000000238418579, 0.800000011920929]]
         """
+        parts = range(0, len(embeddings), _ROWS)
+
+        def normalized(start: int) -> np.ndarray:
+            return ops.convert_to_numpy(self.normalize(embeddings[start : start + _ROWS]))
+
         # Normalizing twice changes last bits, and with them ties.
-        normalized = ops.convert_to_numpy(self.normalize(embeddings))
-        return embeddings if np.allclose(embeddings, normalized, rtol=0, atol=1e-3) else normalized
+        if all(np.allclose(embeddings[each : each + _ROWS], normalized(each), rtol=0, atol=1e-3) for each in parts):
+            return embeddings
+        return np.concatenate([normalized(each) for each in parts])
 
     def split(self, embeddings: Tensor) -> list[Tensor]:
         """Return the embeddings by each member of an ensemble, whose losses are averaged; most have one member.

@@ -107,6 +107,8 @@ GATES = (
     # Rows of 256 bytes; places are looked up besides.
     Gate("scale", "feature rows from disk / memory map", 0.8),
     Gate("scale", "index, growth with images", _LINEAR, most=True),
+    # Besides pages of files, of 10,000 images and 50,000 captions; scores of all pairs would be 2 GB.
+    Gate("scale", "evaluation, GB", 1.0, most=True),
     Gate("scale", "evaluation, growth with pairs", _LINEAR, most=True),
 )
 

@@ -35,7 +35,7 @@ from vsemb.files import write_json
 
 OPEN, RESIDENT, PLAN = "split opened, seconds", "split opened, MB resident", "epoch planned, bytes a pair"
 DISK, INDEX, INDEX_MEMORY = "feature rows from disk / memory map", "index, growth with images", "index, GB"
-EVALUATION = "evaluation, growth with pairs"
+EVALUATION, EVALUATION_MEMORY = "evaluation, growth with pairs", "evaluation, GB"
 _STATUS = Path("/proc/self/status")
 _WORDS = "a the one another red blue small large dog cat child woman runs stands sits on near the beach street"
 
@@ -188,7 +188,7 @@ def measure(arguments: argparse.Namespace, folder: Path) -> list[dict[str, Any]]
                 found.append(row(INDEX_MEMORY, size, most / 1000, seconds=seconds))
             else:
                 seconds, most = measured(evaluating, path, run)
-                found.append(row("evaluation, GB", size, most / 1000, seconds=seconds))
+                found.append(row(EVALUATION_MEMORY, size, most / 1000, seconds=seconds))
             times.append(seconds)
             shutil.rmtree(path)
         if name == "index":

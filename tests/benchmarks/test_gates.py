@@ -64,7 +64,10 @@ def test_every_gate_has_the_name_of_a_row() -> None:
             getattr(pipeline, name) for name in ("JPEG", "PHONE", "NLTK", "TFRECORD", "DISK", "MEMMAP", "LOADER")
         },
         "latency": {*(latency.NAME.format("tuned", n) for n in (1, 64)), latency.GROWTH.format("tuned")},
-        "scale": {scale.OPEN, scale.RESIDENT, scale.PLAN, scale.DISK, scale.INDEX, scale.EVALUATION},
+        "scale": {
+            getattr(scale, name)
+            for name in ("OPEN", "RESIDENT", "PLAN", "DISK", "INDEX", "EVALUATION", "EVALUATION_MEMORY")
+        },
         "search": {search.EXACT.format(128, 1024), search.GROWTH.format(1024)},
     }
     for part, names in rows.items():

@@ -39,10 +39,10 @@ def however_much_is_close(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("noise", [0.5, 2.0, 20.0], ids=["good", "fair", "bad"])
-@pytest.mark.parametrize("block", [7, 50, 1000])
-def test_equals_brute_force(noise: float, block: int) -> None:
+@pytest.mark.parametrize("tile", [(7, 70), (50, 40), (1000, 1000)])
+def test_equals_brute_force(noise: float, tile: tuple[int, int]) -> None:
     images, texts, own = unit_vectors(50, 24, noise)
-    found = scanned_ranks(images, texts, own, block)
+    found = scanned_ranks(images, texts, own, *tile)
     assert found is not None
     assert [ranks.tolist() for ranks in found] == brute_force(images, texts, own)
 
@@ -52,7 +52,7 @@ def test_ties(seed: int) -> None:
     inputs = random_split(seed, images=40)
     order = np.argsort(inputs["image_ids"])
     own = order[np.searchsorted(inputs["image_ids"], inputs["text_image_ids"], sorter=order)]
-    found = scanned_ranks(inputs["images"], inputs["texts"], own, 16)
+    found = scanned_ranks(inputs["images"], inputs["texts"], own, 16, 90)
     assert found is not None
     for mine, plain in zip(found, retrieval_ranks(**inputs, similarity=DOT), strict=True):
         np.testing.assert_array_equal(mine, plain)
@@ -63,7 +63,7 @@ def test_near_ties_that_rounding_would_turn() -> None:
     images, texts, own = unit_vectors(20, 16, 1e-4)
     images = (images[:1] + 1e-4 * images).astype(np.float32)
     texts = (texts[:1] + 1e-4 * texts).astype(np.float32)
-    found = scanned_ranks(images, texts, own, 20)
+    found = scanned_ranks(images, texts, own, 20, 90)
     assert found is not None
     assert [ranks.tolist() for ranks in found] == brute_force(images, texts, own)
 
@@ -76,7 +76,7 @@ def test_where_the_bound_is_tight(dim: int, seed: int) -> None:
     own = generator.permutation(np.repeat(np.arange(60), CAPTIONS))
     images = (1 + 0.02 * generator.random((60, dim))).astype(np.float32)
     texts = (1 + 0.02 * generator.random((len(own), dim))).astype(np.float32)
-    found = scanned_ranks(images, texts, own, 25)
+    found = scanned_ranks(images, texts, own, 25, 90)
     assert found is not None
     assert [ranks.tolist() for ranks in found] == brute_force(images, texts, own)
 
@@ -85,7 +85,7 @@ def test_equal_vectors_tie_over_blocks() -> None:
     images, texts, own = unit_vectors(40, 16, 1.0)
     images[20:] = images[:20]
     texts[60:] = texts[:60]
-    found = scanned_ranks(images, texts, own, 13)
+    found = scanned_ranks(images, texts, own, 13, 90)
     assert found is not None
     assert [ranks.tolist() for ranks in found] == brute_force(images, texts, own)
     # Every image has a double, which scores as high as it does.
@@ -97,7 +97,7 @@ def test_lengths_of_all_sizes() -> None:
     lengths = np.random.default_rng(1)
     images *= (10 ** lengths.uniform(-3, 3, (30, 1))).astype(np.float32)
     texts *= (10 ** lengths.uniform(-3, 3, (len(texts), 1))).astype(np.float32)
-    found = scanned_ranks(images, texts, own, 30)
+    found = scanned_ranks(images, texts, own, 30, 90)
     assert found is not None
     assert [ranks.tolist() for ranks in found] == brute_force(images, texts, own)
 
@@ -112,12 +112,15 @@ def test_windows_hold_what_rounding_makes_of_a_score_and_little_more() -> None:
     assert (windows.high - windows.low <= 2 * (error + 1.1 * 2**-8 * (np.abs(exact) + error))).all()
 
 
-def test_blocks_are_as_few_as_the_size_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tiles_are_as_few_as_the_size_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     images, texts, own = unit_vectors(20, 16, 1.0)
-    rows, multiply = [], tf.matmul
-    monkeypatch.setattr(rank_scan.tf, "matmul", lambda x, y, **o: rows.append(len(x)) or multiply(x, y, **o))
-    assert scanned_ranks(images, texts, own, 7) is not None
-    assert len(rows) == 3 and sum(rows) == 20 and max(rows) <= 7
+    shapes, multiply = [], tf.matmul
+    monkeypatch.setattr(
+        rank_scan.tf, "matmul", lambda x, y, **o: shapes.append((len(x), len(y))) or multiply(x, y, **o)
+    )
+    assert scanned_ranks(images, texts, own, 7, 25) is not None
+    assert len(shapes) == 9 and sum(height * width for height, width in shapes) == 20 * 60
+    assert max(shapes) <= (7, 25)
 
 
 @pytest.mark.parametrize("columns", [40, 64, 70])
@@ -148,7 +151,7 @@ def test_rows_whose_squares_underflow() -> None:
     images, texts, own = unit_vectors(20, 16, 1.0)
     images[7] *= np.float32(1e-24)
     texts *= np.float32(1e18)
-    found = scanned_ranks(images, texts, own, 20)
+    found = scanned_ranks(images, texts, own, 20, 90)
     assert found is not None
     assert [ranks.tolist() for ranks in found] == brute_force(images, texts, own)
 
@@ -158,14 +161,14 @@ def test_what_it_leaves_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
     for value in (np.nan, np.inf, 1e30):
         broken = images.copy()
         broken[3, 2] = value
-        assert scanned_ranks(broken, texts, own, 20) is None
+        assert scanned_ranks(broken, texts, own, 20, 90) is None
     with monkeypatch.context() as patch:
         # A processor whose products are worse than the bound.
         patch.setattr(rank_scan.tf, "matmul", lambda x, y, **_: tf.cast(1.1 * images @ texts.T, tf.bfloat16))
-        assert scanned_ranks(images, texts, own, 20) is None
+        assert scanned_ranks(images, texts, own, 20, 90) is None
     monkeypatch.setattr(rank_scan, "_FEW", 0.05)
     monkeypatch.setattr(rank_scan, "_MOST", 0.15)
-    assert scanned_ranks(np.ones_like(images), np.ones_like(texts), own, 20) is None
+    assert scanned_ranks(np.ones_like(images), np.ones_like(texts), own, 20, 90) is None
 
 
 def test_many_scores_are_scanned_with_the_same_ranks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -131,17 +131,23 @@ def test_ties_count_against_the_model() -> None:
 @pytest.mark.parametrize("columns", [7, 1100], ids=["plain", "compiled"])
 def test_counts_are_those_of_numpy(columns: int) -> None:
     scores = np.random.default_rng(0).integers(0, 9, (2000, columns)).astype(np.float32)
-    for axis, least in ((1, scores[:, :1]), (0, scores[:1])):
-        found = module._count_reaching(ops.convert_to_tensor(scores), least, axis=axis)
-        np.testing.assert_array_equal(found, (scores >= least).sum(axis=axis))
+    in_row, in_column = scores[:, :1], scores[:1]
+    of_rows, of_columns, broken = module._count_reaching(ops.convert_to_tensor(scores), in_row, in_column)
+    np.testing.assert_array_equal(of_rows, (scores >= in_row).sum(axis=1))
+    np.testing.assert_array_equal(of_columns, (scores >= in_column).sum(axis=0))
+    assert not broken
+    scores[-1, -1] = np.nan
+    assert module._count_reaching(ops.convert_to_tensor(scores), in_row, in_column)[2]
 
 
 @pytest.mark.parametrize("kept", [0, 20, 1 << 28], ids=["none kept", "some kept", "all kept"])
+@pytest.mark.parametrize("tile", [1, 15, 64, 1 << 23])
 @pytest.mark.parametrize("block", [1, 2, 5, 13, 10_000])
-def test_blocks_change_nothing(block: int, kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tiles_change_nothing(block: int, tile: int, kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
     inputs = random_split(9)
-    monkeypatch.setattr("vsemb.evaluation.retrieval._KEPT", kept)
     whole = retrieval_ranks(**inputs, similarity=DOT)
+    monkeypatch.setattr("vsemb.evaluation.retrieval._TILE", tile)
+    monkeypatch.setattr("vsemb.evaluation.retrieval._KEPT", kept)
     for found, expected in zip(retrieval_ranks(**inputs, similarity=DOT, block=block), whole, strict=True):
         np.testing.assert_array_equal(found, expected)
 
@@ -152,7 +158,7 @@ def check_scored_once(inputs: dict[str, np.ndarray], similarity: similarities.Si
     # A part is frozen.
     vars(similarity)["scores"] = lambda *given: rows.append(len(given[0])) or scores(*given)
     retrieval_ranks(**inputs, similarity=similarity, block=2)
-    # The last block is as large as the others.
+    # The last tile is as large as the others.
     assert sum(rows) == len(inputs["images"]) + len(inputs["images"]) % 2
 
 
@@ -169,6 +175,22 @@ def test_what_is_not_kept_is_scored_twice(monkeypatch: pytest.MonkeyPatch) -> No
     retrieval_ranks(**inputs, similarity=similarity, block=2)
     blocks = -(-len(inputs["images"]) // 2)
     assert len(calls) == blocks + blocks - 2 > blocks
+
+
+def test_tiles_are_few_of_one_shape_and_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    inputs, similarity, shapes = random_split(0), similarities.get("dot"), []
+    images, texts = (len(inputs[name]) for name in ("images", "texts"))
+    scores = similarity.scores
+    vars(similarity)["scores"] = lambda *given: shapes.append(tuple(map(len, given))) or scores(*given)
+    monkeypatch.setattr("vsemb.evaluation.retrieval._TILE", 2 * texts - 1)
+    retrieval_ranks(**inputs, similarity=similarity, block=2)
+    assert set(shapes) == {(2, -(-texts // 2))}
+    assert len(shapes) == 2 * -(-images // 2)
+
+
+def test_the_tile_of_a_million_rows() -> None:
+    # 8350 x 1000 scores are just below 2^23, and 100 such tiles are as wide as all texts.
+    assert module.tile_shape(167_000, 835_000, 1000) == (1000, 8350)
 
 
 @pytest.mark.parametrize(("images", "captions"), [(37, 5), (100, 5), (1003, 1)])

@@ -8,6 +8,7 @@ scores.
 
 from __future__ import annotations
 
+from itertools import pairwise, product
 from typing import Any, NamedTuple
 
 import keras
@@ -45,7 +46,7 @@ def worth_a_scan(images: int, texts: int) -> bool:
 
 
 def scanned_ranks(
-    images: np.ndarray, texts: np.ndarray, own: np.ndarray, block: int
+    images: np.ndarray, texts: np.ndarray, own: np.ndarray, height: int, width: int
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Ranks images among texts and texts among images by their inner products.
 
@@ -53,7 +54,8 @@ def scanned_ranks(
         images: (n, dim) float32.
         texts: (m, dim) float32.
         own: (m,) int64, the row of each text's image; every image has a text.
-        block: images scored at a time.
+        height: images scored at a time.
+        width: texts scored at a time.
 
     Returns:
         (n,) and (m,) int64 ranks from 0, as `vsemb.evaluation.retrieval_ranks` has them; None where scores
@@ -71,36 +73,42 @@ def scanned_ranks(
     columns = _windows(reached, of_texts.error(of_images.largest))
     ahead_of_images = np.zeros(len(images), np.int64)
     ahead_of_texts = np.zeros(len(own), np.int64)
-    bounds = np.linspace(0, len(images), -(-len(images) // block) + 1).astype(int)
-    for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
-        products = tf.matmul(of_images.vectors[start:stop], of_texts.vectors, transpose_b=True)
-        if not _within(products, images[start:stop], texts, errors[start:stop]):
+    for at_images, at_texts in product(_blocks(len(images), height), _blocks(len(texts), width)):
+        products = tf.matmul(of_images.rounded(at_images), of_texts.rounded(at_texts), transpose_b=True)
+        if not _within(products, images[at_images], texts[at_texts], errors[at_images]):
             return None
-        mine = _Windows(rows.low[start:stop, None], rows.high[start:stop, None])
-        theirs = _Windows(columns.low[None], columns.high[None])
+        mine = _Windows(rows.low[at_images, None], rows.high[at_images, None])
+        theirs = _Windows(columns.low[None, at_texts], columns.high[None, at_texts])
         marked = _not_behind(products, mine.low, theirs.low).numpy()
         counted = np.count_nonzero(marked) > _FEW * marked.size
         if counted:
             in_rows, in_columns, close = _counts(products, *mine, *theirs)
-            ahead_of_images[start:stop] += in_rows.numpy()
-            ahead_of_texts += in_columns.numpy()
+            ahead_of_images[at_images] += in_rows.numpy()
+            ahead_of_texts[at_texts] += in_columns.numpy()
             marked = close.numpy()
             if np.count_nonzero(marked) > _MOST * marked.size:
                 return None
-        image, text = _members(marked, len(own))
+        image, text = _members(marked, products.shape[1])
         scores = tf.gather_nd(products, np.stack([image, text], 1))
         scores = tf.cast(scores, tf.float32).numpy()
-        image += start
+        image += at_images.start
+        text += at_texts.start
         for ahead, at, windows, exact in (
             (ahead_of_images, image, rows, best),
             (ahead_of_texts, text, columns, reached),
         ):
             if not counted:
-                ahead += np.bincount(at[scores > windows.high[at]], minlength=len(ahead))
+                np.add.at(ahead, at[scores > windows.high[at]], 1)
             close = (windows.low[at] <= scores) & (scores <= windows.high[at]) & (own[text] != image)
             reaching = _pair_scores(images, texts, image[close], text[close]) >= exact[at[close]]
-            ahead += np.bincount(at[close][reaching], minlength=len(ahead))
+            np.add.at(ahead, at[close][reaching], 1)
     return ahead_of_images, ahead_of_texts
+
+
+def _blocks(count: int, most: int) -> list[slice]:
+    """Return slices of similar size, as few as the size allows."""
+    bounds = np.linspace(0, count, -(-count // most) + 1).astype(int)
+    return [slice(*each) for each in pairwise(bounds)]
 
 
 def _within(products: tf.Tensor, images: np.ndarray, texts: np.ndarray, errors: np.ndarray) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -27,12 +27,12 @@ from vsemb.tables import html_table
 # Always measured, and what the recall sum is over.
 RECALLS = (1, 5, 10)
 _BLOCK = 1000
-# Scores kept for the second direction, 1 GB.
-_KEPT = 1 << 28
-# Scores that are computed at a time, so that texts without end have smaller blocks.
-_AT_ONCE = 1 << 27
+# Scores of a tile, and of the tiles that are kept from the first pass to the second, 256 MB.
+_TILE, _KEPT = 1 << 23, 1 << 26
 # From so many scores on, compiling the count is worth its time.
 _COMPILED = 1 << 21
+
+_BROKEN = "The scores contain NaN. The model or its features are broken; nothing was ranked."
 
 #: Of each direction, the ranks of the queries of a fold and the image of each query, by its place in the fold.
 _Ranked = dict[str, tuple[np.ndarray, np.ndarray]]
@@ -107,11 +107,11 @@ def retrieval_ranks(
     similarity: str | Similarity = "cosine",
     block: int = _BLOCK,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rank in both directions, from blocks of images that are scored once against all texts.
+    """Rank in both directions, from tiles of scores: a block of images against a block of texts.
 
-    All scores of a text come from products of the same shape. Otherwise equal scores could differ in their last bits,
-    which would break ties. Large numbers of inner products are ranked by `vsemb.evaluation.rank_scan` if that is
-    faster.
+    The first pass takes the scores of texts with their own images, and the second counts the others that reach them.
+    All tiles have the same shape. Otherwise equal scores could differ in their last bits, which would break ties. Large
+    numbers of inner products are ranked by `vsemb.evaluation.rank_scan` if that is faster.
 
     Args:
         images: (n, dim) embeddings, (n, items, dim) for a similarity of sets; an array or tensor.
@@ -119,8 +119,8 @@ def retrieval_ranks(
         image_ids: (n,) int64, distinct; None for 0 to n - 1.
         text_image_ids: (m,) int64, the id of the image of each text; None if text i describes image i.
         similarity: a kind such as `"cosine"`, or a `Similarity`. Embeddings are scored as they are.
-        block: number of images scored at a time; memory grows with block x texts. Up to 1 GB, scores stay in memory for
-            the second direction; larger scores are computed twice.
+        block: number of images scored at a time; a tile has 2^23 scores at most, and memory does not grow with the
+            number of images or texts. If texts are in the order of their images, few tiles are computed twice.
 
     Returns:
         (n,) and (m,) int64 ranks from 0. A rank is the number of candidates other than the query's positives
@@ -134,46 +134,54 @@ def retrieval_ranks(
     similarity = similarities.get(similarity)
     images, texts, image_ids, text_image_ids = _checked(images, texts, image_ids, text_image_ids, similarity)
     own = _own_images(image_ids, text_image_ids)
-    block = max(1, min(block, _AT_ONCE // len(texts)))
+    height, width = tile_shape(len(images), len(texts), block)
     if similarity.inner_product and worth_a_scan(len(images), len(texts)):
-        found = scanned_ranks(images, texts, own, block)
+        found = scanned_ranks(images, texts, own, height, width)
         if found is not None:
             return found
-    vectors: tuple[Any, Any] = (images, texts)
-    if not similarity.multi_vector:
-        # Blocks of sets become tensors one by one, where they are scored.
-        vectors = (ops.convert_to_tensor(images), ops.convert_to_tensor(texts))
-    block = min(block, len(image_ids))
+    # A similarity of sets makes tensors of a few sets at a time itself.
+    converted = (lambda part: part) if similarity.multi_vector else ops.convert_to_tensor
 
-    def scored(start: int) -> Any:
-        # The last block is as large as the others and overlaps the one before.
-        first = min(start, len(image_ids) - block)
-        return similarity.scores(vectors[0][first : first + block], vectors[1])[start - first :]
+    def scored(row: int, column: int) -> Any:
+        # The last tile is as large as the others and overlaps the one before.
+        top, left = min(row, len(images) - height), min(column, len(texts) - width)
+        scores = similarity.scores(converted(images[top : top + height]), converted(texts[left : left + width]))
+        return scores[row - top :, column - left :]
 
-    kept, kept_scores = {}, 0
-    of_images = np.empty(len(image_ids), np.int64)
-    reached = np.empty(len(own), np.float32)
-    for start in range(0, len(image_ids), block):
-        scores = scored(start)
-        if bool(ops.any(ops.isnan(scores))):
-            raise DataError("The scores contain NaN. The model or its features are broken; nothing was ranked.")
-        stop = start + scores.shape[0]
-        mine = np.flatnonzero((own >= start) & (own < stop))
-        places = ops.convert_to_tensor((own[mine] - start) * scores.shape[1] + mine, "int64")
-        reached[mine] = ops.convert_to_numpy(ops.take(ops.reshape(scores, (-1,)), places))
-        best = np.full(stop - start, -np.inf, np.float32)
-        np.maximum.at(best, own[mine] - start, reached[mine])
-        # Own texts that reach the best are no competitors.
-        ties = np.bincount(own[mine] - start, reached[mine] >= best[own[mine] - start], stop - start)
-        of_images[start:stop] = _count_reaching(scores, best[:, None], axis=1) - ties
-        if kept_scores + len(own) * (stop - start) <= _KEPT:
-            kept[start] = scores
-            kept_scores += len(own) * (stop - start)
-    of_texts = np.full(len(own), -1, np.int64)  # its own image is among those that reach its score
-    for start in range(0, len(image_ids), block):
-        scores = kept.pop(start) if start in kept else scored(start)
-        of_texts += _count_reaching(scores, reached[None], axis=0)
+    tiles = list(product(range(0, len(images), height), range(0, len(texts), width)))
+    kept: dict[tuple[int, int], Any] = {}
+    reached = np.empty(len(texts), np.float32)
+    for row, column in tiles:
+        row_of = own[column : column + width] - row
+        mine = np.flatnonzero((row_of >= 0) & (row_of < height))
+        if len(mine):
+            scores = scored(row, column)
+            places = ops.convert_to_tensor(row_of[mine] * scores.shape[1] + mine, "int64")
+            reached[column + mine] = ops.convert_to_numpy(ops.take(ops.reshape(scores, (-1,)), places))
+            if (len(kept) + 1) * height * width <= _KEPT:
+                kept[row, column] = scores
+    if np.isnan(reached).any():
+        raise DataError(_BROKEN)
+    best = np.full(len(images), -np.inf, np.float32)
+    np.maximum.at(best, own, reached)
+    # Own texts that reach the best are no competitors, nor is a text's own image.
+    of_images = -np.bincount(own[reached >= best[own]], minlength=len(images))
+    of_texts = np.full(len(texts), -1, np.int64)
+    for row, column in tiles:
+        scores = kept.pop((row, column)) if (row, column) in kept else scored(row, column)
+        rows, columns = slice(row, row + height), slice(column, column + width)
+        in_rows, in_columns, broken = _count_reaching(scores, best[rows, None], reached[None, columns])
+        if broken:
+            raise DataError(_BROKEN)
+        of_images[rows] += in_rows
+        of_texts[columns] += in_columns
     return of_images, of_texts
+
+
+def tile_shape(images: int, texts: int, block: int) -> tuple[int, int]:
+    """Return the numbers of images and texts that are scored at a time: tiles of similar width, as few as fit."""
+    height = max(1, min(block, images, _TILE))
+    return height, -(-texts // -(-texts * height // _TILE))
 
 
 def _own_images(image_ids: np.ndarray, text_image_ids: np.ndarray) -> np.ndarray:
@@ -182,19 +190,21 @@ def _own_images(image_ids: np.ndarray, text_image_ids: np.ndarray) -> np.ndarray
     return order[np.searchsorted(image_ids, text_image_ids, sorter=order)]
 
 
-def _count_reaching(scores: Any, least: np.ndarray, axis: int) -> np.ndarray:
-    """Counts the scores of each row (`axis` 1) or column (0) that are at least a number of its own."""
-    many = scores.shape[0] * scores.shape[1] >= _COMPILED
-    count = (_COUNTS_COMPILED if many else _COUNTS)[axis]
-    return ops.convert_to_numpy(count(scores, ops.convert_to_tensor(least, scores.dtype)))
+def _count_reaching(scores: Any, in_row: np.ndarray, in_column: np.ndarray) -> list[np.ndarray]:
+    """Counts the scores of each row, and of each column, that are at least a number of its own; sees if any is NaN."""
+    count = _count_compiled if scores.shape[0] * scores.shape[1] >= _COMPILED else _count
+    return [ops.convert_to_numpy(each) for each in count(scores, *map(ops.convert_to_tensor, (in_row, in_column)))]
 
 
-def _count_in(axis: int, scores: Any, least: Any) -> Any:
-    return ops.sum(ops.cast(ops.greater_equal(scores, least), "int32"), axis=axis)
+def _count(scores: Any, in_row: Any, in_column: Any) -> tuple[Any, ...]:
+    return (
+        ops.sum(ops.cast(scores >= in_row, "int32"), axis=1),
+        ops.sum(ops.cast(scores >= in_column, "int32"), axis=0),
+        ops.any(ops.isnan(scores)),
+    )
 
 
-_COUNTS = tuple(partial(_count_in, axis) for axis in (0, 1))
-_COUNTS_COMPILED = tuple(compiled(count) for count in _COUNTS)
+_count_compiled = compiled(_count)
 
 
 def _checked(

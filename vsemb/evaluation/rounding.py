@@ -39,21 +39,25 @@ class Rounding:
 
 @dataclass(frozen=True, eq=False)
 class RoundedRows:
-    """Rows, rounded.
+    """Rows, and what rounding does to each.
 
     Attributes:
         dtype: what they are rounded to.
-        vectors: (n, dim) of this dtype.
+        exact: (n, dim) float32, as they were.
         lengths: (n,) of the rows as they were; infinite or NaN where a row's square is.
         small_lengths: (n,) of the rounded rows.
         moved: (n,) how far they are apart.
     """
 
     dtype: str
-    vectors: tf.Tensor
+    exact: np.ndarray
     lengths: np.ndarray
     small_lengths: np.ndarray
     moved: np.ndarray
+
+    def rounded(self, rows: slice = slice(None)) -> tf.Tensor:
+        """Return some of the rows, or all of them, rounded."""
+        return tf.cast(self.exact[rows], self.dtype)
 
     @property
     def largest(self) -> Rounding:
@@ -69,29 +73,28 @@ class RoundedRows:
         Returns:
             (n,) float32; that the products are rounded to the same dtype themselves is not in it.
         """
-        sums = self.vectors.shape[1] * ROUNDOFF["float32"] * (self.lengths + self.small_lengths)
+        sums = self.exact.shape[1] * ROUNDOFF["float32"] * (self.lengths + self.small_lengths)
         # The lengths are sums in float32 themselves.
         return 1.001 * (self.moved * other.length + self.small_lengths * other.moved + 1.01 * sums * other.length)
 
 
 def round_rows(rows: np.ndarray, dtype: str) -> RoundedRows:
-    """Rounds rows, and measures how far that moves each.
+    """Measures how far rounding moves each row.
 
     Args:
         rows: (n, dim) float32, at least one.
         dtype: `"bfloat16"` or `"float32"`.
     """
-    vectors, squares = [], []
+    squares = []
     for start in range(0, len(rows), _ROWS):
         exact = rows[start : start + _ROWS]
-        vectors.append(small := tf.cast(exact, dtype))
-        back = tf.cast(small, tf.float32).numpy()
+        back = tf.cast(tf.cast(exact, dtype), tf.float32).numpy()
         with np.errstate(over="ignore", invalid="ignore"):  # What is not finite shows in the lengths.
             squares.append([np.einsum("nd,nd->n", each, each) for each in (exact, back, exact - back)])
     lengths = np.sqrt(np.concatenate(squares, axis=1))
     if (short := lengths[0] < _SHORT).any():
         lengths[:, short] = np.abs(rows[short]).max(axis=1) * np.sqrt(rows.shape[1])
-    return RoundedRows(dtype, tf.concat(vectors, axis=0), *lengths)
+    return RoundedRows(dtype, rows, *lengths)
 
 
 def within(sample: np.ndarray, measured: Rounding) -> bool:
@@ -103,8 +106,9 @@ def within(sample: np.ndarray, measured: Rounding) -> bool:
         sample: (n, dim) float32, some of the items.
         measured: of the items.
     """
-    rounded = round_rows(sample, measured.dtype)
-    scores = tf.cast(tf.matmul(rounded.vectors, rounded.vectors, transpose_b=True), tf.float32).numpy()
+    rows = round_rows(sample, measured.dtype)
+    rounded = rows.rounded()
+    scores = tf.cast(tf.matmul(rounded, rounded, transpose_b=True), tf.float32).numpy()
     exact = sample.astype(np.float64) @ sample.T.astype(np.float64)
-    bound = rounded.error(measured)[:, None] + ROUNDOFF[measured.dtype] * np.abs(scores)
+    bound = rows.error(measured)[:, None] + ROUNDOFF[measured.dtype] * np.abs(scores)
     return bool((np.abs(scores - exact) <= bound).all())

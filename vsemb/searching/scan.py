@@ -166,12 +166,12 @@ def _candidates(
     """Return all pairs (query, item) that could be among the best k of their query."""
     count, most = len(queries), _MOST * k * len(queries)
     roundoff = ROUNDOFF[measured.dtype]
-    rounded = round_rows(queries, measured.dtype)
-    error = rounded.error(measured)
+    rows = round_rows(queries, measured.dtype)
+    rounded, error = rows.rounded(), rows.error(measured)
     tops = np.zeros((count, 0), np.float32)
     pairs: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     for start, block in _blocks(embeddings, count):
-        products = tf.matmul(rounded.vectors, tf.cast(block, measured.dtype), transpose_b=True)
+        products = tf.matmul(rounded, tf.cast(block, measured.dtype), transpose_b=True)
         scores = tf.cast(products, tf.float32).numpy()
         here = excluded[(excluded >= start) & (excluded < start + scores.shape[1])] - start
         scores[:, here] = -np.inf
