@@ -48,19 +48,28 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     session.config.stash[SHARED] = folder
     files = [list(items) for _, items in groupby(session.items, lambda item: item.path)]
     waiting = iter(enumerate(files))
-    if len(files) > _MANY:
-        for name in _LATE:
-            with contextlib.suppress(ImportError):
-                importlib.import_module(name)
-    # What is there stays: no process need look through it for garbage.
-    gc.collect()
-    gc.freeze()
     running: dict[Connection, Worker] = {}
+
+    def start() -> bool:
+        if (following := next(waiting, None)) is None:
+            return False
+        worker = Worker(session, following[1], folder / f"file-{following[0]}")
+        running[worker.reports] = worker
+        return True
+
     try:
+        # The first process works while this one imports.
+        start()
+        if len(files) > _MANY:
+            for name in _LATE:
+                with contextlib.suppress(ImportError):
+                    importlib.import_module(name)
+        # What is there stays: no process need look through it for garbage.
+        gc.collect()
+        gc.freeze()
         while True:
-            while len(running) < options.processes and (following := next(waiting, None)):
-                worker = Worker(session, following[1], folder / f"file-{following[0]}")
-                running[worker.reports] = worker
+            while len(running) < options.processes and start():
+                pass
             if not running:
                 return True
             for worker in running.values():
