@@ -18,7 +18,7 @@ from vsemb.errors import DataError
 from vsemb.models.dual_encoder import DualEncoder
 
 # Bytes of embeddings; more are kept on disk.
-_IN_MEMORY = 1 << 30
+_IN_MEMORY = 1 << 28
 
 
 class Embedder:
