@@ -170,7 +170,7 @@ def check(arguments: argparse.Namespace) -> None:
         if count < 1:
             raise invalid_argument("sentences", count, "integers >= 1")
     if (arguments.sentences or arguments.curve or arguments.typos) and "ds" not in arguments.objectives:
-        raise invalid_argument("objectives", arguments.objectives, "ds among them", "The curves show DS-SJE.")
+        raise invalid_argument("objectives", arguments.objectives, "a list with ds", "The curves show DS-SJE.")
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:

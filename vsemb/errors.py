@@ -1,6 +1,6 @@
 """Exception types of vsemb and the form of their messages.
 
-Every message names, in this order: the argument or file, the received value, the allowed values and the fix.
+Every message names, in this order: the argument or file, the allowed values, the received value and the fix.
 The command line prints only the message, on one line, and exits with status 1.
 """
 
@@ -54,12 +54,12 @@ def invalid_argument(name: str, received: object, allowed: str, fix: str | None 
     Example:
 
     >>> print(invalid_argument("margin", -1, "a number >= 0"))
-    Invalid value for argument `margin`. Received: margin=-1. Expected: a number >= 0.
+    `margin` must be a number >= 0; got -1.
     """
     shown = repr(received)
     if len(shown) > _LONGEST or "\n" in shown:
         shown = one_line(shown)
-    message = f"Invalid value for argument `{name}`. Received: {name}={shown}. Expected: {allowed}."
+    message = f"`{name}` must be {allowed}; got {shown}."
     return InvalidArgumentError(f"{message} {fix}" if fix else message)
 
 
@@ -69,7 +69,7 @@ def unknown_name(name: str, received: str, allowed: Iterable[str]) -> InvalidArg
     Example:
 
     >>> print(unknown_name("recipe", "vsep", ["kiros2014", "vsepp"]))
-    Invalid value for argument `recipe`. Received: recipe='vsep'. Expected: one of kiros2014, vsepp.
+    `recipe` must be one of kiros2014, vsepp; got 'vsep'.
     Did you mean 'vsepp'?
     """
     options = list(allowed)

@@ -347,7 +347,7 @@ def _unknown_field(cls: type[Part], prefix: str, name: str) -> InvalidArgumentEr
     names = [prefix + each for each in fields_of(cls)]
     if names:
         return unknown_name("recipe field", prefix + name, names)
-    return invalid_argument("recipe field", prefix + name, f"none: {cls.kind!r} has no fields")
+    return invalid_argument("recipe field", prefix + name, f"omitted, since {cls.kind!r} has no fields")
 
 
 def _assign(cls: type[Part], plain: dict[str, Any], path: list[str], text: str, parents: str = "") -> None:

@@ -135,13 +135,13 @@ def test_all_bad_rows_are_named_at_once(files, captions, tmp_path, capsys):
 
 
 def test_lengths_and_options_are_checked(files, captions):
-    with pytest.raises(InvalidArgumentError, match="captions='23 captions'. Expected: 24, one per image"):
+    with pytest.raises(InvalidArgumentError, match="`captions` must be 24, one per image.*; got '23 captions'"):
         vsemb.Dataset.from_pairs(files, captions[1:])
     with pytest.raises(InvalidArgumentError, match="fail, skip"):
         vsemb.Dataset.from_pairs(files, captions, on_bad="ignore")
-    with pytest.raises(InvalidArgumentError, match="captions='a dog'. Expected: a list of captions"):
+    with pytest.raises(InvalidArgumentError, match="`captions` must be a list of captions.*; got 'a dog'"):
         vsemb.Dataset.from_pairs(files, "a dog")
-    with pytest.raises(InvalidArgumentError, match="images=.*Expected: a list of images"):
+    with pytest.raises(InvalidArgumentError, match="`images` must be a list of images.*; got .*"):
         vsemb.Dataset.from_pairs(files[0].parent, captions)
 
 
@@ -165,7 +165,7 @@ def test_a_dataframe(files, captions):
     assert contents(numbered) == contents(several)
     with pytest.raises(InvalidArgumentError, match="image='…'"):
         vsemb.Dataset.from_dataframe(Frame(a=files, caption=captions))
-    with pytest.raises(InvalidArgumentError, match="Expected: one of a, caption"):
+    with pytest.raises(InvalidArgumentError, match="must be one of a, caption"):
         vsemb.Dataset.from_dataframe(Frame(a=files, caption=captions), image="A")
     with pytest.raises(InvalidArgumentError, match="caption='…'"):
         vsemb.Dataset.from_dataframe(Frame(image=files, sentence=captions, text=captions))

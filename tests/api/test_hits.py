@@ -46,7 +46,7 @@ def test_hits_show_their_items(model, pictures):
 def test_arguments_that_do_not_fit(model, pictures):
     embeddings = model.encode_images(pictures)
     for arguments, said in (
-        (("a circle", embeddings, 0), "k=0"),
+        (("a circle", embeddings, 0), "`k` must be .*; got 0"),
         ((7, embeddings), "one text, one image, or an embedding"),
         (("a circle", embeddings[0]), r"\(rows, dim\)"),
         ((embeddings[0][:5], embeddings), "embeddings of one model"),

@@ -117,9 +117,11 @@ def test_scores_drop_the_axis_of_one(model):
     assert model.similarity(images[0], texts).tolist() == [1, 0]
     assert model.similarity(images, texts[1]).tolist() == [0, 1, 0]
     assert model.similarity(images[0], texts[0]) == 1
-    with pytest.raises(InvalidArgumentError, match=r"texts='shape \(2, 8\)'.*embeddings of one model"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"`texts` must be .*embeddings of one model.*; got 'shape \(2, 8\)'"
+    ):
         model.similarity(images, texts[:, :8])
-    with pytest.raises(InvalidArgumentError, match="texts='a dog'.*encode_texts"):
+    with pytest.raises(InvalidArgumentError, match="`texts` must be .*; got 'a dog'.*encode_texts"):
         model.similarity(images, "a dog")
 
 
@@ -128,12 +130,12 @@ def test_scores_drop_the_axis_of_one(model):
     [
         ("nowhere.jpg", DataError, "Cannot read the image nowhere.jpg: No such file"),
         (b"no image", DataError, "not an image in a known format"),
-        (np.zeros((8, 8, 3)), InvalidArgumentError, r"float64 \(8, 8, 3\).*uint8.*astype"),
+        (np.zeros((8, 8, 3)), InvalidArgumentError, r"uint8 \(height, width, 3\); got 'float64 \(8, 8, 3\)'.*astype"),
         (np.zeros((8, 8, 2), np.uint8), InvalidArgumentError, r"\(8, 8, 2\)"),
         ([b"no image", 3], InvalidArgumentError, "a path, the bytes of a file"),
         (b"pets/dog.jpg", DataError, "are the name b'pets/dog.jpg': read the file, in tf.data by tf.io.read_file"),
         ("https://example.org/dog.jpg", InvalidArgumentError, "Download it first"),
-        (io.BytesIO(b"an\nopen file"), InvalidArgumentError, r"images='BytesIO'.*file\.read\(\)"),
+        (io.BytesIO(b"an\nopen file"), InvalidArgumentError, r"got 'BytesIO'.*file\.read\(\)"),
         (3, InvalidArgumentError, "one image, or a list of images"),
         ([], InvalidArgumentError, "one or more images"),
     ],
@@ -214,7 +216,7 @@ def test_a_damaged_savedmodel_is_refused_by_file(exported, tmp_path, file):
 def test_what_cannot_be_loaded(tmp_path, caption_run, exported):
     with pytest.raises(DataError, match="it has neither recipe.json nor saved_model.pb"):
         vsemb.load(tmp_path)
-    with pytest.raises(InvalidArgumentError, match=r"source='Model'.*model\.export"):
+    with pytest.raises(InvalidArgumentError, match=r"`source` must be .*; got 'Model'.*model\.export"):
         vsemb.load(keras.Model())
     with pytest.raises(DataError, match="there is no such directory.*vsemb import PRESET"):
         vsemb.load(tmp_path / "typo")

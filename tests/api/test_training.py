@@ -76,7 +76,7 @@ def test_a_network_is_fine_tuned(scenes, tiny_recipe, tmp_path):
     image = run.recipe.image
     assert (image.backbone, image.weights, image.pooling, image.dropout) == ("SmallConvNet", None, "flat", 0.25)
     assert run.recipe.text.encoder.kind == "linear" and run.recipe.training.epochs == 1
-    with pytest.raises(InvalidArgumentError, match="backbone='MobileNetV2'. Expected: none with --fine-tune"):
+    with pytest.raises(InvalidArgumentError, match="`backbone` must be omitted with --fine-tune.*; got 'MobileNetV2'"):
         vsemb.train(tiny_recipe, scenes.path, tmp_path / "none", fine_tune="SmallConvNet", backbone="MobileNetV2")
     with pytest.raises(InvalidArgumentError, match="Did you mean 'MobileNetV2'"):
         vsemb.train(tiny_recipe, scenes, tmp_path / "none", fine_tune="MobileNetV")

@@ -69,7 +69,7 @@ def test_classes_that_cannot_be_are_one_line(tiny_run, tiny_pixel_run, tmp_path,
     (tmp_path / "classes.txt").write_text("red circle\n")
     for run, options, said in (
         (tiny_run, ["--classes", "red circle"], "no image network"),
-        (tiny_pixel_run, ["--classes", "red", "red"], "each class once"),
+        (tiny_pixel_run, ["--classes", "red", "red"], "distinct"),
         (tiny_pixel_run, ["--template", "a {}"], "None without --classes"),
         (
             tiny_pixel_run,
@@ -102,7 +102,7 @@ def test_options_of_the_other_kind_of_run_are_one_line(tiny_run, region_caption_
         (
             captions,
             ["--classes", "dog"],
-            "classes=['dog']. Expected: None for a run without embeddings of images and texts",
+            "`classes` must be None for a run without embeddings of images and texts; got ['dog']",
         ),
         (captions, ["--template", "a {}"], "template="),
         (captions, ["--index", "index"], "index"),
@@ -110,11 +110,11 @@ def test_options_of_the_other_kind_of_run_are_one_line(tiny_run, region_caption_
         (
             captions,
             ["--precision", "mixed_bfloat16"],
-            "--precision='mixed_bfloat16'. Expected: none for a run",
+            "`--precision` must be omitted for a run",
         ),
         (captions, ["--beam", "0"], "beam=0"),
         (captions, ["--candidates", "10"], "candidates=10"),
-        (tiny_run, ["--beam", "3"], "--beam=3. Expected: none for a run that writes no captions"),
+        (tiny_run, ["--beam", "3"], "`--beam` must be omitted for a run that writes no captions; got 3"),
         (tiny_run, ["--n-best", "3"], "--n-best"),
         (caption_run, [], "must hold an image network"),
     ):

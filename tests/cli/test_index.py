@@ -71,11 +71,11 @@ def test_an_index_elsewhere_with_a_backend(tiny_run, scenes, tmp_path, capsys):
     for more, said in (
         (["--backend", "fais"], "Did you mean 'faiss"),
         (["--parameter", "nprobe"], "NAME=N"),
-        (["--parameter", "nprobe=3"], "none with exact float32"),
+        (["--parameter", "nprobe=3"], "omitted with exact float32"),
         (["--milvus-uri", "http://localhost:1"], "--backend milvus"),
         (["--backend", "faiss-ivf", "--candidates", "9"], "integer >= 10"),
         (["--out", str(tmp_path / "mine")], "must be an index or not exist"),
-        (["--compare"], "none with --compare"),
+        (["--compare"], "omitted with --compare"),
     ):
         assert main([*arguments, *more]) == 1
         error = capsys.readouterr().err

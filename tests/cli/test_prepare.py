@@ -81,7 +81,10 @@ def test_disjoint_classes(photos, tmp_path):
         (["{photos}", "--format", "vsepp"], "holds no train_ims.npy"),
         (["{photos}", "--format", "table", "--images", "nowhere"], "No images folder at nowhere"),
         (["{photos}", "--format", "table", "--restval", "drop"], "the format table has only images, split"),
-        (["{photos}", "--format", "table", "--split", "a/b"], "split='a/b'"),
+        (
+            ["{photos}", "--format", "table", "--split", "a/b"],
+            "`split` must be letters, digits and underscores; got 'a/b'",
+        ),
         (["{photos}", "--format", "table", "--disjoint-classes"], "line 2: 0.jpg has no class"),
         (["{photos}", "--format", "table", "--wordnet", "x"], "the format table has only images, split"),
         (["{photos}", "--format", "cub"], "images.txt cannot be read: No such file"),
@@ -91,8 +94,11 @@ def test_disjoint_classes(photos, tmp_path):
         ),
         (["{photos}", "--format", "flowers102", "--class-names", "x"], "Unpack the files of Reed et al."),
         (["{photos}", "--format", "wnid", "--class-splits", "1/1/1"], "must hold class folders"),
-        (["{photos}", "--format", "table", "--max-side", "0"], "max_side=0"),
-        (["{photos}", "--format", "table", "--images-per-shard", "-1"], "images_per_shard=-1"),
+        (["{photos}", "--format", "table", "--max-side", "0"], "`max_side` must be an integer >= 1; got 0"),
+        (
+            ["{photos}", "--format", "table", "--images-per-shard", "-1"],
+            "`images_per_shard` must be an integer >= 1; got -1",
+        ),
         (["{photos}/1.jpg", "--format", "table"], "not UTF-8"),
     ],
 )

@@ -61,7 +61,7 @@ def test_failures_are_one_line(plus: Path, tmp_path: Path, capsys) -> None:
     assert "must hold a version" in failure(capsys, str(tmp_path))
     assert "is a single version. Pass the model's directory" in failure(capsys, str(plus / "1"))
     assert "a model's directory, or --model NAME=DIR" in failure(capsys)
-    assert "each name once" in failure(capsys, str(plus), "--model", f"plus={plus}")
+    assert "distinct names" in failure(capsys, str(plus), "--model", f"plus={plus}")
     assert "`concurrency`" in failure(capsys, str(plus), "--concurrency", "0")
     assert "`versions`" in failure(capsys, str(plus), "--versions", "latest", "1")
     assert "no token is set" in failure(capsys, str(plus), "--host", "0.0.0.0")

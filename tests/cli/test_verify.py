@@ -42,7 +42,7 @@ def test_mistakes_are_one_line(tmp_path, capsys):
     for arguments, said in (
         ([str(tmp_path / "nothing")], "No versions of a model"),
         ([str(tmp_path / "scenes")], "No contract at"),
-        ([str(tmp_path / "scenes"), "--version", "7"], "version=7"),
+        ([str(tmp_path / "scenes"), "--version", "7"], "`version` must be one of 1; got 7"),
         ([str(tmp_path / "scenes"), "--timeout", "0"], "timeout"),
     ):
         assert main(["verify", *arguments]) == 1

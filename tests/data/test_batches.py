@@ -263,7 +263,7 @@ def test_sampled_negatives_come_from_the_whole_split(make, split) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"batch_size": 1}, "batch_size=1"),
+        ({"batch_size": 1}, "`batch_size` must be .*; got 1"),
         ({"captions": "first"}, "all or one"),
         ({"negatives": "random"}, "batch or sampled"),
     ],

@@ -153,7 +153,7 @@ def test_annotations_are_opened_once_and_named(tiny, tmp_path, monkeypatch):
     dataset.forget_annotation("marks")
     found = dataset.annotation("marks")
     assert found is not None and dataset.annotation("marks") is found
-    with pytest.raises(InvalidArgumentError, match="annotation='mark'.*marks"):
+    with pytest.raises(InvalidArgumentError, match="`annotation` must be .*; got 'mark'.*marks"):
         dataset.annotation("mark")
 
 

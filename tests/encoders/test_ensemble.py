@@ -64,7 +64,9 @@ def test_saved_and_loaded(tmp_path) -> None:
 
 def test_sizes_that_do_not_divide() -> None:
     recipe = tiny(get("best", "frozen"), "embedding_dim=16", "text.encoder.members=3")
-    with pytest.raises(InvalidArgumentError, match="embedding_dim=16.*a multiple of text.encoder.members=3"):
+    with pytest.raises(
+        InvalidArgumentError, match="`embedding_dim` must be .*a multiple of text.encoder.members=3.*; got 16"
+    ):
         recipe.build(20, {"feature_dim": 5}, "float32")
     with pytest.raises(InvalidArgumentError, match="an encoder of one vector per text"):
         Ensemble(get("dvsa").text.encoder)

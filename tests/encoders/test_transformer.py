@@ -165,11 +165,11 @@ def test_dropout_in_chunks_is_that_of_the_seeds(dtype: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"heads": 3}, r"heads=3.*a divisor of units=4"),
-        ({"layers": 0}, "layers=0"),
-        ({"length": 0}, "length=0"),
-        ({"feed_forward": -1}, "feed_forward=-1"),
-        ({"pooling": "first"}, "pooling='first'"),
+        ({"heads": 3}, "`heads` must be .*a divisor of units=4.*; got 3"),
+        ({"layers": 0}, "`layers` must be .*; got 0"),
+        ({"length": 0}, "`length` must be .*; got 0"),
+        ({"feed_forward": -1}, "`feed_forward` must be .*; got -1"),
+        ({"pooling": "first"}, "`pooling` must be .*; got 'first'"),
     ],
 )
 def test_refused(options, message: str) -> None:

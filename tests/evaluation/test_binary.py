@@ -86,5 +86,5 @@ def test_bad_input(function, errors: list, labels: list, reason: str) -> None:
 def test_what_needs_both_kinds() -> None:
     with pytest.raises(DataError, match="true and false"):
         roc_auc(np.array([0.1]), np.array([1]))
-    with pytest.raises(DataError, match="needs a true pair"):
+    with pytest.raises(DataError, match="must have a 1; got only 0"):
         average_precision(np.array([0.1]), np.array([0]))

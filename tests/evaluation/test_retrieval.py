@@ -336,8 +336,8 @@ def test_nan_is_refused() -> None:
         ({"text_image_ids": [1, 2, 3, 4], "texts": np.eye(4, 3)}, "not there"),
         ({"image_ids": [1, 2]}, "differ in number"),
         ({"text_image_ids": [1, 2]}, "differ in number"),
-        ({"images": np.zeros((0, 3)), "image_ids": []}, "Received: 0"),
-        ({"texts": np.zeros((0, 3)), "text_image_ids": []}, "Received: 3 and 0"),
+        ({"images": np.zeros((0, 3)), "image_ids": []}, "got 0"),
+        ({"texts": np.zeros((0, 3)), "text_image_ids": []}, "got 3 and 0"),
     ],
 )
 @pytest.mark.parametrize("function", [retrieval_ranks, evaluate_retrieval])

@@ -180,5 +180,5 @@ def test_texts_may_be_something_else(served):
 
 def test_a_corpus_has_embeddings_of_the_models_size(served):
     corpus = Corpus(np.zeros((2, 5), np.float32), np.arange(2), ["a", "b"])
-    with pytest.raises(InvalidArgumentError, match=r"corpus=\(2, 5\).*the model's size, 6"):
+    with pytest.raises(InvalidArgumentError, match=r"`corpus` must be .*the model's size, 6.*; got \(2, 5\)"):
         ServedModel(served.model, words(), corpus=corpus)

@@ -172,7 +172,7 @@ def test_which_version_and_which_contract(exported_copy, tmp_path):
     assert found.contract == version_contract_path(exported_copy / "3") and not found.failed
     contract_path(exported_copy).unlink()
     assert verify_model(exported_copy, version=3, probes={}).contract == found.contract
-    with pytest.raises(InvalidArgumentError, match="version=2. Expected: one of 3"):
+    with pytest.raises(InvalidArgumentError, match="`version` must be one of 3.*; got 2"):
         verify_model(exported_copy, version=2)
     found.contract.unlink()
     with pytest.raises(DataError, match="No contract at"):

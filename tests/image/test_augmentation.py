@@ -231,11 +231,11 @@ def test_keras_stays_keras_3() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"policy": "randaug"}, "policy='randaug'.*Did you mean 'randaugment'"),
-        ({}, "policy=None.*with erasing=0"),
-        ({"erasing": 1.5}, r"erasing=1.5.*a number in \[0, 1\]"),
-        ({"policy": "randaugment", "magnitude": 31}, r"magnitude=31.*a number in \[0, 30\]"),
-        ({"policy": "randaugment", "layers": 0}, "layers=0.*an integer >= 1"),
+        ({"policy": "randaug"}, "`policy` must be .*; got 'randaug'.*Did you mean 'randaugment'"),
+        ({}, "`policy` must be .*with erasing=0.*; got None"),
+        ({"erasing": 1.5}, r"`erasing` must be .*a number in \[0, 1\].*; got 1.5"),
+        ({"policy": "randaugment", "magnitude": 31}, r"`magnitude` must be .*a number in \[0, 30\].*; got 31"),
+        ({"policy": "randaugment", "layers": 0}, "`layers` must be .*an integer >= 1.*; got 0"),
     ],
 )
 def test_refusals(options, message) -> None:

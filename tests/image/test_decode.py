@@ -337,5 +337,5 @@ def test_a_saved_model_needs_tensorflow_only(tmp_path):
 
 @pytest.mark.parametrize("options", [{"size": 0}, {"size": 8, "max_pixels": 0}])
 def test_bad_arguments(options):
-    with pytest.raises(InvalidArgumentError, match="Expected: an integer >= 1"):
+    with pytest.raises(InvalidArgumentError, match="must be an integer >= 1"):
         decode_images(tf.constant([JPEG]), **options)

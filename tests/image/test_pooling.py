@@ -48,9 +48,9 @@ def test_of_a_backbone_and_back_from_its_configuration():
 
 
 def test_refusals():
-    with pytest.raises(InvalidArgumentError, match=r"levels=\(\)"):
+    with pytest.raises(InvalidArgumentError, match=r"`levels` must be .*; got \(\)"):
         PyramidPooling(())
-    with pytest.raises(InvalidArgumentError, match=r"levels=\(0,\)"):
+    with pytest.raises(InvalidArgumentError, match=r"`levels` must be .*; got \(0,\)"):
         PyramidPooling((0,))
     with pytest.raises(InvalidArgumentError, match="a map of 3 places a side"):
         pooled(np.zeros((1, 2, 2, 1)), 3)

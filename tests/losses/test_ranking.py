@@ -167,10 +167,10 @@ def test_contract(arguments) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"margin": -0.1}, "margin=-0.1"),
-        ({"margin": float("nan")}, "margin=nan"),
+        ({"margin": -0.1}, "`margin` must be .*; got -0.1"),
+        ({"margin": float("nan")}, "`margin` must be .*; got nan"),
         ({"negatives": "hard"}, "all, hardest"),
-        ({"warmup_steps": -1}, "warmup_steps=-1"),
+        ({"warmup_steps": -1}, "`warmup_steps` must be .*; got -1"),
     ],
 )
 def test_bad_arguments(arguments, message: str) -> None:

@@ -50,8 +50,8 @@ def test_what_is_no_recipe_is_refused(value: Any) -> None:
 
 #: Choices -> what the error names.
 MISFITS = [
-    (["image.projection=none"], "embedding_dim=1024.*null with image.projection=none"),
-    (["embedding_dim=null"], "embedding_dim=None"),
+    (["image.projection=none"], "`embedding_dim` must be .*null with image.projection=none.*; got 1024"),
+    (["embedding_dim=null"], "`embedding_dim` must be .*; got None"),
     (["optimizer.clipvalue=1", "optimizer.global_clipnorm=2"], "optimizer.clipvalue"),
     (["optimizer=rising-momentum-sgd", "optimizer.momentum_start=0.99"], "optimizer.momentum_start"),
     (["optimizer.sparse_embedding_updates=true", "text.encoder.words.dense_gradient=true"], "sparse_embedding_updates"),
@@ -75,9 +75,9 @@ def with_class_attributes(part: Part, **values: Any) -> Any:
 @pytest.mark.parametrize(
     ("field", "values", "message"),
     [
-        ("image", {"produces": "multi_vector"}, "image=.*one vector per item.*'cosine'"),
+        ("image", {"produces": "multi_vector"}, "`image` must be .*one vector per item.*; got .*'cosine'"),
         ("similarity", {"accepts": "multi_vector"}, "one multi_vector per item, not one vector"),
-        ("validation", {"accepts": "multi_vector"}, "validation=.*similarity='cosine'"),
+        ("validation", {"accepts": "multi_vector"}, "`validation` must be .*similarity='cosine'.*; got "),
         ("loss", {"over_classes": True}, None),
     ],
 )
@@ -86,7 +86,7 @@ def test_what_parts_produce_and_accept_decides(field: str, values: dict[str, Any
     if message is None:
         assert replace(Retrieval(), **{field: other})
         sampled = Retrieval().with_overrides(["batches.negatives=sampled"])
-        with pytest.raises(InvalidArgumentError, match="batches.negatives='sampled'"):
+        with pytest.raises(InvalidArgumentError, match="`batches.negatives` must be 'batch'.*; got 'sampled'"):
             replace(sampled, **{field: other})
         return
     with pytest.raises(InvalidArgumentError, match=message):
@@ -96,7 +96,7 @@ def test_what_parts_produce_and_accept_decides(field: str, values: dict[str, Any
 def test_an_encoder_reads_what_its_tokenizer_makes() -> None:
     text = Retrieval().text
     other = with_class_attributes(text.tokenizer, produces="chords")
-    with pytest.raises(InvalidArgumentError, match="text.encoder='recurrent'.*an encoder of chords"):
+    with pytest.raises(InvalidArgumentError, match="`text.encoder` must be an encoder of chords; got 'recurrent'"):
         replace(text, tokenizer=other)
 
 

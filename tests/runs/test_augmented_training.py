@@ -36,7 +36,7 @@ def test_of_the_recipe(tiny_recipe, scenes) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (["image.augmentation=randaug"], "image.augmentation='randaug'.*Did you mean 'randaugment'"),
+        (["image.augmentation=randaug"], "`image.augmentation` must be .*; got 'randaug'.*Did you mean 'randaugment'"),
         (["image.augmentation.layers=3"], "image.augmentation.layers"),
         (["image.augmentation=autoaugment", "image.augmentation.magnitude=5"], "image.augmentation.magnitude"),
     ],

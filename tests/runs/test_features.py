@@ -54,4 +54,4 @@ def test_a_recipe_that_reads_no_features_is_refused(scenes, recipe, reads):
 def test_a_backbone_is_either_trained_or_run_once(tmp_path, capsys):
     command = ["train", "vsepp", "--data", "none", "--out", str(tmp_path / "run"), "--fine-tune", "SmallConvNet"]
     assert main([*command, "--backbone", "SmallConvNet"]) == 1
-    assert "backbone='SmallConvNet'. Expected: none with --fine-tune" in capsys.readouterr().err
+    assert "`backbone` must be omitted with --fine-tune" in capsys.readouterr().err

@@ -76,7 +76,7 @@ def test_what_is_no_network_is_refused(tiny_run: Run, tiny_pixel_run: Run, tiny_
     with pytest.raises(DataError, match="must be a run directory"):
         run_backbone(tmp_path)
     recipe = with_backbone(tiny_recipe, scenes, str(tiny_pixel_run.path)).with_overrides(["image.size=64"])
-    with pytest.raises(InvalidArgumentError, match="image.weights.*32 pixels.*64 pixels"):
+    with pytest.raises(InvalidArgumentError, match="image.weights.*64 pixels.*32 pixels"):
         start(recipe)
 
 

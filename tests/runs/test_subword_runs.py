@@ -118,12 +118,18 @@ def test_another_vocabulary_is_refused(subword_run: Run, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["text.tokenizer=wordpieces"], "text.tokenizer='wordpieces'.*wordpiece"),
-        (["text.tokenizer=bpe", "text.tokenizer.vocabulary_size=5"], "vocabulary_size=5.*Every character"),
-        (["text.tokenizer=bpe", "text.encoder.words.vectors=glove.txt"], "words.vectors=.glove.txt.*of subwords"),
-        ([*TRANSFORMER, "text.encoder.heads=3"], "heads=3.*a divisor of"),
-        (["text.encoder=transformer", "text.encoder.layers=0"], "text.encoder.layers=0"),
-        (["text.encoder=transformer", "text.encoder.pooling=first"], "pooling='first'"),
+        (["text.tokenizer=wordpieces"], "`text.tokenizer` must be .*wordpiece.*; got 'wordpieces'"),
+        (
+            ["text.tokenizer=bpe", "text.tokenizer.vocabulary_size=5"],
+            "`vocabulary_size` must be .*; got 5.*Every character",
+        ),
+        (
+            ["text.tokenizer=bpe", "text.encoder.words.vectors=glove.txt"],
+            "`words.vectors` must be .*of subwords.*; got .glove.txt",
+        ),
+        ([*TRANSFORMER, "text.encoder.heads=3"], "`heads` must be a divisor of .*; got 3"),
+        (["text.encoder=transformer", "text.encoder.layers=0"], "`text.encoder.layers` must be .*; got 0"),
+        (["text.encoder=transformer", "text.encoder.pooling=first"], "pooling` must be .*; got 'first'"),
     ],
 )
 def test_one_line_for_what_does_not_work(overrides, message, scenes_path, tmp_path, capsys) -> None:

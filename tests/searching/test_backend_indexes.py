@@ -111,7 +111,7 @@ def test_default_candidates_and_what_is_refused(tmp_path):
         ("faiss", "float32", {}, "Did you mean 'faiss"),
         ("exact", "float8", {}, "`dtype`"),
         ("scann", "int8", {}, "codes of its own"),
-        ("exact", "float32", {"nprobe": 3}, "none with exact float32"),
+        ("exact", "float32", {"nprobe": 3}, "omitted with exact float32"),
         ("faiss-ivf", "float32", {"leaves": 3}, "one of nlist, nprobe"),
     ):
         with pytest.raises(InvalidArgumentError, match=said):

@@ -162,7 +162,7 @@ def test_what_is_not_written(tmp_path):
         (items, np.arange(2), ["x"]),
         (items[:0], np.arange(0), []),
     ):
-        with pytest.raises(DataError, match="An index needs items"):
+        with pytest.raises(DataError, match="An index must have items"):
             write_index(tmp_path / "a", embeddings, ids, keys, SOURCE)
     items[1, 2] = np.inf
     with pytest.raises(DataError, match="'y' is not finite"):

@@ -185,7 +185,7 @@ def test_cut_in_pieces() -> None:
     assert pieces_of(tokenizer, "cabb abc") == ["cab", "##b", "abc"]
     assert pieces_of(tokenizer, "abc cabb") == ["abc", "cab", "##b"]
     assert pieces_of(tokenizer, "cab cab cabb") == ["cab", "cab", "cab"]
-    with pytest.raises(InvalidArgumentError, match="max_length=0"):
+    with pytest.raises(InvalidArgumentError, match="`max_length` must be .*; got 0"):
         WordPieceTokenizer(wordpieces(), max_length=0)
 
 
@@ -303,9 +303,9 @@ def test_size(learned) -> None:
     assert 30 < sizes[0] <= 50 and sizes[0] <= sizes[1] <= 80
     # As many as there are where more are asked for.
     assert len(learn(["a dog"] * 3).words) < 30
-    with pytest.raises(InvalidArgumentError, match=r"vocabulary_size=8.*Every character is a subword"):
+    with pytest.raises(InvalidArgumentError, match="`vocabulary_size` must be .*; got 8.*Every character is a subword"):
         learn(CAPTIONS, vocabulary_size=8)
-    with pytest.raises(InvalidArgumentError, match="vocabulary_size=0"):
+    with pytest.raises(InvalidArgumentError, match="`vocabulary_size` must be .*; got 0"):
         learn(CAPTIONS, vocabulary_size=0)
 
 

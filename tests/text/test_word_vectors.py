@@ -96,9 +96,9 @@ def test_large_matrices_are_close_to_exact() -> None:
     [
         ({"vocabulary_size": 20_001}, "20000"),
         ({"vocabulary_size": 4}, "ids from 0 to 3"),
-        ({"dim": 0}, "dim=0"),
-        ({"window": 0}, "window=0"),
-        ({"shift": 0.0}, "shift=0.0"),
+        ({"dim": 0}, "`dim` must be .*; got 0"),
+        ({"window": 0}, "`window` must be .*; got 0"),
+        ({"shift": 0.0}, "`shift` must be .*; got 0.0"),
     ],
 )
 def test_bad_arguments(arguments, message: str) -> None:

@@ -69,7 +69,7 @@ def test_a_batch_is_a_multiple_of_the_replicas() -> None:
     devices = DistributionContext()
     devices.replicas = 3
     devices.check_batch_size(129)
-    with pytest.raises(InvalidArgumentError, match=r"=128.*3 replicas.*batches.size=129"):
+    with pytest.raises(InvalidArgumentError, match=r"3 replicas; got 128.*batches.size=129"):
         devices.check_batch_size(128)
 
 

@@ -132,7 +132,7 @@ def _build(arguments: argparse.Namespace) -> dict[str, Any]:
 def _image_files(arguments: argparse.Namespace) -> list[str]:
     for name in ("data", "split", "captions", "candidates"):
         if value := getattr(arguments, name):
-            raise invalid_argument(name, value, "none with --images, whose files have no captions")
+            raise invalid_argument(name, value, "omitted with --images, whose files have no captions")
     return image_files(arguments.images)
 
 
@@ -145,7 +145,7 @@ def _parameters(arguments: argparse.Namespace) -> dict[str, Any]:
         parameters[name] = int(value)
     if arguments.milvus_uri is not None:
         if arguments.backend != "milvus":
-            raise invalid_argument("milvus-uri", arguments.milvus_uri, "none without --backend milvus")
+            raise invalid_argument("milvus-uri", arguments.milvus_uri, "omitted without --backend milvus")
         parameters |= {"uri": arguments.milvus_uri, "name": Path(arguments.out or arguments.run).name}
     return parameters
 
@@ -159,7 +159,7 @@ def _compare(arguments: argparse.Namespace) -> dict[str, Any]:
 
     if arguments.out or arguments.candidates:
         name = "out" if arguments.out else "candidates"
-        raise invalid_argument(name, getattr(arguments, name), "none with --compare")
+        raise invalid_argument(name, getattr(arguments, name), "omitted with --compare")
     if is_index(arguments.run):
         index, opened, dataset = open_indexed(arguments.run, data=arguments.data)
         if dataset is None:

@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> None:
     shown: Any
     if arguments.name is None:
         if arguments.variant is not None:
-            raise invalid_argument("variant", arguments.variant, "the name of a recipe before it")
+            raise invalid_argument("variant", arguments.variant, "given after the name of a recipe")
         shown = [{"name": name, "summary": summary(name)} for name in recipes.names()]
         print(table(["recipe", "about"], [list(row.values()) for row in shown], text=(0, 1)))
     else:

@@ -147,11 +147,11 @@ def _check_options(arguments: argparse.Namespace) -> None:
         for name, value in (("split", arguments.split), ("captions", arguments.captions or None)):
             if value is not None:
                 fix = "Search the run, or make an index of what is wanted."
-                raise invalid_argument(name, value, f"none, since the index holds {holds}", fix)
+                raise invalid_argument(name, value, f"omitted, since the index holds {holds}", fix)
     elif kind != "run":
         raise DataError(f"{path} must be a run directory or an index; it is {f'a {kind}' if kind else 'neither'}.")
     elif arguments.index_run is not None:
-        raise invalid_argument("run", arguments.index_run, "none with a run directory")
+        raise invalid_argument("run", arguments.index_run, "omitted with a run directory")
     if arguments.data is not None:
         splits = read_manifest(Path(arguments.data))["splits"]
         if arguments.split not in (None, "all", *splits):

@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     recipe = recipes.get(arguments.recipe, arguments.variant)
     if arguments.workers is not None:
         if arguments.strategy == "mirrored":
-            raise invalid_argument("workers", arguments.workers, "none with --strategy mirrored")
+            raise invalid_argument("workers", arguments.workers, "omitted with --strategy mirrored")
         return _launch_workers(arguments)
     from vsemb.runs.fine_tune import configured
     from vsemb.runs.run import STATE, Run

@@ -309,7 +309,7 @@ class Demo(Demonstration):
                 texts without a known word.
         """
         if not self.has_order:
-            raise invalid_argument("operation", operation, "nothing for a run without an order similarity")
+            raise invalid_argument("operation", operation, "omitted for a run without an order similarity")
         if operation not in _OPERATIONS:
             raise invalid_argument("operation", operation, "compose or abstract")
         if len(texts) < 2:

@@ -71,7 +71,7 @@ def average_precision(errors: np.ndarray, labels: np.ndarray) -> float:
     """
     errors, labels = _checked(errors, labels)
     if not labels.any():
-        raise DataError("Average precision needs a true pair. Received: labels that are all 0.")
+        raise DataError("The labels of average precision must have a 1; got only 0.")
     order = np.argsort(errors, kind="stable")
     # With equal errors all of them are found before precision is taken.
     last = np.searchsorted(errors[order], errors[order], side="right")
@@ -99,7 +99,7 @@ def roc_auc(errors: np.ndarray, labels: np.ndarray) -> float:
     errors, labels = _checked(errors, labels)
     true, false = np.sort(errors[labels]), errors[~labels]
     if not len(true) or not len(false):
-        raise DataError(f"The area under ROC needs true and false pairs. Received: {len(true)} and {len(false)}.")
+        raise DataError(f"The area under ROC must have true and false pairs; got {len(true)} and {len(false)}.")
     below = np.searchsorted(true, false, side="left")
     equal = np.searchsorted(true, false, side="right") - below
     return float(np.mean((below + 0.5 * equal) / len(true)))
@@ -108,9 +108,9 @@ def roc_auc(errors: np.ndarray, labels: np.ndarray) -> float:
 def _checked(errors: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     errors, labels = np.asarray(errors, np.float64), np.asarray(labels)
     if errors.ndim != 1 or errors.shape != labels.shape or not len(errors):
-        raise DataError(f"Pairs need one error and one label each. Received: {errors.shape} and {labels.shape}.")
+        raise DataError(f"Pairs must have one error and one label each; got {errors.shape} and {labels.shape}.")
     if not np.isin(labels, (0, 1)).all():
-        raise DataError("The labels of pairs are 1 (true) or 0 (false). Received: others.")
+        raise DataError("The labels of pairs must be 1 (true) or 0 (false); got others.")
     if np.isnan(errors).any():
         raise DataError("The errors contain NaN. The model or its input is broken.")
     return errors, labels.astype(bool)

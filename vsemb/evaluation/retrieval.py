@@ -251,7 +251,7 @@ def _ids(name: str, values: ArrayLike) -> np.ndarray:
 
 def _check(images: np.ndarray, texts: np.ndarray, image_ids: np.ndarray, text_image_ids: np.ndarray) -> None:
     if not len(images) or not len(texts):
-        raise DataError(f"Retrieval needs images and texts. Received: {len(images)} and {len(texts)}.")
+        raise DataError(f"Retrieval must have images and texts; got {len(images)} and {len(texts)}.")
     if len(images) != len(image_ids) or len(texts) != len(text_image_ids):
         raise DataError(
             f"Embeddings and ids differ in number: {len(images)} images with {len(image_ids)} ids, "

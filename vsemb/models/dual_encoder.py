@@ -409,7 +409,9 @@ def inputs_of(data: Any) -> Any:
     x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
     if weights is not None:
         fix = "Put ids into a dictionary: {'image': …, 'text': …, 'image_id': …}."
-        raise invalid_argument("sample_weight", "a third part of the batch", "none: all pairs count alike", fix)
+        raise invalid_argument(
+            "sample_weight", "a third part of the batch", "omitted, since all pairs count alike", fix
+        )
     return x if isinstance(x, Mapping) or y is None else {"image": x, "text": y}
 
 

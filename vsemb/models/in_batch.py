@@ -88,7 +88,7 @@ class InBatchObjective:
             if f"negative_{side}" in y_pred
         }
         if sampled and self.row_loss.over_classes:
-            raise invalid_argument("x", sorted(x), f"no negatives of their own with {type(self.row_loss).__name__}")
+            raise invalid_argument("x", sorted(x), f"without negatives of its own with {type(self.row_loss).__name__}")
         directions = [
             Direction(self.image_weight, images, texts, sampled.get("text", ()), True),
             Direction(self.text_weight, texts, images, sampled.get("image", ()), False),

@@ -236,7 +236,7 @@ class Recipe(Part, family="task"):
             InvalidArgumentError: for options that this task does not support.
         """
         if options:
-            raise invalid_argument("options", sorted(options), f"none of a task other than {self.kind}")
+            raise invalid_argument("options", sorted(options), f"options of the task {self.kind}")
         text_input = run.recipe.text.tokenizer.text_input(run.tokenizer, run.reader)
         return ServedModel(run.model, text_input, run.image_input if images else None, corpus=corpus, extras=extras)
 

@@ -47,14 +47,14 @@ def sections(view: View) -> list[Section]:
     if not isinstance(run.recipe, Retrieval):
         return []
     for name, value in view.options.items():
-        raise invalid_argument(name, value, "nothing for a run for retrieval")
+        raise invalid_argument(name, value, "omitted for a run for retrieval")
     combines = searcher_of(run).combines
     if view.arithmetic and not combines:
         fix = "The run embeds images and sentences as sets of vectors, which cannot be added or subtracted."
-        raise invalid_argument("arithmetic", view.arithmetic[0], "nothing for this run", fix)
+        raise invalid_argument("arithmetic", view.arithmetic[0], "omitted for this run", fix)
     if view.arithmetic and not run.recipe.text.tokenizer.per_caption:
         fix = "The run was trained on class names and has no words to add."
-        raise invalid_argument("arithmetic", view.arithmetic[0], "nothing for this run", fix)
+        raise invalid_argument("arithmetic", view.arithmetic[0], "omitted for this run", fix)
     templates = page_template(__package__, "retrieval.html.jinja").module
     space = view.space
     check_arithmetic(space, view.arithmetic)

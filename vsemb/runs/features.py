@@ -90,7 +90,7 @@ def with_features(
     image = recipe.image_tower
     if getattr(image, "folder", None) != "features":
         reads = "no images" if image is None else image.kind
-        allowed = f"none for a recipe that reads {reads}; it is for recipes that read cached features"
+        allowed = f"omitted for a recipe that reads {reads}; it is for recipes that read cached features"
         raise invalid_argument("backbone", backbone, allowed)
     store = make_features(dataset, backbone, weights, **{**image.network, **options})
     return replace(recipe, image=replace(image, fingerprint=store.fingerprint))  # type: ignore[call-arg]

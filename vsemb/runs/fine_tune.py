@@ -54,7 +54,9 @@ def configured(
         VsembError: for options that do not match each other, values that do not fit, or data that cannot be opened.
     """
     if fine_tune is not None and (backbone := network.get("backbone")) is not None:
-        raise invalid_argument("backbone", backbone, "none with --fine-tune BACKBONE, which reads no cached features")
+        raise invalid_argument(
+            "backbone", backbone, "omitted with --fine-tune BACKBONE, which reads no cached features"
+        )
     # The other fields are those of the trained tower.
     first = {name: value for name, value in values.items() if fine_tune is None or name.endswith("fingerprint")}
     recipe = override(recipe, first)
@@ -83,7 +85,7 @@ def with_backbone(recipe: Recipe, dataset: Dataset, backbone: str | None = None)
     """
     image = recipe.image_tower
     if image is None:
-        raise invalid_argument("fine_tune", backbone, f"nothing: {recipe.name!r} reads no images")
+        raise invalid_argument("fine_tune", backbone, f"omitted, since {recipe.name!r} reads no images")
     given = {name: getattr(image, name) for name in fields_of(type(image)) if name in _KEPT}
     # A size-keeping projection fits cached features that are the embedding already, not the outputs of a backbone.
     # The projection of a tower from pixels is kept.
@@ -199,7 +201,7 @@ def lent_backbone(
         return
     config, trained = run_backbone(path, "weights")
     for name in sorted(given.keys() - {"pooling", "crops", "resize"}):
-        raise invalid_argument(name, given[name], f"none with --weights {path}, whose own is taken")
+        raise invalid_argument(name, given[name], f"omitted with --weights {path}, whose own is taken")
     with kept_weights(trained) as file:
         # The file has all weights, so the reference to a preset is not needed.
         yield replace(config, **given, name=display_name(config.name)), file

@@ -74,7 +74,7 @@ def train(
     devices = strategy if isinstance(strategy, DistributionContext) else open_distribution(strategy)
     for name in inputs:
         if name not in recipe.inputs:
-            allowed = f"one of {', '.join(recipe.inputs)}" if recipe.inputs else "nothing"
+            allowed = f"one of {', '.join(recipe.inputs)}" if recipe.inputs else "omitted"
             raise invalid_argument(name, str(inputs[name].path), f"{allowed} for the recipe {recipe.name!r}")
     devices.check_batch_size(recipe.batch_size)
     if not (out / RECIPE).exists():

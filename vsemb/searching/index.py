@@ -136,7 +136,7 @@ class IndexSettings:
                 raise invalid_argument(
                     "parameter",
                     name,
-                    f"{'one of ' + ', '.join(known) if known else 'none'} with {self.label}",
+                    f"{'one of ' + ', '.join(known) if known else 'omitted'} with {self.label}",
                 )
 
     @property
@@ -410,6 +410,6 @@ def check_candidates(candidates: int, k: int, similarity: str | Similarity, *, a
     elif similarity.inner_product and not approximate:
         why = "Its scores are inner products, by which candidates would be chosen: leave it out."
     if why is not None:
-        raise invalid_argument("candidates", candidates, f"none with the similarity {similarity.kind!r}", why)
+        raise invalid_argument("candidates", candidates, f"omitted with the similarity {similarity.kind!r}", why)
     if candidates < k:
         raise invalid_argument("candidates", candidates, f"an integer >= {k}, the number of results")

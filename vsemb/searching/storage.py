@@ -232,7 +232,7 @@ def write_index(
     counts = {len(embeddings), len(ids), len(named), len(named if items is None else items)}
     if embeddings.ndim != 2 or len(counts) != 1 or not len(ids):
         raise DataError(
-            f"An index needs items. Received: embeddings {embeddings.shape}, {len(ids)} ids, "
+            f"An index must have items; got embeddings {embeddings.shape}, {len(ids)} ids, "
             f"{len(named)} keys{'' if items is None else f', {len(items)} items'}."
         )
     # A sum in float64 is finite exactly if all float32 values of the row are.

@@ -287,7 +287,7 @@ def served_models(directory: str | None, named: Sequence[tuple[str, str]]) -> di
     if not names:
         raise invalid_argument("model", None, "a model's directory, or --model NAME=DIR")
     if len(set(names)) < len(names):
-        raise invalid_argument("model", names, "each name once")
+        raise invalid_argument("model", names, "distinct names")
     return dict((*pairs, *named))
 
 

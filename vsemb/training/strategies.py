@@ -219,7 +219,7 @@ def open_distribution(strategy: str = "none", count: int | None = None) -> Distr
     if strategy not in STRATEGIES:
         raise unknown_name("strategy", strategy, STRATEGIES)
     if count is not None and strategy != "mirrored":
-        raise invalid_argument("devices", count, f"none with strategy {strategy!r}: it is for 'mirrored'")
+        raise invalid_argument("devices", count, f"omitted with strategy {strategy!r}: it is for 'mirrored'")
     require("devices", count, Count | None)
     for gpu in tf.config.list_physical_devices("GPU"):
         # Refused once TensorFlow runs; then memory is as it was configured, and training works all the same.

@@ -262,5 +262,5 @@ def test_tables_without_disjoint_classes(tmp_path, pictures, text, message):
 
 
 def test_disjoint_classes_in_one_split(tmp_path):
-    with pytest.raises(InvalidArgumentError, match="nothing with disjoint_classes"):
+    with pytest.raises(InvalidArgumentError, match="omitted with disjoint_classes"):
         read("table", tmp_path, split="train", disjoint_classes=True)

@@ -93,9 +93,9 @@ class Payload:
         (FEATURES, 3, "6 rows and there are 3 captions"),
         (FEATURES, 0, "must have captions"),
         (FEATURES * np.float32(np.nan), 30, "no rows that can be used: .*row 0 is not finite; .*row 1 is not finite"),
-        (FEATURES.astype(np.int32), 30, "expected float"),
-        (FEATURES[0], 20, "expected float"),
-        (FEATURES[:0], 5, "expected float"),
+        (FEATURES.astype(np.int32), 30, "must be float"),
+        (FEATURES[0], 20, "must be float"),
+        (FEATURES[:0], 5, "must be float"),
         (np.array([Payload()]), 5, "cannot be read"),
     ],
 )

@@ -377,8 +377,8 @@ def test_finished_shards_survive_a_fatal_image(tiny, tmp_path):
         (lambda r: [replace(record, image=b"x") for record in r], "None of 4 images can be used"),
         (lambda r: [replace(r[0], key="")], "non-empty text"),
         (lambda r: [replace(r[0], key="\ud800.jpg")], "not valid Unicode"),
-        (lambda r: [replace(r[0], split="../up")], "split='../up'"),
-        (lambda r: [replace(r[0], captions=(3,))], "not text"),
+        (lambda r: [replace(r[0], split="../up")], "`split` must be .*; got '../up'"),
+        (lambda r: [replace(r[0], captions=(3,))], "must be text; got 3"),
         (lambda r: [replace(r[1], alignments=((),))], "2 captions and 1 alignments"),
         (lambda r: [replace(r[1], caption_ids=("1",))], "2 captions and 1 ids"),
         (lambda r: [replace(r[0], caption_ids=(" ",))], "text that is not empty"),
@@ -412,7 +412,7 @@ def test_datasets_without_images(tiny, tmp_path):
 
 
 def test_an_unknown_split_names_the_nearest(tiny, tmp_path):
-    with pytest.raises(InvalidArgumentError, match="one of train, val. Did you mean 'train'"):
+    with pytest.raises(InvalidArgumentError, match="one of train, val.*Did you mean 'train'"):
         tiny.write(tiny.records(4), tmp_path / "out").split("trian")
 
 

@@ -72,10 +72,13 @@ def test_mistakes_are_one_line(caption_run, scenes, opened, capsys):
     for options, said in (
         (["--n-best", "0"], "`n_best`"),
         (["--beam", "2", "--n-best", "3"], "`n_best`"),
-        (["--sample", "loud"], "sample='loud'"),
-        (["--sample", "random", "--beam", "3"], "beam=3"),
+        (
+            ["--sample", "loud"],
+            "`sample` must be greedy, random, top-k=K with an integer K >= 1, or top-p=P with 0 < P <= 1; got 'loud'",
+        ),
+        (["--sample", "random", "--beam", "3"], "where words are drawn; got 3"),
         (["--temperature", "2"], "--sample"),
-        (["--candidates", "10"], "candidates=10"),
+        (["--candidates", "10"], "`candidates` must be "),
         (["--max-words", "0"], "`max_words`"),
         (["--length-penalty", "nan"], "`length_penalty`"),
         (["--sample", "top-k=inf"], "`sample`"),
@@ -110,4 +113,4 @@ def test_a_run_for_retrieval_is_refused(tiny_run, capsys):
     error = capsys.readouterr().err
     assert "must be a run that writes captions" in error and "which is for retrieval" in error
     assert main(["report", str(tiny_run.path), "--limit", "3"]) == 1
-    assert "limit=3" in capsys.readouterr().err
+    assert "`limit` must be omitted for a run for retrieval; got 3" in capsys.readouterr().err

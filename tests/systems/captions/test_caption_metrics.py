@@ -129,8 +129,8 @@ def test_novelty_and_vocabulary_stand_in_json() -> None:
 @pytest.mark.parametrize(
     ("candidates", "references", "said"),
     [
-        ([], [], "candidates=[]"),
-        ("a dog", [["a dog"]], "candidates='a dog'"),
+        ([], [], "`candidates` must be the captions of one image or more; got []"),
+        ("a dog", [["a dog"]], "`candidates` must be the captions of one image or more; got 'a dog'"),
         (["a dog"], [], "references of 0 images"),
         (["a dog"], [[]], "for image 0"),
         (["a dog"], ["a dog"], "for image 0"),

@@ -115,7 +115,7 @@ def test_an_alignment_is_asked_for_where_there_are_regions(
     snippet_recipe = recipes.get("multimodal-rnn-regions")
     with pytest.raises(InvalidArgumentError, match="--alignment RUN"):
         train(snippet_recipe, region_scenes, tmp_path / "run")
-    with pytest.raises(InvalidArgumentError, match="alignment.*nothing for the recipe 'multimodal-rnn'"):
+    with pytest.raises(InvalidArgumentError, match="alignment.*omitted for the recipe 'multimodal-rnn'"):
         train(caption_recipe, scenes, tmp_path / "run", inputs={"alignment": region_run})
     assert not (tmp_path / "run").exists()
 

@@ -83,7 +83,7 @@ def test_a_model_of_embeddings_writes_none(server):
     with Client(url_of(server, "http"), "captions", timeout=60) as client:
         with pytest.raises(InvalidArgumentError, match="signature='encode_image'.*caption"):
             client.encode_image(pictures())
-        with pytest.raises(InvalidArgumentError, match="images='bytes'. Expected: a list"):
+        with pytest.raises(InvalidArgumentError, match="`images` must be a list.*; got 'bytes'"):
             client.caption(pictures()[0])
         others = {"encode_text": client.signatures()["caption"]}
         client.signatures = lambda refresh=False: others  # type: ignore[method-assign]

@@ -92,4 +92,4 @@ def test_the_command_prints_the_table(region_caption_run, opened, capsys) -> Non
     printed = capsys.readouterr().out
     assert printed.startswith("val: 2 regions") and "a person" in printed
     assert main([*arguments, "--image-list", "images.json"]) == 1
-    assert "none without --annotations" in capsys.readouterr().err
+    assert "omitted without --annotations" in capsys.readouterr().err

@@ -55,7 +55,7 @@ def test_json_is_finite() -> None:
 def test_classes_that_are_not_there() -> None:
     metrics = evaluate_entailment(np.array([0.5, 0.1]), np.array([0, 2]))
     assert set(metrics.class_accuracy) == {"entailment", "contradiction"}
-    with pytest.raises(DataError, match="true"):
+    with pytest.raises(DataError, match="must have a 1"):
         evaluate_entailment(np.array([0.5, 0.1]), np.array([1, 2]))
     with pytest.raises(DataError, match="NaN"):
         evaluate_entailment(np.array([0.5, np.nan]), np.array([0, 2]))

@@ -151,5 +151,5 @@ def test_mixed_precision_compares_in_float32() -> None:
 
 
 def test_similarities_that_do_not_do() -> None:
-    with pytest.raises(InvalidArgumentError, match="similarity='ordr'.*Did you mean 'order'"):
+    with pytest.raises(InvalidArgumentError, match="`similarity` must be .*; got 'ordr'.*Did you mean 'order'"):
         make_model("ordr")

@@ -300,7 +300,7 @@ def test_a_model_follows_from_the_seed() -> None:
 def test_the_seed_of_the_splits_is_the_recipes(tmp_path: Path) -> None:
     data = write_plain(tmp_path / "pairs.tsv", rows(300))
     recipe = recipes.get("entailment").with_overrides([*LINEAR, "split_seed=7"])
-    with pytest.raises(InvalidArgumentError, match="split_seed=7.*Expected: 0.*Set split_seed=0"):
+    with pytest.raises(InvalidArgumentError, match="`split_seed` must be 0.*; got 7.*Set split_seed=0"):
         train(recipe, EntailmentData.open(data), tmp_path / "run")
     run = train(recipe, data, tmp_path / "run")
     assert run.open_data().split_seed == 7 and "seed 7" in run.info["protocol"]

@@ -140,7 +140,7 @@ def test_log_bilinear_has_no_encoder(bilinear_run, scenes, kiros_run) -> None:
     assert not (bilinear_run.path / "encoder").exists() and not (bilinear_run.path / "generation").exists()
     with pytest.raises(DataError, match="sees no image"):
         require_encoder(bilinear_run)
-    with pytest.raises(InvalidArgumentError, match="nothing for log-bilinear models"):
+    with pytest.raises(InvalidArgumentError, match="omitted for log-bilinear models"):
         train(bilinear_run.recipe, scenes, bilinear_run.path, inputs={"encoder": kiros_run})
 
 

@@ -325,7 +325,7 @@ def test_features_that_float16_cannot_hold_are_refused_by_name(bare, tmp_path):
 def test_bad_arguments(with_regions):
     with pytest.raises(InvalidArgumentError, match="batch_size"):
         cache_regions(with_regions, CONFIG, REGIONS, weights=None, batch_size=0)
-    with pytest.raises(InvalidArgumentError, match="detections=None. Expected: the detections with source='det"):
+    with pytest.raises(InvalidArgumentError, match="`detections` must be the detections with source='det.*; got None"):
         cache_regions(with_regions, CONFIG, RegionConfig("detections"), weights=None)
     with pytest.raises(InvalidArgumentError, match="no detections with source='grid'"):
         cache_regions(with_regions, CONFIG, REGIONS, weights=None, detections=detected([0], WHOLE, [1]))

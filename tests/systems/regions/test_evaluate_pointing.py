@@ -75,7 +75,7 @@ def test_table_marks_what_was_chosen_and_says_what_is_not_read() -> None:
         (["--retrieval", "--affinity", "1"], "got it with --retrieval"),
         (["--pointing", "--affinity", "0", "-1"], "finite numbers >= 0"),
         (["--pointing", "--affinity", "nan"], "finite numbers >= 0"),
-        (["--pointing", "--bootstrap", "-1"], "bootstrap=-1"),
+        (["--pointing", "--bootstrap", "-1"], "`bootstrap` must be an integer >= 0; got -1"),
         (["--pointing", "--split", "vall"], "Did you mean 'val'"),
         (["--pointing"], "must be a run on regions; its recipe 'vsepp'"),
     ],

@@ -170,13 +170,13 @@ def test_candidates_by_the_networks_own_confidence(backbone, encoded):
 
 
 def test_what_does_not_go_together(backbone, encoded):
-    with pytest.raises(InvalidArgumentError, match="boxes=None"):
+    with pytest.raises(InvalidArgumentError, match="`boxes` must be .*; got None"):
         RegionExtractor(SMALL, RegionConfig("detections"), backbone)(tf.constant(encoded))
     with pytest.raises(InvalidArgumentError, match="with the source 'grid'"):
         RegionExtractor(SMALL, RegionConfig(), backbone)(tf.constant(encoded), tf.zeros((5, 1, 4)))
-    with pytest.raises(InvalidArgumentError, match="crops=10"):
+    with pytest.raises(InvalidArgumentError, match="`crops` must be .*; got 10"):
         RegionExtractor(BackboneConfig("SmallConvNet", crops=10), RegionConfig(), backbone)
-    with pytest.raises(InvalidArgumentError, match='layer=.fc7.*pooling="crops"'):
+    with pytest.raises(InvalidArgumentError, match='`layer` must be .*; got .fc7.*pooling="crops"'):
         RegionExtractor(BackboneConfig("VGG16", layer="fc7"), RegionConfig(), backbone)
 
 
@@ -269,7 +269,7 @@ def test_maps_are_what_the_network_pools(mobile):
 
 def test_a_layer_has_no_map():
     config = BackboneConfig("VGG16", size=32, layer="fc7")
-    with pytest.raises(InvalidArgumentError, match="layer='fc7'"):
+    with pytest.raises(InvalidArgumentError, match="`layer` must be .*; got 'fc7'"):
         feature_maps(keras.Sequential([keras.Input((32, 32, 3))]), config)
 
 

@@ -79,7 +79,10 @@ def test_a_batch_adds_it_to_the_ranking_loss(batch) -> None:
 
 @pytest.mark.parametrize(
     ("recipe", "overrides", "message"),
-    [("vsepp", [], "loss='ranking-fragments'"), ("dvsa", ["loss.block_size=8"], "block_size=8.*null")],
+    [
+        ("vsepp", [], "`loss` must be .*; got 'ranking-fragments'"),
+        ("dvsa", ["loss.block_size=8"], "`block_size` must be .*null.*; got 8"),
+    ],
 )
 def test_it_needs_sets_and_a_whole_batch(recipe: str, overrides: list[str], message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):

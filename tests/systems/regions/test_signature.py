@@ -251,7 +251,9 @@ def test_what_a_model_of_sets_offers(served):
     assert set(ServedModel(model, tokenizer).signatures) == {"serving_default", "encode_text", "describe"}
     assert ServedModel(model, tokenizer).encode_image is None
     corpus = Corpus(np.zeros((2, DIM), np.float32), np.arange(2), ["a", "b"])
-    with pytest.raises(InvalidArgumentError, match=r"index='2 items'.*one vector per item.*vsemb search RUN"):
+    with pytest.raises(
+        InvalidArgumentError, match="`index` must be .*one vector per item.*; got '2 items'.*vsemb search RUN"
+    ):
         ServedModel(model, tokenizer, image_input, corpus=corpus)
     with pytest.raises(InvalidArgumentError, match="image_input.*set of vectors per image.*MaxSim"):
         ServedModel(model, tokenizer, ImageInput(image_input.config, image_input.backbone))

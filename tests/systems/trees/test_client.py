@@ -198,22 +198,22 @@ def test_what_is_no_request(body, says, server):
 @pytest.mark.parametrize(
     ("trees", "says"),
     [
-        (([], []), "trees=\\[\\]. Expected: pairs of words and heads"),
-        ("a dog", "trees='str'. Expected: a list"),
-        (Tree(("dog",), (0,)), "trees='Tree'. Expected: a list"),
+        (([], []), "`trees` must be pairs of words and heads.*; got \\[\\]"),
+        ("a dog", "`trees` must be a list.*; got 'str'"),
+        (Tree(("dog",), (0,)), "`trees` must be a list.*; got 'Tree'"),
         ([(["a"], [0]), (["a", "dog"], [0])], "2 words and 1 heads in tree 1"),
-        ([("dog", [0])], "trees='dog'. Expected: a list of words"),
-        ([([3], [0])], "trees=\\[3\\]. Expected: a list of words"),
-        ([(["a"], [0.5])], "trees=\\[0.5\\]. Expected: a list of heads"),
-        ([(["a"], [2**31])], "Expected: a list of heads"),
-        ([(["a"], [2**63])], "Expected: a list of heads"),
-        ([(["a"], [-(2**63)])], "Expected: a list of heads"),
-        ([(["a", "b"], [[2], [0, 0]])], "Expected: a list of heads"),
-        ([(None, [0])], "trees=None. Expected: a list of words"),
-        (None, "trees='NoneType'. Expected: a list"),
-        ([(["a"], ["0"])], "Expected: a list of heads"),
-        (["a\t0"], "Expected: pairs of words and heads"),
-        ([3], "Expected: pairs of words and heads"),
+        ([("dog", [0])], "`trees` must be a list of words.*; got 'dog'"),
+        ([([3], [0])], "`trees` must be a list of words.*; got \\[3\\]"),
+        ([(["a"], [0.5])], "`trees` must be a list of heads.*; got \\[0.5\\]"),
+        ([(["a"], [2**31])], "must be a list of heads"),
+        ([(["a"], [2**63])], "must be a list of heads"),
+        ([(["a"], [-(2**63)])], "must be a list of heads"),
+        ([(["a", "b"], [[2], [0, 0]])], "must be a list of heads"),
+        ([(None, [0])], "`trees` must be a list of words.*; got None"),
+        (None, "`trees` must be a list.*; got 'NoneType'"),
+        ([(["a"], ["0"])], "must be a list of heads"),
+        (["a\t0"], "must be pairs of words and heads"),
+        ([3], "must be pairs of words and heads"),
     ],
     ids=[
         *("a pair", "a text", "a tree", "lengths", "a word", "numbers", "fractions", "too large"),
@@ -264,7 +264,7 @@ def test_odd_words_are_sent_as_they_are():
 
 
 def test_parsers_that_are_none():
-    with pytest.raises(InvalidArgumentError, match="parser=3"):
+    with pytest.raises(InvalidArgumentError, match="`parser` must be .*; got 3"):
         Client("http://host", "trees", parser=3)
     with pytest.raises(InvalidArgumentError, match="1 trees for 2 texts"):
         TextParser(lambda texts: [([], [])])([b"a", b"b"])

@@ -55,7 +55,7 @@ def test_a_file(scenes_copy, spacy_pipeline, tmp_path, capsys):
         (["nowhere", "--model", "{pipeline}"], "nowhere"),
         (["{data}", "--model", "en_core_web_unheard_of"], "spacy download en_core_web_unheard_of"),
         (["{data}", "--model", "{data}"], "with config.cfg and meta.json"),
-        (["{data}", "--model", "{pipeline}", "--processes", "0"], "processes=0"),
+        (["{data}", "--model", "{pipeline}", "--processes", "0"], "`processes` must be an integer >= 1; got 0"),
         (["{data}", "--conllu", "nowhere.conllu"], "nowhere.conllu cannot be read: No such file"),
         (["{data}", "--conllu", "{pipeline}/meta.json"], "meta.json, line 1"),
         (["{data}", "--conllu", "{data}"], "Is a directory"),

@@ -359,7 +359,7 @@ def test_a_folder_that_cannot_be_written(scenes_copy, parser):
 
 @pytest.mark.parametrize("processes", [0, -1])
 def test_no_processes(scenes_copy, parser, processes):
-    with pytest.raises(InvalidArgumentError, match=f"processes={processes}"):
+    with pytest.raises(InvalidArgumentError, match=f"`processes` must be .*; got {processes}"):
         parse_dataset(scenes_copy, parser, processes=processes)
 
 

@@ -496,8 +496,8 @@ def test_fit_learns_what_the_heads_say() -> None:
     [
         ({"children": "slot"}, "Did you mean 'slots'"),
         ({"pooling": "last"}, r"root, mean, max, mean\+max"),
-        ({"slots": 0}, "slots=0"),
-        ({"units": 0}, "units=0"),
+        ({"slots": 0}, "`slots` must be .*; got 0"),
+        ({"units": 0}, "`units` must be .*; got 0"),
     ],
 )
 def test_bad_arguments(arguments, message: str) -> None:

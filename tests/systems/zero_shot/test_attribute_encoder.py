@@ -56,5 +56,5 @@ def test_bad_attributes(values, message: str) -> None:
 
 
 def test_bad_sizes() -> None:
-    with pytest.raises(InvalidArgumentError, match="classes=0"):
+    with pytest.raises(InvalidArgumentError, match="`classes` must be .*; got 0"):
         AttributeEncoder(classes=0, attributes=2)

@@ -88,5 +88,5 @@ def test_what_cannot_be_drawn_is_known_before(tmp_path) -> None:
 
 @pytest.mark.parametrize("seed", [-1, 2**32])
 def test_seeds_have_a_range(seed: int) -> None:
-    with pytest.raises(InvalidArgumentError, match=f"seed={seed}"):
+    with pytest.raises(InvalidArgumentError, match=f"`seed` must be .*; got {seed}"):
         class_points(two_groups(), seed=seed)

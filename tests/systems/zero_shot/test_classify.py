@@ -44,8 +44,8 @@ def test_prompts_are_each_name_in_each_template() -> None:
     [
         ([], [], "one class or more"),
         (["dog", " "], [], "non-empty names"),
-        (["dog", "cat", "dog "], [], "classes='dog'. Expected: each class once"),
-        (["dog"], ["a photo"], "template='a photo'"),
+        (["dog", "cat", "dog "], [], "`classes` must be distinct.*; got 'dog'"),
+        (["dog"], ["a photo"], "`template` must be .*; got 'a photo'"),
         (["dog"], ["{}", "{} and {}"], "exactly one {}"),
         (["dog"], ["{name}"], "exactly one {}"),
         (["dog"], [""], "exactly one {}"),
@@ -110,7 +110,9 @@ def test_classes_without_a_known_word_are_skipped(tiny_run) -> None:
     assert said == ["Warning: skipped classes without a known word: zyzzyva, ...."]
     wanted = embed_classes(tiny_run, ["red circle", "blue"], TEMPLATES)
     np.testing.assert_allclose(prompts.embeddings, wanted.embeddings, atol=1e-6)
-    with pytest.raises(InvalidArgumentError, match=r"classes=\['zyzzyva', '\.\.\.'\].*a word of the run's vocabulary"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"`classes` must be .*a word of the run's vocabulary.*; got \['zyzzyva', '\.\.\.'\]"
+    ):
         embed_classes(tiny_run, ["zyzzyva", "..."], ["a {}"])
     # A template that names nothing known does not matter, since the name does.
     assert embed_classes(tiny_run, ["red"], ["zyzzyva {}"]).skipped == ()
@@ -155,7 +157,7 @@ def test_classes_that_the_run_cannot_tell_apart_are_refused(tiny_run) -> None:
         both = [name for name in names if name != "blue"]
         with pytest.raises(InvalidArgumentError, match="classes with different tokens") as caught:
             embed_classes(tiny_run, names, TEMPLATES)
-        assert f"classes={both!r}" in str(caught.value)
+        assert f"got {both!r}" in str(caught.value)
     # A word that is not known is a word: these differ.
     embed_classes(tiny_run, ["red", "red zyzzyva", "zyzzyva red"], TEMPLATES, report=[].append)
 

@@ -78,7 +78,7 @@ def test_image_files_need_no_dataset(tiny_pixel_run, scenes, tmp_path, capsys):
     ("options", "said"),
     [
         ([], "--classes or --classes-file"),
-        (["--classes", "zyzzyva"], "classes=['zyzzyva']"),
+        (["--classes", "zyzzyva"], "`classes` must be names with a word of the run's vocabulary; got ['zyzzyva']"),
         (["--classes", "red, blue square"], "names separated by spaces: red 'blue square'"),
         (["--classes", "red", "--template", "a"], "exactly one {}"),
         (["--classes", "red", "--top", "3"], "None without images"),

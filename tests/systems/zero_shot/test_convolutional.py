@@ -64,8 +64,8 @@ def test_lengths_are_those_of_the_layers() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"length": 6}, r"length=6.*\[6, 4, 1, 0\]"),
-        ({"length": 2}, "length=2"),
+        ({"length": 6}, r"`length` must be .*\[6, 4, 1, 0\].*; got 6"),
+        ({"length": 2}, "`length` must be .*; got 2"),
         ({"stages": ((4, 3, 3),)}, "four integers"),
         ({"stages": ((4, 0, 1, 1),)}, "four integers"),
         ({"recurrent": "gruu"}, "Did you mean 'gru'"),

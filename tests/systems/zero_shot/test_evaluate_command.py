@@ -52,10 +52,10 @@ def nothing_measured(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--seed", "-1"], "seed=-1"),
-        (["--seed", "4294967296"], "seed=4294967296"),
-        (["--seed", "99999999999", "--typos", "0.1"], "seed=99999999999"),
-        (["--picture", "classes.jpg"], "picture='classes.jpg'. Expected: a file whose name ends in .png"),
+        (["--seed", "-1"], "`seed` must be an integer from 0 to 2**32 - 1; got -1"),
+        (["--seed", "4294967296"], "`seed` must be an integer from 0 to 2**32 - 1; got 4294967296"),
+        (["--seed", "99999999999", "--typos", "0.1"], "`seed` must be an integer from 0 to 2**32 - 1; got 99999999999"),
+        (["--picture", "classes.jpg"], "`picture` must be a file whose name ends in .png; got 'classes.jpg'"),
         (["--picture", "classes"], "ends in .png"),
     ],
 )
@@ -113,7 +113,11 @@ def test_typing_errors_of_a_run_without_texts_name_their_option(class_run, nothi
     arguments = ["evaluate", str(class_run.path), "--zero-shot", "--split", "test", "--typos", "0", "0.1"]
     assert main(arguments) == 1
     error = capsys.readouterr().err
-    assert "typos=0.1" in error and "on attributes" in error and error.count("\n") == 1
+    assert (
+        "`typos` must be 0 for a run on attributes; got 0.1" in error
+        and "on attributes" in error
+        and error.count("\n") == 1
+    )
 
 
 def test_seen_classes_are_measured_on_demand_and_said(tiny_run, capsys):
@@ -140,7 +144,7 @@ def test_seen_classes_are_measured_on_demand_and_said(tiny_run, capsys):
         (["--zero-shot", "--recalls", "1", "20"], "got it with --zero-shot"),
         (["--zero-shot", "--pairs"], "got it with --zero-shot"),
         (["--zero-shot", "--retrieval"], "must stand alone"),
-        (["--zero-shot", "--seen", "--typos", "0", "1.5"], "typos=1.5"),
+        (["--zero-shot", "--seen", "--typos", "0", "1.5"], "`typos` must be shares from 0 to 1; got 1.5"),
         (["--zero-shot", "--seen", "--top", "0"], "`top`"),
         (["--zero-shot", "--seen", "--split", "vall"], "Did you mean 'val'"),
     ],

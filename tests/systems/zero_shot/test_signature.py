@@ -135,10 +135,12 @@ def test_classify_is_a_signature_where_there_are_classes():
     model, classes = pixel_model(), some_classes()
     served = ServedModel(model, words(), ImageInput(CONFIG), extras=[classes.signature])
     assert list(served.signatures)[-1] == "classify"
-    with pytest.raises(InvalidArgumentError, match=r"classes=\['dog', 'Katze', '鳥'\].*no image network"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"`classes` must be .*; got \['dog', 'Katze', '鳥'\].*no image network"
+    ):
         ServedModel(model, words(), extras=[classes.signature])
     sets = SimpleNamespace(image=object(), multi_vector=True)
-    with pytest.raises(InvalidArgumentError, match=r"classes=.*one vector.*vsemb classify RUN"):
+    with pytest.raises(InvalidArgumentError, match="`classes` must be .*one vector.*vsemb classify RUN"):
         classes.signature(sets)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="prompts, dim"):
         ClassPrompts(("dog",), np.zeros((2, 1, 6), np.float32))

@@ -84,5 +84,5 @@ def read(format: str, source: str | os.PathLike[str], **options: Any) -> Source:
     known = [name for name in inspect.signature(reader).parameters if name != "source"]
     for name, value in given.items():
         if name not in known:
-            raise invalid_argument(name, value, f"nothing: the format {format} has only {', '.join(known)}")
+            raise invalid_argument(name, value, f"omitted, since the format {format} has only {', '.join(known)}")
     return reader(source, **given)

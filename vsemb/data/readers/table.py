@@ -88,7 +88,7 @@ def read(
         DataError: if a column is missing, no row can be used, or no image is found.
     """
     if disjoint_classes and split is not None:
-        raise invalid_argument("split", split, "nothing with disjoint_classes, which makes three splits")
+        raise invalid_argument("split", split, "omitted with disjoint_classes, which makes three splits")
     path = table = existing(source)
     if path.is_dir():
         table = the_file(_tables(path), path, "tables .csv, .tsv or .jsonl")

@@ -38,7 +38,7 @@ def clean_caption(text: Any, key: str) -> str:
     'A dog .'
     """
     if not isinstance(text, str):
-        raise DataError(f"A caption of image {key!r} is not text. Received: {text!r}.")
+        raise DataError(f"A caption of image {key!r} must be text; got {text!r}.")
     # A lone surrogate (half an emoji, from broken JSON) cannot be written as UTF-8.
     return " ".join(text.encode("utf-8", "replace").decode("utf-8").split())
 
@@ -78,7 +78,7 @@ def examine(record: ImageRecord, max_side: int | None) -> Outcome:
     """
     key = record.key
     if not isinstance(key, str) or not key:
-        raise DataError(f"The key of an image must be non-empty text. Received: {key!r}.")
+        raise DataError(f"The key of an image must be non-empty text; got {key!r}.")
     try:
         key.encode("utf-8")
     except UnicodeEncodeError as error:

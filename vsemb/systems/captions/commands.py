@@ -163,12 +163,12 @@ def _fix_search(arguments: argparse.Namespace, run: Run) -> dict[str, Any]:
     given = {name: value for name, value in picked(arguments, *_SEARCH).items() if value is not None}
     writes = isinstance(run.recipe, NextWordTask)
     if writes and arguments.precision is not None:
-        raise invalid_argument("--precision", arguments.precision, "none for a run that writes captions")
+        raise invalid_argument("--precision", arguments.precision, "omitted for a run that writes captions")
     if not given:
         return {}
     if not writes:
         name = next(iter(given))
-        raise invalid_argument(f"--{name.replace('_', '-')}", given[name], "none for a run that writes no captions")
+        raise invalid_argument(f"--{name.replace('_', '-')}", given[name], "omitted for a run that writes no captions")
     return {"options": CaptionOptions(**given)}
 
 
@@ -291,7 +291,7 @@ def _evaluate_region_captions(arguments: argparse.Namespace, opened: Run) -> Mea
     from vsemb.systems.captions.region_texts import named_region_texts, read_region_texts
 
     if arguments.image_list is not None and arguments.annotations is None:
-        raise invalid_argument("image-list", arguments.image_list, "none without --annotations")
+        raise invalid_argument("image-list", arguments.image_list, "omitted without --annotations")
     dataset = opened.open_data(arguments.data)
     part = dataset.split(arguments.split)
     texts = (

@@ -99,5 +99,5 @@ def tabs(
     if not isinstance(run.recipe, NextWordTask):
         return None
     if captioning is not None:
-        raise invalid_argument("captions", str(run.path), "nothing for a run that generates captions itself")
+        raise invalid_argument("captions", str(run.path), "omitted for a run that generates captions itself")
     return CaptionDemo(run, dataset, split)

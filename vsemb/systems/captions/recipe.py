@@ -137,15 +137,15 @@ class CaptionTask(NextWordTask):
         search = self.search.arguments() | {name: value for name, value in given.items() if value is not None}
         sampler = None
         if options.sample is not None:
-            options.check_only(_DRAWS, "nothing where words are drawn")
+            options.check_only(_DRAWS, "omitted where words are drawn")
             sampler = Sampler.parse(options.sample, temperature=options.temperature, seed=options.seed)
             # Greedy sampling always returns the same caption.
             search.setdefault("n_best", 1 if options.sample == "greedy" else N_BEST)
             search |= {"beam": search["n_best"], "length_penalty": 0.0}
         else:
-            reason = "nothing where a beam is searched; name a way to draw words with --sample"
+            reason = "omitted where a beam is searched; name a way to draw words with --sample"
             if options.candidates is not None:
-                reason = f"nothing for a run of the recipe {self.name!r}"
+                reason = f"omitted for a run of the recipe {self.name!r}"
             options.check_only(_SEARCH, reason)
             search.setdefault("n_best", min(N_BEST, search["beam"]))
         return NeuralCaptioner(run.model, run.vocabulary, SearchOptions(**search), sampler)

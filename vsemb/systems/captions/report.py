@@ -63,7 +63,7 @@ def sections(view: View) -> list[Section]:
     if not isinstance(run.recipe, NextWordTask):
         return []
     if view.arithmetic:
-        raise invalid_argument("arithmetic", view.arithmetic[0], "nothing for a run that writes captions")
+        raise invalid_argument("arithmetic", view.arithmetic[0], "omitted for a run that writes captions")
     limit = view.options.get("limit")
     require("limit", limit, Count | None)
     templates = page_template(__package__, "report.html.jinja").module

@@ -115,7 +115,7 @@ class NextWordTask(Recipe):
         asked: CaptionOptions = options.pop("options", None) or CaptionOptions()
         for name, value in {"corpus": corpus, "extras": extras or None, **options}.items():
             if value is not None:
-                raise invalid_argument(name, value, "nothing for a run that writes captions")
+                raise invalid_argument(name, value, "omitted for a run that writes captions")
         # The image network first, since loading a captioner takes long.
         image_input = self.image_run(run).image_input
         if image_input is None:

@@ -139,7 +139,7 @@ class Language(NextWordTask, kind="language"):
         return None if self.model.reads_content else "sees no image"
 
     def captioner(self, run: Run, options: CaptionOptions) -> Captioner:
-        options.check_only(_OPTIONS, f"nothing for a run of the recipe {self.name!r}")
+        options.check_only(_OPTIONS, f"omitted for a run of the recipe {self.name!r}")
         given = {name: getattr(options, name) for name in _OPTIONS}
         return load_captioner(run, **{name: value for name, value in given.items() if value is not None})
 
@@ -162,7 +162,7 @@ def _find_encoder(recipe: Language, out: Path, encoder: Run | None) -> Run | Non
     """Return the given encoder, or the encoder stored by an interrupted training."""
     if not recipe.model.reads_content:
         if encoder is not None:
-            raise invalid_argument("encoder", str(encoder.path), f"nothing for {recipe.model.kind} models")
+            raise invalid_argument("encoder", str(encoder.path), f"omitted for {recipe.model.kind} models")
         return None
     if encoder is None and (out / ENCODER).exists():
         encoder = Run.open(out / ENCODER)

@@ -198,7 +198,7 @@ def candidate_boxes(
     regions = kept_regions(run.path)
     if regions.in_graph:
         if boxes is not None:
-            raise invalid_argument("boxes", os.fspath(boxes), "none for a run that proposes its own regions")
+            raise invalid_argument("boxes", os.fspath(boxes), "omitted for a run that proposes its own regions")
         return None
     if boxes is not None:
         found, notes = read_detections_of_one(boxes, given.pixels)

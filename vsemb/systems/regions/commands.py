@@ -147,7 +147,7 @@ def _find_regions(arguments: argparse.Namespace) -> None:
     arguments.count = 19 if arguments.count is None else arguments.count
     file = None if arguments.source in ("grid", "selective-search") else Path(arguments.source)
     if file is None and arguments.images is not None:
-        raise invalid_argument("images", str(arguments.images), "none unless --from names a file")
+        raise invalid_argument("images", str(arguments.images), "omitted unless --from names a file")
     if file is not None and not file.suffix and not file.exists():
         raise unknown_name("from", arguments.source, ("grid", "selective-search", "FILE.json"))
     options = picked(arguments, "count", "overlap", "pooling", "rank")

@@ -246,5 +246,5 @@ _WHY = {
 
 
 def _refused(name: str, value: object) -> InvalidArgumentError:
-    allowed = "none for a run that embeds images and sentences as sets of vectors"
+    allowed = "omitted for a run that embeds images and sentences as sets of vectors"
     return invalid_argument(name, value, allowed, _WHY[name])

@@ -162,7 +162,7 @@ def class_prompts(classes: Sequence[str], templates: Sequence[str] = ()) -> list
         raise invalid_argument("classes", list(classes), "non-empty names")
     twice = [name for place, name in enumerate(names) if name in names[:place]]
     if twice:
-        raise invalid_argument("classes", twice[0], "each class once")
+        raise invalid_argument("classes", twice[0], "distinct")
     for template in templates:
         if template.count(PLACE) != 1:
             fix = "For example: 'a photo of a {}'."
