@@ -25,8 +25,8 @@ import pytest
 #: The folder whose files the processes share.
 SHARED = pytest.StashKey[Path]()
 
-#: Seconds that a test may take.
-_PATIENCE = 900.0
+#: Seconds that a test may take, and that one on real data may take, which trains for up to an hour.
+_PATIENCE, _PATIENCE_REAL = 900.0, 7200.0
 
 #: Libraries that take long to import and that tests import late; imported first where this many files are run.
 _LATE, _MANY = ("gradio", "nltk", "keras_hub", "sklearn.cross_decomposition"), 30
@@ -105,6 +105,8 @@ class Worker:
         self._session = session
         self._left = {item.nodeid: item for item in items}
         self._heard = time.monotonic()
+        real = any(item.get_closest_marker("real_data") for item in items)
+        self._patience = _PATIENCE_REAL if real else _PATIENCE
         self.reports, ours = Pipe(duplex=False)
         sys.stdout.flush()
         self._process = os.fork()
@@ -145,7 +147,7 @@ class Worker:
 
     def check_it_is_alive(self) -> None:
         """End a process that hangs; its tests then fail."""
-        if time.monotonic() - self._heard > _PATIENCE:
+        if time.monotonic() - self._heard > self._patience:
             os.kill(self._process, 9)
 
     def kill(self) -> None:

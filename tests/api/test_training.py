@@ -84,7 +84,7 @@ def test_a_network_is_fine_tuned(scenes, tiny_recipe, tmp_path):
         vsemb.train(tiny_recipe, scenes, tmp_path / "none", fine_tune=True)
     with pytest.raises(DataError, match="No weights file at gone.h5"):
         vsemb.train(tiny_recipe, scenes, tmp_path / "none", fine_tune="SmallConvNet", weights="gone.h5")
-    with pytest.raises(InvalidArgumentError, match="run=3.*its directory"):
+    with pytest.raises(InvalidArgumentError, match="`run` must be .*its directory.*; got 3"):
         vsemb.evaluate(3)
 
 

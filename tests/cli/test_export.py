@@ -104,7 +104,7 @@ def test_options_of_the_other_kind_of_run_are_one_line(tiny_run, region_caption_
             ["--classes", "dog"],
             "`classes` must be None for a run without embeddings of images and texts; got ['dog']",
         ),
-        (captions, ["--template", "a {}"], "template="),
+        (captions, ["--template", "a {}"], "`template` must be None without --classes or --classes-file; got "),
         (captions, ["--index", "index"], "index"),
         (captions, ["--parser", "en"], "parser"),
         (

@@ -42,7 +42,7 @@ def test_language_models_write_for_their_encoder(language_run, tagged_scenes) ->
         [text for text, _ in captions] for captions in split
     ]
     for refused in ({"sample": "random"}, {"max_words": 5}, {"length_penalty": 1.0}):
-        with pytest.raises(InvalidArgumentError, match=f"{next(iter(refused))}=.*sc-nlm"):
+        with pytest.raises(InvalidArgumentError, match=f"`{next(iter(refused))}` must be .*sc-nlm"):
             language_run.recipe.captioner(language_run, CaptionOptions(**refused))
 
 

@@ -106,7 +106,7 @@ def test_candidates_are_sent_with_the_images(url):
             client.align(pictures()[:1], TEXTS[:1])
     with (
         Client(url, "sets", timeout=60) as client,
-        pytest.raises(InvalidArgumentError, match="input='boxes'"),
+        pytest.raises(InvalidArgumentError, match="`input` must be .*; got 'boxes'"),
     ):
         client.align(pictures()[:1], TEXTS[:1], boxes=[[]])
 
@@ -305,7 +305,9 @@ def test_a_model_of_single_vectors_aligns_nothing(server):
         signatures = {name: info for name, info in client.signatures().items() if name != "align"}
         client._signatures = signatures
         client.signatures = lambda refresh=False: signatures  # type: ignore[method-assign]
-        with pytest.raises(InvalidArgumentError, match="signature='align'.*encode_image, encode_text"):
+        with pytest.raises(
+            InvalidArgumentError, match="`signature` must be .*encode_image, encode_text.*; got 'align'"
+        ):
             client.align(pictures(), TEXTS[:2])
 
 

@@ -112,7 +112,7 @@ def test_searching(url, wanted):
 @pytest.mark.slow
 def test_without_a_parser_the_fix_is_named(url):
     with Client(url, "trees", timeout=60) as client:
-        says = r"parser=None.*reads dependency trees only.*Client\(\.\.\., parser"
+        says = r"`parser` must be .*reads dependency trees only.*; got None.*Client\(\.\.\., parser"
         for call in (client.encode_text, client.search_text):
             with pytest.raises(InvalidArgumentError, match=says):
                 call([TEXTS[0]])
