@@ -119,7 +119,7 @@ def test_all_bad_rows_are_named_at_once(files, captions, tmp_path, capsys):
         "nowhere.png: no such file",
         "broken.png: ",
         f"row {COUNT + 2}: image is None",
-        f"row {COUNT + 3}: image is float64 (4, 4)",
+        f"row {COUNT + 3}: image is float64 (4, 4); convert it to uint8",
         f"row {COUNT + 4}: caption is nan",
         f"row {COUNT + 5}: caption is ['fine', 3]",
     ):
@@ -163,6 +163,9 @@ def test_a_dataframe(files, captions):
     assert contents(several) == {red: 2 * texts for red, texts in wanted(captions).items()}
     numbered = vsemb.Dataset.from_dataframe(Frame(image=files, caption_0=captions, caption_1=captions))
     assert contents(numbered) == contents(several)
+    names = [file.name for file in files]
+    based = vsemb.Dataset.from_dataframe(Frame(file=names, text=captions), images=files[0].parent)
+    assert contents(based) == wanted(captions)
     with pytest.raises(InvalidArgumentError, match="image='…'"):
         vsemb.Dataset.from_dataframe(Frame(a=files, caption=captions))
     with pytest.raises(InvalidArgumentError, match="must be one of a, caption"):
@@ -207,8 +210,10 @@ def test_elements_of_tf_data(files, captions):
     texts = [[text, text] for text in captions]
     named = tf.data.Dataset.from_tensor_slices({"image": pixels, "captions": texts})
     assert contents(vsemb.Dataset.from_tf(named)) == {red: 2 * texts for red, texts in wanted(captions).items()}
-    with pytest.raises(DataError, match=r"row 0: image is uint8 \(4, 6, 8, 3\)"):
+    with pytest.raises(DataError, match=r"row 0: image is uint8 \(4, 6, 8, 3\), a batch.*dataset\.unbatch\(\)"):
         vsemb.Dataset.from_tf(named.batch(4))
+    with pytest.raises(DataError, match=r"row 0: image is object \(4,\), a batch"):
+        vsemb.Dataset.from_tf(pairs.batch(4))
     with pytest.raises(DataError, match=r"tf\.io\.read_file"):
         vsemb.Dataset.from_tf(tf.data.Dataset.from_tensor_slices((list(map(str, files)), captions)))
 

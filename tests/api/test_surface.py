@@ -32,7 +32,7 @@ SURFACE = {
     "Dataset.from_pairs": "images, captions, out=None, *, splits=None, on_bad='fail', overwrite=False",
     "Dataset.from_csv": "path, out=None, *, images=None, on_bad='fail', overwrite=False, **options",
     "Dataset.from_dataframe": (
-        "frame, out=None, *, image=None, caption=None, split=None, on_bad='fail', overwrite=False"
+        "frame, out=None, *, image=None, caption=None, split=None, images=None, on_bad='fail', overwrite=False"
     ),
     "Dataset.from_huggingface": "dataset, out=None, *, image=None, caption=None, on_bad='fail', overwrite=False",
     "Dataset.from_tf": "dataset, out=None, *, image=None, caption=None, on_bad='fail', overwrite=False",

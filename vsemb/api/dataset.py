@@ -147,6 +147,7 @@ class Dataset(store.Dataset):
         image: str | None = None,
         caption: str | Sequence[str] | None = None,
         split: str | None = None,
+        images: str | os.PathLike[str] | None = None,
         on_bad: OnBad = "fail",
         overwrite: bool = False,
     ) -> Self:
@@ -158,6 +159,7 @@ class Dataset(store.Dataset):
             image: column of images, as in `from_pairs`; default: the one with a name such as image, file or path.
             caption: column of captions, or several columns; default: the one with a name such as caption or text.
             split: column of splits; default: the one named split; without one, a hash as in `from_pairs`.
+            images: base folder of the file names; default: the current folder.
             on_bad: for unusable rows: `fail` raises one error that lists all of them, `skip` omits them.
             overwrite: whether to replace another dataset at `out` and its cached features.
 
@@ -180,6 +182,8 @@ class Dataset(store.Dataset):
         rows = [
             pick(row) for row in (dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True))
         ]
+        if images is not None:
+            rows = [(Path(images, file) if isinstance(file, str) else file, *rest) for file, *rest in rows]
         return cls._of_list(rows, out, "dataframe", on_bad, overwrite)
 
     @classmethod
@@ -474,7 +478,7 @@ def _item(place: int, image: Any, captions: Any, split: Any, problems: list[str]
     try:
         check_image(image)
     except InvalidArgumentError:
-        problems.append(f"row {place}: image is {_shown(image)}")
+        problems.append(f"row {place}: image is {_shown(image)}{_hint(image)}")
     else:
         if texts is None:
             problems.append(f"row {place}: caption is {_shown(captions)}")
@@ -500,6 +504,15 @@ def _texts(captions: Any) -> list[str] | None:
 
 def _shown(value: Any) -> str:
     return f"{value.dtype} {value.shape}" if hasattr(value, "dtype") and np.ndim(value) else one_line(repr(value), 60)
+
+
+def _hint(image: Any) -> str:
+    """Returns how to mend the two arrays that people pass most often, or nothing."""
+    if not hasattr(image, "dtype") or not np.ndim(image):
+        return ""
+    if image.dtype.kind in "OSU" or np.ndim(image) > 3:
+        return ", a batch; pass one image per row (tf.data: dataset.unbatch())"
+    return "; convert it to uint8 from 0 to 255" if image.dtype.kind == "f" else ""
 
 
 def _name_files(items: list[_Item]) -> None:

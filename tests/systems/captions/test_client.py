@@ -87,7 +87,7 @@ def test_a_model_of_embeddings_writes_none(server):
             client.caption(pictures()[0])
         others = {"encode_text": client.signatures()["caption"]}
         client.signatures = lambda refresh=False: others  # type: ignore[method-assign]
-        with pytest.raises(InvalidArgumentError, match="signature='caption'.*encode_text"):
+        with pytest.raises(InvalidArgumentError, match="`signature` must be .*encode_text.*; got 'caption'"):
             client.caption(pictures())
 
 

@@ -203,10 +203,10 @@ class _Results:
                 image = _plain_id(entry["image_id"], "image_id")
                 box, score = entry["bbox"], entry["score"]
                 if type(box) is not list or len(box) != 4:
-                    raise TypeError(f"bbox must be [x, y, w, h], not {one_line(box, 60)}")
+                    raise TypeError(f"bbox must be [x, y, w, h]; got {one_line(box, 60)}")
                 for value in (*box, score):
                     if type(value) not in (int, float):
-                        raise TypeError(f"bbox and score must be numbers, not {one_line(repr(value), 60)}")
+                        raise TypeError(f"bbox and score must be numbers; got {one_line(repr(value), 60)}")
                 boxes.extend(box)
                 scores.append(score)
                 images.append(places.setdefault(image, len(places)))
@@ -341,7 +341,7 @@ def _plain_id(value: object, name: str) -> int | str:
         return int(value)
     if type(value) is int or type(value) is str:
         return value
-    raise TypeError(f"{name} must be a number or text, not {one_line(repr(value), 60)}")
+    raise TypeError(f"{name} must be a number or text; got {one_line(repr(value), 60)}")
 
 
 def _listed_images(path: Path) -> dict[str, tuple[str, _Size | None]]:
@@ -359,7 +359,7 @@ def _listed_images(path: Path) -> dict[str, tuple[str, _Size | None]]:
         try:
             name, size, image = entry["file_name"], _size(entry), str(_plain_id(entry["id"], "id")).strip()
             if not isinstance(name, str) or not name.strip():
-                raise TypeError(f"file_name must be text, not {one_line(repr(name), 60)}")
+                raise TypeError(f"file_name must be text; got {one_line(repr(name), 60)}")
         except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise DataError(
                 f"{path}: image {number} is broken ({one_line(repr(error), 200)}); it needs id and "
@@ -377,7 +377,7 @@ def _size(entry: dict[str, Any]) -> _Size | None:
         return None
     for side in sides:
         if type(side) not in (int, float) or not 0 < side < float("inf"):
-            raise TypeError(f"width and height must be numbers > 0, not {one_line(repr(side), 60)}")
+            raise TypeError(f"width and height must be numbers > 0; got {one_line(repr(side), 60)}")
     return float(sides[0]), float(sides[1])
 
 
