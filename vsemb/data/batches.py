@@ -159,8 +159,13 @@ class BatchSource:
         def one_epoch() -> Iterator[Any]:
             yield from self.epoch(next(epochs), step)
 
+        # Converting Python's `if` and `for` takes longer than the rest of the tracing, and no `finish` needs it.
+        @tf.autograph.experimental.do_not_convert
+        def finish(*batch: Any) -> Any:
+            return self.finish(batch if len(batch) > 1 else batch[0])
+
         dataset = tf.data.Dataset.from_generator(one_epoch, output_signature=self.signature())
-        dataset = dataset.map(lambda *batch: self.finish(batch if len(batch) > 1 else batch[0]), num_parallel_calls=2)
+        dataset = dataset.map(finish, num_parallel_calls=2)
         return dataset.apply(tf.data.experimental.assert_cardinality(self.steps_per_epoch - step)).prefetch(2)
 
 
@@ -454,5 +459,10 @@ def row_batches(
 
     dataset = tf.data.Dataset.from_generator(batches, output_signature=signature)
     if images is not None:
-        dataset = dataset.map(lambda batch: {**batch, "image": images.finish(batch["image"], None)})
+
+        @tf.autograph.experimental.do_not_convert
+        def finish(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+            return {**batch, "image": images.finish(batch["image"], None)}
+
+        dataset = dataset.map(finish)
     return dataset.apply(tf.data.experimental.assert_cardinality(-(-len(rows) // batch_size))).prefetch(2)

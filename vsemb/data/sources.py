@@ -361,6 +361,7 @@ class ServicePixels(PixelImages):
         return tf.io.parse_example(batch, {"image/encoded": tf.io.FixedLenFeature([], tf.string)})["image/encoded"]
 
     def _distributed(self, rows: np.ndarray, seeds: np.ndarray) -> tf.data.Dataset:
+        @tf.autograph.experimental.do_not_convert
         def make(step: tf.Tensor, seed: tf.Tensor, places: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             return step, self._make(self._read(places), seed)
 

@@ -385,6 +385,7 @@ class Split:
             "image/encoded": tf.io.FixedLenFeature([], tf.string),
         }
 
+        @tf.autograph.experimental.do_not_convert
         def parse(serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             example = tf.io.parse_single_example(serialized, features)
             return example["image/id"], example["image/encoded"]

@@ -140,6 +140,7 @@ def require_valid(pixels: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
 def _decode_rows(encoded: tf.Tensor, target: _Target, max_pixels: int) -> tuple[tf.Tensor, tf.Tensor]:
     batch = tf.shape(encoded)[0]
 
+    @tf.autograph.experimental.do_not_convert
     def decode(row: tf.Tensor, data: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return row, _decode_one(data, target, max_pixels)
 

@@ -130,6 +130,7 @@ class DistributionContext:
             parts = tf.reshape(x, tf.concat([[self.replicas, -1], tf.shape(x)[1:]], axis=0))
             return tf.ensure_shape(parts, (self.replicas, rows, *x.shape[1:]))[own]
 
+        @tf.autograph.experimental.do_not_convert
         def parts(*batch: Any) -> Any:
             return tf.nest.map_structure(part, batch if len(batch) > 1 else batch[0])
 

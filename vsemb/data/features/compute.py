@@ -78,7 +78,11 @@ def cache_features(
     cropped = dataclasses.replace(config, crops=10)
 
     def compute(encoded: Any) -> Iterator[tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]]:
-        batches = encoded.map(lambda ids, images: (ids, images, *decode_views(images, config))).prefetch(1)
+        @tf.autograph.experimental.do_not_convert
+        def decoded(ids: tf.Tensor, images: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            return ids, images, *decode_views(images, config)
+
+        batches = encoded.map(decoded).prefetch(1)
         for batch_ids, images, pixels, valid in dataset.readable(batches):
             batch_ids = batch_ids.numpy()
             dataset.refuse_undecodable(batch_ids[~valid.numpy()])
