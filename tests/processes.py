@@ -1,8 +1,7 @@
 """A pytest plugin: each test file runs in a process of its own, `--processes N` at a time; 0 runs all in one.
 
-The processes are forked when all tests are collected. So TensorFlow is imported once, and a process that ends gives
-back the memory of its graphs. No test module may make a tensor as it is imported: TensorFlow's threads do not survive
-a fork.
+The processes are forked when the libraries are imported, and each collects its own file. So TensorFlow is imported
+once, tests are collected on all processors, and a process that ends gives back the memory of its graphs.
 """
 
 from __future__ import annotations
@@ -12,24 +11,29 @@ import gc
 import importlib
 import logging
 import os
+import pkgutil
 import shutil
 import sys
 import time
-from itertools import groupby
+from collections.abc import Iterator
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 #: The folder whose files the processes share.
 SHARED = pytest.StashKey[Path]()
 
+#: Tests of each file that is collected, and the number of all files.
+_COUNTS = pytest.StashKey[tuple[list[int], int]]()
+
 #: Seconds that a test may take, and that one on real data may take, which trains for up to an hour.
 _PATIENCE, _PATIENCE_REAL = 900.0, 7200.0
 
-#: Libraries that take long to import and that tests import late; imported first where this many files are run.
-_LATE, _MANY = ("gradio", "nltk", "keras_hub", "sklearn.cross_decomposition"), 30
+#: Libraries that tests import, in the order of need: imported first where so many files are run.
+_FIRST, _LATE, _MANY = ("tensorflow", "keras"), ("gradio", "nltk", "keras_hub", "sklearn.cross_decomposition"), 30
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,15 +42,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--processes", type=int, default=default, metavar="N", help=text)
 
 
+def _in_processes(config: pytest.Config) -> bool:
+    return bool(config.option.processes and not config.option.usepdb and not config.option.collectonly)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> bool | None:
+    # Each process collects its own file.
+    return True if _in_processes(session.config) else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    options = session.config.option
-    if not options.processes or options.usepdb or options.collectonly or session.testsfailed:
+    if not _in_processes(session.config):
         return None
-    _check_tensorflow_has_not_started()
     folder = session.config._tmp_path_factory.getbasetemp()
-    session.config.stash[SHARED] = folder
-    files = [list(items) for _, items in groupby(session.items, lambda item: item.path)]
+    files = list(_files(session.config).values())
+    session.config.stash[SHARED], session.config.stash[_COUNTS] = folder, ([], len(files))
     waiting = iter(enumerate(files))
     running: dict[Connection, Worker] = {}
 
@@ -58,17 +70,16 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
         return True
 
     try:
-        # The first process works while this one imports.
-        start()
+        _import(*_FIRST)
         if len(files) > _MANY:
-            for name in _LATE:
-                with contextlib.suppress(ImportError):
-                    importlib.import_module(name)
+            # The first process works while this one imports.
+            start()
+            _import(*_modules("vsemb"), *_LATE)
         # What is there stays: no process need look through it for garbage.
         gc.collect()
         gc.freeze()
         while True:
-            while len(running) < options.processes and start():
+            while len(running) < session.config.option.processes and start():
                 pass
             if not running:
                 return True
@@ -84,36 +95,62 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
             worker.kill()
 
 
-def _check_tensorflow_has_not_started() -> None:
-    if tensorflow := sys.modules.get("tensorflow"):
-        try:
-            # Only to see: once TensorFlow has started, another number is an error.
-            tensorflow.config.threading.set_inter_op_parallelism_threads(2)
-        except RuntimeError:
-            text = "A test module made a tensor as it was imported; make it in a function or a fixture."
-            raise pytest.UsageError(text) from None
+def _files(config: pytest.Config) -> dict[Path, list[str]]:
+    """Each test file that pytest's arguments name -> the arguments that name it or tests of it."""
+    found: dict[Path, list[str]] = {}
+    for argument in config.args:
+        path = config.invocation_params.dir / argument.partition("::")[0]
+        if path.is_dir():
+            found |= {file: [str(file)] for file in sorted(path.rglob("test_*.py"))}
+        else:
+            found.setdefault(path, []).append(argument)
+    return found
+
+
+def _count(session: pytest.Session, tests: int) -> None:
+    """Tell pytest, which shows the share that is done, of the tests that a file has."""
+    counts, files = session.config.stash[_COUNTS]
+    counts.append(tests)
+    # Files that are not collected yet are taken to have as many tests as the others.
+    session.testscollected = round(sum(counts) * files / len(counts))
+
+
+def _import(*names: str) -> None:
+    for name in names:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+
+
+def _modules(package: str) -> Iterator[str]:
+    for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
+        if not module.name.endswith("__main__"):
+            yield module.name
 
 
 class Worker:
-    """A process that runs the tests of one file.
+    """A process that collects and runs the tests of one file.
+
+    Args:
+        session: the session of the process that forks it.
+        arguments: what pytest is to collect.
+        folder: for temporary files.
 
     Attributes:
         reports: where the reports of its tests arrive.
     """
 
-    def __init__(self, session: pytest.Session, items: list[pytest.Item], folder: Path) -> None:
+    def __init__(self, session: pytest.Session, arguments: list[str], folder: Path) -> None:
         self._session = session
-        self._left = {item.nodeid: item for item in items}
-        self._heard = time.monotonic()
-        real = any(item.get_closest_marker("real_data") for item in items)
-        self._patience = _PATIENCE_REAL if real else _PATIENCE
+        #: Tests that have not ended; before they are collected, the file.
+        self._left: dict[str, tuple[str, int | None, str]] = {arguments[0]: (arguments[0], None, arguments[0])}
+        self._heard, self._patience = time.monotonic(), _PATIENCE
         self.reports, ours = Pipe(duplex=False)
         sys.stdout.flush()
         self._process = os.fork()
         if not self._process:
             status = 1
             try:
-                _run(session, items, folder, ours)
+                _run(session, arguments, folder, ours)
                 status = 0
             finally:
                 os._exit(status)
@@ -129,6 +166,18 @@ class Worker:
         self._heard = time.monotonic()
         if kind == "start":
             hook.pytest_runtest_logstart(nodeid=content[0], location=content[1])
+        elif kind == "collected":
+            self._left, deselected, real = content
+            self._patience = _PATIENCE_REAL if real else _PATIENCE
+            _count(self._session, len(self._left))
+            if deselected:
+                # They are only counted.
+                hook.pytest_deselected(items=[SimpleNamespace() for _ in range(deselected)])
+        elif kind == "not collected":
+            self._left = {}
+            hook.pytest_collectreport(report=hook.pytest_report_from_serializable(config=config, data=content))
+        elif kind == "usage":
+            raise pytest.UsageError(*content)
         else:
             report = hook.pytest_report_from_serializable(config=config, data=content)
             if report.when == "teardown":
@@ -140,9 +189,9 @@ class Worker:
         """Report what the process left undone as failed."""
         _, status = os.waitpid(self._process, 0)
         self.reports.close()
-        for item in self._left.values():
+        for name, location in self._left.items():
             text = f"the process ended with {os.waitstatus_to_exitcode(status)} before this test did"
-            report = pytest.TestReport(item.nodeid, item.location, {}, "failed", text, "call")
+            report = pytest.TestReport(name, location, {}, "failed", text, "call")
             self._session.config.hook.pytest_runtest_logreport(report=report)
 
     def check_it_is_alive(self) -> None:
@@ -159,18 +208,30 @@ class _Sender:
     """Sends what pytest reports to the process that forked this one."""
 
     def __init__(self, config: pytest.Config, connection: Connection) -> None:
-        self._config, self._connection, self.failed = config, connection, False
+        self._config, self._connection, self.failed, self.deselected = config, connection, False, 0
+
+    def send(self, kind: str, content: object) -> None:
+        self._connection.send((kind, content))
+
+    def pytest_deselected(self, items: list[pytest.Item]) -> None:
+        self.deselected += len(items)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if not report.passed:
+            self.send(
+                "not collected", self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
+            )
 
     def pytest_runtest_logstart(self, nodeid: str, location: tuple[str, int | None, str]) -> None:
-        self._connection.send(("start", (nodeid, location)))
+        self.send("start", (nodeid, location))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.failed = self.failed or report.failed
         content = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
-        self._connection.send(("report", content))
+        self.send("report", content)
 
 
-def _run(session: pytest.Session, items: list[pytest.Item], folder: Path, connection: Connection) -> None:
+def _run(session: pytest.Session, arguments: list[str], folder: Path, connection: Connection) -> None:
     config = session.config
     # Files of tests need not survive a loss of power.
     os.fsync = lambda descriptor: None
@@ -186,6 +247,14 @@ def _run(session: pytest.Session, items: list[pytest.Item], folder: Path, connec
     config.pluginmanager.unregister(name="terminalreporter")
     sender = _Sender(config, connection)
     config.pluginmanager.register(sender)
+    try:
+        items = session.perform_collect(arguments)
+    except pytest.UsageError as error:
+        return sender.send("usage", error.args)
+    if not items and session.testsfailed:
+        return None
+    real = any(item.get_closest_marker("real_data") for item in items)
+    sender.send("collected", ({item.nodeid: item.location for item in items}, sender.deselected, real))
     for item, following in zip(items, [*items[1:], None], strict=True):
         config.hook.pytest_runtest_protocol(item=item, nextitem=following)
     if not sender.failed:
