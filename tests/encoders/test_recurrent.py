@@ -360,7 +360,7 @@ def test_is_saved_and_loaded(tmp_path) -> None:
     _, ours = both(GRU, "float32")
 
     class Served(tf.Module):
-        @tf.function(input_signature=[tf.TensorSpec((None, None, SIZE), tf.float32)])
+        @tf.function(autograph=False, input_signature=[tf.TensorSpec((None, None, SIZE), tf.float32)])
         def run(self, x: tf.Tensor) -> tf.Tensor:
             return ours(x, training=True)
 

@@ -29,7 +29,7 @@ def forms(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     tokenizer: Tokenizer = WordTokenizer(Vocabulary(["a", "dog", "é"])) if words else CharacterTokenizer()
     module = tf.Module()
     module.tokenizer = tokenizer
-    module.ids = tf.function(tokenizer.__call__, input_signature=[tf.TensorSpec([None], tf.string)])
+    module.ids = tf.function(tokenizer.__call__, autograph=False, input_signature=[tf.TensorSpec([None], tf.string)])
     path = str(tmp_path_factory.mktemp("saved") / "model")
     tf.saved_model.save(module, path)
     return tokenizer, module, tf.saved_model.load(path)

@@ -309,7 +309,9 @@ def test_batches_of_any_size_are_traced_twice_at_most():
 
 
 def test_inside_a_function_and_a_pipeline_of_unknown_batch_size():
-    function = tf.function(lambda rows: decode_images(rows, SIZE), input_signature=[tf.TensorSpec([None], tf.string)])
+    function = tf.function(
+        lambda rows: decode_images(rows, SIZE), autograph=False, input_signature=[tf.TensorSpec([None], tf.string)]
+    )
     assert function.get_concrete_function().structured_outputs[0].shape.as_list() == [None, SIZE, SIZE, 3]
     dataset = tf.data.Dataset.from_tensor_slices([JPEG, b"", PNG]).batch(2)
     valid = [valid.numpy().tolist() for _, valid in dataset.map(lambda rows: decode_images(rows, SIZE))]
@@ -318,7 +320,7 @@ def test_inside_a_function_and_a_pipeline_of_unknown_batch_size():
 
 def test_a_saved_model_needs_tensorflow_only(tmp_path):
     class Decoder(tf.Module):
-        @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+        @tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.string)])
         def decode(self, rows):
             pixels, valid = decode_images(rows, SIZE)
             return {"pixels": pixels, "valid": valid}

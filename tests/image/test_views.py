@@ -79,7 +79,7 @@ def test_short_side_crops_of_a_jpeg_that_is_decoded_at_an_eighth():
 def test_short_side_is_the_same_in_a_graph_of_any_number_of_rows():
     config = dataclasses.replace(SMALL, resize="short-side")
     function = tf.function(
-        lambda rows: decode_views(rows, config)[0], input_signature=[tf.TensorSpec([None], tf.string)]
+        lambda rows: decode_views(rows, config)[0], autograph=False, input_signature=[tf.TensorSpec([None], tf.string)]
     )
     np.testing.assert_array_equal(function(encoded(2)), decode_views(encoded(2), config)[0])
     assert function(tf.zeros([0], tf.string)).shape == (0, 1, *decode_views(encoded(1), config)[0].shape[2:])
@@ -93,7 +93,9 @@ def test_crops_larger_than_the_shorter_side():
 def test_encode_images_in_a_graph_with_any_number_of_rows():
     backbone = build_backbone(SMALL)
     function = tf.function(
-        lambda rows: encode_images(backbone, SMALL, rows), input_signature=[tf.TensorSpec([None], tf.string)]
+        lambda rows: encode_images(backbone, SMALL, rows),
+        autograph=False,
+        input_signature=[tf.TensorSpec([None], tf.string)],
     )
     assert function(tf.zeros([0], tf.string))[0].shape == (0, 256)
     rows = encoded(3)
@@ -135,7 +137,9 @@ def test_ten_crops_are_corners_centre_and_their_mirrors():
 
 
 def test_ten_crops_of_unknown_shape_in_a_graph():
-    function = tf.function(lambda pixels: ten_crops(pixels, 4), input_signature=[tf.TensorSpec([None, None, None, 3])])
+    function = tf.function(
+        lambda pixels: ten_crops(pixels, 4), autograph=False, input_signature=[tf.TensorSpec([None, None, None, 3])]
+    )
     pixels = coordinates(3, 6, 5)
     np.testing.assert_array_equal(function(pixels), ten_crops(pixels, 4))
 

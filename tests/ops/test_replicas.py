@@ -18,7 +18,7 @@ def test_identity_on_one_device() -> None:
 
 
 def test_row_numbers_of_an_unknown_number_of_rows() -> None:
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.int64)])
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.int64)])
     def rows(ids: tf.Tensor) -> tf.Tensor:
         return global_row_numbers(tf.shape(ids)[0])
 

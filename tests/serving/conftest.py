@@ -18,33 +18,35 @@ def _spec(dtype: tf.DType, *shape: int | None, name: str) -> tf.TensorSpec:
 class Everything(tf.Module):
     """A signature for each case of the API."""
 
-    @tf.function(input_signature=[_spec(tf.float32, None, name="x")])
+    @tf.function(autograph=False, input_signature=[_spec(tf.float32, None, name="x")])
     def half_plus_two(self, x):
         return {"y": x / 2 + 2}
 
-    @tf.function(input_signature=[_spec(tf.string, None, name="text")])
+    @tf.function(autograph=False, input_signature=[_spec(tf.string, None, name="text")])
     def strings(self, text):
         return {"upper": tf.strings.upper(text), "raw_bytes": text}
 
-    @tf.function(input_signature=[_spec(tf.float32, None, 2, name="a"), _spec(tf.int32, None, name="b")])
+    @tf.function(
+        autograph=False, input_signature=[_spec(tf.float32, None, 2, name="a"), _spec(tf.int32, None, name="b")]
+    )
     def two(self, a, b):
         whole = tf.cast(b, tf.int64)
         return {"sum": tf.reduce_sum(a, 1) + tf.cast(b, tf.float32), "big": whole + 2**53, "odd": b % 2 == 1}
 
-    @tf.function(input_signature=[_spec(tf.float32, None, name="x")])
+    @tf.function(autograph=False, input_signature=[_spec(tf.float32, None, name="x")])
     def reciprocal(self, x):
         return {"y": 1 / x}
 
-    @tf.function(input_signature=[_spec(tf.float32, None, name="x")])
+    @tf.function(autograph=False, input_signature=[_spec(tf.float32, None, name="x")])
     def picky(self, x):
         tf.debugging.assert_non_negative(x, "negative input")
         return {"y": tf.sqrt(x)}
 
-    @tf.function(input_signature=[_spec(tf.float32, name="x")])
+    @tf.function(autograph=False, input_signature=[_spec(tf.float32, name="x")])
     def scalar(self, x):
         return {"y": x * 2}
 
-    @tf.function(input_signature=[_spec(tf.int32, None, name="k")])
+    @tf.function(autograph=False, input_signature=[_spec(tf.int32, None, name="k")])
     def widest(self, k):
         # As wide as the largest k of the batch: a row depends on its neighbours.
         return {"row": tf.sequence_mask(k, dtype=tf.int32)}
@@ -60,7 +62,7 @@ class Plus(tf.Module):
         super().__init__()
         self.constant = tf.Variable(float(constant))
 
-    @tf.function(input_signature=[_spec(tf.float32, None, name="x")])
+    @tf.function(autograph=False, input_signature=[_spec(tf.float32, None, name="x")])
     def __call__(self, x):
         return {"y": x + self.constant}
 

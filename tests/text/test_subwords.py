@@ -236,7 +236,7 @@ def test_a_saved_model_needs_tensorflow_alone(tmp_path) -> None:
     expected = {}
     for name, (kind, vocabulary) in TOKENIZERS.items():
         tokenizer = kind(vocabulary())
-        function = tf.function(tokenizer.__call__, input_signature=[tf.TensorSpec([None], tf.string)])
+        function = tf.function(tokenizer.__call__, autograph=False, input_signature=[tf.TensorSpec([None], tf.string)])
         setattr(module, name, function)
         setattr(module, f"{name}_table", tokenizer.table)
         expected[name] = tokenizer(tf.constant(texts)).numpy().tolist()

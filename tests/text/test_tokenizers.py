@@ -60,7 +60,7 @@ def test_the_same_in_graph_and_after_export(tmp_path) -> None:
     tokenizer = WordTokenizer(VOCABULARY)
     module = tf.Module()
     module.tokenizer = tokenizer
-    module.serve = tf.function(tokenizer.__call__, input_signature=[tf.TensorSpec([None], tf.string)])
+    module.serve = tf.function(tokenizer.__call__, autograph=False, input_signature=[tf.TensorSpec([None], tf.string)])
     tf.saved_model.save(module, str(tmp_path / "saved"))
     loaded = tf.saved_model.load(str(tmp_path / "saved"))
     assert loaded.serve(tf.constant(TEXTS)).numpy().tolist() == IDS
@@ -93,7 +93,7 @@ def check_any_bytes(tokenizer: Tokenizer) -> None:
     # Padding stands on the right alone.
     assert not ((ids[:, 1:] != 0) & (ids[:, :-1] == 0)).any()
     assert (ids[:, 0] == 0).any() and (ids == 1).any()
-    in_graph = tf.function(tokenizer.__call__, input_signature=[tf.TensorSpec([None], tf.string)])
+    in_graph = tf.function(tokenizer.__call__, autograph=False, input_signature=[tf.TensorSpec([None], tf.string)])
     for again in (tokenizer(texts), in_graph(tf.constant(texts))):
         np.testing.assert_array_equal(again, ids)
     flat, offsets = tokenizer.encode(texts)

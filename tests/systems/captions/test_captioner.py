@@ -25,7 +25,7 @@ def in_python(ids) -> str:
 def test_words_become_texts():
     ids = np.random.default_rng(0).integers(0, len(VOCABULARY), (50, 3, 6))
     wanted = [[in_python(row) for row in some] for some in ids]
-    got = tf.function(detokenize)(tf.constant(ids), tf.constant(VOCABULARY.tokens)).numpy()
+    got = tf.function(detokenize, autograph=False)(tf.constant(ids), tf.constant(VOCABULARY.tokens)).numpy()
     assert [[text.decode() for text in row] for row in got] == wanted
     assert detokenize(tf.constant([2, 3, 4, 5]), VOCABULARY.tokens).numpy() == b"a dog's ball"
     assert detokenize(tf.constant([4, 3]), VOCABULARY.tokens).numpy() == b"'s dog"
@@ -84,7 +84,7 @@ def test_what_is_missing_is_empty(model):
 def test_rows_may_be_unknown_or_none_and_each_stands_alone(model):
     captioner = NeuralCaptioner(model, VOCABULARY, SearchOptions(beam=3, n_best=2, max_words=6))
     together = captioner(IMAGES)
-    in_graph = tf.function(captioner, input_signature=[tf.TensorSpec([None, 5], tf.float32)])
+    in_graph = tf.function(captioner, autograph=False, input_signature=[tf.TensorSpec([None, 5], tf.float32)])
     for rows in ([0], [2, 4], [], range(6)):
         texts, log_probs = in_graph(IMAGES[list(rows)])
         np.testing.assert_array_equal(texts, together.texts.numpy()[list(rows)])

@@ -17,7 +17,7 @@ from vsemb.systems.captions.decoding import Sampler, SearchOptions, beam_search,
 def compiled(model: HistoryModel, **options):
     """Returns a search in a graph, as all real callers have it; rows are not known there."""
 
-    @tf.function(input_signature=[{"history": tf.TensorSpec([None], tf.int32)}])
+    @tf.function(autograph=False, input_signature=[{"history": tf.TensorSpec([None], tf.int32)}])
     def run(state):
         return beam_search(model.step, state, SearchOptions(**options), rows=tf.shape(state["history"])[0])
 
@@ -189,7 +189,7 @@ def test_it_can_be_exported_and_holds_core_operations_only(tmp_path):
     model = HistoryModel(7, 9)
 
     class Exported(tf.Module):
-        @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)])
+        @tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.int32)])
         def search(self, history):
             options = SearchOptions(beam=3, n_best=2, max_words=5)
             return beam_search(model.step, {"history": history}, options, rows=tf.shape(history)[0])._asdict()
@@ -271,7 +271,7 @@ def test_more_of_the_likeliest_than_there_are_words():
 
 
 def compiled_sample(model: HistoryModel, sampler: Sampler, **options):
-    @tf.function(input_signature=[{"history": tf.TensorSpec([None], tf.int32)}])
+    @tf.function(autograph=False, input_signature=[{"history": tf.TensorSpec([None], tf.int32)}])
     def run(state):
         return sample(model.step, state, sampler, SearchOptions(**options), rows=tf.shape(state["history"])[0])
 

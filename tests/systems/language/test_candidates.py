@@ -208,6 +208,7 @@ def test_a_model_without_parts_of_speech_takes_the_lengths() -> None:
 def test_a_saved_model_writes_the_same(captioner, tmp_path: Path) -> None:
     caption = tf.function(
         lambda images: captioner(images)._asdict(),
+        autograph=False,
         input_signature=[tf.TensorSpec((None, FEATURES), tf.float32)],
     ).get_concrete_function()
     holder = tf.Module()

@@ -241,7 +241,9 @@ def test_recurrences_start_as_half_an_orthogonal_matrix() -> None:
 
 def test_in_a_saved_model(tmp_path) -> None:
     encoder = make_encoder(cell="gru")  # Exported models of `test_signature.py` have the other recurrence.
-    serve = tf.function(lambda ids: encoder(ids), input_signature=[tf.TensorSpec([None, None], tf.int32)])
+    serve = tf.function(
+        lambda ids: encoder(ids), autograph=False, input_signature=[tf.TensorSpec([None, None], tf.int32)]
+    )
     module = tf.Module()
     module.serve, module.variables_ = serve, [v.value for v in encoder.variables]
     tf.saved_model.save(module, str(tmp_path / "model"))
@@ -334,7 +336,7 @@ def test_any_number_of_images_and_regions() -> None:
     encoder = make_region_encoder(standardize=True)
     assert encoder(np.zeros((0, 4, 6), np.float32)).shape == (0, 4, 5)
     assert encoder(np.zeros((2, 0, 6), np.float32)).shape == (2, 0, 5)
-    compiled = tf.function(encoder, input_signature=[tf.TensorSpec([None, None, 6])])
+    compiled = tf.function(encoder, autograph=False, input_signature=[tf.TensorSpec([None, None, 6])])
     for shape in ((1, 7, 6), (5, 1, 6)):
         features = np.random.default_rng(1).normal(size=shape).astype(np.float32)
         np.testing.assert_allclose(compiled(features), encoder(features), **SAME)

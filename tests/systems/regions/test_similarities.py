@@ -315,7 +315,7 @@ def test_gradient_equals_that_of_a_double_loop() -> None:
 @kinds
 def test_in_a_graph_of_unknown_shapes(kind: str) -> None:
     unknown = tf.TensorSpec([None, None, 5], tf.float32)
-    function = tf.function(KINDS[kind][0], input_signature=[unknown, unknown])
+    function = tf.function(KINDS[kind][0], autograph=False, input_signature=[unknown, unknown])
     for n, m in ((5, 7), (2, 3)):
         regions, words = examples(kind, n, m)
         np.testing.assert_allclose(function(regions, words), slow_matrix(kind, regions, words), **CLOSE)
@@ -326,7 +326,7 @@ def test_in_a_graph_of_unknown_shapes(kind: str) -> None:
 def test_in_a_graph_of_known_shapes(kind: str) -> None:
     # Lengths are not known there: blocks are as they come.
     regions, words = examples(kind, 3, 4)
-    found = tf.function(KINDS[kind][0])(tf.constant(regions), tf.constant(words))
+    found = tf.function(KINDS[kind][0], autograph=False)(tf.constant(regions), tf.constant(words))
     np.testing.assert_allclose(found, slow_matrix(kind, regions, words), **CLOSE)
 
 

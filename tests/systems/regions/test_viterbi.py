@@ -126,7 +126,7 @@ UNKNOWN = [
 
 def test_in_a_saved_graph_of_unknown_shapes(tmp_path) -> None:
     module = tf.Module()
-    module.decode = tf.function(best_chain, input_signature=UNKNOWN)
+    module.decode = tf.function(best_chain, autograph=False, input_signature=UNKNOWN)
     tf.saved_model.save(module, str(tmp_path))
     reloaded = tf.saved_model.load(str(tmp_path)).decode
     for rows, steps in ((12, 6), (3, 1), (0, 4)):

@@ -301,11 +301,12 @@ def test_in_a_graph_of_unknown_shapes(per_side: int) -> None:
     _, recurrent = weights(per_side, (1, 1), units, "float32")
 
     @tf.function(
+        autograph=False,
         input_signature=[
             tf.TensorSpec([None, None, 4 * units], tf.float32),
             tf.TensorSpec([None, None], tf.int64),
             tf.TensorSpec([None, None], tf.bool),
-        ]
+        ],
     )
     def function(inputs, heads, mask):
         return with_gradients_of(inputs, heads, mask)

@@ -306,8 +306,8 @@ def test_the_same_in_graph_and_after_export(tmp_path) -> None:
     module.tables = [tokenizer.table]
     strings = [tf.TensorSpec([None], tf.string)]
     pairs = [tf.TensorSpec([None, None], tf.string), tf.TensorSpec([None, None], tf.int32)]
-    module.texts = tf.function(tokenizer.__call__, input_signature=strings)
-    module.words = tf.function(tokenizer.from_tokens, input_signature=pairs)
+    module.texts = tf.function(tokenizer.__call__, autograph=False, input_signature=strings)
+    module.words = tf.function(tokenizer.from_tokens, autograph=False, input_signature=pairs)
     assert module.texts.get_concrete_function().output_shapes.as_list() == [None, None, 2]
     tf.saved_model.save(module, str(tmp_path / "saved"))
     loaded = tf.saved_model.load(str(tmp_path / "saved"))
