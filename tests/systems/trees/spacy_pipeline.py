@@ -45,7 +45,8 @@ def write_pipeline(folder: Path, updates: int = 100) -> Path:
     from spacy.util import fix_random_seed
 
     fix_random_seed(0)
-    nlp = spacy.blank("en")
+    # English has a thousand exceptions, which take most of the time of opening a pipeline.
+    nlp = spacy.blank("xx")
     width = {"width": 32, "embed_size": 200, "depth": 2}
     model = {"@architectures": "spacy.HashEmbedCNN.v2", "pretrained_vectors": None} | width
     model |= {"window_size": 1, "maxout_pieces": 2, "subword_features": True}

@@ -141,7 +141,7 @@ def test_a_pipeline_that_fails_is_one_line(spacy_pipeline, monkeypatch):
         raise ValueError("[E999] no\nluck")
 
     monkeypatch.setattr(parser._pipeline, "pipe", fail)
-    with pytest.raises(DataError, match=r"en_tiny 0.0.0 .* failed: \[E999\] no luck"):
+    with pytest.raises(DataError, match=r"xx_tiny 0.0.0 .* failed: \[E999\] no luck"):
         parser(["A dog"])
 
 
@@ -168,7 +168,7 @@ def test_a_folder_is_known_by_its_files(spacy_pipeline, copy):
     first, second = open_parser(spacy_pipeline), open_parser(str(copy))
     assert first.info == second.info
     assert first.info.library == f"spaCy {spacy.__version__}"
-    assert (first.info.name, first.info.version, first.info.language) == ("en_tiny", "0.0.0", "en")
+    assert (first.info.name, first.info.version, first.info.language) == ("xx_tiny", "0.0.0", "xx")
     assert second.folder == copy.resolve()
     (copy / "meta.json").write_text((copy / "meta.json").read_text() + " ")
     assert open_parser(copy).info.fingerprint != first.info.fingerprint
@@ -179,19 +179,19 @@ def test_a_folder_is_known_by_its_files(spacy_pipeline, copy):
 
 
 def test_an_installed_pipeline_is_known_by_its_name(copy, tmp_path, monkeypatch):
-    package = tmp_path / "site" / "en_tiny_installed"
-    shutil.copytree(copy, package / "en_tiny_installed-0.0.0")
+    package = tmp_path / "site" / "xx_tiny_installed"
+    shutil.copytree(copy, package / "xx_tiny_installed-0.0.0")
     meta = json.loads((copy / "meta.json").read_text()) | {"name": "tiny_installed"}
-    for folder in (package, package / "en_tiny_installed-0.0.0"):
+    for folder in (package, package / "xx_tiny_installed-0.0.0"):
         (folder / "meta.json").write_text(json.dumps(meta))
     (package / "__init__.py").write_text(
         "from spacy.util import load_model_from_init_py\n"
         "def load(**overrides):\n    return load_model_from_init_py(__file__, **overrides)\n"
     )
     monkeypatch.syspath_prepend(package.parent)
-    opened = open_parser("en_tiny_installed")
+    opened = open_parser("xx_tiny_installed")
     assert opened.folder is None
-    assert (opened.info.name, opened.info.fingerprint) == ("en_tiny_installed", None)
+    assert (opened.info.name, opened.info.fingerprint) == ("xx_tiny_installed", None)
     assert opened._pipeline.component_names == ["tok2vec", "tagger", "parser"]
     assert opened(TEXTS) == open_parser(copy)(TEXTS)
 
@@ -253,7 +253,7 @@ def test_a_pipeline_without_a_parser(copy):
         ("meta.json", b"[]"),
         ("config.cfg", b"[nlp"),
         ("config.cfg", b"[nlp]\nlang = 7\n"),
-        ("config.cfg", b'[nlp]\nlang="en"\npipeline=["parser"]\n[components.parser]\nfactory="unheard_of"\n'),
+        ("config.cfg", b'[nlp]\nlang="xx"\npipeline=["parser"]\n[components.parser]\nfactory="unheard_of"\n'),
     ],
     ids=["model", "moves", "strings", "meta", "unreadable config", "wrong config", "unknown factory"],
 )

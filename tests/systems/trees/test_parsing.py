@@ -277,7 +277,7 @@ def test_a_second_time_there_is_nothing_to_do(scenes_copy, parser):
 def test_parses_of_another_parser_stay_unless_overwritten(scenes_copy, parser, other_parser):
     parse_dataset(scenes_copy, parser)
     before = contents(scenes_copy)
-    with pytest.raises(DataError, match=r"parses of en_tiny 0\.0\.0 .* --overwrite"):
+    with pytest.raises(DataError, match=r"parses of xx_tiny 0\.0\.0 .* --overwrite"):
         parse_dataset(scenes_copy, other_parser)
     assert contents(scenes_copy) == before
     parse_dataset(scenes_copy, other_parser, overwrite=True)

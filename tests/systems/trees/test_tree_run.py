@@ -63,7 +63,7 @@ def flatten(dataset: Dataset, parser: dict[str, str] | None = None) -> Parses:
 
 def test_what_a_run_keeps(tree_run, parsed_scenes, spacy_pipeline) -> None:
     assert tree_run.info["parses"] == parsed_scenes.annotation("parses").fingerprint
-    assert json.loads((tree_run.path / "parser/parser.json").read_text())["language"] == "en"
+    assert json.loads((tree_run.path / "parser/parser.json").read_text())["language"] == "xx"
     assert (tree_run.path / "parser/pipeline/config.cfg").read_bytes() == (spacy_pipeline / "config.cfg").read_bytes()
     assert tree_run.reader.parser.info.fingerprint == parsed_scenes.annotation("parses").parser["fingerprint"]
 
