@@ -95,6 +95,7 @@ def test_json_has_images_with_scores_and_nearest_sentences(found) -> None:
     assert first["captions"][1]["nearest_similarity"] == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_regions_take_the_whole_image(region_caption_run, region_scenes) -> None:
     found = measure_captions([region_caption_run], region_scenes, "val", limit=3, meteor=False)
     assert len(found.rows) == 2 and found.rows[1].metrics.novelty == 0

@@ -37,6 +37,7 @@ def test_a_table_a_picture_and_json(region_caption_run, key, opened, tmp_path, c
         assert picture.format == "PNG" and picture.width > 512
 
 
+@pytest.mark.slow
 def test_a_file_that_is_no_image_of_the_dataset(region_caption_run, opened, tmp_path, capsys):
     """No dataset is needed, and bytes that are no text do no harm."""
     run = region_caption_run.path
@@ -56,6 +57,7 @@ def test_a_file_that_is_no_image_of_the_dataset(region_caption_run, opened, tmp_
         assert "which it would replace" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_mistakes_are_one_line(region_caption_run, caption_run, region_run, key, capsys):
     run = str(region_caption_run.path)
     for arguments, said in (

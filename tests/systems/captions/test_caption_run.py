@@ -78,6 +78,7 @@ def test_stopped_and_resumed(scenes, caption_recipe, caption_run, tmp_path, monk
     assert "finished" in capfd.readouterr().err and (out / "run.json").stat().st_mtime_ns == before
 
 
+@pytest.mark.slow
 def test_regions(region_scenes, region_run: Run, region_caption_run: Run, tmp_path) -> None:
     run, out = region_caption_run, tmp_path / "run"
     assert run.info["alignment"] == region_run.fingerprint
@@ -120,6 +121,7 @@ def test_an_alignment_is_asked_for_where_there_are_regions(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_an_alignment_that_does_not_work_leaves_no_run(
     region_scenes, region_run, region_caption_run, tmp_path, monkeypatch
 ) -> None:

@@ -100,6 +100,7 @@ def test_few_are_drawn_and_written(region_caption_run, dataset, tmp_path) -> Non
     assert caption_regions(region_caption_run, val.keys[1], dataset, most=1).captions == found.captions
 
 
+@pytest.mark.slow
 def test_a_broken_model_is_refused(region_caption_run, dataset) -> None:
     broken = dataclasses.replace(region_caption_run)  # With a model of its own.
     broken.model.set_weights([np.full_like(value, np.nan) for value in broken.model.get_weights()])
@@ -107,6 +108,7 @@ def test_a_broken_model_is_refused(region_caption_run, dataset) -> None:
         caption_regions(broken, dataset.split("val").keys[0], dataset, beam=1)
 
 
+@pytest.mark.slow
 def test_refusals(region_caption_run, caption_run, dataset, tmp_path) -> None:
     key = dataset.split("val").keys[0]
     with pytest.raises(DataError, match=r"'multimodal-rnn'.*multimodal-rnn-regions"):

@@ -85,6 +85,7 @@ def test_the_table_has_runs_ranking_and_people(region_caption_run, region_run, d
     assert len(json.loads(json.dumps(found.to_json()))["images"]) == 4
 
 
+@pytest.mark.slow
 def test_the_command_prints_the_table(region_caption_run, opened, capsys) -> None:
     opened(region_caption_run)
     arguments = ["evaluate", str(region_caption_run.path), "--region-captions", "--limit", "2", "--no-meteor"]

@@ -64,6 +64,6 @@ def test_a_run_on_precomputed_features_captions_no_new_images(caption_run, tmp_p
     assert not (tmp_path / "captions").exists()
 
 
-def test_what_captions_do_not_read_is_refused(pixel_caption_run):
+def test_what_captions_do_not_read_is_refused(caption_run):
     with pytest.raises(InvalidArgumentError, match="loud.*writes captions"):
-        pixel_caption_run.recipe.served(pixel_caption_run, loud=True)
+        caption_run.recipe.served(caption_run, loud=True)

@@ -134,6 +134,7 @@ def test_from_the_command_line(scenes_path: Path, tmp_path: Path, capsys) -> Non
     assert "validation perplexity inf" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_log_bilinear_has_no_encoder(bilinear_run, scenes, kiros_run) -> None:
     assert isinstance(bilinear_run.model, LogBilinear)
     assert (encoder_of(bilinear_run), tags_of(bilinear_run), bilinear_run.info["content_dim"]) == (None, (), None)
@@ -144,6 +145,7 @@ def test_log_bilinear_has_no_encoder(bilinear_run, scenes, kiros_run) -> None:
         train(bilinear_run.recipe, scenes, bilinear_run.path, inputs={"encoder": kiros_run})
 
 
+@pytest.mark.slow
 def test_content_helps(bilinear_run, language_run) -> None:
     assert language_run.info["best_log2_likelihood"] > bilinear_run.info["best_log2_likelihood"] - 0.5
     first = metrics(language_run.path)[0]["val_log2_likelihood"]
@@ -202,6 +204,7 @@ def test_refusals_leave_nothing_behind(scenes, kiros_run, language_recipe, tmp_p
         train(tiny(recipes.get("log-bilinear"), *TINY_LANGUAGE), scenes, kiros_run.path)
 
 
+@pytest.mark.slow
 def test_encoders_that_are_refused(kiros_run, region_run, bilinear_run) -> None:
     check_encoder(kiros_run)
     for tokenizer in ("characters", "wordpiece", "bpe"):

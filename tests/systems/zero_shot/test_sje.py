@@ -27,7 +27,7 @@ from vsemb.systems.zero_shot.structured_loss import StructuredJointEmbedding
 from vsemb.systems.zero_shot.text_encoders import Convolutional, ConvolutionalSentenceEncoder
 
 #: Those of another architecture each; the others train in `make test-all`.
-QUICK = ("bow", "word2vec", "attributes")
+QUICK = ("bow", "attributes")
 
 
 @pytest.mark.parametrize(
