@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 
 import numpy as np
 import pytest
 
 from vsemb import similarities
+from vsemb.data import tokens
+from vsemb.data.store import Dataset
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.evaluation import Embedder, evaluate_retrieval
 from vsemb.runs import measure as module
@@ -48,6 +51,16 @@ def test_asking_for_pairs_changes_nothing_else(tiny_run, scenes) -> None:
     written = beside.to_json()
     assert set(written.pop("pairs")) == set(written) - {"folds"} == set(alone.to_json()) - {"folds"}
     assert written == alone.to_json()
+
+
+def test_kept_token_ids_are_used(tiny_run, scenes, tmp_path, monkeypatch) -> None:
+    data = Dataset.open(shutil.copytree(scenes.path, tmp_path / "data"))
+    expected = evaluate_run(tiny_run, data, "val")
+    assert not (data.path / "tokens").exists()
+    monkeypatch.setattr(tokens, "_MANY", 3)
+    assert evaluate_run(tiny_run, data, "val") == expected
+    monkeypatch.setattr(tokens, "_write", None)
+    assert evaluate_run(tiny_run, data, "val") == expected
 
 
 # Two images, a and b, with a long and a short caption each. Violations E(image, caption):

@@ -68,8 +68,8 @@ def embedded(run: Run, dataset: Dataset, split: str) -> tuple[np.ndarray, np.nda
     part = dataset.split(split)
     embedder = Embedder(run.model)
     images = embedder.images(run.images_of(dataset, part), len(part))
-    captions, rows = run.texts_of(part)
-    return images, embedder.texts(*run.encode(captions)), rows
+    ids, offsets, rows = run.encoded_texts_of(part)
+    return images, embedder.texts(ids, offsets), rows
 
 
 def compare_runs(

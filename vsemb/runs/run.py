@@ -36,6 +36,7 @@ from vsemb import registry
 from vsemb.console import say
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset, Split
+from vsemb.data.tokens import encoded_captions
 from vsemb.errors import DataError, one_line, unknown_name
 from vsemb.exporting.served_model import ImageInput, ServedModel
 from vsemb.files import read_json, replacing_directory, sha256_bytes, sha256_file, write_json
@@ -348,6 +349,19 @@ class Run:
         read = self.recipe.text.tokenizer.select(split)
         self.reader.check(read.captions, self.path)
         return read.captions, read.caption_rows
+
+    def encoded_texts_of(self, split: Split) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the token ids of `texts_of`; those of many captions are computed once, see `encoded_captions`.
+
+        Returns:
+            ids and offsets, as `encode`, and the rows of `texts_of`.
+
+        Raises:
+            DataError: if the dataset lacks these texts.
+        """
+        read = self.recipe.text.tokenizer.select(split)
+        self.reader.check(read.captions, self.path)
+        return *encoded_captions(read, self.tokenizer), read.caption_rows
 
     def shown_texts_of(self, split: Split) -> Sequence[str]:
         """Return the texts of `texts_of` in readable form: captions instead of their parses."""
