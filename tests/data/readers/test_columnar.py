@@ -79,6 +79,18 @@ def test_parquet_files_by_their_names(tmp_path):
     assert [split for _, _, split, _ in found] == ["val", *["train"] * 70]
 
 
+def test_images_that_are_files(tmp_path):
+    """`to_parquet` of a dataset of paths writes no bytes."""
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos/0.png").write_bytes(png(0))
+    images = [{"bytes": None, "path": f"photos/{n}.png"} for n in range(2)] + [{"bytes": png(2), "path": "x.png"}]
+    table = pa.table({"image": pa.array(images, IMAGE), "text": pa.array(["a", "b", "c"])})
+    parquet.write_table(table, tmp_path / "data.parquet")
+    dataset = prepare(tmp_path / "data.parquet", tmp_path / "out", split="train")
+    assert [dataset.split("train").read_image(row) for row in range(2)] == [png(0), png(2)]
+    assert len(dataset.manifest["skipped"]) == 1
+
+
 def test_columns_by_name_and_numbered_captions(tmp_path):
     table = pa.table(
         {

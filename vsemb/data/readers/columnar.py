@@ -1,7 +1,7 @@
 """Parquet files and Hugging Face datasets on disk (`save_to_disk`): tables with a column of encoded images.
 
 Formats: https://parquet.apache.org, https://huggingface.co/docs/datasets/about_arrow - an image is bytes, or a struct
-with the field `bytes`.
+with the field `bytes`. Without bytes, its field `path` is a file, relative to the folder of the table.
 """
 
 from __future__ import annotations
@@ -166,6 +166,7 @@ class _Columns:
             raise DataError(
                 f"{file} must have one column of images (bytes, or a struct with bytes); got {found}. {fix}"
             )
+        self.folder = file.parent
         self.image = image or binary[0]
         self.texts = [text] if text else self._captions(file, schema)
         classes = {field.name: _class_names(schema, field.name) for field in schema}
@@ -195,7 +196,9 @@ class _Columns:
         for name in self.texts:
             captions += row[name] if isinstance(row[name], list) else [] if row[name] is None else [row[name]]
         image = row.get(self.image)
-        image = image.get("bytes") if isinstance(image, dict) else image
+        if isinstance(image, dict):
+            path = image.get("path")
+            image = self.folder / path if image["bytes"] is None and path else image["bytes"]
         own = row[self.key] if self.key else None
         label = row[self.others["class"]] if "class" in self.others else None
         if self.classes and isinstance(label, int):

@@ -28,7 +28,7 @@ class Sample:
     Attributes:
         where: for messages.
         key: unique in the source.
-        image: bytes of the encoded image, or None.
+        image: bytes of the encoded image, its file, or None.
         captions: a string or strings, or None.
         split: name of its split, or None.
         class_name: name of its class, or None.
@@ -36,7 +36,7 @@ class Sample:
 
     where: str
     key: str
-    image: bytes | None
+    image: bytes | Path | None
     captions: Any
     split: Any = None
     class_name: Any = None
