@@ -68,6 +68,16 @@ def test_splits_stay_where_a_file_has_no_name_of_one(tmp_path, dataset, format):
     assert not any("A hash of the key" in line for line in said)
 
 
+def test_damaged_images_are_not_copied(tmp_path, dataset):
+    (shard,) = dataset.split("train").shards
+    content = bytearray(shard.read_bytes())
+    content[len(content) // 2] ^= 255
+    shard.write_bytes(content)
+    with pytest.raises(DataError, match="other bytes"):
+        convert(dataset, tmp_path / "x", "parquet")
+    assert not (tmp_path / "x").exists()
+
+
 def test_bad_arguments(tmp_path, dataset):
     with pytest.raises(InvalidArgumentError, match="webdataset, parquet"):
         convert(dataset, tmp_path / "x", "tfrecord")
