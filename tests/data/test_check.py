@@ -70,7 +70,7 @@ def test_the_command(out, capsys, tmp_path) -> None:
     next(out.glob("val-*")).unlink()
     assert main(["check", str(out), "--json", str(tmp_path / "found.json")]) == 1
     printed = capsys.readouterr()
-    assert ": missing" in printed.out and "damaged in 1 places" in printed.err
+    assert ": missing" in printed.out and "damaged in one place" in printed.err
     assert len(json.loads((tmp_path / "found.json").read_text())["damaged"]) == 1
     shutil.rmtree(out)
     assert main(["check", str(out)]) == 1

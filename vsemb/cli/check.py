@@ -31,5 +31,6 @@ def run(arguments: argparse.Namespace) -> None:
         found.append(line)
     save_json(arguments, {"data": str(arguments.data), "damaged": found})
     if found:
-        raise DataError(f"{arguments.data} is damaged in {len(found)} places, see above. Prepare it again.")
+        places = "one place" if len(found) == 1 else f"{len(found)} places"
+        raise DataError(f"{arguments.data} is damaged in {places}, see above. Prepare it again.")
     print(f"{arguments.data} is whole.")
