@@ -39,7 +39,7 @@ PARTS: dict[str, Part] = {
     "alignment": Part(("--images", "20", "40", "--dim", "256", "--batch-size", "20")),
     "captioning": Part(("--images", "1", "4", "--rounds", "1")),
     "gradient_caching": Part(("--batches", "256", "512"), threads=False),
-    "scale": Part(("--images", "1000", "--rows", "1000", "2000", "--ranked", "200", "400")),
+    "scale": Part(("--images", "1000", "--rows", "1000", "2000", "--ranked", "200", "400", "--pixels", "64")),
     "serving": Part(("--requests", "200"), threads=False),
 }
 
@@ -103,13 +103,21 @@ GATES = (
     # Of ten million images with 50 million captions.
     Gate("scale", "split opened, seconds", 2.0, most=True),
     Gate("scale", "split opened, MB resident", 300.0, most=True),
+    Gate("scale", "split opened by each worker, seconds", 2.0, most=True),
+    Gate("scale", "split opened by each worker, MB resident", 300.0, most=True),
     Gate("scale", "epoch planned, bytes a pair", 8.0, most=True),
     # Rows of 256 bytes; places are looked up besides.
     Gate("scale", "feature rows from disk / memory map", 0.8),
     Gate("scale", "index, growth with images", _LINEAR, most=True),
-    # Besides pages of files, of 10,000 images and 50,000 captions; scores of all pairs would be 2 GB.
+    # Memory that grows with the images has the exponent 1.
+    Gate("scale", "index, growth of memory with images", 0.5, most=True),
+    Gate("scale", "evaluation, growth of memory with images", 0.5, most=True),
+    # Besides pages of files, of 40,000 images and 200,000 captions; scores of all pairs would be 32 GB.
     Gate("scale", "evaluation, GB", 1.0, most=True),
     Gate("scale", "evaluation, growth with pairs", _LINEAR, most=True),
+    # In processor time: Python once per batch, and `pread` once per image, beside libjpeg.
+    Gate("scale", "pixel batches / decoding alone", 0.9),
+    Gate("scale", "images read / by tf.data", 2.0),
 )
 
 

@@ -66,7 +66,10 @@ def test_every_gate_has_the_name_of_a_row() -> None:
         "latency": {*(latency.NAME.format("tuned", n) for n in (1, 64)), latency.GROWTH.format("tuned")},
         "scale": {
             getattr(scale, name)
-            for name in ("OPEN", "RESIDENT", "PLAN", "DISK", "INDEX", "EVALUATION", "EVALUATION_MEMORY")
+            for name in (
+                *("OPEN", "RESIDENT", "WORKER_OPEN", "WORKER_RESIDENT", "PLAN", "DISK", "PIXELS", "READ"),
+                *("INDEX", "INDEX_BOUNDED", "EVALUATION", "EVALUATION_MEMORY", "EVALUATION_BOUNDED"),
+            )
         },
         "search": {search.EXACT.format(128, 1024), search.GROWTH.format(1024)},
     }
