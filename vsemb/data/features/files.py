@@ -164,10 +164,10 @@ class FeatureWriter:
             shutil.rmtree(self.work)
 
 
-def load_array(path: Path, mmap: bool = False) -> np.ndarray:
-    """Load a .npy file without unpickling anything; raises DataError where it cannot be read."""
+def load_array(path: Path) -> np.ndarray:
+    """Map a .npy file into memory without unpickling anything; raises DataError where it cannot be read."""
     try:
-        return np.load(path, mmap_mode="r" if mmap else None, allow_pickle=False)
+        return np.load(path, mmap_mode="r", allow_pickle=False)
     except Exception as error:
         # NumPy parses the header as Python source, with errors of many types.
         raise DataError(f"The file {path} cannot be read: {one_line(error)}.") from error

@@ -87,9 +87,7 @@ class FeatureFolder:
         """
         directory = Path(directory)
         manifest = cls._read_manifest(directory, dataset)
-        arrays = {"ids": load_array(directory / "ids.npy", mmap=True)}
-        for name in cls.arrays:
-            arrays[name] = load_array(directory / f"{name}.npy", mmap=name == "features")
+        arrays = {name: load_array(directory / f"{name}.npy") for name in ("ids", *cls.arrays)}
         for name, (dtype, ranks) in {"ids": ("int64", (1,)), **cls.arrays}.items():
             if arrays[name].dtype != dtype or arrays[name].ndim not in ranks:
                 found = ", ".join(f"{each} {array.dtype} {array.shape}" for each, array in arrays.items())

@@ -85,7 +85,7 @@ def read(source: str | os.PathLike[str]) -> Source:
 
 
 def _load(path: Path) -> np.ndarray:
-    rows = load_array(path, mmap=True)
+    rows = load_array(path)
     if not isinstance(rows, np.ndarray) or rows.ndim != 2 or not rows.size or rows.dtype.kind != "f":
         found = f"{rows.dtype} {rows.shape}" if isinstance(rows, np.ndarray) else "an archive"
         raise DataError(f"{path} must be float (images, dim); got {found}.")

@@ -77,7 +77,7 @@ def read_published(path: Path, names: Path | None = None) -> Iterator[PublishedR
             for number, line in enumerate(file, 1):
                 yield _of_line(f"{path}, line {number}", line.rstrip("\n").split("\t"))
     elif names is not None:
-        rows, listed = load_array(path, mmap=True), [line.strip() for line in text_lines(names)]
+        rows, listed = load_array(path), [line.strip() for line in text_lines(names)]
         if rows.ndim != 3 or len(rows) != len(listed):
             raise DataError(f"{path} must be (images, regions, dim) for {len(listed):,} names; got {rows.shape}.")
         yield from (PublishedRegions(name, row.astype(np.float32)) for name, row in zip(listed, rows, strict=True))
