@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import tempfile
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -29,8 +30,9 @@ def encoded_captions(split: Split, tokenizer: Tokenizer) -> tuple[np.ndarray, np
     """Return the token ids of a split's captions, as `Tokenizer.encode` does.
 
     Those of many captions are written to the folder `tokens` of the dataset, in bounded memory, and are memory-mapped
-    by this and later runs. Their name covers the dataset, the captions, the tokenizer's class, vocabulary and length,
-    and its ids of 4,096 captions, by which other settings differ.
+    by this and later runs; if the dataset cannot be written, to temporary files. Their name covers the dataset, the
+    captions, the tokenizer's class, vocabulary and length, and its ids of 4,096 captions, by which other settings
+    differ.
 
     Args:
         split: the split.
@@ -48,16 +50,21 @@ def encoded_captions(split: Split, tokenizer: Tokenizer) -> tuple[np.ndarray, np
     if len(texts) < _MANY or split.dataset is None or not isinstance(texts, Column):
         return tokenizer.encode(texts)
     folder = split.dataset.path / "tokens" / _fingerprint(split, texts, tokenizer)
-    shape = (-1, *tokenizer.token_shape)
     try:
         if not _is_whole(folder):
             with replacing_directory(folder, overwrite=True) as temporary:
                 _write(temporary, split, texts, tokenizer)
     except DataError as error:
-        say(f"warning: token ids are kept in memory. {error}")
-        return tokenizer.encode(texts)
-    offsets = np.load(folder / "offsets.npy", mmap_mode="r", allow_pickle=False)
-    return np.memmap(folder / "ids", np.int32, "r").reshape(shape), offsets
+        say(f"warning: token ids are not kept for later runs. {error}")
+        with tempfile.TemporaryDirectory() as name:
+            _write(Path(name), split, texts, tokenizer)
+            return _mapped(Path(name), tokenizer)  # The files exist as long as they are mapped.
+    return _mapped(folder, tokenizer)
+
+
+def _mapped(folder: Path, tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray]:
+    ids = np.memmap(folder / "ids", np.int32, "r").reshape(-1, *tokenizer.token_shape)
+    return ids, np.load(folder / "offsets.npy", mmap_mode="r", allow_pickle=False)
 
 
 def _fingerprint(split: Split, texts: Column, tokenizer: Tokenizer) -> str:
@@ -81,19 +88,23 @@ def _is_whole(folder: Path) -> bool:
 
 
 def _write(folder: Path, split: Split, texts: Column, tokenizer: Tokenizer) -> None:
-    offsets = np.lib.format.open_memmap(folder / "offsets.npy", "w+", np.int64, (len(texts) + 1,))
-    done = 0
+    end = np.zeros(1, np.int64)
     with (
         open(folder / "ids", "wb") as file,
+        open(
+            folder / "offsets.npy", "wb"
+        ) as offsets,  # Written and not mapped, since a full disk would end the process.
         progress(desc=f"tokens of {split.name}", total=len(texts), unit="caption") as bar,
     ):
+        header = {"descr": "<i8", "fortran_order": False, "shape": (len(texts) + 1,)}
+        np.lib.format.write_array_header_1_0(offsets, header)
+        offsets.write(end.data)
         for ids, lengths in _tokenized(texts, tokenizer):
             file.write(np.ascontiguousarray(ids).data)
-            offsets[done + 1 : done + 1 + len(lengths)] = offsets[done] + np.cumsum(lengths)
-            done += len(lengths)
+            ends = end + np.cumsum(lengths, dtype=np.int64)
+            offsets.write(ends.data)
+            end = ends[-1:]
             bar.update(len(lengths))
-    offsets.flush()
-    del offsets
     write_json(folder / "manifest.json", {name: (folder / name).stat().st_size for name in ("ids", "offsets.npy")})
 
 
