@@ -109,8 +109,9 @@ GATES = (
     # Rows of 256 bytes; places are looked up besides.
     Gate("scale", "feature rows from disk / memory map", 0.8),
     Gate("scale", "index, growth with images", _LINEAR, most=True),
+    # Ids and places, but not embeddings, which have 256 bytes here.
+    Gate("scale", "index, bytes an image", 128.0, most=True),
     # Memory that grows with the images has the exponent 1.
-    Gate("scale", "index, growth of memory with images", 0.5, most=True),
     Gate("scale", "evaluation, growth of memory with images", 0.5, most=True),
     # Besides pages of files, of 40,000 images and 200,000 captions; scores of all pairs would be 32 GB.
     Gate("scale", "evaluation, GB", 1.0, most=True),

@@ -40,7 +40,7 @@ OPEN, RESIDENT, PLAN = "split opened, seconds", "split opened, MB resident", "ep
 DISK, INDEX, INDEX_MEMORY = "feature rows from disk / memory map", "index, growth with images", "index, GB"
 EVALUATION, EVALUATION_MEMORY = "evaluation, growth with pairs", "evaluation, GB"
 WORKER_OPEN, WORKER_RESIDENT = "split opened by each worker, seconds", "split opened by each worker, MB resident"
-INDEX_BOUNDED, EVALUATION_BOUNDED = (f"{name}, growth of memory with images" for name in ("index", "evaluation"))
+INDEX_BYTES, EVALUATION_BOUNDED = "index, bytes an image", "evaluation, growth of memory with images"
 PIXELS, READ = "pixel batches / decoding alone", "images read / by tf.data"
 _WORKERS, _BATCH = 2, 128
 _STATUS = Path("/proc/self/status")
@@ -257,13 +257,14 @@ def measure(arguments: argparse.Namespace, folder: Path) -> list[dict[str, Any]]
             times.append(seconds)
             memory.append(max(most, 1.0))
             shutil.rmtree(path)
-        size, bounded = f"{sizes[-1]:,} images", INDEX_BOUNDED if name == "index" else EVALUATION_BOUNDED
+        size = f"{sizes[-1]:,} images"
         if name == "index":
             found.append(row(INDEX, size, exponent(sizes, times)))
+            found.append(row(INDEX_BYTES, size, 1e6 * float(np.polyfit(sizes, memory, 1)[0])))
         else:
             pairs = [CAPTIONS * count**2 for count in sizes]
             found.append(row(EVALUATION, size, exponent(pairs, times)))
-        found.append(row(bounded, size, exponent(sizes, memory)))
+            found.append(row(EVALUATION_BOUNDED, size, exponent(sizes, memory)))
     return found + measured(pixels, folder / "pixels", arguments.pixels)
 
 

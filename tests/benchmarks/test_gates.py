@@ -68,7 +68,7 @@ def test_every_gate_has_the_name_of_a_row() -> None:
             getattr(scale, name)
             for name in (
                 *("OPEN", "RESIDENT", "WORKER_OPEN", "WORKER_RESIDENT", "PLAN", "DISK", "PIXELS", "READ"),
-                *("INDEX", "INDEX_BOUNDED", "EVALUATION", "EVALUATION_MEMORY", "EVALUATION_BOUNDED"),
+                *("INDEX", "INDEX_BYTES", "EVALUATION", "EVALUATION_MEMORY", "EVALUATION_BOUNDED"),
             )
         },
         "search": {search.EXACT.format(128, 1024), search.GROWTH.format(1024)},
