@@ -160,29 +160,25 @@ def gathering(path: Path, count: int) -> float:
 
 
 def indexing(path: Path, run: Path, out: Path) -> tuple[float, float]:
-    """Return seconds and MB of an index of the split test."""
+    """Return seconds of processor time and MB of an index of the split test."""
     from vsemb.data.store import Dataset
     from vsemb.runs.indexing import build_index
     from vsemb.runs.run import Run
 
     dataset, opened = Dataset.open(path), Run.open(run)
     with peak() as highest:
-        started = time.perf_counter()
-        build_index(opened, dataset, "test", out=out)
-        return time.perf_counter() - started, highest()
+        return cpu_seconds(lambda: build_index(opened, dataset, "test", out=out)), highest()
 
 
 def evaluating(path: Path, run: Path) -> tuple[float, float]:
-    """Return seconds and MB of an evaluation on the split test."""
+    """Return seconds of processor time and MB of an evaluation on the split test."""
     from vsemb.data.store import Dataset
     from vsemb.runs.measure import evaluate_run
     from vsemb.runs.run import Run
 
     dataset, opened = Dataset.open(path), Run.open(run)
     with peak() as highest:
-        started = time.perf_counter()
-        evaluate_run(opened, dataset, "test")
-        return time.perf_counter() - started, highest()
+        return cpu_seconds(lambda: evaluate_run(opened, dataset, "test")), highest()
 
 
 def pixels(path: Path, count: int) -> list[dict[str, Any]]:
