@@ -434,18 +434,23 @@ def captions_read(run: Run, split: Split) -> Sequence[str]:
     Raises:
         DataError: if the run reads class names, or the dataset lacks required annotations.
     """
-    if not run.recipe.text.tokenizer.per_caption:
-        raise DataError(f"{run.path} must be a run that reads captions; it reads class names.")
+    _require_captions(run)
     return run.texts_of(split)[0]
 
 
+def _require_captions(run: Run) -> None:
+    if not run.recipe.text.tokenizer.per_caption:
+        raise DataError(f"{run.path} must be a run that reads captions; it reads class names.")
+
+
 def _embed_captions(run: Run, dataset: Dataset, split: Split) -> Iterator[np.ndarray]:
-    captions, embedder = captions_read(run, split), Embedder(run.model)
-    with progress(total=len(captions), desc=f"captions of {split.name}", unit="caption") as bar:
-        for start in range(0, len(captions), _TEXTS):
-            texts = captions[start : start + _TEXTS]
-            yield embedder.texts(*run.encode(texts))
-            bar.update(len(texts))
+    _require_captions(run)
+    (ids, offsets, rows), embedder = run.encoded_texts_of(split), Embedder(run.model)
+    with progress(total=len(rows), desc=f"captions of {split.name}", unit="caption") as bar:
+        for start in range(0, len(rows), _TEXTS):
+            part = offsets[start : start + _TEXTS + 1]
+            yield embedder.texts(ids, part)
+            bar.update(len(part) - 1)
 
 
 def _embed_images(run: Run, dataset: Dataset, split: Split) -> Iterator[np.ndarray]:

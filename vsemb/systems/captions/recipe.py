@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from vsemb.data.batches import BatchSource, PairBatches
 from vsemb.data.store import Dataset, Split
+from vsemb.data.tokens import encoded_captions
 from vsemb.encoders.image import Affine
 from vsemb.encoders.text_encoder import TextCorpus, WordVectors
 from vsemb.errors import invalid_argument
@@ -153,7 +154,7 @@ class CaptionTask(NextWordTask):
     def likelihood(self, run: Run, dataset: Dataset, split: str) -> tuple[Sentences, Likelihood]:
         part = dataset.split(split)
         images = run.images_of(dataset, part)
-        sentences = Sentences(*run.tokenizer.encode(part.captions), images=images, image_rows=part.caption_rows)
+        sentences = Sentences(*encoded_captions(part, run.tokenizer), images=images, image_rows=part.caption_rows)
         return sentences, LikelihoodMeasure(run.model)(sentence_batches(sentences))
 
 
@@ -198,9 +199,9 @@ class CaptionJob(NextWordJob):
         """Write the files needed to caption new images."""
         self.recipe.image.keep(self.store, folder)
 
-    def texts(self) -> list[str]:
-        """Return the training texts."""
-        return self.train.captions
+    def encoded(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the token ids of the training texts, see `encoded_captions`."""
+        return encoded_captions(self.train, self.tokenizer)
 
     def features(self) -> np.ndarray | None:
         """Return features for the image statistics, (n, dim) float32; None without stored features."""
@@ -210,7 +211,7 @@ class CaptionJob(NextWordJob):
         """Build the model and set feature statistics, word vectors and word frequencies."""
         model = recipe.build(len(self.vocabulary), self.info, dtype)
         recipe.image.initialize(model.image_encoder, self.features(), self.store)
-        ids, offsets = self.tokenizer.encode(self.texts())
+        ids, offsets = self.encoded()
         seed, words = recipe.training.seed, recipe.text.words
         words.initialize(model.words, TextCorpus(self.vocabulary, ids, offsets, True, seed, self.dataset))
         if recipe.decoder.frequency_bias:
@@ -246,7 +247,7 @@ class ImageJob(CaptionJob):
     def validation(self) -> PerplexityValidation:
         """Return the callback that measures the validation split."""
         images = self.recipe.image.images(self.val, self.store)
-        encoded = self.tokenizer.encode(self.val.captions)
+        encoded = encoded_captions(self.val, self.tokenizer)
         batches = sentence_batches(Sentences(*encoded, images=images, image_rows=self.val.caption_rows))
         return self.recipe.validation.build(batches, self.val, images, self.tokenizer, self.recipe.search.max_words)
 
@@ -370,9 +371,9 @@ class SnippetJob(CaptionJob):
         for name, snippets in self.snippets.items():
             snippets.save(folder / SNIPPETS / name)
 
-    def texts(self) -> list[str]:
-        """Return the training snippets."""
-        return self.snippets["train"].texts
+    def encoded(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the token ids of the training snippets."""
+        return self.tokenizer.encode(self.snippets["train"].texts)
 
     def features(self) -> np.ndarray:
         """Return the features of some training regions."""

@@ -17,6 +17,7 @@ import tensorflow as tf
 from vsemb.data.batches import image_batches
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset, Split
+from vsemb.data.tokens import encoded_captions
 from vsemb.errors import DataError
 from vsemb.parts import Part
 from vsemb.runs.run import Run
@@ -243,12 +244,12 @@ def _row(run: Run, sentences: Sentences, likelihood: Likelihood, name: str, deco
 
 
 def _baselines(run: Run, dataset: Dataset, name: str) -> list[PerplexityRow]:
-    sentences = Sentences(*run.tokenizer.encode(dataset.split(name).captions))
+    sentences = Sentences(*encoded_captions(dataset.split(name), run.tokenizer))
     size = len(run.vocabulary)
     counts = sentences.word_counts(size)
     found = {"uniform": uniform_likelihood(counts)}
     if "train" in dataset.splits:
-        training = Sentences(*run.tokenizer.encode(run.recipe.batches.training_split(dataset).captions))
+        training = Sentences(*encoded_captions(run.recipe.batches.training_split(dataset), run.tokenizer))
         found["unigram"] = unigram_likelihood(counts, training.word_counts(size))
     return [_row(run, sentences, likelihood, name) for name, likelihood in found.items()]
 
