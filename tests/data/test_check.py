@@ -13,15 +13,20 @@ import pytest
 
 from vsemb import registry
 from vsemb.cli.__main__ import main
+from vsemb.data import tokens
 from vsemb.data.check import check_dataset
 from vsemb.data.features.compute import write_precomputed
 from vsemb.data.features.store import FeatureStore
 from vsemb.data.store import Dataset
+from vsemb.data.tokens import encoded_captions
+from vsemb.text import Vocabulary, WordTokenizer
 
 
 @pytest.fixture
-def out(tiny, tmp_path):
+def out(tiny, tmp_path, monkeypatch):
     dataset = tiny.write(tiny.records(6), tmp_path / "out")
+    monkeypatch.setattr(tokens, "_MANY", 3)
+    encoded_captions(dataset.split("train"), WordTokenizer(Vocabulary(["caption"])))
     write_precomputed(dataset, dataset.ids, np.ones((len(dataset.ids), 2), np.float32))
     return tmp_path / "out"
 
@@ -50,10 +55,21 @@ def other_manifest(out) -> None:
         (lambda out: os.truncate(next(out.glob("train-*")), 900), ["train-0.*not what was written; images '"]),
         (lambda out: next(out.glob("val-*")).unlink(), ["val-0.*: missing"]),
         (lambda out: flip(next(out.glob("features/*/features.npy")), -1), ["Features in .* are damaged"]),
+        (lambda out: flip(next(out.glob("tokens/*/ids")), -1), ["tokens/.*ids: .*not what was written"]),
         (lambda out: [next(out.glob("val-*")).unlink(), (out / "train.index.arrow").unlink()], ["index", "missing"]),
         (other_manifest, ["fingerprint"]),
     ],
-    ids=["caption", "truncated index", "image", "truncated shard", "missing shard", "features", "two", "manifest"],
+    ids=[
+        "caption",
+        "truncated index",
+        "image",
+        "truncated shard",
+        "missing shard",
+        "features",
+        "tokens",
+        "two",
+        "manifest",
+    ],
 )
 def test_damage_is_named_line_by_line(out, damage, expected) -> None:
     assert list(check_dataset(out)) == []

@@ -17,7 +17,7 @@ from vsemb.data.columns import content_line
 from vsemb.data.manifest import fingerprint, read_manifest
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError
-from vsemb.files import sha256_file
+from vsemb.files import read_json, sha256_file
 
 _NAMED = 5
 
@@ -25,7 +25,7 @@ _NAMED = 5
 def check_dataset(path: str | os.PathLike[str]) -> Iterator[str]:
     """Read the indexes, shards, caches and annotations of a dataset, and yield a line for each damage.
 
-    Caches are features and regions. Memory does not grow with the dataset, except for annotations and boxes.
+    Caches are features, regions and token ids. Memory does not grow with the dataset, except for annotations and boxes.
 
     Args:
         path: its directory.
@@ -49,6 +49,7 @@ def check_dataset(path: str | os.PathLike[str]) -> Iterator[str]:
         for line in [*_index(path, name, record), *_shards(path, name, record)]:
             whole = False
             yield line
+    yield from _tokens(path)
     if not whole:
         return  # What belongs to a dataset is opened with it.
     dataset = Dataset.open(path)
@@ -95,6 +96,14 @@ def _shards(path: Path, name: str, record: dict[str, Any]) -> Iterator[str]:
             yield f"{path / shard}: missing"
         elif sha256_file(path / shard) != digest:
             yield f"{path / shard}: its content is not what was written{_damaged(path, name, record, number)}"
+
+
+def _tokens(path: Path) -> Iterator[str]:
+    """Yield the kept token ids that are damaged."""
+    for manifest in sorted(path.glob("tokens/*/manifest.json")):
+        for name, digest in read_json(manifest).get("sha256", {}).items():
+            if not (file := manifest.parent / name).exists() or sha256_file(file) != digest:
+                yield f"{file}: its content is not what was written. Delete {manifest.parent}; it is made again"
 
 
 def _damaged(path: Path, name: str, record: dict[str, Any], number: int) -> str:

@@ -18,7 +18,7 @@ from vsemb.console import progress, say
 from vsemb.data.columns import Column
 from vsemb.data.store import Split
 from vsemb.errors import DataError
-from vsemb.files import read_json, replacing_directory, write_json
+from vsemb.files import read_json, replacing_directory, sha256_file, write_json
 from vsemb.text.tokenizers import Tokenizer
 
 # Fewer captions are tokenized in memory within seconds.
@@ -81,9 +81,9 @@ def _fingerprint(split: Split, texts: Column, tokenizer: Tokenizer) -> str:
 
 def _is_whole(folder: Path) -> bool:
     try:
-        manifest = read_json(folder / "manifest.json")
-        return all((folder / name).stat().st_size == size for name, size in manifest.items())
-    except (DataError, OSError):
+        sizes = read_json(folder / "manifest.json")["bytes"]
+        return all((folder / name).stat().st_size == size for name, size in sizes.items())
+    except (DataError, OSError, KeyError):
         return False
 
 
@@ -105,7 +105,10 @@ def _write(folder: Path, split: Split, texts: Column, tokenizer: Tokenizer) -> N
             offsets.write(ends.data)
             end = ends[-1:]
             bar.update(len(lengths))
-    write_json(folder / "manifest.json", {name: (folder / name).stat().st_size for name in ("ids", "offsets.npy")})
+    files = {name: folder / name for name in ("ids", "offsets.npy")}
+    sizes = {name: file.stat().st_size for name, file in files.items()}
+    digests = {name: sha256_file(file) for name, file in files.items()}  # For `vsemb check`.
+    write_json(folder / "manifest.json", {"bytes": sizes, "sha256": digests})
 
 
 def _tokenized(texts: Column, tokenizer: Tokenizer) -> Iterator[tuple[np.ndarray, np.ndarray]]:
