@@ -117,7 +117,7 @@ GATES = (
     Gate("scale", "evaluation, GB", 1.0, most=True),
     Gate("scale", "evaluation, growth with pairs", _LINEAR, most=True),
     # In processor time: Python once per batch, and `pread` once per image, beside libjpeg.
-    Gate("scale", "pixel batches / decoding alone", 0.9),
+    Gate("scale", "pixel batches / decoding alone", 0.85),
     Gate("scale", "images read / by tf.data", 2.0),
 )
 

@@ -351,7 +351,7 @@ class Run:
         return read.captions, read.caption_rows
 
     def encoded_texts_of(self, split: Split) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the token ids of `texts_of`; those of many captions are computed once, see `encoded_captions`.
+        """Return the token ids of `texts_of`; for many captions, they are computed once, see `encoded_captions`.
 
         Returns:
             ids and offsets, as `encode`, and the rows of `texts_of`.
