@@ -91,9 +91,8 @@ def _write(folder: Path, split: Split, texts: Column, tokenizer: Tokenizer) -> N
     end = np.zeros(1, np.int64)
     with (
         open(folder / "ids", "wb") as file,
-        open(
-            folder / "offsets.npy", "wb"
-        ) as offsets,  # Written and not mapped, since a full disk would end the process.
+        # Written and not mapped, since a full disk would end the process.
+        open(folder / "offsets.npy", "wb") as offsets,
         progress(desc=f"tokens of {split.name}", total=len(texts), unit="caption") as bar,
     ):
         header = {"descr": "<i8", "fortran_order": False, "shape": (len(texts) + 1,)}

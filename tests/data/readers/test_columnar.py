@@ -80,15 +80,17 @@ def test_parquet_files_by_their_names(tmp_path):
 
 
 def test_images_that_are_files(tmp_path):
-    """`to_parquet` of a dataset of paths writes no bytes."""
-    (tmp_path / "photos").mkdir()
-    (tmp_path / "photos/0.png").write_bytes(png(0))
-    images = [{"bytes": None, "path": f"photos/{n}.png"} for n in range(2)] + [{"bytes": png(2), "path": "x.png"}]
-    table = pa.table({"image": pa.array(images, IMAGE), "text": pa.array(["a", "b", "c"])})
-    parquet.write_table(table, tmp_path / "data.parquet")
-    dataset = prepare(tmp_path / "data.parquet", tmp_path / "out", split="train")
+    """`to_parquet` of a dataset of paths writes no bytes; a path out of the table's folder is not read."""
+    (tmp_path / "t/photos").mkdir(parents=True)
+    for name in ("t/photos/0.png", "outside.png"):
+        (tmp_path / name).write_bytes(png(0))
+    paths = ["photos/0.png", "photos/1.png", "../outside.png", str(tmp_path / "outside.png")]
+    images = [{"bytes": None, "path": path} for path in paths] + [{"bytes": png(2), "path": "x.png"}]
+    table = pa.table({"image": pa.array(images, IMAGE), "text": pa.array(list("abcde"))})
+    parquet.write_table(table, tmp_path / "t/data.parquet")
+    dataset = prepare(tmp_path / "t/data.parquet", tmp_path / "out", split="train")
     assert [dataset.split("train").read_image(row) for row in range(2)] == [png(0), png(2)]
-    assert len(dataset.manifest["skipped"]) == 1
+    assert len(dataset.manifest["skipped"]) == 3
 
 
 def test_columns_by_name_and_numbered_captions(tmp_path):

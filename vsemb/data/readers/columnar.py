@@ -1,7 +1,7 @@
 """Parquet files and Hugging Face datasets on disk (`save_to_disk`): tables with a column of encoded images.
 
 Formats: https://parquet.apache.org, https://huggingface.co/docs/datasets/about_arrow - an image is bytes, or a struct
-with the field `bytes`. Without bytes, its field `path` is a file, relative to the folder of the table.
+with the field `bytes`. Without bytes, its field `path` is a file in the folder of the table.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from vsemb.data.readers.samples import Sample, source_of, split_in_path
-from vsemb.data.readers.source import Source, existing, split_name
+from vsemb.data.readers.source import Source, below, existing, split_name
 from vsemb.data.readers.table import COLUMNS, NUMBERED, WEAK, named_columns
 from vsemb.errors import DataError, invalid_argument
 from vsemb.files import read_json
@@ -197,8 +197,8 @@ class _Columns:
             captions += row[name] if isinstance(row[name], list) else [] if row[name] is None else [row[name]]
         image = row.get(self.image)
         if isinstance(image, dict):
-            path = image.get("path")
-            image = self.folder / path if image["bytes"] is None and path else image["bytes"]
+            path = below(self.folder, image.get("path") or "") if image["bytes"] is None else None
+            image = self.folder / path if path else image["bytes"]
         own = row[self.key] if self.key else None
         label = row[self.others["class"]] if "class" in self.others else None
         if self.classes and isinstance(label, int):
