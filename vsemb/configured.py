@@ -116,14 +116,23 @@ def import_classes(config: Any) -> None:
             importlib.import_module(config["module"])
 
 
-def build_layers(*pairs: tuple[Any, Any]) -> None:
+def build_layers(*pairs: tuple[Any, Any], dtype: str = "float32") -> None:
     """Build layers in this order, except None and built ones.
+
+    A layer without a `build` of its own builds its inner layers in a call, so it is called on a symbolic input. Keras
+    marks such a layer as built when it loads it, and its inner layers would keep random weights.
 
     Args:
         pairs: a layer and the shape of its inputs.
+        dtype: data type of the inputs.
     """
     for layer, shape in pairs:
-        if layer is not None and not layer.built:
+        if layer is None:
+            continue
+        if getattr(layer.build, "_is_default", False):
+            if not all(each.built for each in layer._flatten_layers()):
+                layer(keras.KerasTensor(tuple(shape), dtype))
+        elif not layer.built:
             layer.build(shape)
 
 

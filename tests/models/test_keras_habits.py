@@ -309,11 +309,12 @@ def test_an_own_backbone_of_keras_hub() -> None:
     assert model({"image": np.array(BYTES)})["image"].shape == (4, DIM)
 
 
+@keras.saving.register_keras_serializable("tests")
 class Mean(keras.layers.Layer):
     """A text layer as users write them: without `build`, `training` or a config."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, **options) -> None:
+        super().__init__(**options)
         self.words = keras.layers.Embedding(len(VOCABULARY), DIM)
 
     def call(self, ids):
@@ -340,6 +341,29 @@ def test_an_own_text_layer(make, tmp_path: Path) -> None:
     other.load_weights(tmp_path / "m.weights.h5")
     batch = {"image": FEATURES, "text": IDS}
     np.testing.assert_allclose(embeddings(other, batch), embeddings(model, batch), rtol=1e-5, atol=1e-6)
+
+
+@keras.saving.register_keras_serializable("tests")
+class Head(keras.layers.Layer):
+    """A head whose inner layer is built by its call."""
+
+    def __init__(self, **options) -> None:
+        super().__init__(**options)
+        self.dense = keras.layers.Dense(DIM)
+
+    def call(self, features):
+        return self.dense(features)
+
+
+@pytest.mark.filterwarnings("ignore:`build..` was called on layer:UserWarning")
+def test_own_layers_without_build_keep_their_weights_in_a_saved_model(tmp_path: Path) -> None:
+    pixels = keras.Sequential([keras.Input((4, 4, 3)), keras.layers.Conv2D(5, 3)])
+    model = compiled(DualEncoder(PixelEncoder(pixels, Head()), Mean()))
+    batch = {"image": np.ones((4, 4, 4, 3), np.float32), "text": IDS}
+    model.build({"image": (None, 4, 4, 3), "text": (None, None)})
+    model.save(tmp_path / "m.keras")
+    loaded = keras.saving.load_model(tmp_path / "m.keras")
+    np.testing.assert_allclose(embeddings(loaded, batch), embeddings(model, batch), rtol=1e-5, atol=1e-6)
 
 
 def test_a_text_vectorization_layer_as_the_tokenizer(tmp_path: Path) -> None:

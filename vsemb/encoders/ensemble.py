@@ -48,7 +48,7 @@ class EnsembleEncoder(Configured, keras.layers.Layer):
         self.keep_arguments(locals())
 
     def build(self, input_shape: Any) -> None:
-        build_layers(*((member, input_shape) for member in self.members))
+        build_layers(*((member, input_shape) for member in self.members), dtype="int32")
 
     def call(self, token_ids: Tensor, training: bool = False) -> Tensor:
         return ops.concatenate([member(token_ids, training=training) for member in self.members], axis=-1)

@@ -14,7 +14,7 @@ import numpy as np
 from keras import ops
 
 from vsemb import losses, similarities
-from vsemb.configured import Configured
+from vsemb.configured import Configured, build_layers
 from vsemb.errors import VsembError, invalid_argument, one_line
 from vsemb.models.in_batch import InBatchObjective, LogitScale, check_pairs
 from vsemb.models.replicated import ReplicatedModel
@@ -154,14 +154,10 @@ class DualEncoder(Configured, ReplicatedModel):
         if "text" in shapes and len(shapes["text"]) == 1:
             shapes["text"] = (None, None, *getattr(self.tokenizer, "token_shape", ()))
         for name, encoder, dtype in (("image", self.image_encoder, "float32"), ("text", self.text_encoder, "int32")):
-            if name not in shapes or encoder.built:
+            if name not in shapes:
                 continue
             try:
-                if getattr(encoder.build, "_is_default", False):
-                    # Its layers are built where they are called.
-                    encoder(keras.KerasTensor(tuple(shapes[name]), dtype))
-                else:
-                    encoder.build(tuple(shapes[name]))
+                build_layers((encoder, tuple(shapes[name])), dtype=dtype)
             except (TypeError, ValueError) as error:
                 if isinstance(error, VsembError):
                     raise
