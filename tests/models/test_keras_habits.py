@@ -465,6 +465,23 @@ def test_a_third_part_of_a_batch_is_refused() -> None:
         compiled(feature_model()).fit(tf.data.Dataset.from_tensors((FEATURES, IDS, np.arange(4))), verbose=0)
 
 
+@pytest.mark.parametrize("name", ["sample_weight", "class_weight"])
+def test_weights_are_refused(name: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"`{name}` must be omitted, since all pairs count alike; got"):
+        compiled(feature_model()).fit({"image": FEATURES, "text": IDS}, verbose=0, **{name: {0: 1.0}})
+
+
+def test_arrays_of_different_lengths_are_refused() -> None:
+    for batch in ([{"image": FEATURES[:3], "text": IDS}], [FEATURES[:3], IDS]):
+        with pytest.raises(InvalidArgumentError, match="'image': 3, 'text': 4"):
+            compiled(feature_model()).evaluate(*batch, verbose=0)
+
+
+def test_texts_without_a_dictionary_are_refused_with_an_example() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"got 'a tensor'.*predict\(\{'text': texts\}\)"):
+        raw_model().predict(TEXTS, verbose=0)
+
+
 def test_strings_are_not_compiled_by_xla() -> None:
     model = raw_model()
     model.compile("sgd", loss=InfoNCE(), jit_compile=True)

@@ -221,8 +221,9 @@ class DualEncoder(Configured, ReplicatedModel):
 
     def call(self, inputs: Mapping[str, Tensor], training: bool = False) -> dict[str, Tensor]:
         if not isinstance(inputs, Mapping) or not {"image", "text"} & set(inputs):
-            received = sorted(inputs) if isinstance(inputs, Mapping) else type(inputs).__name__
-            raise invalid_argument("inputs", received, "a dictionary with image, text or both")
+            received = sorted(inputs) if isinstance(inputs, Mapping) else "a tensor"
+            fix = "For example: model.predict({'text': texts})."
+            raise invalid_argument("inputs", received, "a dictionary with image, text or both", fix)
         sides = {
             "image": (self.image_encoder, partial(self.encode_images, training=training)),
             "text": (self.text_encoder, partial(self.encode_texts, training=training)),
@@ -289,12 +290,12 @@ class DualEncoder(Configured, ReplicatedModel):
     def fit(self, x: Any = None, y: Any = None, *arguments: Any, **options: Any) -> keras.callbacks.History:
         """Train as `keras.Model.fit` does; texts and image bytes may be lists, too."""
         with _named_ids():
-            return super().fit(string_tensors(x), string_tensors(y), *arguments, **options)
+            return super().fit(*_arrays(x, y, options), *arguments, **options)
 
     def evaluate(self, x: Any = None, y: Any = None, *arguments: Any, **options: Any) -> Any:
         """Compute loss and metrics as `keras.Model.evaluate` does; texts and image bytes may be lists, too."""
         with _named_ids():
-            return super().evaluate(string_tensors(x), string_tensors(y), *arguments, **options)
+            return super().evaluate(*_arrays(x, y, options), *arguments, **options)
 
     def predict(self, x: Any, *arguments: Any, **options: Any) -> dict[str, np.ndarray]:
         """Embed as `keras.Model.predict` does; texts and image bytes may be lists, too."""
@@ -376,6 +377,29 @@ def _named_ids() -> Iterator[None]:
         raise invalid_argument("text", int(found[1]), f"token ids from 0 to {int(found[2]) - 1}", fix) from error
 
 
+def _arrays(x: Any, y: Any, options: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return the inputs of `fit` and `evaluate` with strings as tensors.
+
+    Raises:
+        InvalidArgumentError: for weights, which Keras drops or cannot read without targets, and for arrays with
+            different numbers of rows.
+    """
+    for name in ("sample_weight", "class_weight"):
+        if options.get(name) is not None:
+            raise _refused_weights(name, type(options[name]).__name__)
+    x, y = string_tensors(x), string_tensors(y)
+    arrays = x if isinstance(x, Mapping) else {"image": x, "text": y}
+    rows = {name: each.shape[0] for name, each in arrays.items() if len(getattr(each, "shape", ()))}
+    if len(set(rows.values())) > 1:
+        raise invalid_argument("x", rows, "arrays with as many rows each, one per pair")
+    return x, y
+
+
+def _refused_weights(name: str, received: str) -> VsembError:
+    fix = "Put ids into a dictionary: {'image': …, 'text': …, 'image_id': …}."
+    return invalid_argument(name, received, "omitted, since all pairs count alike", fix)
+
+
 def string_tensors(values: Any) -> Any:
     """Return lists and arrays of strings as tensors, which Keras takes; other values as they are.
 
@@ -404,10 +428,7 @@ def inputs_of(data: Any) -> Any:
     """
     x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
     if weights is not None:
-        fix = "Put ids into a dictionary: {'image': …, 'text': …, 'image_id': …}."
-        raise invalid_argument(
-            "sample_weight", "a third part of the batch", "omitted, since all pairs count alike", fix
-        )
+        raise _refused_weights("sample_weight", "a third part of the batch")
     return x if isinstance(x, Mapping) or y is None else {"image": x, "text": y}
 
 
