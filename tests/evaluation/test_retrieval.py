@@ -452,3 +452,8 @@ def test_scores_of_a_dot_that_are_no_inner_products_are_not_scanned(monkeypatch)
     images, ids = np.eye(2, dtype=np.float32), np.arange(2)
     for ranks in retrieval_ranks(images, images[::-1].copy(), ids, ids, Least()):
         assert ranks.tolist() == [0, 0]
+
+
+def test_a_similarity_in_place_of_ids_is_named() -> None:
+    with pytest.raises(InvalidArgumentError, match="`image_ids` must be.*similarity='dot'"):
+        evaluate_retrieval(np.ones((2, 3)), np.ones((2, 3)), "dot")

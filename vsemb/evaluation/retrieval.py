@@ -245,7 +245,8 @@ def _embeddings(name: str, values: ArrayLike, similarity: Similarity) -> np.ndar
 def _ids(name: str, values: ArrayLike) -> np.ndarray:
     found = np.asarray(values)
     if found.ndim != 1 or (found.dtype.kind not in "iu" and found.size):
-        raise invalid_argument(name, f"{found.dtype} {found.shape}", "an array of integers of shape (rows,)")
+        fix = f"Pass the similarity by name: similarity={values!r}." if isinstance(values, str) else None
+        raise invalid_argument(name, f"{found.dtype} {found.shape}", "an array of integers of shape (rows,)", fix)
     return found
 
 
