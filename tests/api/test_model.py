@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import shutil
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -13,7 +14,9 @@ import tensorflow as tf
 from PIL import Image
 
 import vsemb
+from vsemb import models
 from vsemb.api.model import _similarity_of
+from vsemb.encoders import LinearSentenceEncoder, WordEmbedding
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.evaluation import Embedder
 from vsemb.exporting import ServedModel
@@ -229,3 +232,11 @@ def test_what_cannot_be_loaded(tmp_path, caption_run, exported):
     (broken / "1" / "assets.extra" / "contract.json").unlink()
     with pytest.raises(DataError, match="cannot be loaded as a SavedModel"):
         vsemb.load(broken)
+
+
+def test_a_model_of_token_ids_needs_a_tokenizer_for_texts(tmp_path: Path) -> None:
+    model = models.DualEncoder(keras.layers.Dense(4), LinearSentenceEncoder(WordEmbedding(5, 4)))
+    model.build({"image": (None, 3), "text": (None, None)})
+    model.export(tmp_path / "1")
+    with pytest.raises(DataError, match=r"must have a tokenizer to embed texts.*tokenizer=…"):
+        vsemb.load(tmp_path).encode_texts("a dog")

@@ -128,7 +128,11 @@ class _SavedModel(Model):
         super().__init__(str(path), similarity)
 
     def embed_texts(self, texts: list[str]) -> Rows:
-        return _rows(self._signature("encode_text")(text=_strings(texts)))
+        encode = self._signature("encode_text")
+        if "text" not in encode.structured_input_signature[1]:
+            fix = "Give the Keras model a tokenizer: DualEncoder(…, tokenizer=…), and export it again"
+            raise DataError(f"{self.name} must have a tokenizer to embed texts; it reads token ids. {fix}")
+        return _rows(encode(text=_strings(texts)))
 
     def embed_images(self, images: list[bytes]) -> Rows:
         return _rows(self._signature("encode_image")(image_bytes=_strings(images)))
