@@ -53,7 +53,7 @@ def found(name: str) -> object:
 def test_the_names_are_these_and_no_others() -> None:
     assert set(vsemb.__all__) == NAMES
     assert vsemb.__all__ == sorted(vsemb.__all__)
-    assert set(vsemb.__all__) <= set(dir(vsemb))
+    assert {name for name in dir(vsemb) if not name.startswith("__")} == set(vsemb.__all__)
     with pytest.raises(AttributeError, match="no attribute 'lode'"):
         vsemb.__getattr__("lode")
 
