@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 # Maximum number of names, of problems, and maximum length of a value, in a message of two lines.
@@ -56,7 +57,7 @@ def invalid_argument(name: str, received: object, allowed: str, fix: str | None 
     >>> print(invalid_argument("margin", -1, "a number >= 0"))
     `margin` must be a number >= 0; got -1.
     """
-    shown = repr(received)
+    shown = plain_repr(received)
     if len(shown) > _LONGEST or "\n" in shown:
         shown = one_line(shown)
     message = f"`{name}` must be {allowed}; got {shown}."
@@ -123,6 +124,18 @@ def one_line(text: object, longest: int = _LONGEST) -> str:
     """
     line = " ".join(str(text).split())
     return line if len(line) <= longest else line[: longest - 1] + "…"
+
+
+def plain_repr(value: object) -> str:
+    """Return the representation of a value, with NumPy's numbers and strings as Python's.
+
+    Example:
+
+    >>> import numpy as np
+    >>> plain_repr([np.str_("b"), np.float32(0.5)])
+    "['b', 0.5]"
+    """
+    return re.sub(r"""\bnp\.\w+\(('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[-+.\w]+)\)""", r"\1", repr(value))
 
 
 def listed(problems: Sequence[str]) -> str:

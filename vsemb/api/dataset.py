@@ -24,7 +24,7 @@ from vsemb.data.readers.table import COLUMNS, NUMBERED
 from vsemb.data.records import ImageRecord
 from vsemb.data.writing.prepare import described_source
 from vsemb.data.writing.writer import BadImageFound, write_dataset
-from vsemb.errors import DataError, InvalidArgumentError, invalid_argument, listed, one_line, unknown_name
+from vsemb.errors import DataError, InvalidArgumentError, invalid_argument, listed, one_line, plain_repr, unknown_name
 from vsemb.files import sha256_bytes
 
 OnBad = Literal["fail", "skip"]
@@ -503,7 +503,11 @@ def _texts(captions: Any) -> list[str] | None:
 
 
 def _shown(value: Any) -> str:
-    return f"{value.dtype} {value.shape}" if hasattr(value, "dtype") and np.ndim(value) else one_line(repr(value), 60)
+    return (
+        f"{value.dtype} {value.shape}"
+        if hasattr(value, "dtype") and np.ndim(value)
+        else one_line(plain_repr(value), 60)
+    )
 
 
 def _hint(image: Any) -> str:
