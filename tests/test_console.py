@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import subprocess
 import sys
@@ -76,3 +77,15 @@ def test_messages_of_libraries_are_shown_only_with_an_exception(capfd):
         raise ImportError
     os.write(2, b"after\n")
     assert capfd.readouterr().err == "a library is missing\nafter\n"
+
+
+def test_advice_on_tracing_is_dropped_inside_the_context() -> None:
+    logger = logging.getLogger("tensorflow")
+    record = logging.LogRecord(
+        "tensorflow", logging.WARNING, "", 0, "%s triggered tf.function retracing.", ("f",), None
+    )
+    before = list(logger.filters)
+    with console.without_tracing_advice():
+        (ours,) = [each for each in logger.filters if each not in before]
+        assert not ours(record)
+    assert logger.filters == before

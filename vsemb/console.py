@@ -7,6 +7,7 @@ standard output, so results can be piped. `quieted` silences both, as `--quiet` 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -53,6 +54,24 @@ def progress(iterable: Iterable[Any] | None = None, desc: str | None = None, *, 
 def accented(text: str) -> str:
     """Return a text in the accent colour where standard output is a terminal; `NO_COLOR` in the environment says no."""
     return f"\033[1;36m{text}\033[0m" if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else text
+
+
+@contextlib.contextmanager
+def without_tracing_advice() -> Iterator[None]:
+    """Drop TensorFlow's advice on retracing inside the context.
+
+    TensorFlow counts the traces of all models of a process together, and each model is traced once.
+    """
+
+    def keeps(record: logging.LogRecord) -> bool:
+        return "tf.function retracing" not in record.getMessage()
+
+    logger = logging.getLogger("tensorflow")
+    logger.addFilter(keeps)
+    try:
+        yield
+    finally:
+        logger.removeFilter(keeps)
 
 
 @contextlib.contextmanager

@@ -43,6 +43,7 @@ def test_names_of_fields_are_ends_of_their_paths():
         ({"dropout": 0.1}, "`dropout` must name one recipe field; .* one of text_encoder_words_dropout, text_encoder"),
         ({"epochs": -1}, "training.epochs"),
         ({"epochs": "many"}, "training.epochs"),
+        ({"epochs": "3"}, "`training.epochs` must be an integer >= 1; got '3'"),
         ({"encoder": "transfomer"}, "Did you mean 'transformer'"),
         ({"optimizer": recipes.get("vsepp").optimizer}, "dataclasses.replace"),
     ],

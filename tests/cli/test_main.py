@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import tempfile
@@ -52,12 +51,7 @@ def test_words_without_quotation_marks_are_one_text():
     assert parse(["runs/a"]).text is None
 
 
-def test_no_advice_on_tracing_is_printed() -> None:
-    assert main(["recipes", "vsepp"]) == 0
-    record = logging.LogRecord(
-        "tensorflow", logging.WARNING, "", 0, "%s triggered tf.function retracing.", ("f",), None
-    )
-    ours = [
-        each for each in logging.getLogger("tensorflow").filters if getattr(each, "__module__", "") == main.__module__
-    ]
-    assert ours and not any(each(record) for each in ours)
+def test_options_are_not_abbreviated(capsys):
+    with pytest.raises(SystemExit):
+        command_parser("search").parse_intermixed_args(["runs/a", "a dog", "--k", "3"])
+    assert "unrecognized arguments: --k" in capsys.readouterr().err

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vsemb import recipes, registry
+from vsemb.console import without_tracing_advice
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, InvalidArgumentError, invalid_argument, unknown_name
 from vsemb.parts import Part
@@ -83,7 +84,8 @@ def train(
             f"{opened.path} must have the splits train and val; it has no {' and no '.join(lacking)}. Give "
             "more images, or name the split of each image."
         )
-    return train_recipe(recipe, opened, out, backbone=backbone, weights=weights, inputs=inputs, strategy=strategy)
+    with without_tracing_advice():
+        return train_recipe(recipe, opened, out, backbone=backbone, weights=weights, inputs=inputs, strategy=strategy)
 
 
 def with_values(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
@@ -136,11 +138,11 @@ def _path(recipe: Recipe, name: str) -> str:
 
 def _text(name: str, value: Any) -> str:
     """Returns a value as `Part.with_overrides` reads it."""
-    if isinstance(value, str | os.PathLike):
-        return os.fspath(value)
     if isinstance(value, Part):
         fix = f"Pass its kind, {value.kind!r}, and its fields; or a recipe with it: dataclasses.replace(recipe, …)"
         raise invalid_argument(name, value, "a number, a string, a list or None", fix)
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
     # Numbers of NumPy among them.
     return json.dumps(value, default=lambda number: number.item())
 

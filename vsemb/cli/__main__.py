@@ -8,7 +8,6 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import inspect
-import logging
 import os
 import signal
 import sys
@@ -19,6 +18,7 @@ from collections.abc import Iterator, Sequence
 
 from vsemb import __version__, registry
 from vsemb.commands import Command, Modes, console_of
+from vsemb.console import without_tracing_advice
 from vsemb.errors import VsembError
 
 #: Commands of the base: name -> summary. Each is a module of that name, imported to run it or to show its help.
@@ -83,7 +83,10 @@ def command_parser(name: str) -> argparse.ArgumentParser:
     """Return the parser of one command."""
     command: Command = registry.load(commands()[name][0])
     text, _, examples = (inspect.getdoc(command.run) or "").partition("\n\nExamples:\n")
-    parser = argparse.ArgumentParser(prog=f"vsemb {name}", formatter_class=argparse.RawDescriptionHelpFormatter)
+    # Without abbreviations, of which `--k` would be `--keep-query`.
+    parser = argparse.ArgumentParser(
+        prog=f"vsemb {name}", formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
     command.configure(parser)
     parser.add_argument("--quiet", action="store_true", help="print only results and errors")
     modes: Modes | None = parser.get_default("modes")
@@ -117,7 +120,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     main_thread = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGTERM, _terminate) if main_thread else None
     try:
-        with console_of(arguments):
+        with console_of(arguments), without_tracing_advice():
             return command.run(arguments) or 0
     except KeyboardInterrupt:
         print(f"vsemb {given.command}: interrupted.", file=sys.stderr)
@@ -148,16 +151,10 @@ def _reason(error: Exception) -> str:
 
 
 def _silence_tensorflow() -> None:
-    """Suppress start-up messages of TensorFlow, and its advice on tracing. Important errors are exceptions."""
+    """Suppress start-up messages of TensorFlow. Important errors are exceptions."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    logging.getLogger("tensorflow").addFilter(_is_no_advice)
     if "tensorflow" not in sys.modules and not any(isinstance(finder, _QuietImport) for finder in sys.meta_path):
         sys.meta_path.insert(0, _QuietImport())
-
-
-def _is_no_advice(record: logging.LogRecord) -> bool:
-    # A command that opens several models traces each once, and the user cannot change that.
-    return "tf.function retracing" not in record.getMessage()
 
 
 class _QuietImport(importlib.abc.MetaPathFinder):
