@@ -73,6 +73,10 @@ def test_pairs_of_files_are_split_as_prepare_splits_them(files, captions, tmp_pa
     assert vsemb.Dataset.open(tmp_path / "data").fingerprint == other.fingerprint
 
 
+def test_arrays_of_names_are_files(files, captions):
+    assert contents(vsemb.Dataset.from_pairs(np.array(list(map(str, files))), np.array(captions))) == wanted(captions)
+
+
 def test_images_in_memory(files, captions):
     pictures = [Image.open(file) for file in files]
     for images in ([file.read_bytes() for file in files], pictures, [np.asarray(each) for each in pictures]):
@@ -247,3 +251,9 @@ def test_a_dataset_without_a_directory_goes_with_the_process(files, captions, mo
         held.clear()
         gc.collect()
     assert not path.exists()
+
+
+def test_elements_of_three_parts_are_refused(captions):
+    rows = tf.data.Dataset.from_tensor_slices((captions, captions, captions))
+    with pytest.raises(InvalidArgumentError, match=r"pairs \(image, caption\), or dictionaries; got '3 parts'.*others"):
+        vsemb.Dataset.from_tf(rows)

@@ -265,7 +265,11 @@ class Dataset(store.Dataset):
                 fix = "For lists: Dataset.from_pairs(images, captions)."
                 raise invalid_argument("dataset", type(each).__name__, "a tf.data.Dataset", fix)
             for row in each.as_numpy_iterator():
-                yield dict(zip(("image", "caption"), row, strict=True)) if isinstance(row, tuple) else row
+                if not (isinstance(row, Mapping) or (isinstance(row, tuple) and len(row) == 2)):
+                    received = f"{len(row)} parts" if isinstance(row, tuple) else type(row).__name__
+                    fix = "dataset.map(lambda image, caption, *others: (image, caption)), or name the parts."
+                    raise invalid_argument("elements", received, "pairs (image, caption), or dictionaries", fix)
+                yield row if isinstance(row, Mapping) else dict(zip(("image", "caption"), row, strict=True))
 
         return cls._of_rows(dataset, out, "tf", rows, (image, caption), on_bad, overwrite)
 

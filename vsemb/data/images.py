@@ -132,7 +132,8 @@ def check_image(image: object) -> None:
     if isinstance(image, str) and scheme(image):
         fix = "Download it first; `vsemb prepare TABLE --uris` downloads the images of a table."
         raise invalid_argument("image", image, _IMAGE, fix)
-    if not hasattr(image, "__array__") or isinstance(image, Image.Image):
+    # NumPy's strings are arrays, too.
+    if not hasattr(image, "__array__") or isinstance(image, str | bytes | Image.Image):
         return
     pixels = np.asarray(image)
     if pixels.dtype != np.uint8:
