@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace) -> None:
     To evaluate on one of them, prepare it alone too, and give it as --data to `vsemb evaluate`.
 
     Every image is decoded as a check, and stored upright as JPEG or PNG. Bad images and malformed rows are skipped and
-    listed; with --on-bad-image fail, the first one is an error. After an interruption, the same command resumes.
+    listed; with --on-bad-image fail, they are an error. After an interruption, the same command resumes.
 
     Examples:
       vsemb prepare photos.csv --images photos/ --out data/photos
