@@ -64,8 +64,14 @@ def invalid_argument(name: str, received: object, allowed: str, fix: str | None 
     return InvalidArgumentError(f"{message} {fix}" if fix else message)
 
 
-def unknown_name(name: str, received: str, allowed: Iterable[str]) -> InvalidArgumentError:
+def unknown_name(name: str, received: str, allowed: Iterable[str], fix: str | None = None) -> InvalidArgumentError:
     """Build the error for an unknown name, with the most similar allowed name.
+
+    Args:
+        name: name of the argument.
+        received: the unknown name.
+        allowed: the allowed names.
+        fix: a sentence with the fix if there is no similar name.
 
     Example:
 
@@ -75,7 +81,7 @@ def unknown_name(name: str, received: str, allowed: Iterable[str]) -> InvalidArg
     """
     options = list(allowed)
     close = difflib.get_close_matches(str(received), options, n=3)
-    fix = f"Did you mean {close[0]!r}?" if close else None
+    fix = f"Did you mean {close[0]!r}?" if close else fix
     shown = options if len(options) <= _LISTED else close or options[:3]
     allowed = f"one of {', '.join(shown)}"
     if len(shown) < len(options):

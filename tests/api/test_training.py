@@ -41,6 +41,7 @@ def test_names_of_fields_are_ends_of_their_paths():
     [
         ({"epoch": 3}, "Did you mean 'epochs'"),
         ({"dropout": 0.1}, "`dropout` must name one recipe field; .* one of text_encoder_words_dropout, text_encoder"),
+        ({"lr": 0.1}, "`vsemb recipes vsepp` lists all fields"),
         ({"epochs": -1}, "training.epochs"),
         ({"epochs": "many"}, "training.epochs"),
         ({"epochs": "3"}, "`training.epochs` must be an integer >= 1; got '3'"),

@@ -133,7 +133,8 @@ def search(
         raise invalid_argument("query", type(query).__name__, "one text, one image, or an embedding (dim,)")
     if vector.ndim >= embeddings.ndim:
         allowed = f"(rows, dim); the query has the shape {vector.shape}"
-        raise invalid_argument("embeddings", f"shape {embeddings.shape}", allowed)
+        fix = "Make them with encode_images or encode_texts."
+        raise invalid_argument("embeddings", f"shape {embeddings.shape}", allowed, fix)
     # Rows of NaN are images that could not be read.
     rows, scores = best_of(np.nan_to_num(model.similarity(embeddings, vector), nan=-np.inf)[None], k)
     found = [pair for pair in zip(rows[0].tolist(), scores[0].tolist(), strict=True) if pair[1] > -np.inf]

@@ -240,6 +240,11 @@ def load(
         return _RunModel(Run.open(path))
     if (version := model_version(path)) is not None:
         return _SavedModel(version, named)
+    if path.suffix == ".keras":
+        raise DataError(
+            f"{path} must be the directory of a model; it is a file of Keras. Load it with keras.saving.load_model, "
+            "and call model.export(directory) for vsemb.load"
+        )
     lacking = f"it has neither {RECIPE} nor saved_model.pb" if path.is_dir() else "there is no such directory"
     raise DataError(
         f"{path} must be a run, an exported SavedModel, or the URL of a served model (http://…); {lacking}. Make one "

@@ -132,7 +132,8 @@ def _path(recipe: Recipe, name: str) -> str:
         longer = ", ".join(path.replace(".", "_") for path in paths)
         raise InvalidArgumentError(f"`{name}` must name one recipe field; it fits several. Write one of {longer}.")
     if not paths:
-        raise unknown_name("recipe field", name, sorted({field.path.split(".")[-1] for field in fields(recipe)}))
+        ends = sorted({field.path.split(".")[-1] for field in fields(recipe)})
+        raise unknown_name("recipe field", name, ends, f"`vsemb recipes {recipe.name}` lists all fields.")
     return paths[0]
 
 

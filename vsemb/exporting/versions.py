@@ -86,7 +86,7 @@ def _check(base: Path, version: int | None) -> None:
     if version is not None and version in existing_versions(base):
         raise DataError(
             f"{base / str(version)} already exists, and published versions are immutable. "
-            "Choose another --version, or omit it for the next."
+            "Choose another version, or omit it for the next."
         )
 
 

@@ -284,7 +284,9 @@ def find_images(names: Sequence[str], candidates: Sequence[Path | RemoteFolder])
     if not any(counts.values()):
         tried = ", ".join(map(str, counts))
         example = f", e.g. {names[0]!r}," if names else ""
-        raise DataError(f"No image of the source{example} lies in {tried}. Name the folder with --images.")
+        raise DataError(
+            f"No image of the source{example} lies in {tried}. Name the folder with --images (in Python, images=)."
+        )
     # max() returns the first of equals, so the order of the candidates decides.
     return max(counts, key=counts.__getitem__)
 
