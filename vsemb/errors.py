@@ -71,7 +71,7 @@ def unknown_name(name: str, received: str, allowed: Iterable[str], fix: str | No
         name: name of the argument.
         received: the unknown name.
         allowed: the allowed names.
-        fix: a sentence with the fix if there is no similar name.
+        fix: a sentence with the fix, used without a similar name.
 
     Example:
 
