@@ -1,4 +1,4 @@
-"""Keras objects whose config is what their constructor was given."""
+"""Keras objects whose config is the arguments of their constructor."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _OF_KERAS = ("name", "reduction")
 
 
 class Configured:
-    """Checks, keeps and saves the arguments of a constructor; stands in front of the Keras class among the bases.
+    """Check, store and save the arguments of a constructor; listed before the Keras class among the bases.
 
-    A constructor calls `keep_arguments(locals())` behind `super().__init__`, or sets the attributes itself. An argument
+    A constructor calls `keep_arguments(locals())` after `super().__init__`, or sets the attributes itself. An argument
     may be a Keras object, or a list of them. Arguments that **kwargs passes to a base count as well, if they have a
     default there.
 
@@ -37,7 +37,7 @@ class Configured:
     """
 
     def keep_arguments(self, arguments: dict[str, Any]) -> None:
-        """Makes a constructor's arguments attributes of the same names.
+        """Store the arguments of a constructor as attributes of the same names.
 
         Args:
             arguments: `locals()` of a constructor that calls `super()`.
@@ -50,7 +50,7 @@ class Configured:
             setattr(self, name, arguments[name])
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments, with Keras' own, as plain values."""
+        """Return the arguments of the constructor, including Keras' own, as plain values."""
         cls: Any = type(self)
         names, takes_more = _arguments(cls)
         config = super().get_config()  # type: ignore[misc]
@@ -61,7 +61,7 @@ class Configured:
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        """Makes the object again from what `get_config` returned."""
+        """Build an object from the result of `get_config`."""
         this: Any = cls
         names, _ = _arguments(this)
         import_classes(config)
@@ -137,5 +137,5 @@ def build_layers(*pairs: tuple[Any, Any], dtype: str = "float32") -> None:
 
 
 def uniform(scale: float | None, otherwise: Any) -> Any:
-    """Returns an initializer to [-scale, scale], a new one at each call; `otherwise` where the scale is None."""
+    """Return a new initializer to [-scale, scale]; `otherwise` if the scale is None."""
     return otherwise if scale is None else keras.initializers.RandomUniform(-scale, scale)

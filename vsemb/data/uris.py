@@ -85,7 +85,7 @@ class RemoteFolder:
         return RemoteImage(f"{self.uri.rstrip('/')}/{quote(name) if scheme(self.uri) in _WEB else name}")
 
     def is_dir(self) -> bool:
-        """Whether it is there, which is found out image by image."""
+        """Return True: whether images exist is checked one by one."""
         return True
 
 

@@ -1,4 +1,4 @@
-"""An ensemble of text encoders whose embeddings stand one behind the other."""
+"""An ensemble of text encoders whose embeddings are concatenated."""
 
 from __future__ import annotations
 

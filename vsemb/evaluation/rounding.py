@@ -24,10 +24,10 @@ _SHORT = 1e-15
 
 @dataclass(frozen=True)
 class Rounding:
-    """How far rounding moves the items.
+    """Largest change of items by rounding.
 
     Attributes:
-        dtype: what they are rounded to.
+        dtype: type of the rounded items.
         length: the largest length of an item.
         moved: the largest distance between an item and the rounded one.
     """

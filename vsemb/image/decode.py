@@ -1,12 +1,12 @@
 """Encoded images to pixels, in graph, guarded, and safe row by row.
 
 The images of a request are not trusted, so each is checked before it is decoded: the magic bytes must
-say JPEG or PNG, and the size in the header must be within a limit. (The
+be JPEG's or PNG's, and the size in the header must be within a limit. (The
 generic `tf.io.decode_image` allocates first: a progressive JPEG of 519 bytes takes it 1.4 GB.)
 
 TensorFlow has no `try` inside a graph, and one op that fails takes the whole batch with it. A
-`tf.data` pipeline that ignores errors is the exception: each row is decoded as an element of its own,
-failed elements vanish, and the survivors are put back at their rows. The pipeline is made of core ops
+`tf.data` pipeline that ignores errors is the exception: each row is decoded as a separate element,
+failed elements are dropped, and the others are put back at their rows. The pipeline is made of core ops
 and is saved inside a SavedModel like any other function.
 """
 
@@ -38,10 +38,10 @@ def decode_images(encoded: tf.Tensor, size: int, max_pixels: int = MAX_PIXELS) -
     """Decodes a batch of JPEG and PNG images and resizes each to a square.
 
     The whole image is squashed to `size` x `size` (bilinear, with antialiasing): the aspect ratio is
-    not kept, because captions speak of the whole image. A JPEG whose sides are at least 2, 4 or 8 times `size` is
+    not kept, because captions describe the whole image. A JPEG whose sides are at least 2, 4 or 8 times `size` is
     decoded at that reduced scale first, as by Pillow's `draft`. A row that is not a JPEG or PNG image, is
     truncated or corrupt, or whose header announces too many pixels is marked invalid and gets zeros;
-    the other rows are bit for bit what they are without it. Transparent PNG pixels are laid on white,
+    the other rows do not change. Transparent PNG pixels are laid on white,
     grey and palette images become RGB, 16-bit PNG keeps its upper 8 bits, CMYK JPEG is converted
     without its colour profile. EXIF orientation is ignored: it is applied when a dataset is prepared.
 

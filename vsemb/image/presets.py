@@ -49,26 +49,26 @@ class Preset:
 
     @property
     def poolings(self) -> tuple[str, ...]:
-        """The poolings of what the network gives, the default first."""
+        """Poolings of the network's output, the default first."""
         raise NotImplementedError
 
     def build(self, name: str, seed: int, *, own_weights: bool) -> keras.Model:
         """Builds the network without scaling and pooling, with random weights or the preset's own.
 
         Raises:
-            DataError: if the weights cannot be got, or are of another network.
+            DataError: if the weights cannot be loaded, or belong to another network.
         """
         raise NotImplementedError
 
     def scaled(self, pixels: Any) -> Any:
-        """Returns pixels in 0..255 as the network takes them, of a functional model's input."""
+        """Scale pixels in 0..255, the input of a functional model, to the network's range."""
         raise NotImplementedError
 
     def pooled(self, features: Any, pooling: str, pool_map: Callable[[Any], Any]) -> Any:
-        """Returns what the network gave as one vector per image.
+        """Pool the network's output to one vector per image.
 
         Args:
-            features: what the network gave.
+            features: output of the network.
             pooling: one of `poolings`.
             pool_map: pools a map.
         """
@@ -76,12 +76,12 @@ class Preset:
 
     @staticmethod
     def keep(name: str, run: Path) -> None:
-        """Writes into a run directory what the network is built from, without weights."""
+        """Write the network's configuration into a run directory, without weights."""
         raise NotImplementedError
 
     @staticmethod
     def kept_name(name: str, run: Path) -> str:
-        """Returns the name of what `keep` wrote."""
+        """Return the name of the configuration that `keep` wrote."""
         raise NotImplementedError
 
     @staticmethod

@@ -17,10 +17,10 @@ _MULTIPLIES_BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compiles a pure function of tensors with XLA, once for each shape it meets.
+    """Compile a pure function of tensors with XLA, once per input shape.
 
-    Worth it for loops of many small elementwise steps, which other executors write to memory one by one;
-    not for what is a matrix product at heart.
+    This is faster for loops of many small elementwise steps, whose results XLA does not write to memory one by one. It
+    is not faster for functions that consist mainly of matrix products.
 
     Args:
         function: from tensors to tensors, written with `keras.ops`, without state.
@@ -43,7 +43,7 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def in_graph() -> bool:
-    """Tells whether a graph of TensorFlow's is being traced: what it compiles it does once, and runs often.
+    """Return whether TensorFlow is tracing a graph, which is compiled once and run often.
 
     Example:
 

@@ -1,7 +1,7 @@
-"""Functions of many rows, computed a chunk at a time, that keep nothing of a chunk for its gradient.
+"""Functions of many rows, computed in chunks without storing activations for the gradient.
 
-Memory is limited to one chunk, besides the arguments and the result. A chunk is computed twice if a gradient is
-asked for. On TensorFlow this is a loop in graph, on other backends one checkpoint per chunk.
+Memory is limited to one chunk, besides the arguments and the result. With a gradient, a chunk
+is computed twice. On TensorFlow this is a loop in graph, on other backends one checkpoint per chunk.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ def map_in_chunks(
     weights: Sequence[Tensor],
     state: Sequence[Tensor] = (),
 ) -> tuple[Tensor, list[Tensor]]:
-    """Maps rows chunk by chunk, with a gradient for the weights that computes each chunk anew.
+    """Map rows chunk by chunk; the gradient for the weights computes each chunk again.
 
     This is gradient caching (Gao et al. 2021, arXiv:2101.06983, section 3.2): the gradient of a loss for all
     results comes first, and then each chunk's gradient for the weights, one after the other. A chunk is
-    computed from the same state both times, so that what is drawn at random is drawn again.
+    computed from the same state both times, so that its random numbers are the same.
 
     Args:
         function: from some rows, the weights and a state to (rows, ...) float32 and the next state. Pure: it
             reads and writes no variable. It must not depend on the state otherwise than both times alike.
         rows: (n, ...), which get no gradient.
-        chunk_size: rows at a time, >= 1; the last chunk has what is left.
+        chunk_size: rows at a time, >= 1; the last chunk may be smaller.
         weights: float tensors that get a gradient, always a dense one.
-        state: what a chunk hands to the next, such as seeds; tensors of constant shapes, without gradient.
+        state: values passed from each chunk to the next, such as seeds; tensors of constant shapes, without gradient.
 
     Returns:
         The results, (n, ...) float32, and the state after the last chunk.

@@ -26,13 +26,14 @@ _FEW, _FEW_IN_GRAPH = 1 << 22, 1 << 16
 
 
 def order_violation(specific: Tensor, general: Tensor) -> Tensor:
-    """Returns E(x, y) = ||max(0, y - x)||² of each row x of `specific` and y of `general`.
+    """Compute E(x, y) = ||max(0, y - x)||² for each row x of `specific` and y of `general`.
 
-    Zero exactly where y lies above x: no coordinate of y is larger. The origin lies above all.
+    E is zero exactly if y is above x in the order, that is, if no coordinate of y is larger. The origin is above all
+    points.
 
     Args:
-        specific: (n, dim) float, the points taken to be lower in the order.
-        general: (n, dim) float, those taken to be higher.
+        specific: (n, dim) float, the points assumed to be lower in the order.
+        general: (n, dim) float, the points assumed to be higher.
 
     Returns:
         (n,) float32.

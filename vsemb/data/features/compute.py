@@ -37,10 +37,10 @@ def cache_features(
     mirror: bool = False,
     training_crops: bool = False,
 ) -> FeatureStore:
-    """Runs a backbone over all images of a dataset once, or open what an earlier run left.
+    """Compute the features of all images of a dataset once, or open the cached ones.
 
-    Atomic and restartable: an interrupted run is taken up where it was by the next one with the same
-    arguments, and the files come out byte for byte as if it had not been interrupted.
+    A call with the same arguments resumes an interrupted one. The files have the same bytes as after an uninterrupted
+    call, and are published in one step.
 
     Args:
         dataset: the dataset; all of its splits.
@@ -120,16 +120,16 @@ def fill_folder(
     batch_size: int,
     **options: Any,
 ) -> _Folder:
-    """Compute what a folder of cached features lacks, or open it where it is complete.
+    """Compute the missing features of a folder, or open a complete folder.
 
     Args:
-        kind: what the folder holds.
+        kind: class of the folder.
         dataset: the dataset; all of its splits.
         fingerprint: name of the folder.
         compute: from batches of (id, bytes) to ids, features, and arrays beside them, each batch in its place.
         shape: of the features of one image.
-        manifest: what it says besides dataset and fingerprint.
-        save_weights: writes into the folder what the features were made with.
+        manifest: entries of the manifest besides dataset and fingerprint.
+        save_weights: writes the weights of the network into the folder.
         batch_size: images at a time.
         **options: `dtype` and `beside` of `FeatureWriter`.
 

@@ -24,16 +24,16 @@ _COMMIT_SECONDS = 2.0
 
 
 class FeatureWriter:
-    """Fills a features folder in a hidden work folder beside it, which becomes it when complete.
+    """Write a features folder: a context manager that fills a hidden work folder and renames it at the end.
 
-    A context manager. Committed batches are kept when the process dies, and taken up by the next
-    writer of the same folder if its `state` is the same; otherwise the next one starts afresh.
+    Committed batches are kept if the process dies. The next writer of the same folder continues after them if its
+    `state` is the same; otherwise it starts again.
 
     Args:
         directory: the folder to make.
         ids: int64 (n,), all image ids, ascending.
         shape: the shape of one row: (dim,), or (crops, dim), or (regions, dim).
-        state: a JSON object that says what is being computed.
+        state: a JSON object that identifies the computation.
         dtype: of the features.
         beside: name -> shape of one row of other arrays, float32, kept beside the features.
         kind: format and version that the manifest names.
@@ -165,7 +165,7 @@ class FeatureWriter:
 
 
 def load_array(path: Path) -> np.ndarray:
-    """Map a .npy file into memory without unpickling anything; raises DataError where it cannot be read."""
+    """Map a .npy file into memory without unpickling anything; raise DataError for an unreadable file."""
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)
     except Exception as error:
@@ -187,12 +187,12 @@ def not_finite(rows: np.ndarray) -> np.ndarray:
 
 
 def check_ids(ids: np.ndarray, expected: np.ndarray, what: str) -> None:
-    """Refuse ids that are not exactly the expected ones in their order, saying in which way.
+    """Check that ids are the expected ones in their order; the error names the difference.
 
     Args:
         ids: int64 (n,), as found.
         expected: int64 (m,), ascending, each once.
-        what: what has the ids, a plural, for the message.
+        what: owner of the ids in the message, a plural such as `regions`.
 
     Raises:
         DataError: if an id is repeated, missing, unknown or in another place.

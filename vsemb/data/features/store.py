@@ -47,9 +47,9 @@ class FeatureFolder:
 
     Class attributes:
         singular: what messages call one feature; with an s, also the folder in a dataset and the command that makes it.
-        fix: what a dataset without a folder of this kind needs, before the command that makes it.
+        fix: beginning of the fix for a dataset without such a folder; the command follows.
         format: the format that manifests name, and its version.
-        keys: what a manifest of this kind has besides what all have.
+        keys: keys of this kind's manifests, besides the common ones.
         arrays: name of each array, the features first -> its type and possible numbers of axes. The features are
             memory-mapped.
     """
@@ -327,14 +327,14 @@ class FeatureStore(FeatureFolder):
 
     @property
     def views_count(self) -> int:
-        """How many views of an image are kept: 1, unless the crops or mirror images are."""
+        """Number of stored views per image: 1, or more with crops or mirror images."""
         return self._features.shape[1] if self._features.ndim == 3 else 1
 
     @property
     def training_views(self) -> range:
-        """The views to draw from in training, where view 0 is the image as it is measured and served.
+        """The views that training samples from; view 0 is used in evaluation and serving.
 
-        The image and its mirror image (0 and 1), or ten crops (1 to 10); empty without either.
+        They are the image and its mirror image (0 and 1), or ten crops (1 to 10). Empty without either.
         """
         if self.views_count == 1 or self.manifest["crops"] != 1:
             return range(0)
@@ -381,7 +381,7 @@ class FeatureStore(FeatureFolder):
 
 
 def views_kept(crops: int, views: int) -> bool | str:
-    """Return what a fingerprint says of the views: whether they are kept, or `"training crops"`."""
+    """Return the entry of a fingerprint for views: whether they are stored, or `"training crops"`."""
     return "training crops" if crops == 1 and views > 2 else views > 1
 
 

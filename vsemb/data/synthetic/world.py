@@ -127,7 +127,7 @@ def whole(name: str, value: int) -> int:
 
 
 def requested(images: Mapping[str, int], splits: Collection[str], image_size: int) -> Iterator[tuple[str, int]]:
-    """Check what is asked of a generator.
+    """Check the arguments of a generator.
 
     Args:
         images: split -> number of images.

@@ -34,7 +34,7 @@ class SourceChanged(Exception):
 
 
 class BadImageFound(DataError):
-    """An image that cannot be used where none may be left out."""
+    """An unusable image in a dataset that must have all images."""
 
 
 def write_dataset(
@@ -51,11 +51,11 @@ def write_dataset(
     report: Callable[[str], None] | None = None,
     before_publish: Callable[[Dataset], None] | None = None,
 ) -> Dataset:
-    """Writes records as a dataset: TFRecord shards, an index per split, and a manifest, written last.
+    """Write records as a dataset: TFRecord shards, an index per split, and a manifest, written last.
 
-    `out` appears whole or not at all. Finished shards of an interrupted call are kept beside it, in
-    `.NAME.partial`, and the same call continues after them; the result has the same bytes as one that was
-    never interrupted. Where `out` already is this dataset (same name, source and options), nothing happens.
+    `out` is published in one step. Finished shards of an interrupted call are kept beside it, in `.NAME.partial`, and
+    the same call continues after them. The result has the same bytes as after an uninterrupted call. If `out` is
+    already this dataset (same name, source and options), nothing is written.
 
     Args:
         records: the images, in source order. If iterating it twice gives the same records (a list does),

@@ -223,7 +223,7 @@ def read_positives(files: Sequence[str | os.PathLike[str]], split: Split) -> lis
         split: the split.
 
     Raises:
-        DataError: if a file has another form, or nothing in it belongs to the split.
+        DataError: if a file has another form, or has no entry of the split.
 
     Example:
 

@@ -206,7 +206,7 @@ class EntailmentData:
 
     @cached_property
     def grouped(self) -> bool:
-        """Whether premises decide the splits, since the source has none."""
+        """Whether splits are assigned by premise, because the source has no splits."""
         return "" in self.files and "split" not in next(pair_rows(self.files[""]))[1]
 
     @property

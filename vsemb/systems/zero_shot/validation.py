@@ -39,7 +39,7 @@ class ZeroShotValidation(SplitValidation):
         self._names, self._classes = split.class_ids()
 
     def measure(self) -> ZeroShotMetrics:
-        """Measures the model as it is now."""
+        """Measure the current model."""
         images, texts = self.embed()
         text_classes = self._classes[self.split.caption_rows]
         return evaluate_zero_shot(images, self._classes, texts, text_classes, self.model.similarity, names=self._names)
