@@ -68,9 +68,9 @@ def test_mistakes_are_found_before_tensorflow_is_loaded(run, scenes, tmp_path):
     )
     data = ["--data", str(scenes.path)]
     mistakes = (
-        ([str(tmp_path), "two"], "a run directory or an index; it is another directory"),
-        ([str(tmp_path / "nope"), "two"], "a run directory or an index; there is no such directory"),
-        ([str(scenes.path), "two"], "it is a dataset"),
+        ([str(tmp_path), "two"], "a run directory or an index; got another directory"),
+        ([str(tmp_path / "nope"), "two"], "a run directory or an index; got a missing directory"),
+        ([str(scenes.path), "two"], "got a dataset"),
         ([run, "two", *data, "--split", "vall"], "Did you mean 'val'"),
         ([run, "two", *data, "--out", "sheet.gif"], "sheet.gif"),
         ([run, "--compose", "two"], "two or more"),

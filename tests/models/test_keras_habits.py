@@ -478,7 +478,7 @@ def test_arrays_of_different_lengths_are_refused() -> None:
 
 
 def test_texts_without_a_dictionary_are_refused_with_an_example() -> None:
-    with pytest.raises(InvalidArgumentError, match=r"got 'a tensor'.*predict\(\{'text': texts\}\)"):
+    with pytest.raises(InvalidArgumentError, match=r"a dictionary .*\{'text': texts\}; got 'a tensor'"):
         raw_model().predict(TEXTS, verbose=0)
 
 

@@ -128,7 +128,7 @@ class _SavedModel(Model):
         super().__init__(str(path), similarity)
 
     def embed_texts(self, texts: list[str]) -> Rows:
-        encode = self._signature("encode_text")
+        encode: Any = self._signature("encode_text")
         if "text" not in encode.structured_input_signature[1]:
             fix = "Give the Keras model a tokenizer: DualEncoder(…, tokenizer=…), and export it again"
             raise DataError(f"{self.name} must have a tokenizer to embed texts; it reads token ids. {fix}")
@@ -240,12 +240,9 @@ def load(
         return _RunModel(Run.open(path))
     if (version := model_version(path)) is not None:
         return _SavedModel(version, named)
-    if path.suffix == ".keras":
-        raise DataError(
-            f"{path} must be the directory of a model; it is a file of Keras. Load it with keras.saving.load_model, "
-            "and call model.export(directory) for vsemb.load"
-        )
     lacking = f"it has neither {RECIPE} nor saved_model.pb" if path.is_dir() else "there is no such directory"
+    if path.suffix == ".keras":
+        lacking = "it is a file for keras.saving.load_model, whose model.export(directory) writes a SavedModel"
     raise DataError(
         f"{path} must be a run, an exported SavedModel, or the URL of a served model (http://…); {lacking}. Make one "
         "with vsemb.train or vsemb.export, or from a pretrained CLIP: vsemb import PRESET --out RUN"

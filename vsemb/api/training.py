@@ -142,10 +142,8 @@ def _text(name: str, value: Any) -> str:
     if isinstance(value, Part):
         fix = f"Pass its kind, {value.kind!r}, and its fields; or a recipe with it: dataclasses.replace(recipe, …)"
         raise invalid_argument(name, value, "a number, a string, a list or None", fix)
-    if isinstance(value, os.PathLike):
-        value = os.fspath(value)
-    # Numbers of NumPy among them.
-    return json.dumps(value, default=lambda number: number.item())
+    # Numbers of NumPy and paths among them.
+    return json.dumps(value, default=lambda each: each.item() if hasattr(each, "item") else os.fspath(each))
 
 
 def evaluate(

@@ -149,10 +149,8 @@ def _check_options(arguments: argparse.Namespace) -> None:
                 fix = "Search the run, or make an index of what is wanted."
                 raise invalid_argument(name, value, f"omitted, since the index holds {holds}", fix)
     elif kind != "run":
-        missing = "it is another directory" if path.is_dir() else "there is no such directory"
-        found = f"it is a {kind}" if kind else missing
-        fix = "Make one with vsemb train or vsemb index."
-        raise DataError(f"{path} must be a run directory or an index; {found}. {fix}")
+        found = f"a {kind}" if kind else "another directory" if path.is_dir() else "a missing directory"
+        raise DataError(f"{path} must be a run directory or an index; got {found}. `vsemb train` makes a run.")
     elif arguments.index_run is not None:
         raise invalid_argument("run", arguments.index_run, "omitted with a run directory")
     if arguments.data is not None:

@@ -222,8 +222,7 @@ class DualEncoder(Configured, ReplicatedModel):
     def call(self, inputs: Mapping[str, Tensor], training: bool = False) -> dict[str, Tensor]:
         if not isinstance(inputs, Mapping) or not {"image", "text"} & set(inputs):
             received = sorted(inputs) if isinstance(inputs, Mapping) else "a tensor"
-            fix = "For example: model.predict({'text': texts})."
-            raise invalid_argument("inputs", received, "a dictionary with image, text or both", fix)
+            raise invalid_argument("inputs", received, "a dictionary with image, text or both: {'text': texts}")
         sides = {
             "image": (self.image_encoder, partial(self.encode_images, training=training)),
             "text": (self.text_encoder, partial(self.encode_texts, training=training)),
