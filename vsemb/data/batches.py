@@ -11,20 +11,23 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
+import keras
 import numpy as np
-import tensorflow as tf
 
 from vsemb.console import say
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Split
 from vsemb.data.tokens import encoded_captions
 from vsemb.errors import DataError, invalid_argument
+from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, Part, Range
 from vsemb.text.tokenizers import Tokenizer
 
 # Rows are sorted by length inside windows of so many batches: long enough to make batches of nearly one length, short
 # enough to keep an epoch's order random.
 _WINDOW = 50
+# Texts have a multiple of so many steps where every number of steps is compiled.
+_COMPILED = 8
 
 #: Purposes of random draws: the order of rows, sampled negatives, and the augmentation of each.
 ORDER, NEGATIVES, IMAGES, NEGATIVE_IMAGES = range(4)
@@ -168,6 +171,19 @@ class BatchSource:
         dataset = dataset.map(finish, num_parallel_calls=2)
         return dataset.apply(tf.data.experimental.assert_cardinality(self.steps_per_epoch - step)).prefetch(2)
 
+    def arrays(self, epoch: int = 0, step: int = 0) -> Iterator[tuple[Any, ...]]:
+        """Yield the batches of successive epochs without end, in NumPy, for `fit` on backends other than TensorFlow.
+
+        Ids are replaced by their places among the sorted ids of the batch, since JAX has no int64 by default.
+
+        Args:
+            epoch: number of the first epoch.
+            step: number of batches to skip in the first epoch.
+        """
+        for number in itertools.count(epoch):
+            for batch in self.epoch(number, step if number == epoch else 0):
+                yield batch if isinstance(batch, tuple) else (_with_places(batch),)
+
 
 class PairBatches(BatchSource):
     """Batch of pairs of an image and a caption, for `DualEncoder.fit`.
@@ -281,15 +297,17 @@ class PairBatches(BatchSource):
         steps = np.arange(start, self.steps_per_epoch, dtype=np.int32)
         seeds = np.stack([np.full_like(steps, key), steps], axis=1)
         for image, seed in zip(self.images.stream(rows, seeds), seeds, strict=True):
-            yield {"image": image, "seed": seed}
+            yield {"image": image, "seed": seed} if self.images.finishes else {"image": image}
 
     def signature(self) -> dict[str, tf.TensorSpec]:
         """Return the specification of a batch."""
         size, spec = self.batch_size, self.images.spec
         image = tf.TensorSpec((size, *spec.shape), spec.dtype)
         text = tf.TensorSpec((size, None, *self._ids.shape[1:]), tf.int32)
-        ids, seed = tf.TensorSpec((size,), tf.int64), tf.TensorSpec((2,), tf.int32)
-        signature = {"image": image, "text": text, "image_id": ids, "seed": seed}
+        ids = tf.TensorSpec((size,), tf.int64)
+        signature = {"image": image, "text": text, "image_id": ids}
+        if self.images.finishes:
+            signature["seed"] = tf.TensorSpec((2,), tf.int32)
         if self.negatives == "sampled":
             signature |= {f"negative_{name}": spec for name, spec in signature.items()} | {"negative_text_id": ids}
         return signature
@@ -298,7 +316,7 @@ class PairBatches(BatchSource):
         """Augment and decode the images of a batch, in graph."""
         batch = dict(batch)
         for name, seed in (("image", "seed"), ("negative_image", "negative_seed")):
-            if name in batch:
+            if seed in batch:
                 batch[name] = self.images.finish(batch[name], batch.pop(seed))
         return batch
 
@@ -392,6 +410,8 @@ def bucketed(order: np.ndarray, generator: np.random.Generator, batch_size: int,
 def pad_ids(ids: np.ndarray, offsets: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Gather ragged rows of token ids, padded with 0 to the longest, at least one step.
 
+    On backends other than TensorFlow, the number of steps is rounded up, since XLA compiles a model for each.
+
     Args:
         ids: (tokens, ...) int32, all texts one behind the other.
         offsets: (texts + 1,) int64.
@@ -406,14 +426,24 @@ def pad_ids(ids: np.ndarray, offsets: np.ndarray, rows: np.ndarray) -> np.ndarra
     [[7, 0], [5, 6]]
     """
     lengths = offsets[rows + 1] - offsets[rows]
-    steps = np.arange(max(int(lengths.max(initial=0)), 1))
+    longest = max(int(lengths.max(initial=0)), 1)
+    steps = np.arange(longest if keras.backend.backend() == "tensorflow" else -(-longest // _COMPILED) * _COMPILED)
     inside = steps < lengths[:, None]  # (n, steps)
     padded = np.zeros((*inside.shape, *ids.shape[1:]), np.int32)
     padded[inside] = ids[(offsets[rows][:, None] + steps)[inside]]
     return padded
 
 
-def text_batches(ids: np.ndarray, offsets: np.ndarray, batch_size: int = 256) -> tuple[tf.data.Dataset, np.ndarray]:
+def _with_places(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    names = [name for name in batch if name.endswith("_id")]
+    if not names:
+        return batch
+    places = np.unique(np.concatenate([batch[name] for name in names]), return_inverse=True)[1].astype(np.int32)
+    ends = np.cumsum([len(batch[name]) for name in names])[:-1]
+    return batch | dict(zip(names, np.split(places, ends), strict=True))
+
+
+def text_batches(ids: np.ndarray, offsets: np.ndarray, batch_size: int = 256) -> tuple[Any, np.ndarray]:
     """Batch all texts by length, for embedding them.
 
     Args:
@@ -426,29 +456,45 @@ def text_batches(ids: np.ndarray, offsets: np.ndarray, batch_size: int = 256) ->
         order: (texts,) the text behind each row of the dataset.
     """
     order = np.argsort(np.diff(offsets), kind="stable")
-    signature = {"text": tf.TensorSpec((None, None, *ids.shape[1:]), tf.int32)}
+
+    def signature() -> dict[str, tf.TensorSpec]:
+        return {"text": tf.TensorSpec((None, None, *ids.shape[1:]), tf.int32)}
+
     return row_batches(order, lambda rows: {"text": pad_ids(ids, offsets, rows)}, signature, batch_size), order
 
 
-def image_batches(images: ImageSource, rows: np.ndarray, batch_size: int = 256) -> tf.data.Dataset:
+def image_batches(images: ImageSource, rows: np.ndarray, batch_size: int = 256) -> Any:
     """Batch some rows of a source: a dataset of {"image": (n, ...)}."""
-    signature = {"image": tf.TensorSpec((None, *images.spec.shape), images.spec.dtype)}
+
+    def signature() -> dict[str, tf.TensorSpec]:
+        return {"image": tf.TensorSpec((None, *images.spec.shape), images.spec.dtype)}
+
     return row_batches(rows, lambda some: {"image": images.gather(some)}, signature, batch_size, images)
+
+
+@dataclass(frozen=True, eq=False)
+class _Repeated:
+    make: Callable[[], Iterator[dict[str, np.ndarray]]]
+
+    def __iter__(self) -> Iterator[dict[str, np.ndarray]]:
+        return self.make()
 
 
 def row_batches(
     rows: np.ndarray,
     gather: Callable[[np.ndarray], dict[str, np.ndarray]],
-    signature: dict[str, tf.TensorSpec],
+    signature: Callable[[], dict[str, tf.TensorSpec]],
     batch_size: int,
     images: ImageSource | None = None,
-) -> tf.data.Dataset:
+) -> Iterable[dict[str, Any]]:
     """Batch rows in the order given, for embedding and measuring them; it may be iterated again and again.
+
+    This is a `tf.data.Dataset`, and on other backends than TensorFlow an iterable of NumPy arrays.
 
     Args:
         rows: (n,) the rows.
         gather: returns a batch for some of them.
-        signature: the specification of a batch.
+        signature: returns the specification of a batch.
         batch_size: rows per batch; the last may have fewer.
         images: the source of `image` in a batch, if there is one, which finishes it in graph.
     """
@@ -457,7 +503,9 @@ def row_batches(
         for start in range(0, len(rows), batch_size):
             yield gather(rows[start : start + batch_size])
 
-    dataset = tf.data.Dataset.from_generator(batches, output_signature=signature)
+    if keras.backend.backend() != "tensorflow":
+        return _Repeated(batches)
+    dataset = tf.data.Dataset.from_generator(batches, output_signature=signature())
     if images is not None:
 
         @tf.autograph.experimental.do_not_convert

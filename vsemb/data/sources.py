@@ -21,9 +21,9 @@ import threading
 import time
 import warnings
 from collections.abc import Generator, Iterable, Iterator
+from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from vsemb.data.features.store import FeatureStore
 from vsemb.data.store import Split
@@ -31,6 +31,7 @@ from vsemb.errors import DataError, invalid_argument, one_line
 from vsemb.image.augmentation import ImageAugmenter
 from vsemb.image.decode import decode_images
 from vsemb.image.views import random_crop_flip, ten_crop_source_size
+from vsemb.ops.tensorflow import tf
 
 _DECODE_BATCH = 256
 # Of one batch, images read at a time; each read fetches so many bytes at least.
@@ -59,8 +60,13 @@ class ImageSource:
         """Turn gathered rows into the model's input; `seed` (2,) int32 is None outside training."""
         return images
 
+    @property
+    def finishes(self) -> bool:
+        """Whether `finish` does something, which then needs TensorFlow."""
+        return type(self).finish is not ImageSource.finish
+
     def stream(self, rows: Iterable[np.ndarray], seeds: np.ndarray) -> Iterator[np.ndarray]:
-        """Yield the gathered images, batch by batch.
+        """Yield the gathered images of training, batch by batch.
 
         Args:
             rows: the rows of each batch, (batch,) int64 each.
@@ -85,7 +91,7 @@ class FeatureImages(ImageSource):
         self._ids = split.ids
         self._augment = augment and len(store.training_views) > 0
         self._views = store.views_count if self._augment else 1
-        self._features: np.ndarray | None = None
+        self._features: Any = None
         self._positions: np.ndarray | None = None
         if len(split.ids) * store.dim * self._views * 4 <= memory:
             self._features = self._read(split.ids)
@@ -100,21 +106,25 @@ class FeatureImages(ImageSource):
 
     @property
     def spec(self) -> tf.TensorSpec:
-        return tf.TensorSpec((*[self._views] * self._augment, self._store.dim), tf.float32)
+        return tf.TensorSpec((self._store.dim,), tf.float32)
 
     def gather(self, rows: np.ndarray) -> np.ndarray:
-        if self._features is not None:
-            return self._features[rows]
-        return self._read(self._ids[rows]) if self._positions is None else self._store.rows_at(self._positions[rows])
+        if self._augment:
+            return self.views(rows)[:, 0]
+        return self._features[rows] if self._positions is None else self._store.rows_at(self._positions[rows])
 
-    def finish(self, images: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
+    def views(self, rows: np.ndarray) -> np.ndarray:
+        """Return all cached views of the given rows of the split, (len(rows), views, dim)."""
+        return self._read(self._ids[rows]) if self._features is None else self._features[rows]
+
+    def stream(self, rows: Iterable[np.ndarray], seeds: np.ndarray) -> Iterator[np.ndarray]:
         if not self._augment:
-            return images
-        if seed is None:
-            return images[:, 0]
-        first, last = self._store.training_views[0], self._store.training_views[-1]
-        view = tf.random.stateless_uniform((tf.shape(images)[0],), seed, first, last + 1, tf.int32)
-        return tf.gather(images, view, axis=1, batch_dims=1)
+            yield from super().stream(rows, seeds)
+            return
+        drawn = self._store.training_views
+        for some, seed in zip(rows, seeds, strict=True):
+            view = np.random.default_rng(seed).integers(drawn[0], drawn[-1] + 1, len(some))
+            yield self.views(some)[np.arange(len(some)), view]
 
 
 class FeatureViews(FeatureImages):
@@ -123,8 +133,12 @@ class FeatureViews(FeatureImages):
     def __init__(self, store: FeatureStore, split: Split) -> None:
         super().__init__(store, split, augment=True, memory=0)
 
-    def finish(self, images: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
-        return images
+    @property
+    def spec(self) -> tf.TensorSpec:
+        return tf.TensorSpec((self._views, self._store.dim), tf.float32)
+
+    def gather(self, rows: np.ndarray) -> np.ndarray:
+        return self.views(rows)
 
 
 class PixelImages(ImageSource):

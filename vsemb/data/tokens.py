@@ -12,13 +12,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
-import tensorflow as tf
 
 from vsemb.console import progress, say
 from vsemb.data.columns import Column
 from vsemb.data.store import Split
 from vsemb.errors import DataError
 from vsemb.files import read_json, replacing_directory, sha256_file, write_json
+from vsemb.ops.tensorflow import tf
 from vsemb.text.tokenizers import Tokenizer
 
 # Fewer captions are tokenized in memory within seconds.

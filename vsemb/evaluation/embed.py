@@ -16,6 +16,7 @@ from vsemb.data.batches import image_batches, text_batches
 from vsemb.data.sources import ImageSource
 from vsemb.errors import DataError
 from vsemb.models.dual_encoder import DualEncoder
+from vsemb.ops.backend import compiled_with
 
 # Bytes of embeddings; more are kept on disk.
 _IN_MEMORY = 1 << 28
@@ -63,12 +64,12 @@ class Embedder:
     def _function(self, name: str, batches: Any) -> Callable[[Any], Any]:
         """Return the function that embeds a batch, compiled at its first use."""
         encode = getattr(self.model, f"encode_{name}s")
-        if keras.backend.backend() != "tensorflow":
-            return encode
-        import tensorflow as tf
-
         # In the model's `__dict__`, so that its next embedder need not trace again, and Keras does not track them.
         kept = self.model.__dict__.setdefault("_embedding_functions", {})
+        if keras.backend.backend() != "tensorflow":
+            return kept.setdefault(name, compiled_with(encode, self.model.variables))
+        import tensorflow as tf
+
         key = name, str(spec := batches.element_spec[name])
         if key not in kept:
             kept[key] = tf.function(encode, input_signature=[spec], autograph=False)

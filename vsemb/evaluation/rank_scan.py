@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from vsemb.evaluation.rounding import ROUNDOFF, round_rows
 from vsemb.ops.backend import compiled, multiplies_bfloat16
+from vsemb.ops.tensorflow import tf
 
 _DTYPE = "bfloat16"
 # Scores from which on a scan is worth compiling it.

@@ -156,7 +156,7 @@ def retrieval_ranks(
         mine = np.flatnonzero((row_of >= 0) & (row_of < height))
         if len(mine):
             scores = scored(row, column)
-            places = ops.convert_to_tensor(row_of[mine] * scores.shape[1] + mine, "int64")
+            places = ops.convert_to_tensor(row_of[mine] * scores.shape[1] + mine, "int32")
             reached[column + mine] = ops.convert_to_numpy(ops.take(ops.reshape(scores, (-1,)), places))
             if (len(kept) + 1) * height * width <= _KEPT:
                 kept[row, column] = scores

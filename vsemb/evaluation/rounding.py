@@ -12,7 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import tensorflow as tf
+
+from vsemb.ops.tensorflow import tf
 
 #: Unit roundoff: half the distance between neighbouring numbers of size 1.
 ROUNDOFF = {"bfloat16": 2.0**-8, "float32": 2.0**-24}

@@ -23,9 +23,8 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Annotated, Any, Literal
 
-import tensorflow as tf
-
 from vsemb.errors import invalid_argument, missing_extra
+from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, Part, Probability, Range, Size, between
 
 Magnitude = Annotated[float, Range("a number in [0, 30]", lambda value: 0 <= value <= 30)]
@@ -142,12 +141,12 @@ class _StatelessRandom:
 
     @staticmethod
     @tf.autograph.experimental.do_not_convert
-    def uniform(shape: Any, minval: Any = 0, maxval: Any = None, dtype: tf.DType = tf.float32, **_: Any) -> tf.Tensor:
+    def uniform(shape: Any, minval: Any = 0, maxval: Any = None, dtype: Any = "float32", **_: Any) -> tf.Tensor:
         return tf.random.stateless_uniform(shape, next(_seeds.get()), minval, maxval, dtype)
 
     @staticmethod
     @tf.autograph.experimental.do_not_convert
-    def normal(shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: tf.DType = tf.float32, **_: Any) -> tf.Tensor:
+    def normal(shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = "float32", **_: Any) -> tf.Tensor:
         return tf.random.stateless_normal(shape, next(_seeds.get()), mean, stddev, dtype)
 
 

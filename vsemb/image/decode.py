@@ -15,9 +15,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, NamedTuple
 
-import tensorflow as tf
-
 from vsemb.errors import invalid_argument
+from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, require
 
 #: Images whose header announces more pixels than this are refused, unless another limit is given.

@@ -7,11 +7,11 @@ standard way to use them: Krizhevsky et al. 2012, section 4.1; Kiros et al. and 
 from __future__ import annotations
 
 import keras
-import tensorflow as tf
 
 from vsemb.errors import invalid_argument
 from vsemb.image.backbones import BackboneConfig
 from vsemb.image.decode import CENTRE, CORNERS_AND_CENTRE, decode_crops, decode_images
+from vsemb.ops.tensorflow import tf
 
 
 def ten_crop_source_size(size: int) -> int:

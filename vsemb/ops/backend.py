@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,32 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
         return _compile(function)(*arguments)
 
     return call
+
+
+def compiled_with(function: Callable[..., Any], variables: Sequence[keras.Variable]) -> Callable[..., Any]:
+    """Compile a function of tensors that reads Keras variables, for backends whose compiled functions are pure.
+
+    Args:
+        function: reads the variables and changes none.
+        variables: the variables; later changes of their values are used.
+
+    Returns:
+        A function of the same arguments.
+
+    Example:
+
+    >>> factor = keras.Variable(2.0)
+    >>> double = compiled_with(lambda x: x * factor, [factor])
+    >>> float(double(keras.ops.ones(())))
+    2.0
+    """
+
+    def pure(values: list[Any], *arguments: Any) -> Any:
+        with keras.StatelessScope(zip(variables, values, strict=True)):
+            return function(*arguments)
+
+    run = compiled(pure)
+    return lambda *arguments: run([variable.value for variable in variables], *arguments)
 
 
 def in_graph() -> bool:
@@ -100,7 +126,7 @@ def _say_it_once(tf: Any) -> None:
 
 
 def has_gpu() -> bool:
-    """Tells whether TensorFlow computes on a GPU."""
+    """Tells whether the TensorFlow backend computes on a GPU."""
     import tensorflow as tf
 
     return bool(tf.config.list_logical_devices("GPU"))

@@ -17,7 +17,6 @@ import keras
 
 from vsemb.data.batches import BatchSource
 from vsemb.errors import invalid_argument
-from vsemb.exporting.served_model import ServedModel
 from vsemb.ops.backend import multiplies_bfloat16
 from vsemb.parts import Count, Part, Seed, walk
 from vsemb.text.tokenizers import Tokenizer
@@ -238,6 +237,8 @@ class Recipe(Part, family="task"):
         if options:
             raise invalid_argument("options", sorted(options), f"options of the task {self.kind}")
         text_input = run.recipe.text.tokenizer.text_input(run.tokenizer, run.reader)
+        from vsemb.exporting.served_model import ServedModel
+
         return ServedModel(run.model, text_input, run.image_input if images else None, corpus=corpus, extras=extras)
 
     def card_facts(self, run: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import keras
 import numpy as np
@@ -17,13 +17,15 @@ from vsemb.encoders.image import Affine, PixelEncoder, Projection
 from vsemb.encoders.recurrent import Recurrent
 from vsemb.encoders.text_encoder import TextCorpus, TextEncoderPart, TextSpec
 from vsemb.errors import DataError, invalid_argument
-from vsemb.exporting.served_model import ImageInput, MirroredInput
 from vsemb.files import hard_link_or_copy, read_json, reading, write_json
 from vsemb.image.augmentation import Augmentation, ImageAugmenter
 from vsemb.image.backbones import BackboneConfig, build_backbone, build_top
 from vsemb.image.presets import display_name, is_preset, preset_class
 from vsemb.parts import Part, Positive, Probability, Share, Size
 from vsemb.text.tokenizers import Tokenizer, TokenizerPart, Words
+
+if TYPE_CHECKING:
+    from vsemb.exporting.served_model import ImageInput
 
 #: Weights are initialized from the first images and their captions, so that their features fit in memory.
 MOST_IMAGES = 200_000
@@ -297,6 +299,8 @@ class Features(CachedImages, kind="features"):
         return store.rows(split.ids[:MOST_IMAGES])
 
     def image_input(self, path: Path) -> ImageInput | None:
+        from vsemb.exporting.served_model import ImageInput
+
         kept = kept_backbone(path)
         return None if kept is None else ImageInput(kept[0], build_backbone(*kept))
 
@@ -349,6 +353,8 @@ class Top(Features, kind="top"):
         return super().images(split, store, training=training)
 
     def image_input(self, path: Path) -> ImageInput:
+        from vsemb.exporting.served_model import ImageInput, MirroredInput
+
         kept = kept_backbone(path)
         # `open` has seen that the features name their network.
         assert kept is not None
@@ -483,6 +489,8 @@ class Pixels(ImageTower, kind="pixels"):
         return replace(self, weights=None)
 
     def image_input(self, path: Path) -> ImageInput:
+        from vsemb.exporting.served_model import ImageInput
+
         return ImageInput(self.config)
 
     def facts(self, path: Path) -> str:

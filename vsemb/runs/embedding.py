@@ -13,13 +13,13 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from vsemb.console import progress
 from vsemb.data.features.files import FeatureWriter
 from vsemb.errors import DataError, VsembError
 from vsemb.evaluation import Embedder
 from vsemb.files import read_json, replacing, sha256_bytes, write_json
+from vsemb.ops.tensorflow import tf
 from vsemb.runs.images import image_encoder, read_image_file
 from vsemb.runs.inputs import check_vectors_path
 from vsemb.runs.run import Run

@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import tensorflow as tf
 from PIL import Image
 
 from vsemb.console import progress
@@ -30,6 +29,7 @@ from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, invalid_argument
 from vsemb.evaluation import Embedder
 from vsemb.files import replacing_directory
+from vsemb.ops.tensorflow import tf
 from vsemb.runs.indexing import require_single_vector
 from vsemb.runs.pictures import square_thumbnail, text_tile
 from vsemb.runs.run import Run

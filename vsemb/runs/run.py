@@ -27,7 +27,7 @@ from functools import cached_property
 from importlib.metadata import version
 from operator import methodcaller
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import keras
 import numpy as np
@@ -38,7 +38,6 @@ from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset, Split
 from vsemb.data.tokens import encoded_captions
 from vsemb.errors import DataError, one_line, unknown_name
-from vsemb.exporting.served_model import ImageInput, ServedModel
 from vsemb.files import read_json, replacing_directory, sha256_bytes, sha256_file, write_json
 from vsemb.parts import rebuilt, walk
 from vsemb.recipes.schema import Recipe
@@ -47,6 +46,9 @@ from vsemb.text.tokenizers import TextReader, Tokenizer
 from vsemb.text.vocabulary import Vocabulary
 from vsemb.training.callbacks import kept_weights
 from vsemb.weights import load_weights
+
+if TYPE_CHECKING:
+    from vsemb.exporting.served_model import ImageInput, ServedModel
 
 RECIPE, STATUS, VOCABULARY, METRICS = "recipe.json", "run.json", "vocabulary.txt", "metrics.jsonl"
 BEST, STATE, LOGS = "checkpoints/best.weights.h5", "checkpoints/state.npz", "logs"
@@ -405,7 +407,7 @@ def enter_run(
     info = info | {
         "vocabulary": vocabulary.fingerprint,
         "vocabulary_size": len(vocabulary),
-        "versions": {name: version(name) for name in ("vsemb", "tensorflow", "keras", "numpy")},
+        "versions": {name: version(name) for name in ("vsemb", keras.backend.backend(), "keras", "numpy")},
         "status": "running",
     }
     check_out(out)

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
-import tensorflow as tf
 from PIL import Image
 
 from vsemb import registry
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument
 from vsemb.files import sha256_bytes
+from vsemb.ops.tensorflow import tf
 from vsemb.runs.images import embed_image, find_key, read_image_file
 from vsemb.runs.indexing import ALL, index_directory, indexed_file, open_index, split_names
 from vsemb.runs.inputs import IMAGE_SUFFIXES, Query, check_counts

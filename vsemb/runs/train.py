@@ -18,6 +18,7 @@ from vsemb.console import say
 from vsemb.data.batches import BatchSource
 from vsemb.errors import DataError, invalid_argument
 from vsemb.files import locked, write_json
+from vsemb.ops.tensorflow import tf
 from vsemb.recipes.schema import Job, Recipe
 from vsemb.runs.features import with_features
 from vsemb.runs.fine_tune import starting_weights
@@ -86,6 +87,8 @@ def train(
     if data_service is not None and not (recipe.image_tower and recipe.image_tower.from_pixels):
         fix = "Train from pixels with --fine-tune."
         raise invalid_argument("data_service", data_service, "null for a recipe that decodes no images", fix)
+    if keras.backend.backend() != "tensorflow" and recipe.image_tower and recipe.image_tower.from_pixels:
+        raise invalid_argument("backend", keras.backend.backend(), "tensorflow for recipes that decode images")
     job = recipe.prepare(data, out, inputs)
     job.data_service = data_service
     enter = functools.partial(enter_run, recipe, job.info, out, job.vocabulary, job.keep)
@@ -102,7 +105,8 @@ def train(
         model.compile(
             optimizer=recipe.optimizer.build(steps, recipe.training.epochs),
             loss=job.loss(steps),
-            jit_compile=False,
+            # XLA of TensorFlow compiles anew for every length of the texts.
+            jit_compile=keras.backend.backend() != "tensorflow",
         )
     # After the model is compiled, so that a failing recipe does not leave a run directory.
     info = devices.first_worker_first(enter)
@@ -181,7 +185,7 @@ def fit_run(
     if devices.writes:
         callbacks += [
             MetricsLog(out / METRICS, epoch),
-            keras.callbacks.TensorBoard(out / LOGS, write_graph=False),
+            *([keras.callbacks.TensorBoard(out / LOGS, write_graph=False)] if tf else []),
             ProgressBar(steps, batches.batch_size, training.epochs, (epoch, step), job.unit, shown),
             *job.checks(batches.batch_size),
         ]
@@ -200,7 +204,7 @@ def fit_run(
                 # The length of a distributed dataset is unknown to Keras. An epoch ends with the dataset.
                 warnings.filterwarnings("ignore", "Your input ran out of data")
                 model.fit(
-                    devices.distribute(batches.dataset(first, skip)),
+                    **devices.fit_arguments(batches, first, skip),
                     epochs=end,
                     initial_epoch=first,
                     callbacks=StepCallbacks(callbacks, model),

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import numpy as np
-import tensorflow as tf
 
 from vsemb.evaluation.rounding import ROUNDOFF, Rounding, round_rows, within
 from vsemb.ops.backend import multiplies_bfloat16
+from vsemb.ops.tensorflow import tf
 
 # Numbers in memory at a time, of scores and of embeddings: 64 MiB of float32.
 BLOCK = 1 << 24

@@ -1,11 +1,18 @@
-"""Raw strings to words, with core TensorFlow string operations, which every TensorFlow Serving has."""
+"""Raw strings to words, with core TensorFlow string operations, which every TensorFlow Serving has.
+
+Where TensorFlow is not installed, `words_of` applies the same regular expressions in Python.
+"""
 
 from __future__ import annotations
 
+import functools
 import itertools
+import re
+import sys
+import unicodedata
 from collections.abc import Iterable, Iterator
 
-import tensorflow as tf
+from vsemb.ops.tensorflow import tf
 
 #: Maximum bytes read of a text, after white space at its start.
 MAX_BYTES = 4096
@@ -26,6 +33,15 @@ _BATCH = 8192
 
 # Placeholder for the apostrophe of 's while others are removed; a private-use character.
 _KEPT = "\ue000"
+# Substitutions in lower-case text that leave its words, separated by spaces, in the syntax of RE2.
+_SUBSTITUTIONS = (
+    ("[\u2018\u2019]", "'"),
+    (r"([\pL])'s\b", rf"\1 {_KEPT}s "),
+    # Matches overlap in n'n'n, so a second pass is needed.
+    *[(r"([\pL])'([\pL])", r"\1\2")] * 2,
+    (rf"[^\pL\pM\pN{_KEPT}]+", " "),
+    (_KEPT, "'"),
+)
 
 
 def readable(texts: tf.Tensor) -> tf.Tensor:
@@ -107,7 +123,7 @@ def batches_of(texts: Iterable[str]) -> Iterator[tf.Tensor]:
 
 
 def words_of(texts: Iterable[str]) -> Iterator[list[str]]:
-    """Split raw texts into words in Python, as `split_words` in graph.
+    """Split raw texts into lists of words, as `split_words` does in graph.
 
     Args:
         texts: any number of raw texts; read once, a few thousand at a time.
@@ -120,6 +136,9 @@ def words_of(texts: Iterable[str]) -> Iterator[list[str]]:
     >>> list(words_of(["A dog's ball.", ""]))
     [['a', 'dog', "'s", 'ball'], []]
     """
+    if not tf:
+        yield from map(split_in_python, texts)
+        return
     for batch in batches_of(texts):
         for words in split_words(batch).to_list():
             yield [word.decode() for word in words]
@@ -128,9 +147,49 @@ def words_of(texts: Iterable[str]) -> Iterator[list[str]]:
 def _spaced(texts: tf.Tensor) -> tf.Tensor:
     """Lower-case raw strings and put spaces between their words."""
     texts = tf.strings.lower(readable(texts), encoding="utf-8")
-    texts = tf.strings.regex_replace(texts, "[\u2018\u2019]", "'")
-    texts = tf.strings.regex_replace(texts, r"(\pL)'s\b", r"\1 " + _KEPT + "s ")
-    for _ in range(2):  # Matches overlap in n'n'n, so a second pass is needed.
-        texts = tf.strings.regex_replace(texts, r"(\pL)'(\pL)", r"\1\2")
-    texts = tf.strings.regex_replace(texts, rf"[^\pL\pM\pN{_KEPT}]+", " ")
-    return tf.strings.regex_replace(texts, _KEPT, "'")
+    for pattern, replacement in _SUBSTITUTIONS:
+        texts = tf.strings.regex_replace(texts, pattern, replacement)
+    return texts
+
+
+def split_in_python(text: str) -> list[str]:
+    """Split a raw text into words in Python, as `split_words` in graph.
+
+    Letters that only one of Python's and TensorFlow's versions of Unicode knows differ.
+
+    Example:
+
+    >>> split_in_python("The man's dog, running!")
+    ['the', 'man', "'s", 'dog', 'running']
+    """
+    text = readable_in_python(text).lower()
+    if text.isascii() and "'" not in text:
+        return re.findall("[a-z0-9]+", text)
+    for pattern, replacement in _substitutions():
+        text = pattern.sub(replacement, text)
+    return text.split()
+
+
+def readable_in_python(text: str) -> str:
+    """Convert a raw string in Python, as `readable` in graph."""
+    start = re.sub(r"^[\s\0]+", "", text.encode(errors="replace")[:_MAX_BLANK].decode(errors="replace"))
+    text = start.encode()[:MAX_BYTES].decode(errors="replace")
+    return text.replace("\0", " ")
+
+
+@functools.cache
+def _substitutions() -> list[tuple[re.Pattern[str], str]]:
+    """Compile `_SUBSTITUTIONS` for Python, whose expressions do not know categories of characters."""
+    ranges: dict[str, str] = {}
+    for category, found in itertools.groupby(
+        range(sys.maxunicode + 1), lambda code: unicodedata.category(chr(code))[0]
+    ):
+        first, *rest = found
+        ranges[category] = ranges.get(category, "") + f"{chr(first)}-{chr(rest[-1] if rest else first)}"
+    compiled = []
+    for pattern, replacement in _SUBSTITUTIONS:
+        for category in "LMN":
+            pattern = pattern.replace(rf"\p{category}", ranges[category])
+        # `\b` is a boundary of ASCII in RE2.
+        compiled.append((re.compile(pattern, re.ASCII), replacement))
+    return compiled

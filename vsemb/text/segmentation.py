@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import tensorflow as tf
+
+from vsemb.ops.tensorflow import tf
 
 #: Rank of neighbours that are never merged.
 NEVER = np.iinfo(np.int32).max

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import tensorflow as tf
 
 from vsemb.errors import invalid_argument
+from vsemb.ops.tensorflow import tf
 from vsemb.text.normalize import split_words
 from vsemb.text.segmentation import NEVER, merge_neighbours, segment_distinct, unigram_pieces
 from vsemb.text.tokenizers import LearnedVocabulary, Tokenizer

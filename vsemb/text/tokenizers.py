@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
+import re
 import string
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,11 +14,18 @@ from typing import Any, ClassVar, Self
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from vsemb.errors import VsembError, invalid_argument, printable
+from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, Part, Size, require
-from vsemb.text.normalize import WHITE_SPACE, batches_of, readable, split_words
+from vsemb.text.normalize import (
+    WHITE_SPACE,
+    batches_of,
+    readable,
+    readable_in_python,
+    split_in_python,
+    split_words,
+)
 from vsemb.text.vocabulary import UNKNOWN_ID, Vocabulary
 
 #: The known characters: the 69 printable characters of ASCII without upper case.
@@ -49,7 +58,7 @@ class Tokenizer(tf.Module):
             raise invalid_argument("vocabulary", vocabulary, "a vsemb.text.Vocabulary, such as Vocabulary(words)")
         self.vocabulary = vocabulary
         self.max_length = max_length
-        if not lookup:
+        if not lookup or not tf:
             return
         words = tf.constant(vocabulary.words or ("",), tf.string)
         ids = tf.range(2, 2 + tf.size(words))
@@ -94,6 +103,11 @@ class Tokenizer(tf.Module):
         pieces = self.pieces(texts)
         return pieces.with_flat_values(self.table.lookup(pieces.flat_values))
 
+    def split(self, text: str) -> list[str]:
+        """Split a text as `pieces` does, in Python, for training where TensorFlow is not installed."""
+        fix = "Without TensorFlow, train with text.tokenizer=words or characters."
+        raise VsembError(f"A {type(self).__name__} must have TensorFlow, which is not installed. {fix}")
+
     def word_ids(self, ids: np.ndarray) -> np.ndarray:
         """Return the id part of tokens: (...) + `token_shape` -> (...) int32."""
         return ids[..., 0] if self.token_shape else ids
@@ -135,6 +149,10 @@ class Tokenizer(tf.Module):
             ids: (tokens,) + `token_shape` int32, the concatenated texts.
             offsets: (texts + 1,) int64; text i is `ids[offsets[i]:offsets[i + 1]]`.
         """
+        if not tf:
+            known = {word: number for number, word in enumerate(self.vocabulary.words, UNKNOWN_ID + 1)}
+            rows = [[known.get(word, UNKNOWN_ID) for word in self.split(text)] for text in texts]
+            return np.array([*itertools.chain(*rows)], np.int32), np.cumsum([0, *map(len, rows)])
         parts, lengths = [], [np.zeros(1, np.int64)]
         for batch in batches_of(texts):
             ragged = self.ragged(batch)
@@ -163,6 +181,9 @@ class WordTokenizer(Tokenizer):
 
     def pieces(self, texts: tf.Tensor) -> tf.RaggedTensor:
         return split_words(texts)[:, : self.max_length]
+
+    def split(self, text: str) -> list[str]:
+        return split_in_python(text)[: self.max_length]
 
 
 class CharacterTokenizer(Tokenizer):
@@ -199,6 +220,9 @@ class CharacterTokenizer(Tokenizer):
         # Truncated before the split, which allocates a string per character.
         texts = tf.strings.substr(texts, 0, self.max_length, unit="UTF8_CHAR")
         return tf.strings.unicode_split(texts, "UTF-8")
+
+    def split(self, text: str) -> list[str]:
+        return list(re.sub(r"[\s\ufffd]+", " ", readable_in_python(text)).strip(" ").lower()[: self.max_length])
 
 
 class TextReader:

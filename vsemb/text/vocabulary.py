@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
-import tensorflow as tf
 
 from vsemb.errors import DataError, InvalidArgumentError, invalid_argument, one_line
 from vsemb.files import reading, replacing, sha256_bytes
+from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, require
-from vsemb.text.normalize import batches_of, split_words
+from vsemb.text.normalize import batches_of, split_words, words_of
 
 PADDING, UNKNOWN = "<pad>", "<unk>"
 PADDING_ID, UNKNOWN_ID = 0, 1
@@ -146,7 +147,7 @@ def count_words(captions: Iterable[str], min_count: int = 1) -> dict[str, int]:
     >>> count_words(["A dog.", "a cat"])
     {'a': 2, 'cat': 1, 'dog': 1}
     """
-    counts = count_tokens(captions, split_words)
+    counts = count_tokens(captions, split_words) if tf else Counter(itertools.chain.from_iterable(words_of(captions)))
     kept = sorted((-n, word) for word, n in counts.items() if n >= min_count)
     if not kept:
         raise DataError(f"No word occurs {min_count} times in the captions. Lower min_count={min_count}.")

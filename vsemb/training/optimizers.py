@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import keras
-import tensorflow as tf
 
 from vsemb.errors import invalid_argument
+from vsemb.ops.tensorflow import tf
 from vsemb.parts import NonNegative, Part, Positive, Share
 
 Tensor = Any

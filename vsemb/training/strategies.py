@@ -17,10 +17,11 @@ from typing import Any, TypeVar
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from vsemb.console import say
+from vsemb.data.batches import BatchSource
 from vsemb.errors import WorkerError, invalid_argument, unknown_name
+from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, require
 from vsemb.training.cluster import Task, read_task
 
@@ -32,10 +33,7 @@ START_SECONDS = 600.0
 Result = TypeVar("Result")
 
 # What TensorFlow raises where another worker does not answer any more.
-_LOST = (
-    *(tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError),
-    *(tf.errors.DeadlineExceededError, tf.errors.FailedPreconditionError, tf.errors.InternalError),
-)
+_LOST = ("Unavailable", "Aborted", "Cancelled", "DeadlineExceeded", "FailedPrecondition", "Internal")
 
 
 class DistributionContext:
@@ -96,17 +94,14 @@ class DistributionContext:
         """
         try:
             yield
-        except _LOST as error:
-            self._failed = 1
-            if self.workers == 1:
+        except BaseException as error:
+            self._failed = 130 if isinstance(error, KeyboardInterrupt) else 1
+            if self.workers == 1 or not isinstance(error, tuple(getattr(tf.errors, f"{each}Error") for each in _LOST)):
                 raise
             raise WorkerError(
                 f"Worker {self.worker} of {self.workers}: another worker is gone or does not answer. Start "
                 "all of them again with the same command; training goes on from the last stored state."
             ) from error
-        except BaseException as error:
-            self._failed = 130 if isinstance(error, KeyboardInterrupt) else 1
-            raise
 
     def distribute(self, dataset: tf.data.Dataset) -> Any:
         """Distribute batches among the replicas.
@@ -136,6 +131,10 @@ class DistributionContext:
 
         shared = dataset.map(parts, num_parallel_calls=2, deterministic=True).unbatch().prefetch(2 * local)
         return self.strategy.distribute_datasets_from_function(lambda _: shared)
+
+    def fit_arguments(self, batches: BatchSource, epoch: int, step: int) -> dict[str, Any]:
+        """Return the arguments of `fit` for the batches of an epoch from a step on, and of the epochs after it."""
+        return {"x": self.distribute(batches.dataset(epoch, step))}
 
     def total(self, *values: float) -> np.ndarray:
         """Add numbers of all workers; every worker must make this call.
@@ -195,6 +194,41 @@ class DistributionContext:
             os._exit(self._failed)
 
 
+class JaxDevices(DistributionContext):
+    """Devices of a training on the JAX backend, from `open_distribution`: one, or several of this machine.
+
+    JAX compiles a step for the whole batch and divides it among the devices by itself, so candidates come from all.
+
+    Args:
+        count: number of devices; 1 for the default device.
+    """
+
+    def __init__(self, count: int = 1) -> None:
+        super().__init__()
+        self.replicas = count
+        names = [f"{device.platform}:{device.id}" for device in _jax_devices(count)]
+        self._distribution = None if count == 1 else keras.distribution.DataParallel(devices=names)
+
+    @contextlib.contextmanager
+    def guarded(self) -> Iterator[None]:
+        with contextlib.nullcontext() if self._distribution is None else self._distribution.scope():
+            yield
+
+    def fit_arguments(self, batches: BatchSource, epoch: int, step: int) -> dict[str, Any]:
+        return {"x": batches.arrays(epoch, step), "steps_per_epoch": batches.steps_per_epoch - step}
+
+
+def _jax_devices(count: int | None) -> list[Any]:
+    import jax
+
+    with contextlib.suppress(RuntimeError):  # JAX runs already.
+        jax.config.update("jax_num_cpu_devices", count or 1)
+    devices = jax.devices()
+    if count is not None and count > len(devices):
+        raise invalid_argument("devices", count, f"at most the {len(devices)} devices that JAX has")
+    return devices[:count]
+
+
 def open_distribution(strategy: str = "none", count: int | None = None) -> DistributionContext:
     """Open the devices of a training. Call it before any other function of TensorFlow.
 
@@ -222,6 +256,10 @@ def open_distribution(strategy: str = "none", count: int | None = None) -> Distr
     if count is not None and strategy != "mirrored":
         raise invalid_argument("devices", count, f"omitted with strategy {strategy!r}: it is for 'mirrored'")
     require("devices", count, Count | None)
+    if keras.backend.backend() == "jax":
+        if strategy == "multiworker":
+            raise invalid_argument("strategy", strategy, "none or mirrored on the JAX backend")
+        return JaxDevices(1 if strategy == "none" else count or len(_jax_devices(None)))
     for gpu in tf.config.list_physical_devices("GPU"):
         # Refused once TensorFlow runs; then memory is as it was configured, and training works all the same.
         with contextlib.suppress(RuntimeError):

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-import tensorflow as tf
 
 from vsemb.console import progress, say
 from vsemb.data.features.files import WEIGHTS_NAME, FeatureWriter, blocks, check_ids
@@ -22,6 +21,7 @@ from vsemb.errors import DataError, invalid_argument
 from vsemb.image.backbones import BackboneConfig, build_backbone, save_backbone_weights
 from vsemb.image.backbones import weights_sha256 as hash_weights
 from vsemb.image.views import decode_views, encode_views
+from vsemb.ops.tensorflow import tf
 
 _Folder = TypeVar("_Folder", bound=FeatureFolder)
 

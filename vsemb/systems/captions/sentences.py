@@ -145,4 +145,4 @@ def sentence_batches(sentences: Sentences, batch_size: int = 256) -> tf.data.Dat
         Batches of `Sentences.batch`; may be iterated several times.
     """
     order = np.argsort(sentences.lengths, kind="stable")
-    return row_batches(order, sentences.batch, sentences.signature(None), batch_size, sentences.images)
+    return row_batches(order, sentences.batch, lambda: sentences.signature(None), batch_size, sentences.images)
