@@ -57,7 +57,7 @@ def configured(
         raise invalid_argument(
             "backbone", backbone, "omitted with --fine-tune BACKBONE, which reads no cached features"
         )
-    # All other fields come from the trained tower.
+    # Set the other fields later, because they belong to the tower that replaces this one.
     first = {name: value for name, value in values.items() if fine_tune is None or name.endswith("fingerprint")}
     recipe = override(recipe, first)
     opened = recipe.open_data(data) if isinstance(data, str | os.PathLike) else data
