@@ -1,4 +1,4 @@
-"""Access to a server: bearer tokens and TLS. Without a token, a server listens on loopback addresses only."""
+"""Access to a server: bearer tokens and TLS. Without a token, other machines cannot call it, unless `insecure`."""
 
 from __future__ import annotations
 

@@ -192,8 +192,8 @@ _FIELDS: dict[np.dtype, str] = {
 def to_proto(array: np.ndarray) -> Any:
     """Convert an array to a TensorProto with its values in the field of its type, e.g. `float_val`.
 
-    TensorFlow Serving fills these fields, and many clients read only them. `tf.make_tensor_proto` fills
-    `tensor_content` instead.
+    TensorFlow Serving fills these fields, and many clients read them. `tf.make_tensor_proto` fills `tensor_content`
+    instead.
 
     Example:
 
