@@ -31,7 +31,7 @@ START_SECONDS = 600.0
 
 Result = TypeVar("Result")
 
-# Errors of TensorFlow if another worker does not answer any more.
+# What TensorFlow raises where another worker does not answer any more.
 _LOST = (
     *(tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError),
     *(tf.errors.DeadlineExceededError, tf.errors.FailedPreconditionError, tf.errors.InternalError),
