@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import invalid_argument
+from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, require
 from vsemb.runs.run import Run
 from vsemb.searching.scan import best_of_blocks

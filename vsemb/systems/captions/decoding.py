@@ -13,9 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-import tensorflow as tf
-
 from vsemb.errors import invalid_argument
+from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, NonNegative, require_fields
 from vsemb.systems.captions.multimodal_rnn import MultimodalRNN
 from vsemb.text.vocabulary import Vocabulary

@@ -8,13 +8,13 @@ The term is the same for all images of a caption, so that images are ranked by p
 from __future__ import annotations
 
 import numpy as np
-import tensorflow as tf
 
 from vsemb.console import progress
 from vsemb.data.batches import pad_ids
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, invalid_argument
 from vsemb.evaluation.retrieval import RetrievalMetrics, rank_metrics
+from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, require
 from vsemb.runs.run import Run
 

@@ -13,7 +13,6 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from vsemb.data.batches import BatchSource, PairBatches
 from vsemb.data.store import Dataset, Split
@@ -21,6 +20,7 @@ from vsemb.data.tokens import encoded_captions
 from vsemb.encoders.image import Affine
 from vsemb.encoders.text_encoder import TextCorpus, WordVectors
 from vsemb.errors import invalid_argument
+from vsemb.ops.tensorflow import tf
 from vsemb.parts import NonNegative, Part, between
 from vsemb.recipes.towers import Features, ImageTower
 from vsemb.runs.run import Run, read_status

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from PIL import Image, ImageDraw, ImageFont
 
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument, printable
+from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, Probability, require
 from vsemb.runs.pictures import PAPER, Font, Rectangle, cut_text, drawable, pixel_box
 from vsemb.runs.run import Run

@@ -11,7 +11,6 @@ import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
-import tensorflow as tf
 from keras import ops
 
 from vsemb.console import progress
@@ -19,6 +18,7 @@ from vsemb.data.store import Split
 from vsemb.errors import DataError
 from vsemb.evaluation import Embedder
 from vsemb.image.backbones import build_backbone
+from vsemb.ops.tensorflow import tf
 from vsemb.recipes.towers import kept_backbone
 from vsemb.runs.run import Run
 from vsemb.systems.captions.caption_measure import CaptionTable, MeasuredCaptions

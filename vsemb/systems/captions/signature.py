@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from vsemb.errors import DataError, invalid_argument
 from vsemb.exporting import About, Exportable, ImageInput, Signature
@@ -21,6 +20,7 @@ from vsemb.exporting.served_model import (
     tolerance_of,
 )
 from vsemb.image.decode import MAX_PIXELS
+from vsemb.ops.tensorflow import tf
 
 if TYPE_CHECKING:
     from vsemb.systems.captions.decoding import Captioner

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from vsemb.console import progress, say
 from vsemb.data.batches import pad_ids
@@ -31,6 +30,7 @@ from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, invalid_argument
 from vsemb.files import read_json, replacing_directory, sha256_bytes, write_json
+from vsemb.ops.tensorflow import tf
 from vsemb.parts import NonNegative, require
 from vsemb.runs.run import Run
 from vsemb.systems.captions.sentences import Sentences

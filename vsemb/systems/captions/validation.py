@@ -12,13 +12,13 @@ from typing import Any, ClassVar
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from vsemb.data.batches import image_batches
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset, Split
 from vsemb.data.tokens import encoded_captions
 from vsemb.errors import DataError
+from vsemb.ops.tensorflow import tf
 from vsemb.parts import Part
 from vsemb.runs.run import Run
 from vsemb.systems.captions.caption_metrics import cider

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 from vsemb.data.batches import BatchSource, pad_ids
 from vsemb.data.readers.hash_splits import split_of_digest
 from vsemb.data.readers.table import read_rows
 from vsemb.errors import DataError, unknown_name
 from vsemb.files import sha256_bytes, sha256_file
+from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, Part
 from vsemb.text.tokenizers import Tokenizer
 

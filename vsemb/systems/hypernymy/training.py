@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from vsemb.console import progress
 from vsemb.errors import DataError, unknown_name
 from vsemb.evaluation.binary import accuracy, find_threshold
 from vsemb.losses.max_margin import MaxMargin
+from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, Positive, Seed, require
 from vsemb.systems.hypernymy.metrics import pair_energies
 from vsemb.systems.hypernymy.model import HypernymModel

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 from vsemb.errors import invalid_argument
 from vsemb.models import DualEncoder
+from vsemb.ops.tensorflow import tf
 from vsemb.parts import NonNegative, Part
 from vsemb.systems.captions.decoding import Captioner, Captions, SearchOptions, beam_search, detokenize
 from vsemb.systems.captions.next_word import NextWordModel

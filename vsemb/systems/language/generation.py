@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from vsemb.console import progress
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, missing_extra, one_line
 from vsemb.evaluation import Embedder
 from vsemb.files import read_json, replacing_directory, write_json
+from vsemb.ops.tensorflow import tf
 from vsemb.runs.run import Run
 from vsemb.systems.captions.caption_metrics import cider
 from vsemb.systems.captions.decoding import detokenize

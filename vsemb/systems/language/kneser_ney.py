@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import tensorflow as tf
 
 from vsemb.errors import DataError, invalid_argument
+from vsemb.ops.tensorflow import tf
 
 # The key of three words has 63 bits.
 _MOST_WORDS = 1 << 21

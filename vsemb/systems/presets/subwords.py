@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from vsemb.errors import DataError, invalid_argument
+from vsemb.ops.tensorflow import tf
 from vsemb.text.normalize import WHITE_SPACE, readable
 from vsemb.text.segmentation import NEVER, merge_neighbours, segment_distinct, unigram_pieces
 from vsemb.text.tokenizers import Tokenizer

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from PIL import Image
 
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, invalid_argument, printable
+from vsemb.ops.tensorflow import tf
 from vsemb.runs.images import find_key, read_image_file
 from vsemb.runs.pictures import pixel_box, read_picture
 from vsemb.runs.run import Run

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from PIL import Image
 
 from vsemb.data.features.compute import fill_folder
@@ -21,6 +20,7 @@ from vsemb.errors import DataError, invalid_argument
 from vsemb.files import sha256_bytes
 from vsemb.image.backbones import BackboneConfig, build_backbone, save_backbone_weights
 from vsemb.image.backbones import weights_sha256 as hash_weights
+from vsemb.ops.tensorflow import tf
 from vsemb.systems.regions.detections import Detections, pad_rows
 from vsemb.systems.regions.extractor import RegionExtractor, build_classifier
 from vsemb.systems.regions.proposals import selective_search

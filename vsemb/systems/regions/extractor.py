@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import keras
-import tensorflow as tf
 
 from vsemb.errors import DataError, VsembError, invalid_argument, one_line
 from vsemb.exporting.served_model import one_row_at_least
 from vsemb.image.backbones import ARCHITECTURES, BackboneConfig, load_all_weights, scaled
 from vsemb.image.decode import decode_images
+from vsemb.ops.tensorflow import tf
 from vsemb.systems.regions.proposals import best_boxes, objectness, propose
 from vsemb.systems.regions.region_store import WHOLE_IMAGE, RegionConfig
 

@@ -17,12 +17,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from keras import ops
 
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, invalid_argument
 from vsemb.evaluation import Embedder
+from vsemb.ops.tensorflow import tf
 from vsemb.runs.run import Run
 from vsemb.systems.regions.image_tower import regions_of
 from vsemb.systems.regions.region_store import RegionStore

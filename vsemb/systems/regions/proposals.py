@@ -16,9 +16,9 @@ import functools
 import math
 
 import numpy as np
-import tensorflow as tf
 
 from vsemb.errors import DataError, missing_extra
+from vsemb.ops.tensorflow import tf
 from vsemb.systems.regions.region_store import RegionConfig
 
 #: Cells per side of an image. Boxes of the grid have edges between cells, and objectness is measured on cells.

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from PIL import Image
 
 from vsemb.console import progress
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument
 from vsemb.evaluation import Embedder
+from vsemb.ops.tensorflow import tf
 from vsemb.runs.indexing import ALL, split_names
 from vsemb.runs.pictures import MOST_TILES, Rectangle, contact_sheet, crop, decimals, pixel_box, read_picture
 from vsemb.runs.run import Run

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import tensorflow as tf
 from keras import ops
 
 from vsemb.console import progress
@@ -20,6 +19,7 @@ from vsemb.data.store import Dataset
 from vsemb.errors import DataError, InvalidArgumentError, invalid_argument
 from vsemb.evaluation import Embedder
 from vsemb.ops.geometry import l2_normalize
+from vsemb.ops.tensorflow import tf
 from vsemb.runs.indexing import DatasetItems, captions_read, index_source
 from vsemb.runs.run import Run
 from vsemb.runs.searching import Query, Searcher

@@ -15,7 +15,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-import tensorflow as tf
+from vsemb.ops.tensorflow import tf
 
 Tensor = Any
 

@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar
 
-import tensorflow as tf
-
 from vsemb.errors import DataError, InvalidArgumentError, invalid_argument
+from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, require
 from vsemb.systems.trees.trees import is_parsed
 from vsemb.text.normalize import readable_part
@@ -21,7 +20,7 @@ Parse = Callable[[list[str]], Sequence[str]]
 _WORD = r"[^\t\n\r\x00]+"
 _LINE = r"[^\t]*\t[0-9]{1,9}"
 _NO_HEAD = "-1"
-_ALL = tf.int32.max
+_ALL = 2**31 - 1
 
 
 class TreeTokenizer(Tokenizer):

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
-import tensorflow as tf
 
 from vsemb.data.batches import ORDER, BatchesPart, PairBatches, stream
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Split
 from vsemb.errors import DataError
+from vsemb.ops.tensorflow import tf
 from vsemb.parts import Range
 from vsemb.text.tokenizers import Tokenizer
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-import tensorflow as tf
-
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, invalid_argument
+from vsemb.ops.tensorflow import tf
 from vsemb.systems.zero_shot.attributes import ClassAttributes
 from vsemb.text.normalize import WHITE_SPACE, readable
 from vsemb.text.tokenizers import TextReader, Tokenizer, TokenizerPart

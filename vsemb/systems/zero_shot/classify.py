@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from vsemb.console import progress
 from vsemb.data.readers.source import text_lines
@@ -24,6 +23,7 @@ from vsemb.errors import DataError, invalid_argument, one_line
 from vsemb.evaluation import Embedder
 from vsemb.exporting import ServedModel, Signature, TextInput
 from vsemb.exporting.served_model import Outputs, score_scale
+from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, require
 from vsemb.runs.images import embed_image
 from vsemb.runs.run import Run
