@@ -24,12 +24,12 @@ from vsemb.evaluation import Embedder
 from vsemb.files import read_json
 from vsemb.runs.run import Run
 
-# Images that are open at a time, and cases that are scored at a time.
+# Images embedded per block, and cases scored per block.
 _IMAGES, _CASES = 256, 32
 # ARO leaves out pairs of attributes with fewer cases.
 _FEWEST_ATTRIBUTES = 25
 
-#: File of an image in the images folder, and left, upper, right and lower bound of the part of it, in pixels, or None.
+#: File name in the images folder, and the crop (left, upper, right, lower) in pixels; None for the whole image.
 Crop = tuple[str, tuple[int, int, int, int] | None]
 
 

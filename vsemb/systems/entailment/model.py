@@ -19,8 +19,8 @@ class EntailmentModel(Configured, ReplicatedModel):
     """Sentence embeddings in a partial order: a premise entails the hypotheses above it.
 
     Vendrov et al. 2016, section 5. One encoder embeds both sides. The energy of a pair is small if the premise entails
-    the hypothesis. Train it with `fit` on (inputs, label), label 1 for entailment, and
-    `vsemb.losses.max_margin.MaxMargin`. A threshold of the energy, found on validation, classifies pairs.
+    the hypothesis. Train with `fit` on (inputs, label) and the loss `vsemb.losses.max_margin.MaxMargin`; the label is 1
+    for entailment. A threshold of the energy, found on validation, classifies pairs.
 
     Args:
         text_encoder: layer from token ids to (n, dim).
@@ -74,7 +74,7 @@ class EntailmentModel(Configured, ReplicatedModel):
         Returns:
             (n,) float32, small if the premise entails the hypothesis.
         """
-        # A premise takes the place of an image: below its hypotheses.
+        # The premise is the first argument, like an image: it is below its hypotheses in the order.
         return self.similarity.self_score - self.similarity.pair_scores(premises, hypotheses)
 
     def call(self, inputs: Mapping[str, Tensor], training: bool = False) -> Tensor:

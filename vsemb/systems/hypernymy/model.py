@@ -48,7 +48,7 @@ class Comparison(Configured, keras.layers.Layer):
         raise NotImplementedError
 
     def build(self, specific_shape: Any, general_shape: Any) -> None:
-        """Do nothing; most comparisons are without weights."""
+        """Do nothing; most comparisons have no weights."""
 
     def compute_output_shape(self, specific_shape: Any, general_shape: Any) -> tuple[Any, ...]:
         return (specific_shape[0],)
@@ -135,7 +135,7 @@ class GaussianComparison(Comparison):
         mean, log_variance = self._density(specific)
         other_mean, other_log_variance = self._density(general)
         precision = ops.exp(-other_log_variance)
-        # All terms with both sides are one product, of second moments and of means.
+        # One matrix product computes all terms that depend on both concepts.
         both = ops.matmul(
             ops.concatenate([ops.exp(log_variance) + ops.square(mean), mean], axis=-1),
             ops.transpose(ops.concatenate([precision, -2.0 * other_mean * precision], axis=-1)),
