@@ -30,7 +30,7 @@ class CurvePoint:
     """Recognition and retrieval with a subset of the texts of each class: mean and deviation over repeats.
 
     Attributes:
-        texts: number of texts per class, or all texts of smaller classes; None for all texts.
+        texts: number of texts per class, or all of a class with fewer; None for all texts of every class.
         top1: mean of the per-class accuracies, in percent.
         top1_deviation: population standard deviation of `top1` over the repeats.
         average_precision: share of the correct class among the top images of a class, in percent.
@@ -332,7 +332,7 @@ def text_curve(
     repeats: int = 10,
     seed: int = 0,
 ) -> list[CurvePoint]:
-    """Measure with a few texts per class, drawn anew each time (Reed et al. 2016, figure 4b).
+    """Measure with a few random texts per class, several times (Reed et al. 2016, figure 4b).
 
     Args:
         measure: measures with a subset of the texts, given by its rows.
