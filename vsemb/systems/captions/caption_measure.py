@@ -1,9 +1,9 @@
 """Caption metrics of runs and baselines: the table of `vsemb evaluate RUN --captions`.
 
 The first baseline uses no language model. It finds the training image nearest to the image, by the L2 distance of the
-features that the first run reads (Karpathy and Fei-Fei 2015, section 4.2). Of its captions it takes the one most
-similar to the others. The second baseline is optional: captions by people, each image's first caption against its
-others.
+features that the first run reads (Karpathy and Fei-Fei 2015, section 4.2). It takes the caption of that image that is
+most similar to the image's other captions. The second baseline is optional: captions by people. The first caption of
+each image is measured against the others.
 
 For datasets with labelled objects, such as the output of `vsemb scenes`, the share of true captions is measured too.
 """
@@ -275,6 +275,6 @@ def _features(source: ImageSource, rows: np.ndarray) -> np.ndarray:
 
 
 def _consensus(train: TrainingCaptions, captions: Sequence[str]) -> str:
-    """Return the caption most similar to the others by its words; of equal ones the first."""
+    """Return the caption most similar to the others by its words; ties select the first."""
     similarities = train.similarities(captions)
     return captions[int(similarities.sum(axis=1).argmax())]

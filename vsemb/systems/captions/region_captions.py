@@ -29,7 +29,7 @@ from vsemb.systems.regions.image_tower import kept_extractor
 from vsemb.systems.regions.signature import find_regions
 from vsemb.text.normalize import split_words
 
-#: Maximum intersection over union of a box with a better one; other boxes are left out.
+#: Boxes with a larger intersection over union with a better box are left out.
 OVERLAP = 0.5
 
 
@@ -156,7 +156,7 @@ def caption_regions(
     )
 
 
-@functools.lru_cache(maxsize=1)  # Tracing its graph takes seconds, for each image again.
+@functools.lru_cache(maxsize=1)  # Without a cache, its graph would be traced again for each image, in seconds.
 def _extractor(path: Path, features: str | None) -> RegionExtractor:
     return kept_extractor(path)
 

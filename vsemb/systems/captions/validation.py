@@ -131,8 +131,7 @@ def unigram_likelihood(counts: np.ndarray, training_counts: np.ndarray) -> Likel
 
     Args:
         counts: (vocabulary_size,) number of times that each id is a target; id 0 is the end of a sentence.
-        training_counts: (vocabulary_size,) the counts of the training sentences; the count of a missing word is one
-            half.
+        training_counts: (vocabulary_size,) the counts of the training sentences; zeros are replaced by one half.
 
     Example:
 
