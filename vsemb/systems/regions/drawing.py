@@ -152,7 +152,7 @@ def draw_outlines(image: Image.Image, boxes: Sequence[tuple[Rectangle, str]], li
         line: width of the lines in pixels.
     """
     pen = ImageDraw.Draw(image)
-    # Large boxes come first, so that small boxes inside stay visible.
+    # Large boxes are drawn first, so that small boxes inside stay visible.
     for (x, y, width, height), shown in sorted(boxes, key=lambda each: -each[0][2] * each[0][3]):
         for grown, colour, thick in ((1, "white", line + 2), (0, shown, line)):
             left, top = max(x - grown, 0), max(y - grown, 0)

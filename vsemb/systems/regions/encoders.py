@@ -85,7 +85,7 @@ class ContextualTokenEncoder(Configured, keras.layers.Layer):
         units: size of the hidden states; 300 to 600 in the paper.
         dropout: share of entries of e_t and of h^f_t + h^b_t set to 0 in training.
         init_scale: all matrices are initialized uniformly in [-init_scale, init_scale]. None for Glorot's range, and
-            for orthogonal matrices in recurrences, of half the size in `ReLUCell`.
+            for orthogonal matrices in recurrences, times 1/2 in `ReLUCell`.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call args:

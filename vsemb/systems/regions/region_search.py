@@ -328,7 +328,7 @@ def measure_norms(
         )
     if k < 1:
         raise invalid_argument("k", k, "an integer >= 1")
-    # Errors of missing regions come before the work of embedding.
+    # Missing regions are reported before anything is embedded.
     regions_of(run, dataset)
     words = word_norms(run, dataset, split, min_count)
     regions = best_regions(
