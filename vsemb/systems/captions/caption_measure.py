@@ -146,7 +146,7 @@ def measure_captions(
     Args:
         runs: one or more. The features of the first run decide which training image is nearest.
         dataset: the images and their captions. Novelty is measured against its split `train`.
-        split: name of the split.
+        split: name of the split; default `val`.
         options: options of the search; the best caption is measured. If recipes with and without ranked candidates
             are mixed, runs that rank candidates ignore `beam` and `length_penalty`.
         limit: number of images to measure, the first ones; None for all.

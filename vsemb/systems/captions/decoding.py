@@ -60,7 +60,7 @@ class SearchOptions:
     Attributes:
         beam: hypotheses per row, at least 1; may exceed the number of words. Default 7.
         n_best: hypotheses returned per row, at most `beam`; default 1.
-        max_words: maximum number of steps; default 20. END takes a step, so a finished hypothesis has fewer words.
+        max_words: maximum number of steps; default 20. END is a step, so a finished hypothesis has fewer words.
         min_words: minimum number of words before END; default 1.
         length_penalty: exponent p of the score, log-probability / words ** p, END not counted. 0 (the default)
             compares sums, 1 compares means. Scores order the final hypotheses. Within a step sums decide, since all

@@ -32,9 +32,9 @@ def measure_ranking(
     Args:
         run: a run of `multimodal-rnn`.
         dataset: the dataset, with a split `train`.
-        split: name of the split.
+        split: name of the split; default `val`.
         first: number of first images to rank, with their captions; None for all.
-        prior: number of training images for p(caption); all if there are fewer.
+        prior: number of training images for p(caption), default 100; all if there are fewer.
 
     Returns:
         The metrics, as of `vsemb.evaluation.evaluate_retrieval`.

@@ -183,7 +183,7 @@ def measure_perplexities(runs: Sequence[Run], dataset: Dataset, split: str = "va
     Args:
         runs: runs of next-word recipes. The vocabulary of the first run is used for the baselines.
         dataset: the captions, with parts of speech if a run reads them.
-        split: name of the split.
+        split: name of the split; default `val`.
 
     Returns:
         One row per run, in order, then the baselines: `uniform`, and, if the dataset has a split `train`, `unigram`

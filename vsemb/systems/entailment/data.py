@@ -224,7 +224,7 @@ class EntailmentData:
         """Read the pairs of some splits in file order, including pairs without a gold label.
 
         Args:
-            splits: names of the splits.
+            splits: names of the splits; default all.
             desc: label of the progress bar; None for no bar.
 
         Raises:
@@ -267,7 +267,7 @@ class EntailmentData:
 
         Args:
             tokenizer: tokenizer of the model.
-            splits: names of the splits.
+            splits: names of the splits; default all.
 
         Returns:
             split -> its pairs.

@@ -24,9 +24,9 @@ class EntailmentModel(Configured, ReplicatedModel):
 
     Args:
         text_encoder: layer from token ids to (n, dim).
-        similarity: `"order"`: the energy is the order violation E(premise, hypothesis) of embeddings |x| / ||x||
-            (equation 2), in [0, 1]. `"cosine"`: the cosine distance of embeddings x / ||x||, in [0, 2], the paper's
-            symmetric baseline. Or another similarity with a `self_score`.
+        similarity: `"order"` (the default): the energy is the order violation E(premise, hypothesis) of embeddings
+            |x| / ||x|| (equation 2), in [0, 1]. `"cosine"`: the cosine distance of embeddings x / ||x||, in [0, 2], the
+            paper's symmetric baseline. Or another similarity with a `self_score`.
         **kwargs: arguments of `keras.Model`.
 
     Call args:

@@ -167,7 +167,7 @@ class HypernymModel(Configured, keras.Model):
         dim: dimensions of a concept's vector, >= 1; default 50.
         comparison: `"order"`, `"symmetric"`, `"bilinear"`, `"gaussian"` or a `Comparison`; default `"order"`.
         scale: standard deviation of the initial vectors, > 0; default 0.1.
-        seed: seed of the initial vectors.
+        seed: seed of the initial vectors; None for a random seed.
         **kwargs: arguments of `keras.Model`.
 
     Call args:

@@ -174,7 +174,7 @@ def train_hypernymy(
         batch: true pairs per batch, and the same number of corrupted pairs; default 500.
         learning_rate: learning rate of Adam; default 0.01.
         decay: whether the learning rate decreases linearly to 0 at the last epoch.
-        adam: `"lazy"` or `"dense"`, see `EpochLoop`.
+        adam: `"lazy"` or `"dense"`, see `EpochLoop`; default `"lazy"`.
         margin: margin of the loss; None for the comparison's own.
         patience: epochs without a better dev accuracy before early stopping; None to train all epochs.
         seed: seed of the pairs' order and corruption.

@@ -99,12 +99,12 @@ class StructureContentCaptioner(Captioner):
         trigrams: the trigram model, over `vocabulary`.
         stopwords: words that may be repeated without penalty.
         weights: weights of the terms of the score.
-        n_best: number of returned captions.
-        candidates: number of candidates per image; candidate i is written from vector i mod 3 and sequence i // 3.
+        n_best: number of returned captions; default 5.
+        candidates: number of candidates per image; default 1000. Candidate i has vector i mod 3 and sequence i // 3.
             Fewer are written if there are fewer than `candidates` / 3 sequences.
         sampled: whether the vector and the sequence of each candidate are sampled instead, uniformly and with
             replacement, as in the paper. The samples are the same for all images.
-        neighbours: number of nearest words, and of nearest sentences, in a mean.
+        neighbours: number of nearest words, and of nearest sentences, in a mean; default 5.
         beam: beam width; 1 for greedy search.
 
     Call args:

@@ -52,7 +52,7 @@ def pretrained_run(preset: str, out: str | os.PathLike[str], *, weights: str = "
         preset: preset of CLIP or SigLIP in keras-hub, with or without `hub:`: a name, a handle, or a directory written
             by `save_to_preset`, see `vsemb.systems.presets.files`. Names and handles are downloaded.
         out: the run directory.
-        weights: `"preset"`, or `"random"` for the architecture only.
+        weights: `"preset"`, or `"random"` for the architecture only; default `"preset"`.
         seed: seed of random weights.
 
     Returns:

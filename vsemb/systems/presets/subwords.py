@@ -97,7 +97,7 @@ class BytePairTokenizer(PretrainedSubwordTokenizer):
         merges: pairs of subwords in the order of merging.
         specials: words that are never split, such as `"<|endoftext|>"`.
         unknown: published id of bytes outside the vocabulary.
-        max_length: longer texts are truncated to this many subwords.
+        max_length: longer texts are truncated to this many subwords; default 75.
         lower: whether to lower-case texts.
 
     Raises:
@@ -253,7 +253,7 @@ class SentencePieceTokenizer(PretrainedSubwordTokenizer):
     Args:
         vocabulary: the result of `piece_vocabulary` for the model's subwords.
         model: the model.
-        max_length: longer texts are truncated to this many subwords.
+        max_length: longer texts are truncated to this many subwords; default 63.
         canonical: whether to lower-case texts and remove ASCII punctuation, as for SigLIP.
 
     Raises:

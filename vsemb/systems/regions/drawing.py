@@ -56,7 +56,7 @@ def draw_alignment(
         words: words of the sentence.
         regions: row of the box per word, -1 for words without a box.
         scores: score of each word with its box.
-        fade: words below this share of the best score are grey, and so are words with scores <= 0.
+        fade: words below this share of the best score, default 0.25, are grey, and so are words with scores <= 0.
         side: longer side of the drawn image in pixels; None for its own side, limited to 512 to 1280.
 
     Returns:

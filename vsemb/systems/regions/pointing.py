@@ -448,7 +448,7 @@ def measure_pointing(
     Args:
         run: run on regions.
         dataset: the dataset, see `PointingTask`.
-        split: name of the split.
+        split: name of the split; default `val`.
         affinities: finite numbers >= 0; None for the defaults, in units of the scores' spread on the validation split.
         bootstrap: see `evaluate_pointing`.
 

@@ -213,7 +213,7 @@ def region_word_scores(regions: Tensor, words: Tensor, reduce: str = "max") -> T
     Args:
         regions: (n, M, dim) float; padding is never the best region.
         words: (m, T, dim) float; padding adds 0.
-        reduce: reduction over the regions, `"max"` or `"sum"`.
+        reduce: reduction over the regions, `"max"` or `"sum"`; default `"max"`.
 
     Returns:
         (n, m) float32; 0 for images without regions and sentences without words.
@@ -382,7 +382,7 @@ def cross_attention_scores(regions: Tensor, words: Tensor, attend: str = "region
     Args:
         regions: (n, M, dim) float, of unit length or zero.
         words: (m, T, dim) float, of unit length or zero.
-        attend: attended items, `"regions"` or `"words"`.
+        attend: attended items, `"regions"` or `"words"`; default `"regions"`.
         **options: `temperature`, inverse temperature of the softmax, above 0 and at most 30, default 9, published 9 for
             regions and 4 for words; `pooling`, `"mean"` (default) or `"lse"`; `lse_temperature`, above 0 and at most
             80, default and published 6.

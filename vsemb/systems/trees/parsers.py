@@ -91,7 +91,7 @@ class Parser:
     Args:
         pipeline: the loaded `spacy.language.Language`, whose documents have heads.
         info: identity of the parser.
-        folder: folder of the pipeline on disk.
+        folder: folder of the pipeline on disk; None for an installed pipeline.
 
     Attributes:
         info: identity of the parser.

@@ -246,7 +246,7 @@ class TreeLSTMEncoder(PooledSentenceEncoder):
         dim: size of the sentence embedding; None for the size of the pooled states; default 1024.
         units: size of the states; default 300.
         slots: p, slots for left children and for right children; default 2; unused with `children="sum"`.
-        children: `"slots"`, each with its own matrices and forget gate, or `"sum"`.
+        children: `"slots"` (the default), each with its own matrices and forget gate, or `"sum"`.
         pooling: `"root"` (as in both papers; the default), or `"mean"`, `"max"` or `"mean+max"` over all nodes.
         dropout: share of pooled entries dropped in training, in [0, 1).
         init_scale: both kernels start uniform in [-init_scale, init_scale]. None gives Glorot's range, for the matrix

@@ -32,7 +32,7 @@ class ClassBatches(PairBatches):
         split: the split, usually `train`; each image has a class.
         images: images of the split.
         tokenizer: converts captions to ids, once.
-        batch_size: classes per batch.
+        batch_size: classes per batch; default 40.
         seed: seed of all draws; seed and epoch determine an epoch.
 
     Raises:

@@ -289,7 +289,7 @@ def classify_images(
         images: image files, or keys of images of the dataset.
         prompts: result of `embed_classes`.
         dataset: dataset of the keys, whose size limit also applies to files.
-        top: number of classes per image.
+        top: number of classes per image; default 5.
 
     Raises:
         InvalidArgumentError: for top < 1.

@@ -255,7 +255,7 @@ def draw(flower: Flower, image_size: int = 64) -> Image.Image:
 
     Args:
         flower: the flower.
-        image_size: side of the image in pixels.
+        image_size: side of the image in pixels; default 64.
 
     Returns:
         RGB image of `image_size` x `image_size`.
@@ -284,7 +284,7 @@ def box(flower: Flower, image_size: int = 64) -> list[int]:
 
     Args:
         flower: the flower.
-        image_size: side of the image in pixels.
+        image_size: side of the image in pixels; default 64.
 
     Returns:
         [x, y, width, height] in whole pixels.
@@ -642,7 +642,7 @@ def generate(images: Mapping[str, int], *, seed: int = 0, image_size: int = 64) 
     Args:
         images: split -> number of images.
         seed: an integer; determines classes and images.
-        image_size: side of the images in pixels, 16 to 1024; below 64, details of the parts are lost.
+        image_size: side of the images in pixels, 16 to 1024; default 64. Below 64, details of the parts are lost.
 
     Returns:
         Iterator of records: `image` is PNG bytes, RGB; `class_name` has the form "flower 07"; `captions` are ten

@@ -245,7 +245,7 @@ def evaluate_zero_shot(
         text_classes: (m,) int64 in [0, c).
         similarity: scores images against texts.
         names: the c classes.
-        top: number of ranked images per class, K of AP@K; at most all.
+        top: number of ranked images per class, K of AP@K, default 50; all if there are fewer.
 
     Raises:
         InvalidArgumentError: for top < 1.
@@ -338,7 +338,7 @@ def text_curve(
         measure: measures with a subset of the texts, given by its rows.
         text_classes: (m,) int64.
         counts: numbers of texts per class, ascending; numbers that cover all texts are left out.
-        repeats: draws per number.
+        repeats: draws per number; default 10.
         seed: seed of the draws, from 0 to 2**32 - 1.
 
     Returns:

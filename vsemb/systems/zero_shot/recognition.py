@@ -95,7 +95,7 @@ class ZeroShotTask:
         Args:
             curve: whether to measure also with 1, 2, 4, ..., 128 texts per class, ten draws each.
             corrupt: share of mistyped characters, see `mistyped`.
-            top: number of ranked images per class, K of AP@K.
+            top: number of ranked images per class, K of AP@K; default 50.
             seed: seed of the draws and the typing errors.
 
         Raises:

@@ -93,8 +93,8 @@ class ConvolutionalSentenceEncoder(Configured, keras.layers.Layer):
         length: steps of the input (201 characters or 30 words in the paper).
         stages: filters, width, pool size and pool stride of each convolution; pool size 1 disables pooling.
         recurrent: None for the CNN; `"rnn"` (with ReLU), `"gru"` or `"lstm"` for the CNN-RNN.
-        units: size of the recurrent state.
-        hidden: size of the CNN's hidden layer, with ReLU.
+        units: size of the recurrent state; default 256.
+        hidden: size of the CNN's hidden layer, with ReLU; default 1024.
         dropout: share of entries set to 0 before the last layer in training.
         **kwargs: arguments of `keras.layers.Layer`.
 
@@ -231,7 +231,7 @@ class BinaryBagOfWords(Configured, keras.layers.Layer):
 
     Args:
         vocabulary_size: number of ids, including padding (0) and unknown (1).
-        dim: size of the embedding.
+        dim: size of the embedding; default 1024.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Attributes:
@@ -293,7 +293,7 @@ class AttributeEncoder(Configured, keras.layers.Layer):
     Args:
         classes: number of classes, including classes without training images.
         attributes: number of attributes.
-        dim: size of the embedding.
+        dim: size of the embedding; default 1024.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call args:
