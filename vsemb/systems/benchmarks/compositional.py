@@ -201,7 +201,7 @@ def measure_compositional(run: Run, cases: Sequence[Case], images: str | os.Path
     blocks = [crops[start : start + _IMAGES] for start in range(0, len(crops), _IMAGES)]
     embedded = [model.encode_images([_image(Path(images), *crop) for crop in block]) for block in blocks]
     if run.multi_vector:
-        # Sets of one block may be longer than those of another.
+        # Blocks may differ in the number of vectors per set.
         most = max(block.shape[1] for block in embedded)
         embedded = [np.pad(block, ((0, 0), (0, most - block.shape[1]), (0, 0))) for block in embedded]
     of_crop = dict(zip(crops, np.concatenate(embedded), strict=True))

@@ -45,8 +45,8 @@ class MeasuredCaptions:
         captions: one caption per image; "" if none was found.
         log_probs: natural logarithm of the probability, per image; None for a baseline.
         metrics: see `evaluate_captions`.
-        truths: whether the caption is true, per image, or None for a caption that is not understood. None for a
-            dataset without labelled scenes.
+        truths: whether the caption is true, per image, or None for a caption that cannot be parsed. None for a dataset
+            without labelled scenes.
         nearest: the most similar training sentence per caption; None without training captions.
     """
 
@@ -60,7 +60,7 @@ class MeasuredCaptions:
 
     @property
     def true(self) -> float | None:
-        """Percent of the captions that are true of their image; a caption that is not understood counts as false."""
+        """Percent of the captions that are true of their image; a caption that cannot be parsed counts as false."""
         if self.truths is None:
             return None
         return 100 * float(np.mean([truth is True for truth in self.truths]))

@@ -38,7 +38,7 @@ _NOISE = 0.2
 # Weight of the distance between a box's centre and the image's centre.
 _CENTRE = 0.5
 
-# Minimum number of refined boxes of the grid; some of them become equal.
+# Minimum number of boxes of the grid that are refined; more than needed, since some become equal.
 _REFINED = 64
 # Moves of one edge in refinement, in cells, and number of moves.
 _MOVES, _STEPS = (-1, 1, -3, 3), 6

@@ -245,7 +245,7 @@ def region_fingerprint(
 
 
 def _is_published(manifest: dict[str, Any]) -> bool:
-    """Whether the features are published ones, of a network that is not known."""
+    """Return whether the features are published ones, of an unknown network."""
     return manifest["backbone"] is None and manifest["weights_sha256"] is None
 
 

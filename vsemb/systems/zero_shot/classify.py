@@ -224,7 +224,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _warn_of_lengths(ids: np.ndarray, names: Sequence[str], report: Callable[[str], None]) -> None:
-    """Warn if the rows of `ids`, (classes, tokens), differ in length, since scores are sums over words."""
+    """Warn if the names in `ids`, (classes, tokens), differ in number of words, since scores are sums over words."""
     words = np.count_nonzero(ids, axis=1)
     if words.min() < words.max():
         longest, shortest = names[int(words.argmax())], names[int(words.argmin())]

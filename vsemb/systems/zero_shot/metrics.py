@@ -17,7 +17,7 @@ from vsemb.errors import DataError, invalid_argument
 from vsemb.parts import Count, Range, require
 from vsemb.similarities import Similarity
 
-# Number of scores held at a time.
+# Maximum number of scores in memory.
 _SCORES = 1 << 22
 #: Numbers of texts per class in figure 4b.
 COUNTS = (1, 2, 4, 8, 16, 32, 64, 128)
