@@ -89,7 +89,7 @@ class PairBatchesOfCaptions(CaptionBatches):
     """Batches of pairs of an image and one of its captions.
 
     Attributes:
-        captions: captions per image and epoch: `all`, or `one`, drawn anew in each epoch.
+        captions: captions per image and epoch: `all`, or `one`, drawn at random in each epoch.
     """
 
     captions: Literal["all", "one"] = "all"
@@ -307,7 +307,7 @@ class RegionCaptioning(CaptionTask, kind="region-captions"):
     Attributes:
         image: the regions.
         affinity: score of two adjacent words on one region, used when captions are cut into snippets; null to choose
-            it by the scores of the alignment.
+            it from the scores of the alignment.
     """
 
     inputs: ClassVar[tuple[str, ...]] = ("alignment",)

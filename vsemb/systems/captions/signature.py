@@ -41,7 +41,7 @@ class ServedCaptioner(Exportable):
             with `n_best` columns; works in a graph.
         image_input: function from bytes to model inputs, one row per image.
         facts: settings for the contract and the model card: `words`, the size of the vocabulary, and `beam`,
-            `length_penalty`, `max_words` or `candidates`, as far as they apply.
+            `length_penalty`, `max_words` or `candidates`, if they apply.
 
     Raises:
         InvalidArgumentError: if `image_input` returns sets of regions.

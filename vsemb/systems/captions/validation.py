@@ -131,8 +131,7 @@ def unigram_likelihood(counts: np.ndarray, training_counts: np.ndarray) -> Likel
 
     Args:
         counts: (vocabulary_size,) number of times that each id is a target; id 0 is the end of a sentence.
-        training_counts: (vocabulary_size,) the counts of the training sentences; the count of a missing word is one
-            half.
+        training_counts: (vocabulary_size,) the counts of the training sentences; zeros are replaced by one half.
 
     Example:
 
@@ -184,7 +183,7 @@ def measure_perplexities(runs: Sequence[Run], dataset: Dataset, split: str = "va
     Args:
         runs: runs of next-word recipes. The vocabulary of the first run is used for the baselines.
         dataset: the captions, with parts of speech if a run reads them.
-        split: name of the split.
+        split: name of the split; default `val`.
 
     Returns:
         One row per run, in order, then the baselines: `uniform`, and, if the dataset has a split `train`, `unigram`

@@ -48,9 +48,9 @@ def cache_regions(
         dataset: dataset; regions of all splits are computed.
         backbone: configuration of the network, with one crop.
         regions: configuration of the regions.
-        weights: see `build_backbone`.
+        weights: see `build_backbone`; default `"imagenet"`.
         detections: result of `read_detections`, if `regions.source` is `"detections"`; else None.
-        batch_size: images per batch.
+        batch_size: images per batch; default 32.
 
     Returns:
         The opened regions.

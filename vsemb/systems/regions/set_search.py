@@ -136,9 +136,9 @@ class MultiVectorSearch(Searcher):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Find the k best items for each query, after scoring all items.
 
-        Among items of its own kind a query takes the role of the text, as in `vsemb.searching.SearchIndex.search`. An
-        image query has its regions as words, and each of them is compared with its best region by cosine. With the
-        norms of regions, the same few images would be nearest to nearly all queries.
+        Among items of its own kind a query takes the role of the text, as in `vsemb.searching.SearchIndex.search`. The
+        regions of an image query then take the role of words, and regions are compared by cosine. With inner products,
+        a few images with regions of large norms would be nearest to nearly all queries.
 
         Args:
             queries: (queries, items, dim) float32; a row of zeros is padding.
