@@ -217,6 +217,13 @@ def locked(folder: Path, busy: str) -> Iterator[None]:
                 return
 
 
+def remove_abandoned(folder: Path) -> None:
+    """Remove the `locked` folder of a process that was killed after it had published its result."""
+    if folder.exists():
+        with contextlib.suppress(DataError, OSError), locked(folder, "in use"):
+            shutil.rmtree(folder)
+
+
 def require_space(path: str | os.PathLike[str], needed: int) -> None:
     """Check the free disk space before a file is written.
 

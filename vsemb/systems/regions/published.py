@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from vsemb.console import progress
-from vsemb.data.features.files import FeatureWriter, load_array
+from vsemb.data.features.files import FeatureWriter, load_array, published
 from vsemb.data.readers.source import text_lines
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument, one_line
@@ -136,7 +136,7 @@ def write_published(
     sources = [sha256_file(file) for file in files if file.is_file()]
     fingerprint = sha256_bytes(json.dumps([sources, regions.to_json()], sort_keys=True).encode())[:16]
     directory = dataset.path / RegionStore.plural() / fingerprint
-    if (directory / "manifest.json").is_file():
+    if published(directory):
         return RegionStore.open(directory, dataset), ()
     stream = (
         each for number, path in enumerate(paths) for each in read_published(path, names[number] if names else None)
