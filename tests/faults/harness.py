@@ -116,12 +116,12 @@ class Bench:
     def kills(self, case: Case, wanted: dict[str, str], whole: Ended, count: int, seed: int) -> Row:
         """Kill a command at events and at random times, and run it again."""
         row, random = Row(case.name, "kill -9"), np.random.default_rng(seed)
-        timed = count // _RANDOM_TIMES if count > 1 else 0
-        for event in _spread(whole.events, count - timed):
+        events = _spread(whole.events, count - (count // _RANDOM_TIMES if count > 1 else 0))
+        for event in events:
             self.fresh(case.needs)
             run(case.run, self.folder, self._log, Fault("kill", event))
             row.add(*self.again(case, wanted, f"killed at event {event}:"))
-        for moment in random.uniform(0.0, whole.seconds, timed):
+        for moment in random.uniform(0.0, whole.seconds, count - len(events)):
             self.fresh(case.needs)
             process = Process(case.run, self.folder, self._log)
             process.wait(moment)

@@ -1,0 +1,94 @@
+"""Training that leaves out the batches whose loss or gradients are not finite."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import keras
+from keras import ops
+
+from vsemb.ops.tensorflow import tf
+
+Tensor = Any
+
+
+def skip_nonfinite(model: keras.Model) -> None:
+    """Let a compiled model skip batches whose loss or gradients are not finite.
+
+    A skipped batch changes neither weights nor moments of the optimizer; AdamW still decays the weights. The metric
+    `skipped` counts the batches of an epoch whose loss is not finite, and the mean of `loss` leaves them out. If one
+    replica must skip, all skip.
+
+    Args:
+        model: the model, in the scope of its strategy.
+
+    Example:
+
+        model.compile(optimizer="adam", loss="mse")
+        skip_nonfinite(model)
+    """
+    compute_loss = model.compute_loss
+
+    def loss_with_flag(*args: Any, **options: Any) -> Tensor:
+        loss = compute_loss(*args, **options)
+        # Adds 0, or NaN to the gradient of one weight: a hinge has no gradient where the loss is NaN.
+        weight = min(model.trainable_variables, key=lambda each: len(each.shape))
+        return loss + 0.0 * ops.stop_gradient(loss) * ops.cast(ops.sum(weight), loss.dtype)
+
+    model.compute_loss = loss_with_flag
+    # Keras tracks no new metric in a built model, and needs not: it asks this attribute.
+    object.__setattr__(model, "_loss_tracker", _FiniteMean(name="loss"))
+    (_skip_in_place if keras.backend.backend() == "tensorflow" else _skip_stateless)(model.optimizer)
+
+
+class _FiniteMean(keras.metrics.Mean):
+    """The mean of the finite losses, and how many are not."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.skipped = self.add_variable((), "zeros", name="skipped")
+
+    def update_state(self, values: Tensor, sample_weight: Any = 1) -> None:
+        finite = ops.isfinite(values)
+        self.skipped.assign_add(ops.where(finite, 0.0, 1.0))
+        weight = ops.where(finite, ops.cast(sample_weight, self.dtype), 0.0)
+        super().update_state(ops.where(finite, values, 0.0), sample_weight=weight)
+
+    def reset_state(self) -> None:
+        super().reset_state()
+        self.skipped.assign(0.0)
+
+    def result(self) -> dict[str, Tensor]:
+        return {"loss": super().result(), "skipped": ops.convert_to_tensor(self.skipped)}
+
+
+def _skip_in_place(optimizer: Any) -> None:
+    apply, update_step = optimizer.apply, optimizer.update_step
+
+    def apply_or_nan(gradients: Any, variables: Any = None) -> None:
+        # All gradients become NaN if the norm is not finite, and on all replicas after their sum. Otherwise they are
+        # multiplied by exactly 1.
+        apply(tf.clip_by_global_norm(list(gradients), 2.0**100)[0], variables)
+
+    def update_finite(gradient: Any, *others: Any) -> None:
+        finite = tf.reduce_all(tf.math.is_finite(getattr(gradient, "values", gradient)))
+        tf.cond(finite, lambda: update_step(gradient, *others), lambda: None)
+
+    optimizer.apply, optimizer.update_step = apply_or_nan, update_finite
+
+
+def _skip_stateless(optimizer: Any) -> None:
+    apply = optimizer.stateless_apply
+
+    def apply_finite(state: Any, gradients: Any, variables: Any) -> tuple[list[Tensor], list[Tensor]]:
+        finite = functools.reduce(ops.logical_and, [ops.all(ops.isfinite(each)) for each in gradients])
+
+        def kept(new: Tensor, old: Tensor) -> Tensor:
+            # The counter of steps, an integer, goes on for schedules.
+            return new if "int" in str(new.dtype) else ops.where(finite, new, old)
+
+        trained, after = apply(state, gradients, variables)
+        return list(map(kept, trained, variables)), list(map(kept, after, state))
+
+    optimizer.stateless_apply = apply_finite
