@@ -22,6 +22,8 @@ from tests.faults.flips import Kind, flip
 from tests.faults.injection import Ended, Fault, Process, run, small_disk
 
 SAME, CLEAR, SILENT, CRASH = OUTCOMES = ("same result", "clear error", "silent difference", "crash")
+#: The fault of rows of files.
+FLIPPED = "one flipped bit"
 #: A share of the kills come at a random time and not at an event.
 _RANDOM_TIMES = 5
 
@@ -206,7 +208,7 @@ class Bench:
 
     def flips(self, kind: Kind, needs: Sequence[str], count: int, seed: int) -> Row:
         """Flip bits of files and read them, in one process until one crashes it."""
-        row = Row(kind.name, "one flipped bit")
+        row = Row(kind.name, FLIPPED)
         reports = self._log.with_name("flips")
         done = 0
         while done < count:
