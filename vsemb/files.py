@@ -299,5 +299,5 @@ def read_json(path: str | os.PathLike[str], what: str = "JSON file") -> Any:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise DataError(f"No {what} at {path}.") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"The {what} at {path} cannot be read: {error}.") from error
