@@ -217,11 +217,12 @@ def locked(folder: Path, busy: str) -> Iterator[None]:
                 return
 
 
-def remove_abandoned(folder: Path) -> None:
-    """Remove the `locked` folder of a process that was killed after it had published its result."""
-    if folder.exists():
-        with contextlib.suppress(DataError, OSError), locked(folder, "in use"):
-            shutil.rmtree(folder)
+def remove_partial(path: Path) -> None:
+    """Remove the folder `.NAME.partial` beside a published path, if the process that worked there was killed."""
+    work = path.with_name(f".{path.name}.partial")
+    if work.exists():
+        with contextlib.suppress(DataError, OSError), locked(work, "in use"):
+            shutil.rmtree(work)
 
 
 def require_space(path: str | os.PathLike[str], needed: int) -> None:

@@ -13,16 +13,7 @@ from typing import Any
 import numpy as np
 
 from vsemb.errors import DataError, one_line
-from vsemb.files import (
-    hard_link_or_copy,
-    locked,
-    read_json,
-    remove_abandoned,
-    replacing_directory,
-    sha256_bytes,
-    sha256_file,
-    write_json,
-)
+from vsemb.files import hard_link_or_copy, locked, read_json, replacing_directory, sha256_bytes, sha256_file, write_json
 
 FORMAT = "vsemb-features"
 VERSION = 1
@@ -30,17 +21,6 @@ WEIGHTS_NAME = "backbone.weights.h5"
 CLASSIFIER_NAME = "classifier.weights.h5"
 _BLOCK_BYTES = 64 << 20
 _COMMIT_SECONDS = 2.0
-
-
-def published(directory: Path) -> bool:
-    """Return whether a features folder is complete; if so, remove the work folder of a process killed at its end."""
-    if complete := (directory / "manifest.json").is_file():
-        remove_abandoned(_work_folder(directory))
-    return complete
-
-
-def _work_folder(directory: Path) -> Path:
-    return directory.parent / f".{directory.name}.partial"
 
 
 class FeatureWriter:
@@ -79,7 +59,7 @@ class FeatureWriter:
         kind: tuple[str, int] = (FORMAT, VERSION),
     ):
         self.directory = directory
-        self.work = _work_folder(directory)
+        self.work = directory.parent / f".{directory.name}.partial"
         self.done = 0
         self._ids = ids
         self._kind = kind

@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 
 from vsemb.console import progress
-from vsemb.data.features.files import FeatureWriter, load_array, published
+from vsemb.data.features.files import FeatureWriter, load_array
 from vsemb.data.readers.source import text_lines
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument, one_line
-from vsemb.files import reading, sha256_bytes, sha256_file
+from vsemb.files import reading, remove_partial, sha256_bytes, sha256_file
 from vsemb.systems.regions.detections import name_forms
 from vsemb.systems.regions.region_store import WHOLE_IMAGE, RegionConfig, RegionStore, refuse_wrong_regions
 
@@ -136,7 +136,8 @@ def write_published(
     sources = [sha256_file(file) for file in files if file.is_file()]
     fingerprint = sha256_bytes(json.dumps([sources, regions.to_json()], sort_keys=True).encode())[:16]
     directory = dataset.path / RegionStore.plural() / fingerprint
-    if published(directory):
+    if (directory / "manifest.json").is_file():
+        remove_partial(directory)
         return RegionStore.open(directory, dataset), ()
     stream = (
         each for number, path in enumerate(paths) for each in read_published(path, names[number] if names else None)
