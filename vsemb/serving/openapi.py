@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -26,13 +26,11 @@ def describe(models: Mapping[str, ModelVersions]) -> Schema:
     paths: Schema = {}
     for name, versions in models.items():
         path = f"/v1/models/{name}"
-        paths[path] = {"get": _operation("States of the versions", {"type": "object"})}
+        paths[path] = {"get": _operation("States of the versions")}
         with contextlib.suppress(RequestError), versions.lease() as (_, model):
-            paths[f"{path}/metadata"] = {"get": _operation("Signatures", {"type": "object"})}
-            requests, answers = zip(*(form for each in model.signatures.values() for form in _forms(each)), strict=True)
-            body = {"required": True, "content": _json({"anyOf": requests})}
-            predict = _operation("Outputs of a signature", {"anyOf": answers})
-            paths[f"{path}:predict"] = {"post": predict | {"requestBody": body}}
+            paths[f"{path}/metadata"] = {"get": _operation("Signatures")}
+            forms = zip(*(form for each in model.signatures.values() for form in _forms(each)), strict=True)
+            paths[f"{path}:predict"] = {"post": _operation("Outputs of a signature", *forms)}
     return {"openapi": "3.1.0", "info": {"title": "vsemb serve", "version": vsemb.__version__}, "paths": paths}
 
 
@@ -56,6 +54,8 @@ def _forms(signature: Signature) -> Iterator[tuple[Schema, Schema]]:
 
 
 def _tensor(spec: tf.TensorSpec, first: int) -> Schema:
+    if spec.shape.rank is None:
+        return {}
     schema: Schema = {"type": "boolean"}
     if spec.dtype == tf.string:
         schema = {"anyOf": [{"type": "string"}, _object(_BASE64) | {"additionalProperties": False}]}
@@ -64,20 +64,19 @@ def _tensor(spec: tf.TensorSpec, first: int) -> Schema:
         schema = {"type": "number"}
     elif spec.dtype.is_integer:
         schema = {"type": "integer", "minimum": int(spec.dtype.min), "maximum": int(spec.dtype.max)}
-    for size in reversed(spec.shape[first:] if spec.shape.rank else ()):
+    for size in reversed(spec.shape[first:]):
         schema = {"type": "array", "items": schema} | ({} if size is None else {"minItems": size, "maxItems": size})
-    return schema if spec.shape.rank is not None else {}
+    return schema
 
 
 def _object(properties: Schema, required: list[str] | None = None) -> Schema:
     return {"type": "object", "properties": properties, "required": list(properties) if required is None else required}
 
 
-def _json(schema: Schema) -> Schema:
-    return {"application/json": {"schema": schema}}
-
-
-def _operation(summary: str, answer: Schema) -> Schema:
-    error = {"description": "Reason of the failure", "content": _json(_object({"error": {"type": "string"}}))}
-    whole = {"description": summary, "content": _json(answer)}
-    return {"summary": summary, "responses": {"200": whole, "4XX": error, "503": error}}
+def _operation(summary: str, requests: Sequence[Schema] = (), answers: Sequence[Schema] = ()) -> Schema:
+    bodies = requests, answers or [{"type": "object"}], [_object({"error": {"type": "string"}})]
+    asked, whole, error = ({"content": {"application/json": {"schema": {"anyOf": each}}}} for each in bodies)
+    failed = error | {"description": "Reason of the failure"}
+    responses = {"200": whole | {"description": summary}, "4XX": failed, "503": failed}
+    body = {"requestBody": asked | {"required": True}} if requests else {}
+    return {"summary": summary, "responses": responses} | body

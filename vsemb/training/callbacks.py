@@ -216,10 +216,17 @@ class RefuseNaN(keras.callbacks.Callback):
             self._seen.append((logs["loss"], logs.get("skipped", 0.0)))
         self.check()
         if self._skipped and self._skipped >= self._step:
-            raise DataError(
-                f"The loss of all {self._step} batches of epoch {epoch + 1} is not finite. Lower "
-                "optimizer.learning_rate, and choose another --out."
-            )
+            raise self._refusal(0)
+
+    def _refusal(self, step: int) -> DataError:
+        return DataError(
+            f"The loss is not finite from epoch {self._epoch + 1}, step {step + 1}{self._rows(step)}. Lower "
+            "optimizer.learning_rate, set optimizer.global_clipnorm, or skip such batches with "
+            "training.nonfinite=skip; and choose another --out."
+        )
+
+    def _rows(self, step: int) -> str:
+        return f", of {self._named(self._epoch, step)}" if self._named else ""
 
     def check(self) -> None:
         """Read the last loss.
@@ -236,16 +243,11 @@ class RefuseNaN(keras.callbacks.Callback):
             return
         good = [math.isfinite(float(loss)) and float(skipped) == before for loss, skipped in seen]
         first = self._step - len(seen) + good.index(False)
-        rows = f", of {self._named(self._epoch, first)}" if self._named else ""
         if not math.isfinite(loss):
-            raise DataError(
-                f"The loss is not finite from epoch {self._epoch + 1}, step {first + 1}{rows}. Lower "
-                "optimizer.learning_rate, set optimizer.global_clipnorm, or skip such batches with "
-                "training.nonfinite=skip; and choose another --out."
-            )
+            raise self._refusal(first)
         say(
             f"warning: skipped batches whose loss is not finite: {self._skipped - before:.0f}, the first in epoch "
-            f"{self._epoch + 1}, step {first + 1}{rows}."
+            f"{self._epoch + 1}, step {first + 1}{self._rows(first)}."
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import keras
@@ -39,7 +38,22 @@ def skip_nonfinite(model: keras.Model) -> None:
     model.compute_loss = loss_with_flag
     # Keras tracks no new metric in a built model, and needs not: it asks this attribute.
     object.__setattr__(model, "_loss_tracker", _FiniteMean(name="loss"))
-    (_skip_in_place if keras.backend.backend() == "tensorflow" else _skip_stateless)(model.optimizer)
+    optimizer = model.optimizer
+    if keras.backend.backend() != "tensorflow":
+        optimizer.stateless_apply = _finite_steps(optimizer.stateless_apply)
+        return
+    apply, update = optimizer.apply, optimizer.update_step
+
+    def apply_or_nan(gradients: Any, variables: Any = None) -> None:
+        # All gradients become NaN if the norm is not finite, and on all replicas after their sum. Otherwise they are
+        # multiplied by exactly 1.
+        apply(tf.clip_by_global_norm(list(gradients), 2.0**100)[0], variables)
+
+    def update_finite(gradient: Any, *others: Any) -> None:
+        finite = tf.reduce_all(tf.math.is_finite(getattr(gradient, "values", gradient)))
+        tf.cond(finite, lambda: update(gradient, *others), lambda: None)
+
+    optimizer.apply, optimizer.update_step = apply_or_nan, update_finite
 
 
 class _FiniteMean(keras.metrics.Mean):
@@ -63,32 +77,15 @@ class _FiniteMean(keras.metrics.Mean):
         return {"loss": super().result(), "skipped": ops.convert_to_tensor(self.skipped)}
 
 
-def _skip_in_place(optimizer: Any) -> None:
-    apply, update_step = optimizer.apply, optimizer.update_step
-
-    def apply_or_nan(gradients: Any, variables: Any = None) -> None:
-        # All gradients become NaN if the norm is not finite, and on all replicas after their sum. Otherwise they are
-        # multiplied by exactly 1.
-        apply(tf.clip_by_global_norm(list(gradients), 2.0**100)[0], variables)
-
-    def update_finite(gradient: Any, *others: Any) -> None:
-        finite = tf.reduce_all(tf.math.is_finite(getattr(gradient, "values", gradient)))
-        tf.cond(finite, lambda: update_step(gradient, *others), lambda: None)
-
-    optimizer.apply, optimizer.update_step = apply_or_nan, update_finite
-
-
-def _skip_stateless(optimizer: Any) -> None:
-    apply = optimizer.stateless_apply
-
+def _finite_steps(apply: Any) -> Any:
     def apply_finite(state: Any, gradients: Any, variables: Any) -> tuple[list[Tensor], list[Tensor]]:
-        finite = functools.reduce(ops.logical_and, [ops.all(ops.isfinite(each)) for each in gradients])
+        finite = ops.stack([ops.all(ops.isfinite(each)) for each in gradients])
 
         def kept(new: Tensor, old: Tensor) -> Tensor:
             # The counter of steps, an integer, goes on for schedules.
-            return new if "int" in str(new.dtype) else ops.where(finite, new, old)
+            return new if "int" in str(new.dtype) else ops.where(ops.all(finite), new, old)
 
         trained, after = apply(state, gradients, variables)
         return list(map(kept, trained, variables)), list(map(kept, after, state))
 
-    optimizer.stateless_apply = apply_finite
+    return apply_finite
