@@ -83,7 +83,7 @@ def command_parser(name: str) -> argparse.ArgumentParser:
     """Return the parser of one command."""
     command: Command = registry.load(commands()[name][0])
     text, _, examples = (inspect.getdoc(command.run) or "").partition("\n\nExamples:\n")
-    # Without abbreviations, of which `--k` would be `--keep-query`.
+    # Abbreviations are disabled, because `--k` would be read as `--keep-query`.
     parser = argparse.ArgumentParser(
         prog=f"vsemb {name}", formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
@@ -109,11 +109,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     try:
         given = build_parser().parse_args(argv)
-        # A text may also follow options.
+        # Intermixed parsing accepts a text after options.
         arguments = command_parser(given.command).parse_intermixed_args(given.arguments)
         command: Command = registry.load(commands()[given.command][0])
     except VsembError as error:
-        # A system cannot be loaded.
+        # A system that cannot be loaded raises this error.
         print(f"vsemb: {_reason(error)}", file=sys.stderr)
         return 1
     arguments.argv = given.arguments

@@ -91,7 +91,7 @@ def _measured(arguments: argparse.Namespace, runs: Sequence[Run], chosen: str | 
         runs = [kept for opened in runs for kept in opened.kept]
     each = {}
     for opened in runs:
-        # Some protocols open the run by its path.
+        # Some protocols open the run from this path.
         arguments.run = str(opened.path)
         each[opened.label] = _measured_run(arguments, opened, chosen)
     first = next(iter(each.values()))

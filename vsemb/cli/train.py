@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
     from vsemb.runs.train import train
     from vsemb.training.strategies import open_distribution
 
-    # Before other code of TensorFlow runs.
+    # Open devices before other code of TensorFlow runs.
     devices = open_distribution(arguments.strategy, arguments.devices)
     if arguments.epochs is not None:
         arguments.set.append(f"training.epochs={arguments.epochs}")
@@ -93,9 +93,9 @@ def run(arguments: argparse.Namespace) -> int:
         picked(arguments, "backbone", "weights"),
     )
     if arguments.fine_tune is not None:
-        # The recipe names them.
+        # The recipe already contains the weights.
         arguments.weights = None
-    # A system in the recipe's own file is registered after the options were made, so options may be missing.
+    # A system in the recipe's file is registered after the parser was built, so its options may be missing.
     given = {name: getattr(arguments, name.replace("-", "_"), None) for name in registry.entries("train_inputs")}
     inputs = {name: Run.open(path) for name, path in given.items() if path is not None}
     recipes_of = {Path(arguments.out): recipe}

@@ -1,4 +1,4 @@
-"""Evaluation by the field's own protocols."""
+"""Evaluation by the standard protocols of the field."""
 
 from vsemb.evaluation.comparison import PairedDifference, compare_ranks
 from vsemb.evaluation.embed import Embedder

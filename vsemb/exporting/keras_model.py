@@ -26,7 +26,7 @@ class TokenInput(TextInput):
     """Token ids, for models without a tokenizer.
 
     Args:
-        shape: of a batch of ids.
+        shape: shape of a batch of ids.
     """
 
     def __init__(self, shape: tuple[int | None, ...]) -> None:
@@ -42,11 +42,11 @@ class TokenInput(TextInput):
 
 
 class EncoderInput(BaseImageInput):
-    """Images as the image encoder takes them: bytes where it decodes them, numbers otherwise.
+    """Input of the image encoder: bytes if it decodes images, else numbers.
 
     Args:
         model: the model.
-        shape: of a batch of numbers.
+        shape: shape of a batch of numbers.
     """
 
     def __init__(self, model: DualEncoder, shape: tuple[int | None, ...]) -> None:
@@ -72,15 +72,15 @@ class EncoderInput(BaseImageInput):
 
 
 def export_model(model: DualEncoder, directory: str | os.PathLike[str]) -> None:
-    """Write a Keras model as a SavedModel with the signatures that are served.
+    """Write a Keras model as a SavedModel with the signatures for serving.
 
     Args:
         model: the model, built.
-        directory: of the SavedModel.
+        directory: directory of the SavedModel.
 
     Raises:
-        InvalidArgumentError: for a model that was not built, or a model of sets without a tokenizer.
-        DataError: if the file system refuses.
+        InvalidArgumentError: for a model that was not built, or a multi-vector model without a tokenizer.
+        DataError: if the files cannot be written.
     """
     shapes = (model.get_build_config() or {}).get("input_shape") or {}
     if "text" not in shapes:

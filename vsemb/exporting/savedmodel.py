@@ -68,8 +68,8 @@ def export_savedmodel(
         The directory of the version.
 
     Raises:
-        DataError: if the version exists, writing fails, the reloaded SavedModel differs from the model, or some
-            TensorFlow Serving could not run it.
+        DataError: if the version exists, writing fails, the reloaded SavedModel differs from the model, or the model
+            needs more than TensorFlow Serving offers, see `check_servable`.
 
     Example:
 
@@ -121,7 +121,8 @@ def export_savedmodel(
 
 def write(served: Exportable, directory: Path) -> None:
     """Write the SavedModel of a model into a directory."""
-    # Saving traces a function again, which takes seconds, but not a concrete one, which lacks the inputs' defaults.
+    # Saving traces a function again, which takes seconds. It does not trace concrete functions, but these lack the
+    # defaults of inputs.
     named = {"serving_default": served.default} | {signature.name: signature for signature in served.offered}
     concrete = served.signatures
     signatures = {name: one.function if one.defaults else concrete[name] for name, one in named.items()}

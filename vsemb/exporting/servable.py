@@ -62,7 +62,7 @@ def described_signatures(directory: Path, describe: Callable[[Any], Any]) -> Sig
             for side in SIDES
         }
         for name in sorted(definitions)
-        if not name.startswith("__saved_model")  # The initializer of the model.
+        if not name.startswith("__saved_model")  # Skip the initializer of the model.
     }
 
 
@@ -165,7 +165,7 @@ def run_probe(script: Path, job: dict[str, Any], timeout: float) -> dict[str, An
     Raises:
         DataError: if the process fails, exceeds `timeout`, or writes no readable result.
     """
-    # Isolated: imports depend neither on the working directory nor on the environment.
+    # Isolated mode: imports depend neither on the working directory nor on the environment.
     command = [sys.executable, "-I", str(script)]
     given = json.dumps({**job, "path": [entry for entry in sys.path if entry]}).encode()
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}

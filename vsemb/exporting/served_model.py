@@ -41,7 +41,7 @@ REASON = (
     "5e-7 was measured in float32 and 1e-3 in bfloat16. Other weights, tables or preprocessing give 1e-2 and more."
 )
 _K = tf.TensorSpec([None], tf.int32, name="k")
-#: Results per query where a request names no `k`.
+#: Default `k` of requests: results per query.
 DEFAULT_K = 10
 _RANKED = {"ids": Tie("ranked", "scores"), "keys": Tie("ranked", "scores")}
 

@@ -152,7 +152,7 @@ class Recipe(Part, family="task"):
         """Check conditions on several parts; subclasses extend this method.
 
         Raises:
-            InvalidArgumentError: naming the field.
+            InvalidArgumentError: for an invalid value; the message names the field.
         """
         sparse = getattr(self.optimizer, "sparse_embedding_updates", False)
         if sparse and any(getattr(part, "dense_gradient", False) for part in walk(self)):
@@ -175,11 +175,11 @@ class Recipe(Part, family="task"):
         """Check at the end of training that the data did not change; for subclasses.
 
         Args:
-            data: what `open_data` returns for their path.
-            info: what `run.json` says.
+            data: result of `open_data` for the path of the data.
+            info: contents of `run.json`.
 
         Raises:
-            DataError: if they have changed.
+            DataError: if the data has changed.
         """
 
     @property
@@ -196,7 +196,7 @@ class Recipe(Part, family="task"):
         """Read the data and check that the recipe can be trained on it.
 
         Args:
-            data: what `open_data` returns.
+            data: result of `open_data`.
             out: the run directory, with the files of an interrupted training.
             inputs: runs by name, see `inputs`.
 
@@ -268,7 +268,7 @@ class Recipe(Part, family="task"):
         """Return lines about a finished training, for the command line.
 
         Args:
-            info: what `run.json` says.
+            info: contents of `run.json`.
             out: the run directory.
             data: the data's path.
         """

@@ -22,9 +22,9 @@ from vsemb.files import replacing
 from vsemb.weights import save_weights
 
 _TOLERANCE = 0.01
-# In its first steps, a model of random weights has the loss of one point, too.
+# Number of first steps to ignore, in which a model with random weights also has the loss of a collapsed model.
 _EARLY = 100
-# Reading the loss waits for the step, so it is read this often and wherever weights are about to be kept.
+# Steps between readings of the loss, which wait for the step. It is also read before weights are kept.
 _EVERY = 50
 
 
@@ -95,7 +95,7 @@ class ProgressBar(keras.callbacks.Callback):
     Args:
         steps: batches per epoch.
         pairs: pairs per batch.
-        epochs: the number of epochs planned.
+        epochs: the planned number of epochs.
         start: (epoch, step) where training begins.
         unit: name of a pair.
         shown: function from the logs of an epoch to validation metrics as text; None to show only the loss.
@@ -126,7 +126,7 @@ class ProgressBar(keras.callbacks.Callback):
         )
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        # Reading the loss waits for the step, so it is read only where it is shown.
+        # Reading the loss waits for the step, so it is only read to show it.
         if self._bar.update(self.pairs) and logs:
             self._bar.set_postfix(loss=f"{float(logs['loss']):.4g}", refresh=False)
 
@@ -183,15 +183,15 @@ class RefuseNaN(keras.callbacks.Callback):
         named: function of epoch and step, from 0, that names the rows of a batch for the error; None to leave them out.
 
     Raises:
-        DataError: with the first step whose loss was not finite, its rows, and a fix; or if all batches of an epoch
-            were skipped, see `vsemb.training.nonfinite`.
+        DataError: if the loss is not finite, or the loss of all batches of an epoch, with
+            `vsemb.training.nonfinite`; the message has the first such step, its rows, and a fix.
     """
 
     def __init__(self, named: Callable[[int, int], str] | None = None) -> None:
         super().__init__()
         self._named = named
         self.start(0, 0)
-        # Loss and number of skipped batches since the last check: tensors, and reading one waits for its step.
+        # Losses and numbers of skipped batches since the last check. They are tensors; reading one waits for its step.
         self._seen: list[tuple[Any, Any]] = []
 
     def start(self, epoch: int, step: int) -> None:
@@ -232,7 +232,7 @@ class RefuseNaN(keras.callbacks.Callback):
         """Read the last loss.
 
         Raises:
-            DataError: if it is not finite.
+            DataError: if the loss is not finite.
         """
         seen, self._seen = self._seen, []
         if not seen:
@@ -322,9 +322,9 @@ class SelectBest(keras.callbacks.Callback):
         if self.monitor not in (logs or {}):
             raise DataError(f"The logs have no {self.monitor!r}; add the validation before SelectBest.")
         value = float((logs or {})[self.monitor])
-        # NaN is larger than nothing.
+        # NaN is never larger, so an epoch with NaN is not kept.
         if value > (-math.inf if len(self.kept) < self.keep else self.kept[-1][0]):
-            # Of equal values the earlier epoch is better, as sorting is stable.
+            # Sorting is stable, so the earlier of two epochs with equal values is better.
             ranked = sorted([*self.kept, (value, epoch)], key=lambda each: -each[0])
             self.kept, dropped = ranked[: self.keep], ranked[self.keep :]
             if self.writes:
