@@ -64,7 +64,7 @@ sbom: $(VENV)/installed-dev
 	build/sbom/bin/python -m pip install '.[serving]'
 	$(BIN)/python -m cyclonedx_py environment build/sbom/bin/python -o build/vsemb.cdx.json
 
-# Kills, full disks, rivals and flipped bytes, for an hour or two; see docs/design/faults.md. QUICK=1 for a few.
+# Kills, full disks, rivals and flipped bits, for 40 minutes of one core; see docs/design/faults.md. QUICK=1 for a few.
 faults: $(VENV)/installed-dev
 	$(BIN)/python -m tests.faults $(if $(QUICK),--quick)
 

@@ -118,6 +118,9 @@ def table(rows: list[Row], head: bool = True) -> str:
 
 
 def _write(arguments: argparse.Namespace, rows: list[Row]) -> None:
+    # Rows that were measured again come last.
+    subjects, faults = [*CASES, *(kind.name for kind in KINDS)], [*_FAULTS.values(), FLIPPED]
+    rows = sorted(rows, key=lambda row: (subjects.index(row.subject), faults.index(row.fault)))
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.with_suffix(".md").write_text(table(rows) + "\n", encoding="utf-8")
     content = {"seed": arguments.seed, "rows": [row.to_json() for row in rows]}
