@@ -341,8 +341,9 @@ def test_the_package_stays_small() -> None:
     regions, Flickr30k Entities. The recipe `best` took 260 of the base: trained upper layers, an ensemble.
     Captions of annotated regions took 220 of the systems. Limits of all requests of a server together took 180 of
     the base, and signed contracts with the description of the REST API 200. Silent errors of the Python API and kept
-    token ids took 40 of the base.
+    token ids took 40 of the base. Training under JAX without TensorFlow took 151 of the base and 3 of the systems.
+    Skipped batches and the OpenAPI description took 71 of the base, and the systems shrank by 11.
     """
     lines = {module: code_lines(path) for module, path in MODULES.items()}
     base = sum(count for module, count in lines.items() if room_of(module) != "systems")
-    assert sum(lines.values()) <= 35_940 and base <= 22_010, f"{sum(lines.values())} lines, {base} of the base"
+    assert sum(lines.values()) <= 36_154 and base <= 22_232, f"{sum(lines.values())} lines, {base} of the base"

@@ -56,12 +56,10 @@ def _forms(signature: Signature) -> Iterator[tuple[Schema, Schema]]:
 def _tensor(spec: tf.TensorSpec, first: int) -> Schema:
     if spec.shape.rank is None:
         return {}
-    schema: Schema = {"type": "boolean"}
+    # Floats have no limits: the fewest digits of the largest float32 are above it.
+    schema: Any = {"type": "number"} if spec.dtype.is_floating else {"type": "boolean"}
     if spec.dtype == tf.string:
         schema = {"anyOf": [{"type": "string"}, _object(_BASE64) | {"additionalProperties": False}]}
-    elif spec.dtype.is_floating:
-        # Without limits: the fewest digits of the largest float32 are above it.
-        schema = {"type": "number"}
     elif spec.dtype.is_integer:
         schema = {"type": "integer", "minimum": int(spec.dtype.min), "maximum": int(spec.dtype.max)}
     for size in reversed(spec.shape[first:]):

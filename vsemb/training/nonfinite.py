@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import keras
@@ -15,9 +16,9 @@ Tensor = Any
 def skip_nonfinite(model: keras.Model) -> None:
     """Let a compiled model skip batches whose loss or gradients are not finite.
 
-    A skipped batch changes neither weights nor moments of the optimizer; AdamW still decays the weights. The metric
-    `skipped` counts the batches of an epoch whose loss is not finite, and the mean of `loss` leaves them out. If one
-    replica must skip, all skip.
+    A skipped batch changes neither weights nor moments of the optimizer. Under TensorFlow it counts as a step of the
+    schedule, and AdamW decays the weights. The metric `skipped` counts the batches of an epoch whose loss is not
+    finite, and the mean of `loss` leaves them out. If one replica must skip, all skip.
 
     Args:
         model: the model, in the scope of its strategy.
@@ -40,20 +41,18 @@ def skip_nonfinite(model: keras.Model) -> None:
     object.__setattr__(model, "_loss_tracker", _FiniteMean(name="loss"))
     optimizer = model.optimizer
     if keras.backend.backend() != "tensorflow":
-        optimizer.stateless_apply = _finite_steps(optimizer.stateless_apply)
+        optimizer.stateless_apply = functools.partial(_finite_step, optimizer.stateless_apply)
         return
     apply, update = optimizer.apply, optimizer.update_step
-
-    def apply_or_nan(gradients: Any, variables: Any = None) -> None:
-        # All gradients become NaN if the norm is not finite, and on all replicas after their sum. Otherwise they are
-        # multiplied by exactly 1.
-        apply(tf.clip_by_global_norm(list(gradients), 2.0**100)[0], variables)
 
     def update_finite(gradient: Any, *others: Any) -> None:
         finite = tf.reduce_all(tf.math.is_finite(getattr(gradient, "values", gradient)))
         tf.cond(finite, lambda: update(gradient, *others), lambda: None)
 
-    optimizer.apply, optimizer.update_step = apply_or_nan, update_finite
+    # All gradients become NaN if the norm is not finite, and on all replicas after their sum. Otherwise they are
+    # multiplied by exactly 1.
+    optimizer.apply = lambda given, *more: apply(tf.clip_by_global_norm(list(given), 2.0**100)[0], *more)
+    optimizer.update_step = update_finite
 
 
 class _FiniteMean(keras.metrics.Mean):
@@ -66,26 +65,17 @@ class _FiniteMean(keras.metrics.Mean):
     def update_state(self, values: Tensor, sample_weight: Any = 1) -> None:
         finite = ops.isfinite(values)
         self.skipped.assign_add(ops.where(finite, 0.0, 1.0))
-        weight = ops.where(finite, ops.cast(sample_weight, self.dtype), 0.0)
-        super().update_state(ops.where(finite, values, 0.0), sample_weight=weight)
+        both = values, ops.cast(sample_weight, self.dtype)
+        super().update_state(*[ops.where(finite, each, 0.0) for each in both])
 
-    def reset_state(self) -> None:
-        super().reset_state()
-        self.skipped.assign(0.0)
+    # That of `Mean` leaves `skipped` out.
+    reset_state = keras.metrics.Metric.reset_state
 
     def result(self) -> dict[str, Tensor]:
         return {"loss": super().result(), "skipped": ops.convert_to_tensor(self.skipped)}
 
 
-def _finite_steps(apply: Any) -> Any:
-    def apply_finite(state: Any, gradients: Any, variables: Any) -> tuple[list[Tensor], list[Tensor]]:
-        finite = ops.stack([ops.all(ops.isfinite(each)) for each in gradients])
-
-        def kept(new: Tensor, old: Tensor) -> Tensor:
-            # The counter of steps, an integer, goes on for schedules.
-            return new if "int" in str(new.dtype) else ops.where(ops.all(finite), new, old)
-
-        trained, after = apply(state, gradients, variables)
-        return list(map(kept, trained, variables)), list(map(kept, after, state))
-
-    return apply_finite
+def _finite_step(apply: Any, state: Any, gradients: Any, variables: Any) -> tuple[list[Tensor], ...]:
+    finite = ops.all(ops.stack([ops.all(ops.isfinite(each)) for each in gradients]))
+    changed = zip(apply(state, gradients, variables), (variables, state), strict=True)
+    return tuple([ops.where(finite, *each) for each in zip(*pair, strict=True)] for pair in changed)
