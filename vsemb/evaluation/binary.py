@@ -21,7 +21,7 @@ def find_threshold(errors: np.ndarray, labels: np.ndarray) -> float:
         The smallest error among the best thresholds; -inf if it is best to classify all pairs as false.
 
     Raises:
-        DataError: for no pairs, different numbers of errors and labels, or errors that are NaN.
+        DataError: for no pairs, different numbers of errors and labels, or errors that are not finite.
 
     Example:
 
@@ -111,6 +111,6 @@ def _checked(errors: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.nda
         raise DataError(f"Pairs must have one error and one label each; got {errors.shape} and {labels.shape}.")
     if not np.isin(labels, (0, 1)).all():
         raise DataError("The labels of pairs must be 1 (true) or 0 (false); got others.")
-    if np.isnan(errors).any():
-        raise DataError("The errors contain NaN. The model or its input is broken.")
+    if not np.isfinite(errors).all():
+        raise DataError("The errors of pairs must be finite; got NaN or infinity. Check the weights of the model.")
     return errors, labels.astype(bool)

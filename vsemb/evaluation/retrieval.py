@@ -32,7 +32,8 @@ _TILE, _KEPT = 1 << 23, 1 << 26
 # Minimum number of scores for which the compiled count is faster, including compilation.
 _COMPILED = 1 << 21
 
-_BROKEN = "The scores contain NaN. The model or its features are broken; nothing was ranked."
+#: The message for scores that cannot be ranked.
+NOT_FINITE = "Scores must be finite; got NaN or infinity. Check the features and the weights of the model."
 
 #: Direction -> ranks of the queries of a fold, and the image of each query as its position in the fold.
 _Ranked = dict[str, tuple[np.ndarray, np.ndarray]]
@@ -129,7 +130,8 @@ def retrieval_ranks(
 
     Raises:
         InvalidArgumentError: for embeddings or ids of another shape or type, and an unknown similarity.
-        DataError: for an empty set of images, an image without a text, a text without its image, or NaN scores.
+        DataError: for an empty set of images, an image without a text, a text without its image, or scores that are
+            not finite.
     """
     similarity = similarities.get(similarity)
     images, texts, image_ids, text_image_ids = _checked(images, texts, image_ids, text_image_ids, similarity)
@@ -160,8 +162,8 @@ def retrieval_ranks(
             reached[column + mine] = ops.convert_to_numpy(ops.take(ops.reshape(scores, (-1,)), places))
             if (len(kept) + 1) * height * width <= _KEPT:
                 kept[row, column] = scores
-    if np.isnan(reached).any():
-        raise DataError(_BROKEN)
+    if not np.isfinite(reached).all():
+        raise DataError(NOT_FINITE)
     best = np.full(len(images), -np.inf, np.float32)
     np.maximum.at(best, own, reached)
     # Subtract positives: the image's texts that reach its best score, and the image of a text.
@@ -172,7 +174,7 @@ def retrieval_ranks(
         rows, columns = slice(row, row + height), slice(column, column + width)
         in_rows, in_columns, broken = _count_reaching(scores, best[rows, None], reached[None, columns])
         if broken:
-            raise DataError(_BROKEN)
+            raise DataError(NOT_FINITE)
         of_images[rows] += in_rows
         of_texts[columns] += in_columns
     return of_images, of_texts

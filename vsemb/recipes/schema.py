@@ -35,6 +35,7 @@ class Training(Part):
         seed: seed of all random numbers.
         precision: `float32`, `mixed_bfloat16`, or `auto`: train in `mixed_bfloat16` if the processor multiplies
             bfloat16 faster, and use `float32` after training.
+        nonfinite: what to do if the loss of a batch is not finite: `stop` with an error, or `skip` the batch.
     """
 
     epochs: Count = 30
@@ -42,6 +43,7 @@ class Training(Part):
     keep: Count = 1
     seed: Seed = 0
     precision: Literal["auto", "float32", "mixed_bfloat16"] = "float32"
+    nonfinite: Literal["stop", "skip"] = "stop"
 
     @property
     def dtype(self) -> str:

@@ -25,6 +25,7 @@ from vsemb.runs.fine_tune import starting_weights
 from vsemb.runs.run import BEST, LOGS, METRICS, RECIPE, STATE, STATUS, Run, check_out, check_same, enter_run
 from vsemb.training import MetricsLog, ProgressBar, SelectBest, StepCallbacks, TrainingState
 from vsemb.training.callbacks import RefuseNaN
+from vsemb.training.nonfinite import skip_nonfinite
 from vsemb.training.strategies import DistributionContext, FirstWorkerValidation, open_distribution
 
 
@@ -108,6 +109,8 @@ def train(
             # XLA of TensorFlow compiles anew for every length of the texts.
             jit_compile=keras.backend.backend() != "tensorflow",
         )
+        if recipe.training.nonfinite == "skip":
+            skip_nonfinite(model)
     # After the model is compiled, so that a failing recipe does not leave a run directory.
     info = devices.first_worker_first(enter)
     busy = f"Another process is training {out}; wait for it, or choose another directory."

@@ -91,9 +91,7 @@ def read_index(directory: str | os.PathLike[str], expected: IndexSource | None =
         recorded, shape = dict(manifest["recorded"]), (int(manifest["items"]), int(manifest["dim"]))
         if missing := set(_FILES) - set(digests):
             raise KeyError(f"no SHA-256 of {sorted(missing)[0]}")
-    except InvalidArgumentError:
-        raise
-    except (KeyError, TypeError, ValueError) as error:
+    except (InvalidArgumentError, KeyError, TypeError, ValueError) as error:
         raise DataError(f"{directory / MANIFEST} is broken: {error}. Make it again.") from error
     if expected is not None:
         _refuse_stale(directory, source, expected)

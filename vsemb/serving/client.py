@@ -23,15 +23,7 @@ from vsemb.errors import DataError, invalid_argument, unknown_name
 from vsemb.parts import Count, Range, at_least, between, require, require_fields
 from vsemb.serving.access import read_token
 from vsemb.serving.encoding import EncodingMixin, Rows
-from vsemb.serving.transports import (
-    Arrays,
-    Result,
-    SignatureInfo,
-    TensorInfo,
-    VersionStatus,
-    attempted,
-    connect,
-)
+from vsemb.serving.transports import Arrays, Result, SignatureInfo, TensorInfo, VersionStatus, attempted, connect
 
 # First bytes of JPEG and PNG, and number of bytes that are searched for an EXIF block.
 _DECODED_IN_GRAPH = (b"\xff\xd8\xff", b"\x89PNG")

@@ -14,6 +14,7 @@ from aiohttp.http import HttpProcessingError
 
 from vsemb.serving.access import Access
 from vsemb.serving.budget import ARRIVAL_SECONDS
+from vsemb.serving.openapi import describe
 from vsemb.serving.request_handler import CONTENT_TYPE, Predictor, aside
 from vsemb.serving.rest_json import decode, encode
 from vsemb.serving.status import Code, RequestError, invalid, unauthenticated
@@ -80,6 +81,8 @@ class RestApi:
                 raise unauthenticated()
             if request.path in METRICS_PATHS and request.method in ("GET", "HEAD"):
                 return web.Response(body=self._predictor.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
+            if request.path == "/openapi.json" and request.method in ("GET", "HEAD"):
+                return web.json_response(describe(self._predictor.models))
             return web.Response(body=await self._body(request), content_type="application/json")
         except RequestError as error:
             return self._error(error)

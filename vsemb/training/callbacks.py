@@ -173,7 +173,7 @@ class CollapseWarning(keras.callbacks.Callback):
 
 
 class RefuseNaN(keras.callbacks.Callback):
-    """Stop training when the loss is not finite, before the weights are evaluated or stored.
+    """Stop training when the loss is not finite, before the weights are evaluated or stored; name skipped batches.
 
     The loss in the logs is the mean of the epoch so far, so it stays NaN after one NaN step. The callback therefore
     reads it only every 50 steps, at the end of an epoch, and before a state is stored (`vsemb.training.TrainingState`
@@ -183,19 +183,22 @@ class RefuseNaN(keras.callbacks.Callback):
         named: function of epoch and step, from 0, that names the rows of a batch for the error; None to leave them out.
 
     Raises:
-        DataError: if the loss is not finite; the message has the first such step, its rows, and a fix.
+        DataError: if the loss is not finite, or the loss of all batches of an epoch, with
+            `vsemb.training.nonfinite`; the message has the first such step, its rows, and a fix.
     """
 
     def __init__(self, named: Callable[[int, int], str] | None = None) -> None:
         super().__init__()
         self._named = named
         self.start(0, 0)
-        # Losses since the last check. They are tensors; reading one waits for its step.
-        self._losses: list[Any] = []
+        # Losses and numbers of skipped batches since the last check. They are tensors; reading one waits for its step.
+        self._seen: list[tuple[Any, Any]] = []
 
     def start(self, epoch: int, step: int) -> None:
         """Begin at a step of an epoch, both from 0."""
         self._epoch, self._step = epoch, step
+        # Of a resumed epoch it is unknown.
+        self._skipped: float | None = None if step else 0.0
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if epoch != self._epoch:
@@ -203,15 +206,27 @@ class RefuseNaN(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         if logs and "loss" in logs:
-            self._losses.append(logs["loss"])
+            self._seen.append((logs["loss"], logs.get("skipped", 0.0)))
         self._step += 1
-        if len(self._losses) == _EVERY:
+        if len(self._seen) == _EVERY:
             self.check()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        if not self._losses and logs and "loss" in logs:
-            self._losses.append(logs["loss"])
+        if not self._seen and logs and "loss" in logs:
+            self._seen.append((logs["loss"], logs.get("skipped", 0.0)))
         self.check()
+        if self._skipped and self._skipped >= self._step:
+            raise self._refusal(0)
+
+    def _refusal(self, step: int) -> DataError:
+        return DataError(
+            f"The loss is not finite from epoch {self._epoch + 1}, step {step + 1}{self._rows(step)}. Lower "
+            "optimizer.learning_rate, set optimizer.global_clipnorm, or skip such batches with "
+            "training.nonfinite=skip; and choose another --out."
+        )
+
+    def _rows(self, step: int) -> str:
+        return f", of {self._named(self._epoch, step)}" if self._named else ""
 
     def check(self) -> None:
         """Read the last loss.
@@ -219,14 +234,20 @@ class RefuseNaN(keras.callbacks.Callback):
         Raises:
             DataError: if the loss is not finite.
         """
-        losses, self._losses = self._losses, []
-        if not losses or math.isfinite(float(losses[-1])):
+        seen, self._seen = self._seen, []
+        if not seen:
             return
-        first = self._step - len(losses) + [math.isfinite(float(loss)) for loss in losses].index(False)
-        rows = f", of {self._named(self._epoch, first)}" if self._named else ""
-        raise DataError(
-            f"The loss is not finite from epoch {self._epoch + 1}, step {first + 1}{rows}. "
-            "Lower optimizer.learning_rate or set optimizer.global_clipnorm, and choose another --out."
+        before = float(seen[0][1]) if self._skipped is None else self._skipped
+        loss, self._skipped = map(float, seen[-1])
+        if math.isfinite(loss) and self._skipped == before:
+            return
+        good = [math.isfinite(float(loss)) and float(skipped) == before for loss, skipped in seen]
+        first = self._step - len(seen) + good.index(False)
+        if not math.isfinite(loss):
+            raise self._refusal(first)
+        say(
+            f"warning: skipped batches whose loss is not finite: {self._skipped - before:.0f}, the first in epoch "
+            f"{self._epoch + 1}, step {first + 1}{self._rows(first)}."
         )
 
 

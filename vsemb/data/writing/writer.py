@@ -12,14 +12,7 @@ from typing import Any, Literal
 import PIL
 
 from vsemb.console import progress
-from vsemb.data.manifest import (
-    MANIFEST,
-    VERSION,
-    FinishedSplit,
-    read_manifest,
-    shard_name,
-    write_index_and_manifest,
-)
+from vsemb.data.manifest import MANIFEST, VERSION, FinishedSplit, read_manifest, shard_name, write_index_and_manifest
 from vsemb.data.records import ImageRecord
 from vsemb.data.store import Dataset
 from vsemb.data.writing.shards import SplitWriter, WorkArea

@@ -42,13 +42,7 @@ from vsemb.systems.captions.validation import (
     Perplexity,
     PerplexityValidation,
 )
-from vsemb.systems.regions.image_tower import (
-    CachedRegions,
-    RegionImages,
-    keeps_network,
-    kept_extractor,
-    regions_of,
-)
+from vsemb.systems.regions.image_tower import CachedRegions, RegionImages, keeps_network, kept_extractor, regions_of
 from vsemb.systems.regions.signature import WholeImageInput
 
 # Supported options for beam search and for sampling; other options are rejected.
