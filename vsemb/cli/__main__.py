@@ -46,6 +46,7 @@ _SUMMARIES = {
     "info": "describe a run, dataset, index or exported model",
     "doctor": "check the installation: versions, extras, GPU, disk",
 }
+_WITHOUT = "`vsemb train --backend jax` needs no TensorFlow."
 
 
 def commands() -> dict[str, tuple[str, str]]:
@@ -117,6 +118,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"vsemb: {_reason(error)}", file=sys.stderr)
         return 1
     arguments.argv = given.arguments
+    backends = getattr(command, "BACKENDS", ("tensorflow",))
+    backend = getattr(arguments, "backend", None) or os.environ.get("KERAS_BACKEND")
+    os.environ["KERAS_BACKEND"] = backend if backend in backends else backends[0]
     main_thread = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGTERM, _terminate) if main_thread else None
     try:
@@ -140,6 +144,8 @@ def _reason(error: Exception) -> str:
     """Return the reason why a command failed, in one line. Raise internal errors again."""
     if isinstance(error, VsembError):
         return " ".join(str(error).split())
+    if isinstance(error, ModuleNotFoundError) and error.name in ("tensorflow", "jax"):
+        return f"{error.name} must be installed for this command; run `pip install {error.name}`. {_WITHOUT}"
     if isinstance(error, MemoryError):
         return f"not enough memory. {error}"
     if isinstance(error, OSError):

@@ -6,8 +6,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import tensorflow as tf
-
 from vsemb.errors import invalid_argument
 from vsemb.exporting.savedmodel import write
 from vsemb.exporting.served_model import (
@@ -20,6 +18,7 @@ from vsemb.exporting.served_model import (
     one_row_at_least,
 )
 from vsemb.models.dual_encoder import DualEncoder
+from vsemb.ops.tensorflow import tf
 
 
 class TokenInput(TextInput):

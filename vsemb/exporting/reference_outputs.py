@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
+
+from vsemb.ops.tensorflow import tf
 
 #: Values by the name of an input or output, each with the batch as 0th dimension; strings are bytes.
 Arrays = dict[str, np.ndarray]

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from vsemb.console import progress
 from vsemb.errors import DataError
@@ -29,6 +28,7 @@ from vsemb.exporting.servable import check_servable, signature_specs
 from vsemb.exporting.served_model import REASON, Exportable, tensors
 from vsemb.exporting.versions import publishing
 from vsemb.files import write_text
+from vsemb.ops.tensorflow import tf
 
 #: Maximum number of warm-up requests; TensorFlow Serving refuses models with more.
 MOST_RECORDS = 1000

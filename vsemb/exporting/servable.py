@@ -17,13 +17,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import tensorflow as tf
-from tensorflow.core.framework import op_def_pb2
-from tensorflow.core.protobuf import saved_model_pb2
-
 from vsemb.errors import DataError
 from vsemb.exporting import probe
 from vsemb.exporting.contract import SIDES, Signatures, written_shape
+from vsemb.ops.tensorflow import tf
 
 #: Name of a probe in reports -> its script.
 PROBES = dict.fromkeys(probe.PROBES, Path(probe.__file__))
@@ -34,12 +31,14 @@ DTYPES = ("float32", "int64", "int32", "string", "bool")
 _NOT_SERVABLE = ("PyFunc", "EagerPyFunc", "PyFuncStateless", "Cudnn")
 
 
-def read_saved_model(directory: Path) -> saved_model_pb2.SavedModel:
+def read_saved_model(directory: Path) -> Any:
     """Read the graph of a SavedModel.
 
     Raises:
         DataError: if it is missing or unreadable.
     """
+    from tensorflow.core.protobuf import saved_model_pb2
+
     path = directory / "saved_model.pb"
     try:
         return saved_model_pb2.SavedModel.FromString(path.read_bytes())
@@ -198,4 +197,6 @@ def known_operations() -> frozenset[str]:
         DataError: if the C library is missing.
     """
     listed = base64.b64decode(run_probe(Path(probe.__file__), {}, timeout=300)["operations"])
+    from tensorflow.core.framework import op_def_pb2
+
     return frozenset(operation.name for operation in op_def_pb2.OpList.FromString(listed).op)

@@ -37,7 +37,7 @@ from vsemb.console import say
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset, Split
 from vsemb.data.tokens import encoded_captions
-from vsemb.errors import DataError, one_line, unknown_name
+from vsemb.errors import DataError, VsembError, one_line, unknown_name
 from vsemb.files import read_json, replacing_directory, sha256_bytes, sha256_file, write_json
 from vsemb.parts import rebuilt, walk
 from vsemb.recipes.schema import Recipe
@@ -217,12 +217,18 @@ class Run:
 
         Raises:
             DataError: for a task without embeddings.
+            VsembError: on another backend of Keras than TensorFlow.
 
         Example:
 
             encoders = Run.open("runs/vsepp").encoders()
             encoders.encode_text(tf.constant(["a dog on a beach"]))["embedding"]
         """
+        if keras.backend.backend() != "tensorflow":
+            raise VsembError(
+                f"Search and serving must run on the TensorFlow backend of Keras; got {keras.backend.backend()}. Set "
+                "KERAS_BACKEND=tensorflow; runs of other backends open there."
+            )
         if images not in self._encoders:
             self._encoders[images] = self.recipe.served(self, images=images)
             # Functions with images also embed texts.

@@ -218,8 +218,8 @@ def read_positives(files: Sequence[str | os.PathLike[str]], split: Split) -> lis
     """Read the positives of a split.
 
     Args:
-        files: folders or files of ECCV Caption, files of CxC, or COCO's instances; none for the object classes that the
-            dataset has.
+        files: folders or files of ECCV Caption, files of CxC, or COCO's instances. Empty for plausible matches by the
+            object classes of the dataset.
         split: the split.
 
     Raises:

@@ -13,7 +13,6 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from vsemb.data.batches import BatchSource, PairBatches
 from vsemb.data.store import Dataset, Split
@@ -21,6 +20,7 @@ from vsemb.data.tokens import encoded_captions
 from vsemb.encoders.image import Affine
 from vsemb.encoders.text_encoder import TextCorpus, WordVectors
 from vsemb.errors import invalid_argument
+from vsemb.ops.tensorflow import tf
 from vsemb.parts import NonNegative, Part, between
 from vsemb.recipes.towers import Features, ImageTower
 from vsemb.runs.run import Run, read_status
@@ -83,7 +83,7 @@ class PairBatchesOfCaptions(CaptionBatches):
     """Batches of pairs of an image and one of its captions.
 
     Attributes:
-        captions: captions per image and epoch: `all`, or `one`, drawn anew in each epoch.
+        captions: captions per image and epoch: `all`, or `one`, drawn at random in each epoch.
     """
 
     captions: Literal["all", "one"] = "all"
@@ -301,7 +301,7 @@ class RegionCaptioning(CaptionTask, kind="region-captions"):
     Attributes:
         image: the regions.
         affinity: score of two adjacent words on one region, used when captions are cut into snippets; null to choose
-            it by the scores of the alignment.
+            it from the scores of the alignment.
     """
 
     inputs: ClassVar[tuple[str, ...]] = ("alignment",)

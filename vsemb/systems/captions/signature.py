@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from vsemb.errors import DataError, invalid_argument
 from vsemb.exporting import About, Exportable, ImageInput, Signature
@@ -21,6 +20,7 @@ from vsemb.exporting.served_model import (
     tolerance_of,
 )
 from vsemb.image.decode import MAX_PIXELS
+from vsemb.ops.tensorflow import tf
 
 if TYPE_CHECKING:
     from vsemb.systems.captions.decoding import Captioner
@@ -41,7 +41,7 @@ class ServedCaptioner(Exportable):
             with `n_best` columns; works in a graph.
         image_input: function from bytes to model inputs, one row per image.
         facts: settings for the contract and the model card: `words`, the size of the vocabulary, and `beam`,
-            `length_penalty`, `max_words` or `candidates`, as far as they apply.
+            `length_penalty`, `max_words` or `candidates`, if they apply.
 
     Raises:
         InvalidArgumentError: if `image_input` returns sets of regions.

@@ -99,7 +99,7 @@ class PresetText:
                 padding = end if tokenizer["config"].get("pad_with_end_token", False) else 0
                 length = min(int(preprocessor.get("sequence_length", 77)), longest)
             else:
-                # Positions are fixed for every length.
+                # SigLIP pads every text to the number of its positions.
                 start, length = None, longest
                 end = padding = _id(pieces, "</s>", assets)
             if len(pieces) > int(text["vocabulary_size"]):

@@ -121,7 +121,7 @@ def write_published(
         dataset: the dataset.
         paths: the files, see `read_published`; together they have every image of the dataset once.
         names: for `.npy` files, the file of names of each.
-        count: number of first boxes per image; images with fewer are padded.
+        count: number of first boxes per image; default 36; images with fewer are padded.
 
     Returns:
         The opened regions, and notes about images that the dataset does not have.

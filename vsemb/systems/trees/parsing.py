@@ -138,7 +138,7 @@ def import_conllu(
     Args:
         dataset: the dataset.
         files: CoNLL-U files, plain or gzip, which together contain every caption.
-        parser: parser of new sentences, such as queries; the parser of the files, or one with the same annotation
+        parser: parser for new sentences, such as queries. Use the parser of the files, or one with the same annotation
             scheme. A sample of captions is parsed to measure the agreement.
         overwrite: whether to replace existing parses.
         report: called with progress messages.
