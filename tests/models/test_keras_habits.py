@@ -231,11 +231,26 @@ def test_stock_callbacks(tmp_path: Path) -> None:
     assert keras.saving.load_model(best)({"text": np.array(TEXTS)})["text"].shape == (4, DIM)
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "lion", "adamw", keras.optimizers.Muon, keras.optimizers.Lamb])
+@pytest.mark.parametrize("optimizer", ["sgd", "lion", "adamw", "adafactor", keras.optimizers.Muon, keras.optimizers.Lamb])
 def test_any_optimizer(optimizer) -> None:
     optimizer = optimizer if isinstance(optimizer, str) else optimizer()
     model = run_eagerly(compiled(feature_model(), optimizer=optimizer))
     assert np.isfinite(model.fit({"image": FEATURES, "text": IDS}, verbose=0).history["loss"][0])
+
+
+def test_adafactor_adds_up_the_gradients_of_a_repeated_word() -> None:
+    """Keras' step for a list of rows is another one than for the same gradient as a table."""
+    ids = np.tile(IDS[:, 1:2], (1, 3))
+    model = run_eagerly(compiled(feature_model(), optimizer=keras.optimizers.Adafactor(0.1)))
+    model.build({"image": FEATURES.shape, "text": ids.shape})
+    table = model.text_encoder.trainable_variables[0]
+    with tf.GradientTape() as tape:
+        batch = {"image": tf.constant(FEATURES), "text": tf.constant(ids)}
+        loss = model.compute_loss(batch, None, model(batch, training=True))
+    start, gradient = keras.Variable(table.numpy()), tf.convert_to_tensor(tape.gradient(loss, table.value))
+    keras.optimizers.Adafactor(0.1).apply([gradient], [start])
+    model.fit({"image": FEATURES, "text": ids}, batch_size=4, shuffle=False, verbose=0)
+    np.testing.assert_allclose(table.numpy(), start.numpy(), atol=1e-6)
 
 
 @pytest.mark.parametrize(
