@@ -143,7 +143,8 @@ class Load:
                         choice.choice(BROKEN_PROTOS), timeout=60
                     )
                 except grpc.RpcError as error:
-                    if error.code() == grpc.StatusCode.UNAVAILABLE:
+                    if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
+                        # Right while the server stops.
                         raise
                     status = error.code().name
                     refused = status in REFUSED

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import functools
+import gc
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -89,6 +90,9 @@ def decode(body: bytes, signatures: Mapping[str, Signature]) -> Request:
 def _parse(body: bytes) -> dict[str, Any]:
     if not body.strip():
         raise invalid("JSON Parse error: The document is empty")
+    collects = gc.isenabled()
+    # A collection inside a deep document runs destructors, as of unloaded models, without stack, and they fail.
+    gc.disable()
     try:
         document = json.loads(body.decode("utf-8-sig"))
     except json.JSONDecodeError as error:
@@ -99,6 +103,9 @@ def _parse(body: bytes) -> dict[str, Any]:
         raise invalid("JSON Parse error: The document is nested too deeply") from error
     except ValueError as error:
         raise invalid(f"JSON Parse error: {error}") from error
+    finally:
+        if collects:
+            gc.enable()
     if not isinstance(document, dict):
         raise _wrong(document, "Is not object")
     return document
