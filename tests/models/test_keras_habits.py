@@ -231,7 +231,9 @@ def test_stock_callbacks(tmp_path: Path) -> None:
     assert keras.saving.load_model(best)({"text": np.array(TEXTS)})["text"].shape == (4, DIM)
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "lion", "adamw", "adafactor", keras.optimizers.Muon, keras.optimizers.Lamb])
+@pytest.mark.parametrize(
+    "optimizer", ["sgd", "lion", "adamw", "adafactor", keras.optimizers.Muon, keras.optimizers.Lamb]
+)
 def test_any_optimizer(optimizer) -> None:
     optimizer = optimizer if isinstance(optimizer, str) else optimizer()
     model = run_eagerly(compiled(feature_model(), optimizer=optimizer))
@@ -544,12 +546,21 @@ def test_towers_of_different_sizes_are_refused() -> None:
         model.fit({"image": FEATURES, "text": IDS}, verbose=0)
 
 
+@pytest.mark.parametrize("shape", [(2, SIZE + 1, SIZE, 3), (SIZE, SIZE, 3), (1, 2, SIZE, SIZE, 1)])
+def test_pixels_of_another_size_are_refused(trained: DualEncoder, shape: tuple[int, ...]) -> None:
+    for use in (trained.image_encoder, lambda pixels: trained({"image": pixels})):
+        with pytest.raises(InvalidArgumentError, match=r"^`pixels` must be of shape \(batch, 8, 8, 3\); got 'shape \("):
+            use(np.zeros(shape, np.uint8))
+
+
 def test_bytes_that_are_no_image_are_refused(trained: DualEncoder) -> None:
     bad = dataset(images=[*BYTES[:3], b"no image"])
-    with pytest.raises(tf.errors.InvalidArgumentError, match="JPEG or PNG"):
-        run_eagerly(compiled(raw_model())).fit(bad, verbose=0)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="JPEG or PNG"):
-        trained.evaluate(bad, verbose=0)
+    message = r"^`image` must be the bytes of JPEG or PNG images; got other bytes in these rows: 3\. Read files first"
+    for use in (run_eagerly(compiled(raw_model())).fit, trained.evaluate):
+        with pytest.raises(InvalidArgumentError, match=message):
+            use(bad, verbose=0)
+    with pytest.raises(InvalidArgumentError, match=r"rows: 0,? 1\. Read files first"):
+        trained.encode_images(tf.constant(["photos/a.jpg", "photos/b.jpg"]))
     assert trained.evaluate(dataset(), return_dict=True, verbose=0)["accuracy"] == 1.0
 
 
