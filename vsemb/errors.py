@@ -26,6 +26,9 @@ class VsembError(Exception):
             sys.exit(str(error))
     """
 
+    # Keras puts the names and shapes of a layer's inputs around other errors.
+    _keras_call_info_injected = True
+
 
 class InvalidArgumentError(VsembError, ValueError):
     """Invalid value of an argument, recipe field or option."""

@@ -117,9 +117,20 @@ def test_a_phone_in_the_dark_and_a_screen_reader_can_use_it(served, tmp_path):
             box.clear()
             box.send_keys(text + Keys.ENTER)
 
+        def contrast(selector):
+            """Returns the contrast of border and background (WCAG 2.1, 1.4.11), which axe does not check."""
+            element = browser.find_element(By.CSS_SELECTOR, selector)
+            styles = map(element.value_of_css_property, ("border-top-color", "background-color"))
+            colours = [map(int, re.findall(r"\d+", style)[:3]) for style in styles]
+            linear = [[((c / 255 + 0.055) / 1.055) ** 2.4 for c in colour] for colour in colours]
+            low, high = sorted(0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05 for r, g, b in linear)
+            return high / low
+
         for width, scheme in zip((1280, 360), SCHEMES, strict=True):
             emulate(browser, width, scheme)
             browser.get(address)
+            wait.until(lambda _: found("#sentence textarea"))
+            assert contrast("#sentence textarea") >= 3
             # All tabs are there, none in a menu.
             wait.until(lambda _: len(found("button[role=tab]")) == 4)
             # What is asked for comes late enough to be seen coming.

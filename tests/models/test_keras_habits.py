@@ -231,11 +231,28 @@ def test_stock_callbacks(tmp_path: Path) -> None:
     assert keras.saving.load_model(best)({"text": np.array(TEXTS)})["text"].shape == (4, DIM)
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "lion", "adamw", keras.optimizers.Muon, keras.optimizers.Lamb])
+@pytest.mark.parametrize(
+    "optimizer", ["sgd", "lion", "adamw", "adafactor", keras.optimizers.Muon, keras.optimizers.Lamb]
+)
 def test_any_optimizer(optimizer) -> None:
     optimizer = optimizer if isinstance(optimizer, str) else optimizer()
     model = run_eagerly(compiled(feature_model(), optimizer=optimizer))
     assert np.isfinite(model.fit({"image": FEATURES, "text": IDS}, verbose=0).history["loss"][0])
+
+
+def test_adafactor_adds_up_the_gradients_of_a_repeated_word() -> None:
+    """Keras' step for a list of rows is another one than for the same gradient as a table."""
+    ids = np.tile(IDS[:, 1:2], (1, 3))
+    model = run_eagerly(compiled(feature_model(), optimizer=keras.optimizers.Adafactor(0.1)))
+    model.build({"image": FEATURES.shape, "text": ids.shape})
+    table = model.text_encoder.trainable_variables[0]
+    with tf.GradientTape() as tape:
+        batch = {"image": tf.constant(FEATURES), "text": tf.constant(ids)}
+        loss = model.compute_loss(batch, None, model(batch, training=True))
+    start, gradient = keras.Variable(table.numpy()), tf.convert_to_tensor(tape.gradient(loss, table.value))
+    keras.optimizers.Adafactor(0.1).apply([gradient], [start])
+    model.fit({"image": FEATURES, "text": ids}, batch_size=4, shuffle=False, verbose=0)
+    np.testing.assert_allclose(table.numpy(), start.numpy(), atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -529,12 +546,21 @@ def test_towers_of_different_sizes_are_refused() -> None:
         model.fit({"image": FEATURES, "text": IDS}, verbose=0)
 
 
+@pytest.mark.parametrize("shape", [(2, SIZE + 1, SIZE, 3), (SIZE, SIZE, 3), (1, 2, SIZE, SIZE, 1)])
+def test_pixels_of_another_size_are_refused(trained: DualEncoder, shape: tuple[int, ...]) -> None:
+    for use in (trained.image_encoder, lambda pixels: trained({"image": pixels})):
+        with pytest.raises(InvalidArgumentError, match=r"^`pixels` must be of shape \(batch, 8, 8, 3\); got 'shape \("):
+            use(np.zeros(shape, np.uint8))
+
+
 def test_bytes_that_are_no_image_are_refused(trained: DualEncoder) -> None:
     bad = dataset(images=[*BYTES[:3], b"no image"])
-    with pytest.raises(tf.errors.InvalidArgumentError, match="JPEG or PNG"):
-        run_eagerly(compiled(raw_model())).fit(bad, verbose=0)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="JPEG or PNG"):
-        trained.evaluate(bad, verbose=0)
+    message = r"^`image` must be the bytes of JPEG or PNG images; got other bytes in these rows: 3\. Read files first"
+    for use in (run_eagerly(compiled(raw_model())).fit, trained.evaluate):
+        with pytest.raises(InvalidArgumentError, match=message):
+            use(bad, verbose=0)
+    with pytest.raises(InvalidArgumentError, match=r"rows: 0,? 1\. Read files first"):
+        trained.encode_images(tf.constant(["photos/a.jpg", "photos/b.jpg"]))
     assert trained.evaluate(dataset(), return_dict=True, verbose=0)["accuracy"] == 1.0
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.report.words import choose_arithmetic, families, principal_components
+from vsemb.report.words import apart, choose_arithmetic, families, principal_components
 
 
 def space(captions: list[list[str]], unknown: tuple[str, ...] = ()) -> SimpleNamespace:
@@ -103,3 +103,13 @@ def test_refuses_more_directions_than_there_are(rows: int, count: int) -> None:
 def test_refuses_what_is_not_finite() -> None:
     with pytest.raises(DataError, match="NaN"):
         principal_components(np.array([[0.0, 1.0], [np.nan, 1.0], [2.0, 2.0]]))
+
+
+def test_labels_of_words_in_one_place_do_not_cover_each_other() -> None:
+    places = apart(
+        [(word, 50.0, y) for word, y in zip(("circle", "heart", "star", "ring"), (93, 93, 91, 30), strict=True)]
+    )
+    assert [(word, x) for word, x, _ in places] == [("circle", 50), ("heart", 50), ("star", 50), ("ring", 50)]
+    heights = sorted(y for *_, y in places)
+    assert min(b - a for a, b in zip(heights, heights[1:], strict=False)) >= 5 and heights[-1] == 93
+    assert apart([("circle", 20.0, 50.0), ("ring", 80.0, 50.0)]) == [("circle", 20.0, 50.0), ("ring", 80.0, 50.0)]

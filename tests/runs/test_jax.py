@@ -21,10 +21,16 @@ ROOT = Path(__file__).parents[2]
 DATA = {
     "vsepp": "scenes_path",
     "contrastive": "scenes_path",
-    "order-embedding": "scenes_path",
     "dvsa": "region_scenes",
     "ds-sje-word-cnn": "flowers_path",
     "multimodal-rnn": "scenes_path",
+}
+
+# Compiling takes most of the time; the trainings of a test are compiled once.
+QUICK = {
+    "JAX_PLATFORMS": "cpu",
+    "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true",
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
 }
 
 pytestmark = pytest.mark.slow
@@ -34,7 +40,7 @@ pytestmark = pytest.mark.slow
 def test_jax_resumes_exactly_and_shares_a_batch_among_devices(name: str, request, tmp_path: Path) -> None:
     pytest.importorskip("jax", reason="the extra jax is not installed")
     data = request.getfixturevalue(DATA[name])
-    environment = {**os.environ, "KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}
+    environment = {**os.environ, **QUICK, "KERAS_BACKEND": "jax", "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "cache")}
     command = [sys.executable, "-m", "tests.runs.jax_trainings", str(getattr(data, "path", data)), str(tmp_path), name]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, cwd=ROOT, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -57,7 +63,7 @@ def test_a_run_of_jax_is_exported(scenes_path: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     command = [sys.executable, "-m", "vsemb.cli", "train", "vsepp", "--backend", "jax", "--epochs", "1"]
     command += ["--data", str(scenes_path), "--out", str(run), "--set", "embedding_dim=16"]
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    environment = {**os.environ, **QUICK}
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=ROOT, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     assert json.loads((run / "run.json").read_text())["status"] == "finished"

@@ -119,8 +119,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     arguments.argv = given.arguments
     backends = getattr(command, "BACKENDS", ("tensorflow",))
-    backend = getattr(arguments, "backend", None) or os.environ.get("KERAS_BACKEND")
-    os.environ["KERAS_BACKEND"] = str(backend) if backend in backends else backends[0]
+    backend = getattr(arguments, "backend", None) or os.environ.get("KERAS_BACKEND", "")
+    os.environ["KERAS_BACKEND"] = backend if backend in backends else backends[0]
     main_thread = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGTERM, _terminate) if main_thread else None
     try:

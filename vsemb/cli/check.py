@@ -33,4 +33,4 @@ def run(arguments: argparse.Namespace) -> None:
     if found:
         places = "one place" if len(found) == 1 else f"{len(found)} places"
         raise DataError(f"{arguments.data} is damaged in {places}, see above. Prepare it again.")
-    print(f"{arguments.data} is whole.")
+    print(f"{arguments.data}: no damage found.")

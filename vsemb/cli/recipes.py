@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import itertools
+import textwrap
 from typing import Any
 
-from vsemb.commands import save_json, table
+from vsemb.commands import save_json
+from vsemb.console import accented
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +37,14 @@ def run(arguments: argparse.Namespace) -> None:
         if arguments.variant is not None:
             raise invalid_argument("variant", arguments.variant, "given after the name of a recipe")
         shown = [{"name": name, "summary": summary(name)} for name in recipes.names()]
-        print(table(["recipe", "about"], [list(row.values()) for row in shown], text=(0, 1)))
+        for about, rows in itertools.groupby(shown, lambda row: row["summary"]):
+            print(accented(about))
+            print(
+                textwrap.indent(
+                    textwrap.fill(", ".join(row["name"] for row in rows), 100, break_on_hyphens=False), "  "
+                )
+            )
+        print("\nvsemb recipes RECIPE shows the variants, equations, deviations and fields of a recipe.")
     else:
         recipe = recipes.get(arguments.name, arguments.variant)
         variants = recipes.variants(arguments.name)

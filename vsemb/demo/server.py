@@ -186,12 +186,16 @@ def _theme(gradio: Any) -> Any:
     # Use system fonts, since the page would download other fonts.
     fonts: dict[str, Any] = {"font": ("system-ui", "sans-serif"), "font_mono": ("ui-monospace", "monospace")}
     theme = gradio.themes.Default(primary_hue="blue", neutral_hue="slate", radius_size="md", **fonts)
-    # Gradio's own greys and blues have a contrast below 4.5 (WCAG AA) on white.
+    # Gradio's own greys and blues have a contrast below 4.5 (WCAG AA) on white, and its borders one below 3.
     return theme.set(
         body_text_color_subdued="*neutral_600",
         block_info_text_color="*neutral_600",
         input_placeholder_color="*neutral_500",
         input_placeholder_color_dark="*neutral_400",
+        input_border_color="*neutral_500",
+        input_border_color_dark="*neutral_400",
+        checkbox_border_color="*neutral_500",
+        checkbox_border_color_dark="*neutral_400",
         link_text_color="*primary_700",
         link_text_color_dark="*primary_300",
         button_primary_background_fill="*primary_700",

@@ -99,7 +99,7 @@ class SearchTabs(Demo):
         with gr.Row():
             resort = gr.Checkbox(label=f"Re-sort the best {RESORTED}", info="by the distance to their mean")
         shown, go = _count_and_button(gr, "arithmetic")
-        out = page.result("The images nearest to image - words + words appear here.", "arithmetic-out")
+        out = page.result("The images nearest to image − words + words appear here.", "arithmetic-out")
 
         def search(dropped: Any, key: Any, minus: str, plus: str, resort: bool, k: Any) -> str:
             image = page.image(dropped, key)

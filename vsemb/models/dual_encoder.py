@@ -15,7 +15,7 @@ from keras import ops
 
 from vsemb import losses, similarities
 from vsemb.configured import Configured, build_layers
-from vsemb.errors import VsembError, invalid_argument, one_line
+from vsemb.errors import InvalidArgumentError, VsembError, invalid_argument, one_line
 from vsemb.models.in_batch import InBatchObjective, LogitScale, check_pairs
 from vsemb.models.replicated import ReplicatedModel
 from vsemb.ops.backend import holds_strings
@@ -204,7 +204,8 @@ class DualEncoder(Configured, ReplicatedModel):
         Returns:
             (n, dim) float32, normalised by the similarity; (n, regions, dim) for sets.
         """
-        return self.similarity.normalize(self.image_encoder(self._numbers("image", images), training=training))
+        with _named_rows():
+            return self.similarity.normalize(self.image_encoder(self._numbers("image", images), training=training))
 
     def encode_texts(self, texts: Tensor, training: bool = False) -> Tensor:
         """Embed texts.
@@ -216,7 +217,7 @@ class DualEncoder(Configured, ReplicatedModel):
         Returns:
             (n, dim) float32, normalised by the similarity; (n, steps, dim) for sets.
         """
-        with _named_ids():
+        with _named_rows():
             return self.similarity.normalize(self.text_encoder(self._numbers("text", texts), training=training))
 
     def call(self, inputs: Mapping[str, Tensor], training: bool = False) -> dict[str, Tensor]:
@@ -288,17 +289,17 @@ class DualEncoder(Configured, ReplicatedModel):
 
     def fit(self, x: Any = None, y: Any = None, *arguments: Any, **options: Any) -> keras.callbacks.History:
         """Train as `keras.Model.fit` does; texts and image bytes may be lists, too."""
-        with _named_ids():
+        with _named_rows():
             return super().fit(*_arrays(x, y, options), *arguments, **options)
 
     def evaluate(self, x: Any = None, y: Any = None, *arguments: Any, **options: Any) -> Any:
         """Compute loss and metrics as `keras.Model.evaluate` does; texts and image bytes may be lists, too."""
-        with _named_ids():
+        with _named_rows():
             return super().evaluate(*_arrays(x, y, options), *arguments, **options)
 
     def predict(self, x: Any, *arguments: Any, **options: Any) -> dict[str, np.ndarray]:
         """Embed as `keras.Model.predict` does; texts and image bytes may be lists, too."""
-        with _named_ids():
+        with _named_rows():
             return super().predict(string_tensors(x), *arguments, **options)
 
     def train_step(self, *arguments: Any) -> Any:
@@ -364,11 +365,14 @@ class DualEncoder(Configured, ReplicatedModel):
 
 
 @contextlib.contextmanager
-def _named_ids() -> Iterator[None]:
-    """Raise an error that names token ids, where TensorFlow's names an index of its operation."""
+def _named_rows() -> Iterator[None]:
+    """Raise an error that names token ids or rows of images, where TensorFlow's names an index or its graph."""
     try:
         yield
     except Exception as error:
+        if rows := re.search(r"(`image` must be the bytes [^:]*:)\W+([\d \n.,]*)", str(error)):
+            fix = "Read files first: dataset.map(lambda row: {**row, 'image': tf.io.read_file(row['image'])})."
+            raise InvalidArgumentError(f"{rows[1]} {rows[2].strip()}. {fix}") from error
         found = re.search(r"indices\[[\d,]*\] = (-?\d+) is not in \[0, (\d+)\)", str(error))
         if found is None:
             raise

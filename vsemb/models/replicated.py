@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import keras
@@ -35,6 +36,9 @@ class ReplicatedModel(keras.Model):
         # Not in `compile`: Keras does not compile what it loads where that is overridden.
         if self.optimizer is not None:
             clip_after_sum(self.optimizer)
+            optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
+            if isinstance(optimizer, keras.optimizers.Adafactor):
+                optimizer.update_step = partial(_dense_step, optimizer)
         if getattr(self, "_distribute_strategy", None) is not None:
             for layer in self._flatten_layers():
                 generator = getattr(layer, "seed_generator", None)
@@ -99,3 +103,9 @@ def l2_penalties(model: keras.Model, l2: float) -> list[Tensor]:
         if len(variable.shape) >= 2 and "bias" not in variable.name and id(variable) not in tables
     ]
     return [0.5 * l2 * ops.sum(ops.square(ops.cast(matrix, "float32"))) for matrix in matrices]
+
+
+def _dense_step(optimizer: keras.optimizers.Optimizer, gradient: Tensor, variable: Tensor, rate: Tensor) -> None:
+    # Keras' Adafactor takes wrong steps, to NaN in the end, for gradients of embeddings in which a word occurs twice.
+    dense = ops.add(gradient, ops.zeros_like(variable))
+    type(optimizer).update_step(optimizer, dense, variable, rate)

@@ -64,3 +64,7 @@ def get(name: str, variant: str | None = None) -> Recipe:
     if variant not in found:
         raise unknown_name("variant", variant, found)
     return found[variant]
+
+
+def __dir__() -> list[str]:
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]

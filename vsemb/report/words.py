@@ -6,7 +6,7 @@ Both need families of words, such as colours or animals. An image usually shows 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,8 +40,8 @@ _FOUND = 4
 _LETTERS, _SHARE = 4, 0.3
 #: Maximum number of images in the projection.
 PLANE_IMAGES = 36
-# Margin of the projection, in percent.
-_EDGE = 7.0
+# Margin of the projection and height of a label, in percent.
+_EDGE, _LABEL = 7.0, 5
 
 
 @dataclass(frozen=True)
@@ -238,9 +238,29 @@ def draw_plane(space: Space, family: Family, seed: int) -> Plane:
     return Plane(
         family.name,
         list(zip(pictures, x[:count], y[:count], strict=True)),
-        list(zip(words, x[count:], y[count:], strict=True)),
+        apart(zip(words, x[count:], y[count:], strict=True)),
         (100 * float(shares[0]), 100 * float(shares[1])),
     )
+
+
+def apart(words: Iterable[tuple[str, float, float]]) -> list[tuple[str, float, float]]:
+    """Move words up or down, towards the middle, until no label covers another.
+
+    Args:
+        words: word, x and y in percent of the plane.
+
+    Example:
+
+    >>> apart([("heart", 50, 30), ("ring", 52, 29), ("cross", 80, 30)])
+    [('heart', 50, 30), ('ring', 52, 35), ('cross', 80, 30)]
+    """
+    placed: list[tuple[str, float, float]] = []
+    for word, x, y in words:
+        step = 1 if y < 50 else -1
+        while any(abs(x - left) < len(word + other) + 4 and abs(y - top) < _LABEL for other, left, top in placed):
+            y += step
+        placed.append((word, x, y))
+    return placed
 
 
 def principal_components(embeddings: np.ndarray, count: int = 2) -> tuple[np.ndarray, np.ndarray]:

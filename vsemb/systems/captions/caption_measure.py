@@ -176,7 +176,7 @@ def measure_captions(
     train_part = dataset.split(_TRAIN) if _TRAIN in dataset.splits else None
     train = None if train_part is None else TrainingCaptions(train_part.captions)
     if train is None:
-        notes.append("The dataset has no split `train`: no nearest training image, no novelty.")
+        notes.append("The dataset has no split `train`, which the nearest training image and novelty need.")
     backgrounds = _backgrounds(part, rows)
     scorer = None if clip is None else ClipScorer(clip, dataset, split, rows)
 
@@ -216,7 +216,7 @@ def measure_captions(
     if train_part is not None:
         neighbours = _nearest_images(runs[0], dataset, part, rows, train_part)
         if neighbours is None:
-            notes.append(f"{runs[0].path} reads pixels, not features: no nearest training image.")
+            notes.append(f"{runs[0].path} reads pixels; the nearest training image needs features.")
         else:
             assert train is not None
             chosen = [_consensus(train, train_part.captions_of(row)) for row in neighbours]

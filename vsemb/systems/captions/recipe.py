@@ -132,7 +132,7 @@ class CaptionTask(NextWordTask):
         search = self.search.arguments() | {name: value for name, value in given.items() if value is not None}
         sampler = None
         if options.sample is not None:
-            options.check_only(_DRAWS, "omitted where words are drawn")
+            options.check_only(_DRAWS, "omitted when words are sampled")
             sampler = Sampler.parse(options.sample, temperature=options.temperature, seed=options.seed)
             # Greedy sampling always returns the same caption.
             search.setdefault("n_best", 1 if options.sample == "greedy" else N_BEST)

@@ -123,7 +123,9 @@ def region_features(run: Run, part: Split, rows: np.ndarray, boxes: np.ndarray) 
     """
     kept = kept_backbone(run.path)
     if kept is None:
-        raise DataError(f"{run.path} has no image network, so it cannot look at regions. Train it on features of one.")
+        raise DataError(
+            f"{run.path} has no image network, so its regions cannot be computed. Train it on features of one."
+        )
     config, weights = kept
     regions = kept_regions(run.path) if keeps_network(run.path) else RegionConfig(pooling="crops")
     most = int(np.unique(rows, return_counts=True)[1].max())
