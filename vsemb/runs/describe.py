@@ -106,7 +106,10 @@ def _run(path: Path) -> _Read:
         return (
             "run.json",
             facts,
-            [f"vsemb train {recipe['name']} --variant {recipe['variant']} --data {data} --out {name}   # continues"],
+            [
+                f"vsemb train {recipe['name']} --variant {recipe['variant']} --data {data} --out {name}"
+                "   # and its other options; continues the training"
+            ],
         )
     following = [f"vsemb evaluate {name}"]
     if recipe["kind"] == "retrieval":
