@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[1]
 
 FILES = {
     "test_fine.py": "def test_one(): pass\ndef test_two(): pass\n",
+    "test_late.py": "def test_late(): pass\n",
     "test_wrong.py": "def test_wrong(): assert 1 == 2\n",
     "test_dies.py": "import os\ndef test_before(): pass\ndef test_dies(): os._exit(7)\ndef test_after(): pass\n",
     "test_broken.py": "import nowhere_to_be_found\n",
@@ -56,7 +57,7 @@ def test_what_every_file_did_is_counted(said) -> None:
     status, text = said()
     assert status == 1
     # test_dies and test_after did not end.
-    assert re.search(r"3 failed, 3 passed, 1 skipped, .*1 error in", text)
+    assert re.search(r"3 failed, 4 passed, 1 skipped, .*1 error in", text)
     assert "assert 1 == 2" in text and "nowhere_to_be_found" in text
     assert "the process ended with 7 before this test did" in text
 
@@ -64,6 +65,12 @@ def test_what_every_file_did_is_counted(said) -> None:
 def test_tests_are_chosen_as_without_processes(said) -> None:
     status, text = said("test_fine.py", "test_dies.py::test_before", "-k", "not two")
     assert status == 0 and "2 passed, 1 deselected" in text
+
+
+def test_a_file_without_chosen_tests_does_not_fail_after_another_one(said) -> None:
+    status, text = said("test_broken.py", "test_wrong.py", "test_fine.py", "test_late.py", "-k", "not late")
+    assert status == 1 and "before this test did" not in text
+    assert re.search(r"1 failed, 2 passed, 1 deselected, .*1 error in", text)
 
 
 @pytest.mark.parametrize("name", ["test_fine.py::test_three", "nowhere"])

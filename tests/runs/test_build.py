@@ -162,8 +162,12 @@ def test_only_training_batches_see_mirror_images(scenes_copy):
     config = BackboneConfig("SmallConvNet", size=32)
     store = cache_features(scenes_copy, config, weights=None, mirror=True)
     image, split = recipes.get("vsepp").image, scenes_copy.split("train")
-    assert store.dim != FEATURE_DIM and image.images(split, store).spec.shape == (256,)
-    assert image.images(split, store, training=True).spec.shape == (2, 256)
+    assert store.dim != FEATURE_DIM
+    rows, seeds = np.zeros(32, np.int64), np.array([[1, 2]])
+    for training, views in ((False, 1), (True, 2)):
+        images = image.images(split, store, training=training)
+        assert images.spec.shape == (256,)
+        assert len(np.unique(next(images.stream([rows], seeds)), axis=0)) == views
 
 
 def test_weights_start_from_the_first_images(tiny_recipe, scenes, monkeypatch, tmp_path) -> None:

@@ -88,5 +88,5 @@ def test_a_preset_without_texts_is_refused_for_texts(preset_path) -> None:
 
 def test_other_json_is_no_preset(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"registered_name": "x"}))
-    with pytest.raises(DataError, match="with `config`"):
+    with pytest.raises(DataError, match="must have a `config`"):
         PresetText.open(f"hub:{tmp_path}")
