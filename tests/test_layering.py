@@ -55,6 +55,8 @@ SYSTEMS = [name.rpartition(".")[2] for name in systems.SYSTEMS]
 # Written with Keras alone, so that they run on any of its backends; what no `keras.ops` offers stands in functions.
 ANY_BACKEND = {"configured", "ops", "encoders", "similarities", "losses", "models"}
 BACKENDS_OWN = {"replicas", "chunks", "backend", "recurrent_loops"}
+# Gives TensorFlow to modules that are imported where it is missing, too.
+STAND_IN = "vsemb.ops.tensorflow"
 
 
 def module_of(path: Path, root: Path = ROOT) -> str:
@@ -169,7 +171,7 @@ def test_no_tensorflow_where_any_backend_runs() -> None:
         for module, path in MODULES.items()
         if any_backend(module)
         for name, line, in_function in imports(path)
-        if name.split(".")[0] == "tensorflow"
+        if name.split(".")[0] == "tensorflow" and module != STAND_IN
         if not (room_of(module) == "ops" and path.stem in BACKENDS_OWN and in_function)
     ]
     assert wrong == []
@@ -177,7 +179,7 @@ def test_no_tensorflow_where_any_backend_runs() -> None:
 
 def test_ops_have_no_state() -> None:
     for module, path in MODULES.items():
-        if room_of(module) == "ops":
+        if room_of(module) == "ops" and module != STAND_IN:
             tree = ast.parse(path.read_text(encoding="utf-8"))
             assert not [node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)], module
 
@@ -341,8 +343,9 @@ def test_the_package_stays_small() -> None:
     regions, Flickr30k Entities. The recipe `best` took 260 of the base: trained upper layers, an ensemble.
     Captions of annotated regions took 220 of the systems. Limits of all requests of a server together took 180 of
     the base, and signed contracts with the description of the REST API 200. Silent errors of the Python API and kept
-    token ids took 40 of the base.
+    token ids took 40 of the base. Training under JAX without TensorFlow took 200 of the base.
+    Skipped batches and the OpenAPI description took 71 of the base, and the systems shrank by 11.
     """
     lines = {module: code_lines(path) for module, path in MODULES.items()}
     base = sum(count for module, count in lines.items() if room_of(module) != "systems")
-    assert sum(lines.values()) <= 35_940 and base <= 22_010, f"{sum(lines.values())} lines, {base} of the base"
+    assert sum(lines.values()) <= 36_210 and base <= 22_290, f"{sum(lines.values())} lines, {base} of the base"

@@ -1,7 +1,7 @@
 """The console: notices and progress bars on standard error, results on standard output.
 
-Work of more than two seconds shows a bar with `progress`; notices are printed with `say`. Neither is written to
-standard output, so results can be piped. `quieted` silences both, as `--quiet` does for each command of `vsemb`.
+`progress` shows a bar for long work, and `say` prints notices. Neither writes to standard output, so results can be
+piped. `quieted` silences both, as `--quiet` does for each command of `vsemb`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-# Of the process, for notices come from all threads.
+# A global of the process, because all threads print notices.
 _quiet = False
 _DELAY = 1.0
 
@@ -29,13 +29,13 @@ def say(line: str) -> None:
 
 
 def progress(iterable: Iterable[Any] | None = None, desc: str | None = None, *, unit: str, **options: Any) -> Any:
-    """Return a progress bar with rate and remaining time, shown on a terminal.
+    """Return a progress bar with rate and remaining time, which is only shown on a terminal.
 
     Args:
-        iterable: what is iterated over; None for a bar that is moved with `update`.
-        desc: what is being done.
-        unit: what is counted, singular.
-        **options: as for `tqdm.tqdm`, `total` among them; `disable=False` shows the bar without a terminal, too.
+        iterable: the items; None for a bar that is advanced with `update`.
+        desc: label of the work.
+        unit: noun for an item, singular.
+        **options: options of `tqdm.tqdm`, such as `total`; `disable=False` shows the bar without a terminal, too.
 
     Example:
 
@@ -44,23 +44,23 @@ def progress(iterable: Iterable[Any] | None = None, desc: str | None = None, *, 
     """
     from tqdm import tqdm
 
-    # Where `disable` is None, tqdm looks whether there is a terminal.
+    # With `disable=None`, tqdm hides the bar unless standard error is a terminal.
     options["disable"] = True if _quiet else options.get("disable")
-    # A bar that stays is there from the start; one that goes away does not flicker.
+    # A bar with `leave` is shown from the start. One that disappears is delayed, so that short work does not flicker.
     options.setdefault("delay", 0 if options.get("leave", True) else _DELAY)
     return tqdm(iterable, desc, unit=f" {unit}", dynamic_ncols=True, **options)
 
 
 def accented(text: str) -> str:
-    """Return a text in the accent colour where standard output is a terminal; `NO_COLOR` in the environment says no."""
+    """Return a text in the accent colour, if standard output is a terminal and `NO_COLOR` is not set."""
     return f"\033[1;36m{text}\033[0m" if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else text
 
 
 @contextlib.contextmanager
 def without_tracing_advice() -> Iterator[None]:
-    """Drop TensorFlow's advice on retracing inside the context.
+    """Suppress TensorFlow's warnings about retracing inside the context.
 
-    TensorFlow counts the traces of all models of a process together, and each model is traced once.
+    They are false alarms: TensorFlow counts the traces of all models of a process together, and each is traced once.
     """
 
     def keeps(record: logging.LogRecord) -> bool:
@@ -79,7 +79,7 @@ def quieted(quiet: bool = True) -> Iterator[None]:
     """Silence `say` and `progress` inside the context.
 
     Args:
-        quiet: whether to.
+        quiet: whether to silence them; False shows them, even inside another `quieted`.
     """
     global _quiet
     before, _quiet = _quiet, quiet

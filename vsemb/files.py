@@ -217,6 +217,14 @@ def locked(folder: Path, busy: str) -> Iterator[None]:
                 return
 
 
+def remove_partial(path: Path) -> None:
+    """Remove the folder `.NAME.partial` beside a published path, if the process that worked there was killed."""
+    work = path.with_name(f".{path.name}.partial")
+    if work.exists():
+        with contextlib.suppress(DataError, OSError), locked(work, "in use"):
+            shutil.rmtree(work)
+
+
 def require_space(path: str | os.PathLike[str], needed: int) -> None:
     """Check the free disk space before a file is written.
 
@@ -292,5 +300,5 @@ def read_json(path: str | os.PathLike[str], what: str = "JSON file") -> Any:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise DataError(f"No {what} at {path}.") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"The {what} at {path} cannot be read: {error}.") from error

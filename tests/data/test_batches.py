@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -29,9 +30,16 @@ def split(scenes):
     return scenes.split("train")
 
 
+class FinishedImages(FeatureImages):
+    """Features with a `finish` of their own, so that batches have a seed."""
+
+    def finish(self, images: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
+        return images
+
+
 @pytest.fixture(scope="module")
 def make(scenes, split):
-    images = FeatureImages(FeatureStore.find(scenes), split)
+    images = FinishedImages(FeatureStore.find(scenes), split)
     tokenizer = WordTokenizer(Vocabulary.from_captions(split.captions))
 
     def build(**options) -> PairBatches:
@@ -314,3 +322,29 @@ def test_image_batches_keep_their_order(scenes, batch_size: int) -> None:
     found = np.concatenate([batch["image"] for batch in read(dataset)])
     np.testing.assert_array_equal(found, FeatureStore.find(scenes).rows(split.ids))
     assert int(dataset.cardinality()) == -(-12 // batch_size)
+
+
+@pytest.mark.parametrize("negatives", ["batch", "sampled"])
+def test_arrays_are_the_batches_of_the_dataset(scenes, split, negatives: str) -> None:
+    tokenizer = WordTokenizer(Vocabulary.from_captions(split.captions))
+    images = FeatureImages(FeatureStore.find(scenes), split)
+    batches = PairBatches(split, images, tokenizer, batch_size=7, negatives=negatives)
+    expected = read(batches.dataset(2, 30)) + read(batches.dataset(3).take(2))
+    for (found,), batch in zip(batches.arrays(2, 30), expected, strict=False):
+        assert set(found) == set(batch)
+        for name, values in batch.items():
+            if name.endswith("_id"):
+                # Smaller numbers, equal where the ids are.
+                assert found[name].dtype == np.int32
+                equal = values[:, None] == batch["image_id"]
+                np.testing.assert_array_equal(found[name][:, None] == found["image_id"], equal)
+            else:
+                np.testing.assert_array_equal(found[name], values)
+
+
+def test_texts_have_few_lengths_where_each_is_compiled(monkeypatch) -> None:
+    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+    ids, offsets = np.arange(1, 23, dtype=np.int32), np.array([0, 3, 12, 22])
+    padded = pad_ids(ids, offsets, np.arange(3))
+    assert padded.shape == (3, 16) and (padded[:, 10:] == 0).all()
+    assert pad_ids(ids, offsets, np.array([0])).tolist() == [[1, 2, 3, 0, 0, 0, 0, 0]]

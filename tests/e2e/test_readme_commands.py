@@ -37,8 +37,8 @@ LEFT_OUT = (
     "vsemb train vsepp --strategy multiworker",
     "vsemb train vsepp --strategy mirrored --data",
 )
-#: Devices of TensorFlow can be chosen once in a process.
-OWN_PROCESS = ("--strategy", "--workers")
+#: Devices of TensorFlow, and the backend of Keras, can be chosen once in a process.
+OWN_PROCESS = ("--strategy", "--workers", "jax")
 #: Options that make a command small, or name what stands in for a download.
 ADDED = {
     "scenes --out data/scenes": "--train 60 --val 12 --test 12 --size 32",

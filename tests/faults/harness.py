@@ -22,6 +22,8 @@ from tests.faults.flips import Kind, flip
 from tests.faults.injection import Ended, Fault, Process, run, small_disk
 
 SAME, CLEAR, SILENT, CRASH = OUTCOMES = ("same result", "clear error", "silent difference", "crash")
+#: The fault of rows of files.
+FLIPPED = "one flipped bit"
 #: A share of the kills come at a random time and not at an event.
 _RANDOM_TIMES = 5
 
@@ -116,12 +118,12 @@ class Bench:
     def kills(self, case: Case, wanted: dict[str, str], whole: Ended, count: int, seed: int) -> Row:
         """Kill a command at events and at random times, and run it again."""
         row, random = Row(case.name, "kill -9"), np.random.default_rng(seed)
-        timed = count // _RANDOM_TIMES if count > 1 else 0
-        for event in _spread(whole.events, count - timed):
+        events = _spread(whole.events, count - (count // _RANDOM_TIMES if count > 1 else 0))
+        for event in events:
             self.fresh(case.needs)
             run(case.run, self.folder, self._log, Fault("kill", event))
             row.add(*self.again(case, wanted, f"killed at event {event}:"))
-        for moment in random.uniform(0.0, whole.seconds, timed):
+        for moment in random.uniform(0.0, whole.seconds, count - len(events)):
             self.fresh(case.needs)
             process = Process(case.run, self.folder, self._log)
             process.wait(moment)
@@ -206,7 +208,7 @@ class Bench:
 
     def flips(self, kind: Kind, needs: Sequence[str], count: int, seed: int) -> Row:
         """Flip bits of files and read them, in one process until one crashes it."""
-        row = Row(kind.name, "one flipped bit")
+        row = Row(kind.name, FLIPPED)
         reports = self._log.with_name("flips")
         done = 0
         while done < count:

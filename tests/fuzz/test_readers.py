@@ -180,11 +180,13 @@ def test_other_values(name: str, place: int, value, sources) -> None:
 
 
 def test_files_that_crashed(sources) -> None:
-    """An image name longer than the file system takes, a Parquet footer and an npy header that cannot be parsed."""
+    """An image name longer than the file system takes, a Parquet footer an npy header that cannot be parsed, and
+    numbers whose squares have no sum in float32."""
     for name, changes in (
         ("splits", [("change", 0.0, 1, b"0" * 5000)]),
         ("parquet", [("change", 0.0, 1, b""), ("repeat", 0.0, 1, b""), ("change", 0.5, 1, b"\xff")]),
         ("npy", [("change", 0.5, 1, b"(")]),
+        ("glove", [("insert", 0.5, 1, b"99999999999999999999")]),
     ):
         _, file, reading = SOURCES[name]
         content = damaged((sources(name) / file).read_bytes(), changes)

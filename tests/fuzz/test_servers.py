@@ -60,6 +60,29 @@ def test_paths(server: Server, method: str, path: str) -> None:  # noqa: F811
             continue
 
 
+def test_requests_of_the_openapi_description(server: Server) -> None:  # noqa: F811
+    schemathesis = pytest.importorskip("schemathesis", reason="the extra dev is not installed")
+    from schemathesis import checks
+
+    schema = schemathesis.openapi.from_url(f"http://127.0.0.1:{server.rest_port}/openapi.json")
+    kept = [checks.not_a_server_error, checks.status_code_conformance, checks.response_schema_conformance]
+    operations = [each.ok() for each in schema.get_all_operations()]
+    assert [each.path for each in operations][2:] == [PREDICT]
+    for operation in operations:
+
+        @given(case=operation.as_strategy())
+        def asked(case) -> None:
+            response = case.call()
+            # The test's model gives bytes back under a name of text.
+            if response.status_code == 500 and "holds invalid UTF-8" in response.text:
+                return
+            # These literals are no JSON, and have no schema.
+            strict = not any(each in response.content for each in (b"NaN", b"Infinity"))
+            case.validate_response(response, checks=kept if strict else kept[:2])
+
+        asked()
+
+
 def predict_request() -> bytes:
     request = predict_pb2.PredictRequest()
     request.model_spec.name, request.model_spec.signature_name = "everything", "two"

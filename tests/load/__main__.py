@@ -42,6 +42,20 @@ BROKEN = (
 )
 
 
+def broken_protos() -> list[bytes]:
+    """Return messages of gRPC that must be refused."""
+    requests = [predict_pb2.PredictRequest() for _ in range(3)]
+    for request, name in zip(requests, ("sizes", "sizes", "other"), strict=True):
+        request.model_spec.name = name
+        request.inputs["text"].CopyFrom(tf.make_tensor_proto([1.0] if request is requests[0] else ["a"]))
+    requests[1].inputs["more"].CopyFrom(tf.make_tensor_proto(["a"]))
+    return [b"\xff\xfe", b"", *(request.SerializeToString() for request in requests)]
+
+
+BROKEN_PROTOS = broken_protos()
+REFUSED = {"INVALID_ARGUMENT", "NOT_FOUND", "RESOURCE_EXHAUSTED"}
+
+
 class Load:
     """Clients of one server after another, and what they were answered.
 
@@ -117,11 +131,25 @@ class Load:
             self.seconds.append(took)
 
     def malformed(self, server: ServerProcess, choice: random.Random) -> None:
-        """Send a body that must be refused with 400."""
-        status, _ = rest(server.rest_port, choice.choice(BROKEN))
+        """Send a body or message that must be refused."""
+        if choice.random() < 0.5:
+            status, _ = rest(server.rest_port, choice.choice(BROKEN))
+            refused = status in (400, 503)
+        else:
+            status, refused = "OK", False
+            with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+                try:
+                    channel.unary_unary("/tensorflow.serving.PredictionService/Predict")(
+                        choice.choice(BROKEN_PROTOS), timeout=60
+                    )
+                except grpc.RpcError as error:
+                    if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
+                        # Right while the server stops.
+                        raise
+                    status = error.code().name
+                    refused = status in REFUSED
         self.count(
-            "malformed refused" if status in (400, 503) else "malformed, other status",
-            "" if status in (400, 503) else f"malformed: {status}",
+            "malformed refused" if refused else "malformed, other status", "" if refused else f"malformed: {status}"
         )
 
     def bad_connection(self, server: ServerProcess, choice: random.Random) -> None:

@@ -26,6 +26,7 @@ PLAIN = {
     "training.patience": "null",
     "training.seed": "0",
     "training.precision": '"float32"',
+    "training.nonfinite": '"stop"',
     "embedding_dim": "1024",
     "text": "",
     "text.tokenizer": "words",

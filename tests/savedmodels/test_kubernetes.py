@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import pytest
+
 from tests.savedmodels.files import (
     REST,
     config_maps,
@@ -119,6 +121,17 @@ def test_every_field_is_one_of_kubernetes_own(manifests):
         metadata = {"name": str, "labels": {"app": str}}
         schema = {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
         assert problems(manifest, schema, kind) == []
+
+
+def test_kubernetes_own_schemas_accept_the_manifests(manifests):
+    validator = pytest.importorskip("kubernetes_validate", reason="the extra dev is not installed")
+    versions = validator.utils.all_versions()
+    for manifest in manifests.values():
+        for version in (versions[0], versions[-1]):
+            validator.validate(manifest, validator.utils.major_minor(version), strict=True)
+    spec = manifests["Service"]["spec"]
+    with pytest.raises(validator.ValidationError):
+        validator.validate(manifests["Service"] | {"spec": spec | {"typo": 1}}, versions[-1], strict=True)
 
 
 def test_the_schema_check_notices():

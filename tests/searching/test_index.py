@@ -148,7 +148,8 @@ def test_manifests_of_something_else(tmp_path):
         ({"version": 99}, StaleIndexError, "version 99"),
         ({"source": {}}, DataError, "is broken"),
         ({"backend": None}, DataError, "is broken"),
-        ({"source": good["source"] | {"kind": "sound"}}, InvalidArgumentError, "sound"),
+        ({"source": good["source"] | {"kind": "sound"}}, DataError, "manifest.json is broken.*sound"),
+        ({"settings": good["settings"] | {"backend": "exaCt"}}, DataError, "manifest.json is broken.*exaCt"),
     ):
         path.write_text(json.dumps(good | change))
         with pytest.raises(error, match=message):

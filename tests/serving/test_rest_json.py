@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 
 import numpy as np
@@ -203,3 +204,38 @@ def test_floats_are_written_short_and_come_back_the_same() -> None:
     fewest = [len(str(one).split("e")[0].strip("-0.").replace(".", "").rstrip("0")) for one in values]
     assert max(digits) <= 9
     assert all(mine <= best for mine, best in zip(digits, fewest, strict=True))
+
+
+class Cycle:
+    """Garbage whose destructor needs some stack, as those of TensorFlow's objects do."""
+
+    ended = 0
+
+    def __init__(self) -> None:
+        self.own = self
+
+    def __del__(self) -> None:
+        def down(depth: int) -> None:
+            if depth:
+                down(depth - 1)
+
+        down(60)
+        Cycle.ended += 1
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_deep_document_does_not_break_destructors() -> None:
+    before, made = gc.get_threshold(), range(600, 1000, 10)
+    try:
+        # So that some collection comes where the stack is nearly used up.
+        for allocations in made:
+            gc.collect()
+            Cycle()
+            gc.set_threshold(allocations, 1000, 1000)
+            with pytest.raises(RequestError, match="nested too deeply"):
+                decode(b"[" * 5000, {})
+            gc.set_threshold(*before)
+    finally:
+        gc.set_threshold(*before)
+    gc.collect()
+    assert Cycle.ended == len(made) and gc.isenabled()

@@ -205,6 +205,24 @@ def test_metadata_is_the_models_own(server: Server) -> None:
     assert ask(server.rest_port, "GET", f"{MODEL}/versions/2/metadata")[0] == 404
 
 
+def test_the_server_describes_its_api(server: Server) -> None:
+    status, found = ask(server.rest_port, "GET", "/openapi.json")
+    base = "/v1/models/everything"
+    assert status == 200 and list(found["paths"]) == [base, f"{base}/metadata", f"{base}:predict"]
+    predict = found["paths"][f"{base}:predict"]["post"]
+    requests = predict["requestBody"]["content"]["application/json"]["schema"]["anyOf"]
+    forms = [(each["properties"]["signature_name"]["const"], each["required"]) for each in requests]
+    # A signature of a scalar has no rows, and the default one needs no name.
+    assert ("serving_default", ["instances"]) in forms and ("two", ["inputs", "signature_name"]) in forms
+    assert ("scalar", ["instances", "signature_name"]) not in forms
+    row = requests[forms.index(("two", ["instances", "signature_name"]))]["properties"]["instances"]["anyOf"][0][
+        "items"
+    ]
+    limits = {"minimum": -(2**31), "maximum": 2**31 - 1}
+    assert row["properties"]["b"] == {"type": "integer", **limits} and row["required"] == ["a", "b"]
+    assert (row["properties"]["a"]["minItems"], row["properties"]["a"]["items"]["type"]) == (2, "number")
+
+
 def test_metrics_count_answers_and_hold_no_names_of_strangers(server: Server) -> None:
     ask(server.rest_port, "POST", f"{MODEL}:predict", {"instances": [1]})
     ask(server.rest_port, "POST", "/v1/models/stranger:predict", {"instances": [1]})

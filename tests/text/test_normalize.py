@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from vsemb.text import normalize
-from vsemb.text.normalize import MAX_BYTES, readable, split_words, words_of
+from vsemb.text.normalize import MAX_BYTES, readable, split_in_python, split_words, words_of
 
 
 def words(text: str | bytes) -> list[str]:
@@ -133,3 +134,27 @@ def test_many_texts_are_split_a_few_at_a_time(monkeypatch) -> None:
     monkeypatch.setattr(normalize, "_BATCH", 3)
     assert list(words_of(f"Word {n}!" for n in range(8))) == [["word", str(n)] for n in range(8)]
     assert list(words_of([])) == []
+
+
+#: Apostrophes, marks, digits, numbers, white space, capitals, invalid characters.
+CHARACTERS = (
+    "ab's'\u2019 .!\0\t\u2003\u00e9\u00c0\u0130\u03a3'n't \u00b2\u216b\u4e2d\u0301\ue000_-1\u0663\U0001f4a1\ufffd"
+)
+
+
+def random_texts() -> list[str]:
+    draw = random.Random(0)
+    texts = ["".join(draw.choices(CHARACTERS, k=draw.randint(0, 30))) for _ in range(3000)]
+    return [*texts, "a" * 5000, "\u00e9" * 5000, " " * 5000 + "dog's " * 2000, "A Man's dog, doesn't run."]
+
+
+def test_words_in_python_are_those_of_the_graph() -> None:
+    texts = random_texts()
+    expected = [[word.decode() for word in words] for words in split_words(tf.constant(texts)).to_list()]
+    assert [split_in_python(text) for text in texts] == expected
+    assert sum(map(len, expected)) > 9000
+
+
+def test_without_tensorflow_words_are_split_in_python(monkeypatch) -> None:
+    monkeypatch.setattr(normalize, "tf", None)
+    assert list(words_of(["The man's dog!", ""])) == [["the", "man", "'s", "dog"], []]

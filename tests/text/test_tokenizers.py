@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from vsemb.errors import InvalidArgumentError
-from vsemb.text import ALPHABET, CharacterTokenizer, Vocabulary, WordTokenizer
+from tests.text.test_normalize import random_texts
+from vsemb.errors import InvalidArgumentError, VsembError
+from vsemb.text import ALPHABET, CharacterTokenizer, Vocabulary, WordTokenizer, tokenizers
 from vsemb.text.tokenizers import Tokenizer
 
 VOCABULARY = Vocabulary(["a", "dog", "'s", "犬"])
@@ -183,3 +184,22 @@ def test_other_vocabularies() -> None:
 
 def test_no_texts_of_characters() -> None:
     assert CharacterTokenizer()(tf.constant([], tf.string)).shape == (0, 1)
+
+
+@pytest.mark.parametrize("tokenizer", [WordTokenizer(VOCABULARY, 5), CharacterTokenizer(max_length=15)])
+def test_ids_without_tensorflow_are_those_of_the_graph(tokenizer: Tokenizer, monkeypatch) -> None:
+    texts = [*TEXTS, *random_texts()]
+    expected = tokenizer.encode(texts)
+    monkeypatch.setattr(tokenizers, "tf", None)
+    found = tokenizer.encode(texts)
+    for one, other in zip(found, expected, strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_array_equal(one, other)
+    assert tokenizer.encode([])[1].tolist() == [0]
+
+
+def test_other_tokenizers_without_tensorflow_name_the_fix(monkeypatch) -> None:
+    tokenizer = Tokenizer(VOCABULARY)
+    monkeypatch.setattr(tokenizers, "tf", None)
+    with pytest.raises(VsembError, match="text.tokenizer=words"):
+        tokenizer.encode(["a dog"])

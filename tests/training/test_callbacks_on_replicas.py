@@ -8,8 +8,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tests.models.test_dual_encoder import make_batch, make_model
+from vsemb.losses import InfoNCE
 from vsemb.losses.ranking import PairwiseRanking
 from vsemb.training.callbacks import CollapseWarning, averaged_weights
+from vsemb.training.nonfinite import skip_nonfinite
+from vsemb.training.optimizers import Adam
 
 
 def test_steps_are_counted(two_devices: tf.distribute.Strategy) -> None:
@@ -32,3 +36,19 @@ def test_steps_are_counted(two_devices: tf.distribute.Strategy) -> None:
         network.optimizer.iterations.assign(steps)
         warning.on_epoch_end(0, {"loss": loss.collapsed_value(8, 8)})
         assert warning.collapsed == late
+
+
+def test_all_replicas_skip(two_devices: tf.distribute.Strategy) -> None:
+    good, bad = make_batch(range(4)), make_batch(range(4))
+    bad["image"][2, 3] = np.nan
+    with two_devices.scope():
+        model = make_model()
+        model.compile(Adam(global_clipnorm=1.0).build(1, 1), InfoNCE())
+        skip_nonfinite(model)
+    model.fit(good, batch_size=4, verbose=0)
+    before = model.get_weights()
+    model.fit(bad, batch_size=4, verbose=0)
+    for here, there in zip(model.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(here, there)
+    model.fit(good, batch_size=4, verbose=0)
+    assert not np.array_equal(model.get_weights()[0], before[0])

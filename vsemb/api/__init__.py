@@ -1,1 +1,1 @@
-"""The public API: what `import vsemb` offers, loaded when it is first used."""
+"""The public API: the names of `import vsemb`, loaded on first use."""

@@ -31,7 +31,7 @@ OnBad = Literal["fail", "skip"]
 #: The images and captions of a split, or of each of several splits by name.
 Rows = Iterable[Any] | Mapping[str, Iterable[Any]]
 
-# What rows must be: of a table, and from Python.
+# Conditions on rows, of a table and from Python, for errors.
 _TABLE = "Rows of the table must name a readable image file and have a caption"
 _ROWS = "Images must be files, bytes, PIL images or uint8 arrays, and captions strings"
 # Directories of datasets without `out`; each is removed when the process ends.
@@ -275,7 +275,7 @@ class Dataset(store.Dataset):
 
     @classmethod
     def _of_list(cls, rows: list[tuple[Any, Any, Any]], out: Any, kind: str, on_bad: OnBad, overwrite: bool) -> Self:
-        """Writes rows (image, caption, split or None) that are in memory."""
+        """Write rows (image, caption, split or None) that are in memory."""
         problems: list[str] = []
         groups: dict[Any, _Item] = {}
         for place, row in enumerate(rows):
@@ -292,7 +292,7 @@ class Dataset(store.Dataset):
         _name_files(items)
         if items and all(item.split is None for item in items):
             _split(items)
-        # Only a dataset that is kept can be met again.
+        # A temporary dataset is never compared with a later call, so its digest can be random.
         rows_digest = secrets.token_hex(8) if out is None else sha256_bytes("".join(map(_digest, items)).encode())
         described = {"format": kind, "path_name": "", "sha256": {"rows": rows_digest}, "options": {}}
         records = _Records(items)
@@ -309,7 +309,7 @@ class Dataset(store.Dataset):
         on_bad: OnBad,
         overwrite: bool,
     ) -> Self:
-        """Writes rows that are read one by one, so that not all images have to fit into memory."""
+        """Write rows that are read one by one, so that the images need not fit in memory."""
         parts: Mapping[Any, Any] = dataset if isinstance(dataset, Mapping) else {None: dataset}
         if len(parts) == 1:
             parts = {None: next(iter(parts.values()))}
@@ -331,7 +331,7 @@ class Dataset(store.Dataset):
                 first.captions.extend(text for item in others for text in item.captions)
                 yield first.record()
 
-        # Whether rows are the same as those of an earlier call is not known, but where the source says so.
+        # Rows of an earlier call can only be recognised by a fingerprint of the source, if it has one.
         sources = [getattr(part, "_fingerprint", None) or secrets.token_hex(8) for part in parts.values()]
         described = {"format": kind, "path_name": "", "sha256": {}, "options": {"rows": sources, "columns": columns}}
         return cls._write(images(), out, described, None, problems, on_bad, overwrite)
@@ -371,10 +371,10 @@ class Dataset(store.Dataset):
             dataset = write_dataset(records, out, name=name, source=described, **options)
         except DataError as error:
             if problems and not isinstance(error, BadImageFound):
-                # What is wrong with the rows comes before what else cannot be done.
+                # Report unusable rows first, since they may be the cause of the other error.
                 raise DataError(refusal(problems)) from error
             raise
-        # What was written by an earlier call has not been checked yet.
+        # Check again, because a dataset from an earlier call was not checked by `before_publish`.
         check(dataset)
         if bad := left_out(dataset):
             say(f"Left out: {listed(bad)}.")
@@ -383,7 +383,7 @@ class Dataset(store.Dataset):
 
 @dataclass
 class _Item:
-    """One image and what is known of it."""
+    """One image with its captions, split and key."""
 
     place: int
     image: Any
@@ -398,7 +398,7 @@ class _Item:
         return str(self.image) if isinstance(self.image, Path) else id(self.image)
 
     def encoded(self) -> Path | bytes:
-        """Returns the file or the bytes of the image; what cannot be read is left to the writer to refuse."""
+        """Return the file or the bytes of the image; unreadable bytes for a broken image, which the writer rejects."""
         try:
             return image_source(self.image)
         except (OSError, ValueError, SyntaxError):
@@ -409,7 +409,7 @@ class _Item:
 
 
 def _digest(item: _Item) -> str:
-    """Returns a hash of a row; of files their size and time."""
+    """Return a hash of a row; files are hashed by size and modification time."""
     image: Any = item.image
     with contextlib.suppress(OSError, ValueError, SyntaxError):
         if isinstance(image, Path):
@@ -420,7 +420,7 @@ def _digest(item: _Item) -> str:
 
 
 class _Records(Sequence[ImageRecord]):
-    """Records of items; pixels are encoded only as they are asked for."""
+    """Records of items; images are encoded on access."""
 
     def __init__(self, items: list[_Item]) -> None:
         self._items = items
@@ -433,7 +433,7 @@ class _Records(Sequence[ImageRecord]):
 
 
 class _Columns:
-    """Picks image, captions and split out of rows."""
+    """Select image, captions and split from rows."""
 
     def __init__(
         self,
@@ -444,7 +444,7 @@ class _Columns:
     ) -> None:
         self.image = self._find(found, "image", "file", image)
         if caption is None:
-            # caption_0, caption_1 and so on are captions of one image.
+            # Columns caption_0, caption_1 and so on hold captions of one image.
             numbered = [name for name in found if NUMBERED.sub("", str(name).lower()) in COLUMNS["caption"]]
             caption = numbered if numbered and all(NUMBERED.search(str(name)) for name in numbered) else None
         several = [caption] if caption is None or isinstance(caption, str) else caption
@@ -474,9 +474,9 @@ class _Columns:
 
 
 def _item(place: int, image: Any, captions: Any, split: Any, problems: list[str]) -> _Item | None:
-    """Returns a row that can be used; notes why, and returns None, for another."""
+    """Return a row as an item; for an unusable row, append the reason to `problems` and return None."""
     if isinstance(image, Mapping):
-        # As Hugging Face's feature `Image(decode=False)` has it.
+        # The form of Hugging Face's feature `Image(decode=False)`.
         image = image.get("bytes") or image.get("path")
     texts = _texts(captions)
     try:
@@ -495,7 +495,7 @@ def _item(place: int, image: Any, captions: Any, split: Any, problems: list[str]
 
 
 def _texts(captions: Any) -> list[str] | None:
-    """Returns one caption, or several in any nesting, as a list; None where one is something else."""
+    """Return one caption, or nested lists of captions, as a flat list; None if one is not text."""
     if isinstance(captions, bytes):
         captions = captions.decode("utf-8", "replace")
     if isinstance(captions, str):
@@ -515,7 +515,7 @@ def _shown(value: Any) -> str:
 
 
 def _hint(image: Any) -> str:
-    """Returns how to mend the two arrays that people pass most often, or nothing."""
+    """Return a fix for the two most common wrong arrays, a batch and floats; "" for other values."""
     if not hasattr(image, "dtype") or not np.ndim(image):
         return ""
     if image.dtype.kind in "OSU" or np.ndim(image) > 3:
@@ -524,7 +524,7 @@ def _hint(image: Any) -> str:
 
 
 def _name_files(items: list[_Item]) -> None:
-    """Names images by their files, with as many folders as tell them apart."""
+    """Name images by their files; if file names repeat, by their paths below the common folder."""
     files = [item for item in items if isinstance(item.image, Path)]
     if not files:
         return
@@ -537,7 +537,7 @@ def _name_files(items: list[_Item]) -> None:
 
 
 def _split(items: list[_Item]) -> None:
-    """Puts images into splits by hashes of their names; of few images, one at least into each."""
+    """Assign images to splits by hashes of their names; three or more images give at least one per split."""
     names = [item.key for item in items]
     splits = {name: hash_split(name) for name in names}
     if len(set(splits.values())) < 3 <= len(splits):

@@ -65,7 +65,7 @@ class Hits(list[Hit]):
 
 
 def _names_file(value: str) -> bool:
-    # What ends so is not a text, even where there is no such file.
+    # A value with such an ending is a path and not a text, even if the file does not exist.
     return value.lower().endswith(IMAGE_SUFFIXES) or os.path.isfile(value)
 
 
@@ -74,7 +74,7 @@ def _named(item: Any) -> str:
 
 
 def _cells(item: Any) -> list[object]:
-    """Returns the name and the picture of an item; an item without a picture has its name alone."""
+    """Return the name and the picture of an item; the picture is "" if the item is not an image."""
     name = _named(item) if isinstance(item, str | os.PathLike) else ""
     if not is_image(item) or (isinstance(item, str) and not _names_file(item)):
         return [name or _named(item), ""]
@@ -135,7 +135,7 @@ def search(
         allowed = f"(rows, dim); the query has the shape {vector.shape}"
         fix = "Make them with encode_images or encode_texts."
         raise invalid_argument("embeddings", f"shape {embeddings.shape}", allowed, fix)
-    # Rows of NaN are images that could not be read.
+    # Rows of NaN belong to images that could not be read.
     rows, scores = best_of(np.nan_to_num(model.similarity(embeddings, vector), nan=-np.inf)[None], k)
     found = [pair for pair in zip(rows[0].tolist(), scores[0].tolist(), strict=True) if pair[1] > -np.inf]
     return Hits(Hit(row, score, None if listed is None else listed[row]) for row, score in found)

@@ -98,7 +98,7 @@ class _RunModel(Model):
         return _rows(self._run.encoders(images=False).encode_text(_strings(self._run.reader(texts))))
 
     def embed_images(self, images: list[bytes]) -> Rows:
-        # Only now, since a network is built.
+        # Only images need these functions, whose first use builds a network.
         encode = self._run.encoders().encode_image
         if encode is None:
             raise _no_images(self.name)
@@ -118,7 +118,7 @@ class _SavedModel(Model):
                 if found.get(name) != digest:
                     raise DataError(f"{path / name} must be the file that was exported; it is not. Export it again.")
         try:
-            # Kept, since the signatures hold their variables weakly.
+            # Keep a reference, because the signatures hold their variables weakly.
             self._loaded = tf.saved_model.load(str(path))
         except Exception as error:  # The loader raises many types for a damaged SavedModel.
             raise DataError(f"{path} cannot be loaded as a SavedModel. {one_line(error, 200)}") from error
@@ -159,7 +159,7 @@ class _ServedModel(Model):
         self._client = Client(
             found["server"], found["model"], version=version, label=found["label"], timeout=60.0, **access
         )
-        # Whether it answers is known at once.
+        # Ask the server now, so that an unreachable one raises an error at once.
         self._signatures = self._client.signatures()
         super().__init__(url, similarity or _similarity_of(self._client.describe("similarity")))
 
@@ -190,7 +190,7 @@ def _no_images(name: str) -> DataError:
 
 
 def _similarity_of(told: Any) -> Similarity | None:
-    """Return the similarity that a model tells; None for a kind that is not installed here."""
+    """Return the similarity from a model's description; None for a kind that is not installed here."""
     try:
         return Similarity.from_json(told)
     except DataError:
@@ -210,7 +210,7 @@ def load(
         source: a `Run` or its directory; the directory of a SavedModel, with or without a version number; or the URL of
             a model on `vsemb serve` or TensorFlow Serving.
         similarity: similarity of a SavedModel or a model on a server, such as `cosine`, `dot` or `order`. Default: the
-            one that the model tells, which every export of a run or a `DualEncoder` does.
+            similarity in the model's description, which every export of a run or a `DualEncoder` contains.
         token: bearer token of the server; None for the environment variable `VSEMB_TOKEN`.
         ca_file: PEM file of the authorities that may sign the server's certificate; default: the system's.
 

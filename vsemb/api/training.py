@@ -1,4 +1,4 @@
-"""`vsemb.train`, `vsemb.evaluate` and `vsemb.export`: what the commands of these names do, on Python objects."""
+"""`vsemb.train`, `vsemb.evaluate` and `vsemb.export`: the commands of these names for Python objects."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def with_values(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
     >>> with_values(recipes.get("vsepp"), {"epochs": 5, "learning_rate": 0.001}).training.epochs
     5
     """
-    # Choices of parts come first, since they decide which fields there are.
+    # Replace parts first, since the kind of a part decides which fields exist.
     chosen = {name: value for name, value in values.items() if isinstance(value, str) and _is_part(recipe, name)}
     for some in (chosen, {name: value for name, value in values.items() if name not in chosen}):
         recipe = recipe.with_overrides([f"{_path(recipe, name)}={_text(name, some[name])}" for name in some])
@@ -119,7 +119,7 @@ def _is_part(recipe: Recipe, name: str) -> bool:
 
 
 def _paths(recipe: Recipe, name: str) -> list[str]:
-    """Returns the paths that a name may stand for, the whole path alone where it is one."""
+    """Return the paths that end with a name; only the name itself if it is a whole path."""
     wanted = _KERAS.get(name, name)
     steps = {field.path: field.path.split(".") for field in fields(recipe)}
     ends = {path: {"_".join(each[start:]) for start in range(len(each))} for path, each in steps.items()}
@@ -138,11 +138,11 @@ def _path(recipe: Recipe, name: str) -> str:
 
 
 def _text(name: str, value: Any) -> str:
-    """Returns a value as `Part.with_overrides` reads it."""
+    """Return a value as text for `Part.with_overrides`."""
     if isinstance(value, Part):
         fix = f"Pass its kind, {value.kind!r}, and its fields; or a recipe with it: dataclasses.replace(recipe, …)"
         raise invalid_argument(name, value, "a number, a string, a list or None", fix)
-    # Numbers of NumPy and paths among them.
+    # `default` also converts numbers of NumPy, and paths.
     return json.dumps(value, default=lambda each: each.item() if hasattr(each, "item") else os.fspath(each))
 
 
@@ -182,7 +182,7 @@ def evaluate(
         metrics.text_to_image["R@10"], metrics.recall_sum
         vsemb.evaluate("runs/ds-sje", protocol="zero-shot", split="test", curve=True)
     """
-    # By name: protocols belong to systems, which import this package.
+    # Loaded by name: protocols belong to systems, which import this package.
     measure = registry.load("vsemb.cli.evaluate:measure")
     runs = open_seeds(run) if isinstance(run, str | os.PathLike) else [_opened(run)]
     return measure(runs, data, split, protocol, options)

@@ -46,6 +46,7 @@ _SUMMARIES = {
     "info": "describe a run, dataset, index or exported model",
     "doctor": "check the installation: versions, extras, GPU, disk",
 }
+_WITHOUT = "`vsemb train --backend jax` needs no TensorFlow."
 
 
 def commands() -> dict[str, tuple[str, str]]:
@@ -83,7 +84,7 @@ def command_parser(name: str) -> argparse.ArgumentParser:
     """Return the parser of one command."""
     command: Command = registry.load(commands()[name][0])
     text, _, examples = (inspect.getdoc(command.run) or "").partition("\n\nExamples:\n")
-    # Without abbreviations, of which `--k` would be `--keep-query`.
+    # Abbreviations are disabled, because `--k` would be read as `--keep-query`.
     parser = argparse.ArgumentParser(
         prog=f"vsemb {name}", formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
@@ -109,14 +110,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     try:
         given = build_parser().parse_args(argv)
-        # A text may also follow options.
+        # Intermixed parsing accepts a text after options.
         arguments = command_parser(given.command).parse_intermixed_args(given.arguments)
         command: Command = registry.load(commands()[given.command][0])
     except VsembError as error:
-        # A system cannot be loaded.
+        # A system that cannot be loaded raises this error.
         print(f"vsemb: {_reason(error)}", file=sys.stderr)
         return 1
     arguments.argv = given.arguments
+    backends = getattr(command, "BACKENDS", ("tensorflow",))
+    backend = getattr(arguments, "backend", None) or os.environ.get("KERAS_BACKEND", "")
+    os.environ["KERAS_BACKEND"] = backend if backend in backends else backends[0]
     main_thread = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGTERM, _terminate) if main_thread else None
     try:
@@ -140,6 +144,8 @@ def _reason(error: Exception) -> str:
     """Return the reason why a command failed, in one line. Raise internal errors again."""
     if isinstance(error, VsembError):
         return " ".join(str(error).split())
+    if isinstance(error, ModuleNotFoundError) and error.name in ("tensorflow", "jax"):
+        return f"{error.name} must be installed for this command; run `pip install {error.name}`. {_WITHOUT}"
     if isinstance(error, MemoryError):
         return f"not enough memory. {error}"
     if isinstance(error, OSError):

@@ -7,17 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from vsemb.commands import (
-    Measured,
-    Mode,
-    Modes,
-    add_json,
-    add_options,
-    apply_options,
-    over_seeds,
-    picked,
-    save_json,
-)
+from vsemb.commands import Measured, Mode, Modes, add_json, add_options, apply_options, over_seeds, picked, save_json
 
 if TYPE_CHECKING:
     from vsemb.runs.run import Run
@@ -91,7 +81,7 @@ def _measured(arguments: argparse.Namespace, runs: Sequence[Run], chosen: str | 
         runs = [kept for opened in runs for kept in opened.kept]
     each = {}
     for opened in runs:
-        # Some protocols open the run by its path.
+        # Some protocols open the run from this path.
         arguments.run = str(opened.path)
         each[opened.label] = _measured_run(arguments, opened, chosen)
     first = next(iter(each.values()))

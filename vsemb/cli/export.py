@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> None:
     from vsemb.searching import read_index
 
     if arguments.sign:
-        # Before the long export.
+        # Check the key before the export, which takes long.
         read_key(arguments.sign, private=True)
     opened = Run.open(arguments.run)
     if arguments.precision is not None:

@@ -115,7 +115,7 @@ def _typed(several: dict[str, Any]) -> Iterator[Query]:
     at_terminal = sys.stdin.isatty()
     if at_terminal:
         with contextlib.suppress(ImportError):
-            import readline  # noqa: F401  Arrow keys and a history.
+            import readline  # noqa: F401  Adds arrow keys and a history to `input`.
         say("Type a query, or Ctrl-D to end.")
     while True:
         try:

@@ -64,7 +64,7 @@ def configure_access(parser: argparse.ArgumentParser) -> None:
 
 
 def access(arguments: argparse.Namespace) -> Access:
-    """Return who may call the server, see `configure_access`."""
+    """Return the token and certificate of the server, from the options of `configure_access`."""
     from vsemb.serving.access import Access, read_token
 
     return Access(read_token(arguments.token_file), **picked(arguments, "tls_cert", "tls_key", "insecure"))
@@ -139,7 +139,7 @@ def run(arguments: argparse.Namespace) -> None:
     import logging
     import os
 
-    # vsemb has its own error about a port in use; gRPC's message is suppressed.
+    # Suppress gRPC's message about a port in use, since vsemb raises its own error.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from vsemb.serving.server import Server, serve_until_stopped, served_models
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
 from vsemb import registry
 from vsemb.commands import add_json, over_seeds, picked, save_json
+
+#: Backends of Keras that the command runs on.
+BACKENDS = ("tensorflow", "jax")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -33,6 +37,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{name}", metavar="RUN", help=summary)
     service = "grpc://HOST:PORT of a tf.data service that decodes images"
     parser.add_argument("--data-service", metavar="ADDRESS", help=service)
+    backend = "backend of Keras; jax needs no TensorFlow ($KERAS_BACKEND, or tensorflow)"
+    parser.add_argument("--backend", choices=BACKENDS, help=backend)
     devices = "one device, all devices of this machine, or several workers (%(default)s)"
     parser.add_argument("--strategy", choices=("none", "mirrored", "multiworker"), default="none", help=devices)
     parser.add_argument("--devices", type=int, metavar="N", help="GPUs or logical CPU devices for mirrored (all)")
@@ -56,6 +62,9 @@ def run(arguments: argparse.Namespace) -> int:
     RECIPE is a name from `vsemb recipes`, or a Python file that defines the variable RECIPE. --fine-tune NAME
     downloads the network's ImageNet weights; --weights names others: random, or a file.
 
+    With --backend jax, recipes on image features train without TensorFlow, also on several devices (--strategy
+    mirrored). Other commands read the run on any machine with TensorFlow.
+
     Examples:
       vsemb train best --data data/flickr8k --out runs/best --backbone MobileNetV2
       vsemb train best --data data/flickr8k --out runs/best --backbone MobileNetV2 --epochs 12
@@ -64,13 +73,21 @@ def run(arguments: argparse.Namespace) -> int:
       vsemb train contrastive --data data/scenes --out runs/scenes --fine-tune SmallConvNet
       vsemb train my_recipe.py --data data/flickr8k --out runs/mine
       vsemb train vsepp --strategy mirrored --devices 2 --data data/flickr8k --out runs/two-devices
+      vsemb train vsepp --backend jax --data data/flickr8k --out runs/jax
       vsemb train vsepp --workers 2 --data data/flickr8k --out runs/two-workers
     """
+    import keras
+
     from vsemb import recipes
     from vsemb.errors import invalid_argument
 
+    if keras.backend.backend() != os.environ["KERAS_BACKEND"]:
+        allowed = f"{keras.backend.backend()}, which Keras uses in this process already"
+        raise invalid_argument("backend", arguments.backend, allowed)
     recipe = recipes.get(arguments.recipe, arguments.variant)
     if arguments.workers is not None:
+        if os.environ["KERAS_BACKEND"] == "jax":
+            raise invalid_argument("workers", arguments.workers, "omitted with --backend jax")
         if arguments.strategy == "mirrored":
             raise invalid_argument("workers", arguments.workers, "omitted with --strategy mirrored")
         return _launch_workers(arguments)
@@ -80,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
     from vsemb.runs.train import train
     from vsemb.training.strategies import open_distribution
 
-    # Before other code of TensorFlow runs.
+    # Open devices before other code of TensorFlow runs.
     devices = open_distribution(arguments.strategy, arguments.devices)
     if arguments.epochs is not None:
         arguments.set.append(f"training.epochs={arguments.epochs}")
@@ -93,9 +110,9 @@ def run(arguments: argparse.Namespace) -> int:
         picked(arguments, "backbone", "weights"),
     )
     if arguments.fine_tune is not None:
-        # The recipe names them.
+        # The recipe already contains the weights.
         arguments.weights = None
-    # A system in the recipe's own file is registered after the options were made, so options may be missing.
+    # A system in the recipe's file is registered after the parser was built, so its options may be missing.
     given = {name: getattr(arguments, name.replace("-", "_"), None) for name in registry.entries("train_inputs")}
     inputs = {name: Run.open(path) for name, path in given.items() if path is not None}
     recipes_of = {Path(arguments.out): recipe}

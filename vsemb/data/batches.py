@@ -23,10 +23,10 @@ from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, Part, Range
 from vsemb.text.tokenizers import Tokenizer
 
-# Rows are sorted by length inside windows of so many batches: long enough to make batches of nearly one length, short
+# Rows are sorted by length in windows of this many batches: long enough for batches of nearly equal lengths, short
 # enough to keep an epoch's order random.
 _WINDOW = 50
-# Texts have a multiple of so many steps where every number of steps is compiled.
+# Lengths of texts are rounded up to a multiple of this on backends that compile a model per length.
 _COMPILED = 8
 
 #: Purposes of random draws: the order of rows, sampled negatives, and the augmentation of each.
@@ -45,7 +45,7 @@ def stream(seed: int, epoch: int, purpose: int) -> np.random.Generator:
 
 
 class RaggedLengths:
-    """Lengths of ragged rows, computed where they are asked for, so that memory-mapped offsets stay on disk.
+    """Lengths of ragged rows, computed on access, so that memory-mapped offsets stay on disk.
 
     Args:
         offsets: (rows + 1,) int64.
@@ -71,7 +71,7 @@ Lengths: TypeAlias = np.ndarray | RaggedLengths
 
 
 class BatchSource:
-    """Base of all training batches: shuffles rows, buckets them by length, and makes a `tf.data.Dataset` of an epoch.
+    """Base of all training batches: shuffles rows, buckets them by length, and builds a `tf.data.Dataset` per epoch.
 
     A subclass defines the tensors of a batch with `gather` and `signature`, and can change the rows with `rows`.
 
@@ -116,7 +116,7 @@ class BatchSource:
         self.steps_per_epoch = count // self.batch_size
 
     def rows(self, generator: np.random.Generator) -> np.ndarray:
-        """Return the rows of an epoch in random order, an array of their own."""
+        """Return the rows of an epoch in random order, as a new array."""
         count = len(self.lengths[0])
         rows = np.arange(count, dtype=np.int32 if count < np.iinfo(np.int32).max else np.int64)
         generator.shuffle(rows)
@@ -146,7 +146,7 @@ class BatchSource:
         yield from map(self.gather, self.plan(epoch)[start:])
 
     def finish(self, batch: Any) -> Any:
-        """Turn a batch into the model's input, in graph."""
+        """Convert a batch to the model's input, in graph."""
         return batch
 
     def dataset(self, epoch: int = 0, step: int = 0) -> tf.data.Dataset:
@@ -186,16 +186,16 @@ class BatchSource:
 
 
 class PairBatches(BatchSource):
-    """Batch of pairs of an image and a caption, for `DualEncoder.fit`.
+    """Batches of image-caption pairs, for `DualEncoder.fit`.
 
     Args:
         split: the split, usually `train`.
         images: images of the split.
         tokenizer: converts all captions to ids once.
         batch_size: pairs per batch.
-        captions: per image and epoch: `"all"` captions, each as a pair, or `"one"` random caption.
-        negatives: `"batch"`: a pair's negatives are the other pairs of the batch. `"sampled"`: they are drawn from the
-            whole split in each epoch, as many as the batch has pairs (Kiros et al. 2014).
+        captions: `"all"`: each caption is a pair, once per epoch. `"one"`: one random caption per image and epoch.
+        negatives: `"batch"`: a pair's negatives are the other pairs of the batch. `"sampled"`: each batch gets as many
+            negatives as pairs, drawn from the whole split in each epoch (Kiros et al. 2014).
         seed: seed of all draws.
 
     Raises:
@@ -384,14 +384,14 @@ class Pairs(BatchesPart, kind="pairs"):
 
 
 def bucketed(order: np.ndarray, generator: np.random.Generator, batch_size: int, *lengths: Lengths) -> np.ndarray:
-    """Make batches of nearly one length out of rows in random order, in place.
+    """Arrange shuffled rows to batches of nearly equal lengths, in place.
 
     Args:
-        order: the rows, shuffled; those left over at the end are dropped. Overwritten, since an epoch may have as many
-            rows as memory holds.
+        order: the shuffled rows; rows that do not fill a batch are dropped. The array is overwritten, because it can
+            be too large for a copy.
         generator: shuffles the batches.
-        batch_size: rows a batch.
-        *lengths: the lengths of all rows; the first decides, the next among equals.
+        batch_size: rows per batch.
+        *lengths: lengths of all rows; rows are sorted by the first, and equal ones by the next.
 
     Returns:
         (steps, batch_size) rows.
@@ -400,7 +400,7 @@ def bucketed(order: np.ndarray, generator: np.random.Generator, batch_size: int,
     order = order[: steps * batch_size]
     for start in range(0, len(order), window):
         part = order[start : start + window]
-        # `lexsort` takes the key that decides last.
+        # The last key of `lexsort` is the primary one.
         part[:] = part[np.lexsort([values[part] for values in reversed(lengths)])]
     batches = order.reshape(steps, batch_size)
     generator.shuffle(batches)
@@ -408,14 +408,14 @@ def bucketed(order: np.ndarray, generator: np.random.Generator, batch_size: int,
 
 
 def pad_ids(ids: np.ndarray, offsets: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Gather ragged rows of token ids, padded with 0 to the longest, at least one step.
+    """Gather ragged rows of token ids, padded with 0 to the longest and to at least one step.
 
     On backends other than TensorFlow, the number of steps is rounded up, since XLA compiles a model for each.
 
     Args:
-        ids: (tokens, ...) int32, all texts one behind the other.
+        ids: (tokens, ...) int32, the concatenated texts.
         offsets: (texts + 1,) int64.
-        rows: (n,) the texts wanted.
+        rows: (n,) positions of the selected texts.
 
     Returns:
         (n, steps, ...) int32.
@@ -444,16 +444,16 @@ def _with_places(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def text_batches(ids: np.ndarray, offsets: np.ndarray, batch_size: int = 256) -> tuple[Any, np.ndarray]:
-    """Batch all texts by length, for embedding them.
+    """Batch all texts by length, to embed them.
 
     Args:
-        ids: (tokens, ...) int32, all texts one behind the other, as `Tokenizer.encode` returns them.
+        ids: (tokens, ...) int32, the concatenated texts, as `Tokenizer.encode` returns them.
         offsets: (texts + 1,) int64.
-        batch_size: texts a batch.
+        batch_size: texts per batch.
 
     Returns:
         dataset: of {"text": (n, steps, ...) int32}.
-        order: (texts,) the text behind each row of the dataset.
+        order: (texts,) the position in `offsets` of each row of the dataset.
     """
     order = np.argsort(np.diff(offsets), kind="stable")
 
@@ -464,7 +464,7 @@ def text_batches(ids: np.ndarray, offsets: np.ndarray, batch_size: int = 256) ->
 
 
 def image_batches(images: ImageSource, rows: np.ndarray, batch_size: int = 256) -> Any:
-    """Batch some rows of a source: a dataset of {"image": (n, ...)}."""
+    """Batch some rows of an image source: a dataset of {"image": (n, ...)}."""
 
     def signature() -> dict[str, tf.TensorSpec]:
         return {"image": tf.TensorSpec((None, *images.spec.shape), images.spec.dtype)}
@@ -487,16 +487,16 @@ def row_batches(
     batch_size: int,
     images: ImageSource | None = None,
 ) -> Iterable[dict[str, Any]]:
-    """Batch rows in the order given, for embedding and measuring them; it may be iterated again and again.
+    """Batch rows in the given order, for embedding and evaluation; the result can be iterated repeatedly.
 
-    This is a `tf.data.Dataset`, and on other backends than TensorFlow an iterable of NumPy arrays.
+    It is a `tf.data.Dataset`, or an iterable of NumPy arrays on backends other than TensorFlow.
 
     Args:
         rows: (n,) the rows.
-        gather: returns a batch for some of them.
+        gather: returns the batch of some rows.
         signature: returns the specification of a batch.
         batch_size: rows per batch; the last may have fewer.
-        images: the source of `image` in a batch, if there is one, which finishes it in graph.
+        images: image source whose `finish` converts `image` of a batch in graph; None for batches without images.
     """
 
     def batches() -> Iterator[dict[str, np.ndarray]]:

@@ -1,4 +1,4 @@
-"""Finding a caption of a dataset by what its source, or a file made from it, calls it."""
+"""Find captions of a dataset by their ids in its source, or in a file made from the source."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ _Named = TypeVar("_Named", bound=Named)
 
 
 class CaptionIndex:
-    """All captions of a dataset, one split behind the other, and how they are called.
+    """All captions of a dataset, split by split, with their ids.
 
     Args:
         dataset: the dataset.
 
     Attributes:
-        path: of the dataset.
-        splits: in their order.
-        texts: of the captions.
-        ids: of the captions, as `Split.caption_ids` has them.
+        path: path of the dataset.
+        splits: the splits, in order.
+        texts: the captions.
+        ids: their ids, as in `Split.caption_ids`.
         has_own: whether captions have ids of the dataset's source.
-        source: the format that the dataset was prepared from; None where it is not known.
+        source: format that the dataset was prepared from; None if unknown.
 
     Example:
 
@@ -77,14 +77,14 @@ class CaptionIndex:
         self._place_by_number = dict(zip(numbered, range(len(names)), strict=True))
 
     def find(self, name: str) -> int | None:
-        """Return the place of the caption that an id names, or None where none is called so.
+        """Return the position of the caption with an id; None for an unknown id.
 
         Args:
-            name: the id that the caption has in the dataset's source, or `KEY#NUMBER` with the image's key
-                and the caption's number within the image, from 0. White space around it does not count.
+            name: id of the caption in the dataset's source, or `KEY#NUMBER` with the image's key and the caption's
+                number within the image, from 0. Surrounding white space is ignored.
 
         Raises:
-            DataError: if several captions are called so.
+            DataError: if several captions have this id.
         """
         name = name.strip()
         if name in self._ambiguous:
@@ -105,14 +105,14 @@ class CaptionIndex:
         Args:
             items: entries of the file in any order; read once.
             unit: noun for an entry in messages, such as `sentence`.
-            report: called with a line about entries whose ids the dataset does not have.
-            hint: sentence added to the error about missing entries where ids are unknown.
+            report: called with a line about entries whose ids are not in the dataset.
+            hint: sentence added to the error about missing entries, if the file has unknown ids.
 
         Returns:
             One entry per caption, in the order of the captions.
 
         Raises:
-            DataError: if a caption has no entry or two.
+            DataError: if a caption has no entry, or more than one.
         """
         found: list[_Named | None] = [None] * len(self.texts)
         unknown, left_out = None, 0
@@ -156,11 +156,15 @@ class CaptionIndex:
         return message.rstrip()
 
     def split_of(self, place: int) -> str:
-        """Return the name of the split of the caption at a place."""
+        """Return the name of the split of the caption at a position in `texts`."""
         ends = np.cumsum([len(split.captions) for split in self.splits])
         return self.splits[int(np.searchsorted(ends, place, "right"))].name
 
     def by_split(self, values: Sequence[_Value]) -> dict[str, list[_Value]]:
-        """Return what belongs to all captions, by the name of their split."""
+        """Group values by split: name of the split -> values of its captions.
+
+        Args:
+            values: one value per caption, in the order of `texts`.
+        """
         rest = iter(values)
         return {split.name: list(itertools.islice(rest, len(split.captions))) for split in self.splits}

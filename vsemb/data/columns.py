@@ -1,7 +1,7 @@
 """The index of a split: an Arrow IPC file, read in place from a memory map.
 
-Opening reads the schema and the places of the record batches, for any number of images. A value is read when it
-is asked for, and pages of the file are shared by all processes of a machine.
+Opening a file reads its schema and the offsets of its record batches, so its cost hardly grows with the number of
+images. A value is read on access. All processes of a machine share the mapped pages.
 
 Reference: https://arrow.apache.org/docs/format/Columnar.html#ipc-file-format
 """
@@ -21,8 +21,9 @@ import pyarrow.compute as pc
 
 from vsemb.errors import DataError, one_line
 
-#: Columns of an index. `objects` and `alignments` are JSON, since generators choose their fields. `offset` is where the
-#: image's TFRecord begins in its shard; `image_offset` and `image_bytes` say where its JPEG or PNG bytes are.
+#: Columns of an index. `objects` and `alignments` are JSON, since generators choose their fields. `offset` is the byte
+#: offset of the image's TFRecord in its shard; `image_offset` and `image_bytes` are the offset and the length of its
+#: JPEG or PNG bytes in the shard.
 SCHEMA = pa.schema(
     [
         pa.field("id", pa.int64(), nullable=False),
@@ -42,20 +43,20 @@ SCHEMA = pa.schema(
     ]
 )
 _JSON = ("objects", "alignments")
-# Images per record batch: what a writer holds in memory; small enough that the texts of a batch have 32-bit offsets.
+# Images per record batch. A writer holds one batch in memory, and the texts of a batch must fit 32-bit offsets.
 _BATCH = 16_384
 
 
 class Column(Sequence[Any]):
-    """Values of a column in place: `column[3]` is one value, `column[3:5]` and `column[rows]` are lists.
+    """A column that is read in place: `column[3]` is one value, `column[3:5]` and `column[rows]` are lists.
 
     Args:
-        chunks: arrays of the column, one behind the other.
-        decode: turns a stored value into the value returned.
-        places: int64, the values wanted, in order; None for all.
+        chunks: the column's Arrow arrays, in order.
+        decode: converts a stored value to the returned one; default: no conversion.
+        places: int64, positions of the selected values, in order; None for all.
 
     Attributes:
-        places: as given.
+        places: the argument.
 
     Example:
 
@@ -128,7 +129,7 @@ class Column(Sequence[Any]):
         return repr(self[:5])[:-1] + (f", ... {len(self)} in all]" if len(self) > 5 else "]")
 
     def rows_of(self, value: Any) -> np.ndarray:
-        """Return the places of a stored value, int64, ascending."""
+        """Return the positions of a stored value, int64, ascending."""
         starts = self._ends - [len(chunk) for chunk in self._chunks]
         found = [
             start + np.flatnonzero(pc.is_null(chunk) if value is None else pc.fill_null(pc.equal(chunk, value), False))
@@ -138,10 +139,10 @@ class Column(Sequence[Any]):
         return places if self.places is None else np.flatnonzero(np.isin(self.places, places))
 
     def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
-        """Return the first place of a stored value.
+        """Return the first position of a stored value.
 
         Raises:
-            ValueError: if it does not occur.
+            ValueError: if the column does not contain the value.
         """
         rows = self.rows_of(value)
         rows = rows[(rows >= start) & (rows < (len(self) if stop is None else stop))]
@@ -153,7 +154,7 @@ class Column(Sequence[Any]):
         return len(self.rows_of(value)) > 0
 
     def at(self, places: np.ndarray) -> Column:
-        """Return the values at some places, read when they are asked for."""
+        """Return the column of the values at some positions; they are read on access."""
         return Column(self._chunks, self._decode, places if self.places is None else self.places[places])
 
 
@@ -161,17 +162,18 @@ class SplitIndex:
     """The columns of a split's index, memory-mapped.
 
     Args:
-        path: the file.
-        images: number of images that it must have.
-        captions: number of captions that it must have.
+        path: the index file.
+        images: expected number of images.
+        captions: expected number of captions.
 
     Attributes:
         batches: the record batches of the file.
-        keys, class_names, digests, objects, alignments: per image, see `SCHEMA`; None or [] for missing values.
+        keys, class_names, digests: columns with one value per image, None where it is missing.
+        objects, alignments: columns with one list per image, [] where it is missing.
         captions: all captions, image by image.
 
     Raises:
-        DataError: if it is not such a file, or has other columns or counts.
+        DataError: if the file is not an index, or has other columns or counts.
     """
 
     def __init__(self, path: Path, images: int, captions: int) -> None:
@@ -193,12 +195,12 @@ class SplitIndex:
         return Column(self._table[name].chunks, decode)
 
     def numbers(self, name: str) -> np.ndarray:
-        """Return a column of whole numbers, (n,): in place where it is one record batch."""
+        """Return a column of integers, (n,), without a copy if the file has one record batch."""
         parts = [_in_place(batch.column(name)) for batch in self.batches]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def gather(self, names: Sequence[str], rows: np.ndarray) -> np.ndarray:
-        """Return columns of whole numbers of some images, int64 (len(rows), len(names))."""
+        """Return integer columns of some images, int64 (len(rows), len(names))."""
         found = np.empty((len(rows), len(names)), np.int64)
         numbers = np.searchsorted(self._ends, rows, "right")
         for number in np.unique(numbers):
@@ -208,30 +210,30 @@ class SplitIndex:
         return found
 
     def has(self, name: str, every: bool = True) -> bool:
-        """Whether every image has a value in a column; with `every=False`, whether any has."""
+        """Return whether every image has a value in a column; with `every=False`, whether any has."""
         missing = self._table[name].null_count
         return missing == 0 if every else missing < len(self._table)
 
     def caption_offsets(self) -> np.ndarray:
-        """Return where the captions of each image begin among all captions, int64 (n + 1,)."""
+        """Return the offsets of each image's captions among all captions, int64 (n + 1,)."""
         counts = [np.diff(_in_place(batch.column("captions").offsets)) for batch in self.batches]
         offsets = np.zeros(len(self._table) + 1, np.int64)
         np.cumsum(np.concatenate(counts), out=offsets[1:])
         return offsets
 
     def caption_ids(self) -> Iterator[list[str] | None]:
-        """Yield the source's own ids of each image's captions, None for an image without."""
+        """Yield the source's caption ids of each image; None for an image without them."""
         return iter(self._column("caption_ids"))
 
     def entries(self) -> Iterator[dict[str, Any]]:
-        """Yield what was given to `write_index`, image by image."""
+        """Yield the entries that `write_index` wrote, image by image."""
         for batch in self.batches:
             for row in batch.to_pylist():
                 yield row | {name: json.loads(row[name]) for name in _JSON if row[name] is not None}
 
 
 def _in_place(numbers: pa.Array) -> np.ndarray:
-    """Return whole numbers without nulls as NumPy's; `Array.to_numpy` would import pandas."""
+    """Return integers without nulls as a NumPy view; `Array.to_numpy` would import pandas."""
     dtype = np.dtype(f"i{numbers.type.bit_width // 8}")
     return np.frombuffer(numbers.buffers()[1], dtype, len(numbers), numbers.offset * dtype.itemsize)
 
@@ -242,7 +244,7 @@ def open_columns(path: Path, schema: pa.Schema, fix: str) -> pa.Table:
     Args:
         path: the file.
         schema: the columns that it must have.
-        fix: end of messages.
+        fix: last sentence of error messages, such as `Prepare the dataset again.`
 
     Raises:
         DataError: if the file is of another format, or a column is missing or of another type.
@@ -266,7 +268,7 @@ def write_columns(path: Path, schema: pa.Schema, rows: Iterable[Mapping[str, Any
     Args:
         path: the file.
         schema: the columns.
-        rows: column -> value of each row; what is missing is null.
+        rows: dictionaries from column to value; missing values become null.
     """
     rest = iter(rows)
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as writer:
@@ -279,10 +281,10 @@ def write_index(path: Path, entries: Iterable[Mapping[str, Any]]) -> str:
 
     Args:
         path: the file.
-        entries: column -> value of each image, in the order of ids; what is missing is null.
+        entries: one dictionary per image from column to value, in the order of ids; missing values become null.
 
     Returns:
-        hex SHA-256 of the content, which does not depend on the version of Arrow.
+        Hex SHA-256 of the content. It does not depend on the version of Arrow.
     """
     digest = hashlib.sha256()
 
@@ -296,7 +298,7 @@ def write_index(path: Path, entries: Iterable[Mapping[str, Any]]) -> str:
 
 
 def content_line(entry: Mapping[str, Any]) -> bytes:
-    """Return one image of an index as the bytes that fingerprints are made of."""
+    """Return the entry of an image as bytes, the input of fingerprints."""
     return _json({name: entry[name] for name in SCHEMA.names if entry.get(name) is not None}).encode() + b"\n"
 
 

@@ -1,4 +1,4 @@
-"""The one form in which every reader and generator hands over an image and its captions."""
+"""`ImageRecord`: the form in which all readers and generators return an image and its captions."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ class ImageRecord:
         key: the name of the image in its source, unique there, e.g. a file name.
         captions: 1 to N captions.
         split: the split that the image belongs to, e.g. `"train"`.
-        image: a file, one that a URI names, encoded JPEG or PNG bytes, or `None` for features without
-            images.
+        image: a path, a URI, encoded JPEG or PNG bytes, or `None` for features without images.
         class_name: the class of the image, for class-labelled data.
-        objects: one dictionary an object, with at least `"label"` and `"box"` (`[x, y, w, h]` in pixels).
+        objects: one dictionary per object, with at least `"label"` and `"box"` (`[x, y, w, h]` in pixels).
         alignments: for each caption, the `(word_index, object_index)` pairs of the words that name an object;
-            words are counted over `caption.split()`. Empty where this is not known.
-        caption_ids: the source's own id of each caption, where it has one; else empty. Ids that differ from
+            words are counted over `caption.split()`. Empty if unknown.
+        caption_ids: the source's id of each caption; empty if the source has none. Ids that differ from
             `caption_id` are stored, and the fingerprint of the dataset depends on them.
 
     Example:
@@ -44,11 +43,11 @@ class ImageRecord:
 
 
 def caption_id(key: str, number: int) -> str:
-    """Return the id of a caption whose source has none.
+    """Return the default id of a caption, for a source without ids.
 
     Args:
-        key: of the image.
-        number: of the caption within the image, from 0.
+        key: the image's key.
+        number: the caption's number within the image, from 0.
 
     Example:
 

@@ -34,13 +34,13 @@ from vsemb.image.views import random_crop_flip, ten_crop_source_size
 from vsemb.ops.tensorflow import tf
 
 _DECODE_BATCH = 256
-# Of one batch, images read at a time; each read fetches so many bytes at least.
+# Number of images of a batch that are read in parallel, and buffer size of each read in bytes.
 _READERS, _READ_BYTES = 16, 1 << 16
 _JOB_STEPS = 4096
 _PREFIX = "grpc://"
 _CONNECT_SECONDS = 10.0
 _LOOK_SECONDS = 0.2
-# Batches that wait here for one that is late, before that one is made here.
+# Maximum number of batches that wait for a late one. Then this process makes the late batch.
 _WAITING = 16
 
 
@@ -57,7 +57,7 @@ class ImageSource:
         raise NotImplementedError
 
     def finish(self, images: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
-        """Turn gathered rows into the model's input; `seed` (2,) int32 is None outside training."""
+        """Convert gathered rows to the model's input; `seed` (2,) int32 is None outside training."""
         return images
 
     @property
@@ -70,7 +70,7 @@ class ImageSource:
 
         Args:
             rows: the rows of each batch, (batch,) int64 each.
-            seeds: (steps, 2) int32, augmentation seed of each batch, for sources that augment before `finish`.
+            seeds: (steps, 2) int32, augmentation seed of each batch, for sources that augment in `stream`.
         """
         yield from map(self.gather, rows)
 
@@ -206,13 +206,13 @@ class PixelImages(ImageSource):
         return tf.image.resize(images, (self._size, self._size), antialias=True)
 
     def _decode(self, encoded: tf.Tensor) -> tf.Tensor:
-        """Decode images, float32 (batch, side, side, 3); in graph, an image that does not decode is an error."""
+        """Decode images in graph to float32 (batch, side, side, 3); an undecodable image is an error."""
         images, valid = decode_images(encoded, self._decoded)
         with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(valid), ["an image is broken"])]):
             return tf.identity(images)
 
     def _augmented(self, images: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        """Return images, whole numbers in 0..255, as training sees them, of the same dtype."""
+        """Augment images, integers in 0..255, for training; the dtype stays the same."""
         if self._augment:
             images = random_crop_flip(images, self._size, seed)
         return images if self._distort is None else self._distort(images, seed)
@@ -225,14 +225,14 @@ def service_address(given: str) -> str:
         given: `grpc://host:port`.
 
     Raises:
-        InvalidArgumentError: for anything else.
+        InvalidArgumentError: for an address of another form.
         DataError: if the service does not answer.
     """
     host, _, port = given.removeprefix(_PREFIX).rpartition(":")
     if not given.startswith(_PREFIX) or not host or not port.isdecimal() or int(port) > 65535:
         raise invalid_argument("data_service", given, "grpc://HOST:PORT")
     try:
-        # TensorFlow would go on trying for an hour.
+        # Test the connection here, since TensorFlow retries for an hour.
         socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_SECONDS).close()
     except OSError as error:
         raise DataError(
@@ -242,9 +242,9 @@ def service_address(given: str) -> str:
 
 
 class ServicePixels(PixelImages):
-    """Decoded images of a split, made by workers of a tf.data service, in place of `PixelImages`.
+    """Decoded images of a split from workers of a tf.data service; replaces `PixelImages`.
 
-    Workers read the dataset's shards under the paths that they have here.
+    Workers must find the dataset's shards under the same paths as this process.
 
     Args:
         split: the split; its images must all decode.
@@ -252,7 +252,7 @@ class ServicePixels(PixelImages):
         address: address of the dispatcher, `grpc://host:port`.
         augment: whether images are randomly cropped and flipped.
         augmenter: further augmentation; None for none.
-        patience: seconds without a batch after which batches are made in this process, until some arrive again.
+        patience: seconds without a batch, after which this process makes batches itself until some arrive again.
 
     Attributes:
         made_here: number of batches made in this process because they did not arrive in time.
@@ -278,7 +278,7 @@ class ServicePixels(PixelImages):
         patience: float = 60.0,
     ) -> None:
         self._address = service_address(address)
-        # Never in memory: what does not arrive is decoded one batch at a time.
+        # Keep no images in memory: late batches are decoded one by one.
         super().__init__(split, size, augment=augment, augmenter=augmenter, memory=0)
         self._patience = patience
         self.made_here = 0
@@ -294,7 +294,7 @@ class ServicePixels(PixelImages):
         return np.rint(images.numpy()).astype(np.uint8)
 
     def finish(self, images: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
-        """Turn the output of `stream` into the model's input."""
+        """Convert the output of `stream` to the model's input."""
         return tf.cast(images, tf.float32)
 
     def stream(self, rows: Iterable[np.ndarray], seeds: np.ndarray) -> Generator[np.ndarray, None, None]:
@@ -308,7 +308,7 @@ class ServicePixels(PixelImages):
             uint8 (batch, size, size, 3), in the order of the steps.
         """
         rest, start = iter(rows), 0
-        # What workers are told of a job goes to them as one message, of 2 GB at most.
+        # The description of a job is one message to the workers, of at most 2 GB, so an epoch is several jobs.
         while block := list(itertools.islice(rest, _JOB_STEPS)):
             yield from self._job(np.stack(block), seeds[start : start + len(block)])
             start += len(block)
@@ -316,7 +316,7 @@ class ServicePixels(PixelImages):
     def _job(self, rows: np.ndarray, seeds: np.ndarray) -> Generator[np.ndarray, None, None]:
         arrived = _Arrivals(self._distributed(rows, seeds))
         waiting: dict[int, np.ndarray] = {}
-        silent = False  # Then it is not waited for at every step, but looked for.
+        silent = False  # If True, steps check for batches without waiting.
         try:
             for step in range(len(rows)):
                 heard = time.monotonic()
@@ -348,18 +348,18 @@ class ServicePixels(PixelImages):
         )
 
     def _make(self, encoded: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        """Make a batch, here as workers do, in uint8: pixels are whole numbers, and a quarter of float32's bytes."""
+        """Make a batch, as workers do, in uint8: its pixels are integers, and take a quarter of float32's bytes."""
         return self._augmented(tf.cast(tf.round(self._decode(encoded)), tf.uint8), seed)
 
     def _read(self, places: tf.Tensor) -> tf.Tensor:
-        """Read images by the rows of `Split.image_places`, (batch,) string; workers run no Python.
+        """Read images by the rows of `Split.image_places`, (batch,) string, in graph, since workers run no Python.
 
-        Beside `Split.read_images`, which reads 79,000 images a second of processor time, this reads 4,700.
+        This reads 4,700 images per second of processor time; `Split.read_images` reads 79,000.
         """
         shards = tf.constant([str(shard) for shard in self._split.shards])
 
         def record(place: tf.Tensor) -> tf.data.Dataset:
-            # Checksums of the record are verified.
+            # TensorFlow verifies the record's checksums.
             variant = tf.raw_ops.TFRecordDatasetV2(
                 filenames=tf.gather(shards, place[:1]),
                 compression_type="",
@@ -381,20 +381,20 @@ class ServicePixels(PixelImages):
 
         places = self._split.image_places(rows.ravel()).reshape(*rows.shape, 2)
         dataset = tf.data.Dataset.from_tensor_slices((np.arange(len(rows)), seeds.astype(np.int32), places))
-        # Their order is restored by their steps, so nothing need wait for anything.
+        # `_job` restores the order of batches by their steps, so workers need not keep it.
         dataset = dataset.map(make, num_parallel_calls=tf.data.AUTOTUNE, deterministic=False)
         service = tf.data.experimental.service
         return dataset.apply(service.distribute(service.ShardingPolicy.DYNAMIC, self._address))
 
 
 class _Arrivals:
-    """Read a distributed dataset in a thread, since TensorFlow waits for lost workers without end."""
+    """Read a distributed dataset in a thread, because TensorFlow waits for lost workers without a timeout."""
 
     def __init__(self, dataset: tf.data.Dataset) -> None:
         self.ended = False
         self.problem = ""
         self._closed = threading.Event()
-        # None is the end.
+        # None marks the end.
         self._queue: queue.Queue[tuple[int, np.ndarray] | None] = queue.Queue(maxsize=4)
         thread = threading.Thread(target=self._read, args=(dataset,), name="data-service", daemon=True)
         thread.start()
@@ -405,7 +405,7 @@ class _Arrivals:
                 if not self._put((int(step), images.numpy())):
                     return
         except tf.errors.OpError as error:
-            # TensorFlow puts the names of its operations first.
+            # The message begins with names of TensorFlow's operations.
             self.problem = one_line(str(error.message).rpartition("}} ")[2])
         self._put(None)
 
@@ -417,7 +417,7 @@ class _Arrivals:
         return False
 
     def next(self, seconds: float) -> tuple[int, np.ndarray] | None:
-        """Return the next batch to arrive, None if none does in time or ever."""
+        """Return the next batch that arrives, with its step; None after `seconds`, or at the end of the job."""
         if self.ended:
             return None
         try:
@@ -428,5 +428,5 @@ class _Arrivals:
         return item
 
     def close(self) -> None:
-        """Let the thread end with the batch that it waits for."""
+        """Make the thread end after its current batch."""
         self._closed.set()

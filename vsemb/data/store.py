@@ -1,4 +1,4 @@
-"""Reading a dataset on disk: `Dataset` and its `Split`s; `vsemb.data.writing.writer.write_dataset` makes one."""
+"""Datasets on disk: `Dataset` and its `Split`s. `vsemb.data.writing.writer.write_dataset` writes them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Dataset:
         path: its directory.
         name: its name.
         manifest: the parsed `manifest.json`.
-        fingerprint: hex; equal for equal content, wherever and whenever it was written.
+        fingerprint: hex digest of the content; it does not depend on the path or the time of writing.
         splits: the names of its splits: train, val, test, then others.
 
     Example:
@@ -58,10 +58,12 @@ class Dataset:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Self:
-        """Open a dataset; its files must have their sizes, and indexes below 128 MiB their content, see `vsemb check`.
+        """Open a dataset, after a check of the sizes of its files and the content of its indexes below 128 MiB.
+
+        `vsemb check` also checks the content of larger files.
 
         Raises:
-            DataError: if it is missing, unfinished, damaged or of another version.
+            DataError: if the dataset is missing, unfinished, damaged or of another version.
 
         Example:
 
@@ -88,16 +90,16 @@ class Dataset:
         return self._open_splits[name]
 
     def annotation(self, name: str) -> Any:
-        """Return what a system keeps of the dataset beside its images and captions, such as dependency trees.
+        """Return an annotation that a system stored in the dataset, such as dependency parses.
 
         Args:
-            name: one of `vsemb.registry.System.annotations`: `parses`, `tags`, `attributes` and so on.
+            name: one of `vsemb.registry.System.annotations`, such as `parses`, `tags` or `attributes`.
 
         Returns:
-            What the system opens, each time the same object; None where the dataset has none.
+            The object that the system's function opens, the same at each call; None if the dataset lacks it.
 
         Raises:
-            InvalidArgumentError: for a name that no system has.
+            InvalidArgumentError: for an unknown name.
             DataError: if the files are damaged or belong to another dataset.
         """
         if name not in self._annotations:
@@ -108,7 +110,7 @@ class Dataset:
         return self._annotations[name]
 
     def forget_annotation(self, name: str) -> None:
-        """Let `annotation` open a system's files anew, after they were written."""
+        """Make the next `annotation` open the files again, after they were written."""
         self._annotations.pop(name, None)
 
     @functools.cached_property
@@ -128,21 +130,24 @@ class Dataset:
         return named + (f" and {len(ids) - 5} more" if len(ids) > 5 else "")
 
     def refuse_undecodable(self, ids: np.ndarray) -> None:
-        """Refuse images that do not decode, by their ids.
+        """Raise an error that names images that do not decode.
+
+        Args:
+            ids: their ids, int64.
 
         Raises:
-            DataError: if there are any.
+            DataError: if `ids` is not empty.
         """
         if len(ids):
             raise DataError(f"Images of {self.path} do not decode: {self.name_images(ids)}.")
 
     def encoded_images(self) -> tf.data.Dataset:
-        """Return (id, bytes) of every image, as `Split.encoded_images`, of all splits one behind the other."""
+        """Return (id, bytes) of every image, split by split, as `Split.encoded_images` does."""
         parts = (self.split(name).encoded_images() for name in self.splits)
         return functools.reduce(lambda first, second: first.concatenate(second), parts)
 
     def readable(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Yields batches of images; what TensorFlow says of a damaged shard becomes one clear line.
+        """Yield batches of images; a TensorFlow error of a damaged shard becomes a one-line `DataError`.
 
         Raises:
             DataError: if images cannot be read.
@@ -166,10 +171,10 @@ class Dataset:
 
 
 class Split:
-    """The images and captions of one split, in index order; a row is a place in that order.
+    """The images and captions of one split, in index order; a row is a position in that order.
 
-    Its columns are read in place from the memory-mapped index, see `vsemb.data.columns`: opening a split of ten million
-    images takes no longer than one of ten.
+    Its columns are read in place from the memory-mapped index, see `vsemb.data.columns`, so a split of ten million
+    images opens as fast as a split of ten.
 
     Attributes:
         name: e.g. `"train"`.
@@ -178,9 +183,9 @@ class Split:
         class_names: n class names; None for an image without a class.
         digests: n hex SHA-256 of the images' bytes; None without image bytes.
         objects: for each image a list of objects, each a dictionary with at least `label` and `box`.
-        alignments: for each image and each caption, pairs of a word and an object; [] where this is not known.
+        alignments: for each image and each caption, pairs of a word and an object; [] if unknown.
         has_images: whether image bytes are stored (a precomputed dataset has features only).
-        dataset: what it is a split of, where a `Dataset` opened it.
+        dataset: the `Dataset` that opened the split, else None.
     """
 
     dataset: Dataset | None = None
@@ -197,7 +202,7 @@ class Split:
         self.objects, self.alignments = self.index.objects, self.index.alignments
         self.has_images = self.index.has("width")
         self.captions: Sequence[str] = self.index.captions
-        # The offsets and places of captions that differ from the index.
+        # Caption offsets and places, set only if the captions differ from the index.
         self._chosen: tuple[np.ndarray, np.ndarray | None] | None = None
 
     def __len__(self) -> int:
@@ -208,10 +213,10 @@ class Split:
 
     @functools.cached_property
     def ids(self) -> np.ndarray:
-        """int64 (n,), unique in the whole dataset, ascending.
+        """Ids of the images, int64 (n,), ascending, unique in the whole dataset.
 
         Raises:
-            DataError: if they are out of order.
+            DataError: if the index has them out of order.
         """
         ids = self.index.numbers("id")
         if not np.all(ids[1:] > ids[:-1]):
@@ -242,7 +247,7 @@ class Split:
 
     @property
     def caption_offsets(self) -> np.ndarray:
-        """Where the captions of each image begin in `captions`, int64 (n + 1,).
+        """Offsets of each image's captions in `captions`, int64 (n + 1,).
 
         Raises:
             DataError: if an image has no caption.
@@ -251,9 +256,9 @@ class Split:
 
     @property
     def caption_places(self) -> np.ndarray | None:
-        """The place of each caption among all that the dataset holds of the split, int64 (m,).
+        """Positions of the captions among all stored captions of the split, int64 (m,).
 
-        None where other texts stand in place of the captions.
+        None if `with_captions` replaced the captions by other texts.
         """
         return np.arange(len(self.captions)) if self._chosen is None else self._chosen[1]
 
@@ -283,10 +288,10 @@ class Split:
 
     @property
     def caption_ids(self) -> list[str]:
-        """The id of each caption: the source's own where it has one, else `KEY#NUMBER`, from 0 in an image.
+        """The id of each caption: the source's id, else `KEY#NUMBER`, numbered from 0 per image.
 
         Raises:
-            DataError: if other texts stand in place of the captions, see `with_captions`.
+            DataError: if `with_captions` replaced the captions by other texts.
         """
         if self.caption_places is None:
             raise DataError(f"The texts of the split {self.name!r} are not its captions, so they have no ids.")
@@ -300,8 +305,8 @@ class Split:
         """Return the classes of the images.
 
         Returns:
-            names: of the split's classes, by alphabet.
-            ids: int64 (n,), for each image the place of its class in `names`.
+            names: of the split's classes, sorted.
+            ids: int64 (n,), for each image the position of its class in `names`.
 
         Raises:
             DataError: if an image has no class.
@@ -319,11 +324,11 @@ class Split:
         """Return the split with other captions; images, ids and classes are the same.
 
         Args:
-            captions: for each image at least one. Where they all are captions of their images, in order, as
-                the first two of each are, they keep their ids and parses; other texts have none.
+            captions: for each image at least one. If all are stored captions of their images in stored order, for
+                example the first two of each image, they keep their ids and parses. Otherwise no caption has them.
 
         Raises:
-            InvalidArgumentError: if an image gets none, or the number of images is another.
+            InvalidArgumentError: if an image gets no caption, or the number of lists differs from the images'.
         """
         counts = [len(texts) for texts in captions]
         if len(counts) != len(self) or min(counts) < 1:
@@ -332,7 +337,7 @@ class Split:
         return self._with(texts, np.cumsum([0, *counts]), self._places_of(captions))
 
     def first_captions(self, count: int | None) -> Split:
-        """Return the split with the first captions of each image only, at most `count`; None for all.
+        """Return the split with at most the first `count` captions of each image; None for all.
 
         Example:
 
@@ -355,7 +360,7 @@ class Split:
         return other
 
     def _places_of(self, captions: Sequence[Sequence[str]]) -> np.ndarray | None:
-        """Find texts among the captions that the dataset holds; None unless all are found in order."""
+        """Return the positions of texts among the stored captions; None unless all are found in order."""
         places: list[int] = []
         for first, end, texts in zip(self._stored_offsets, self._stored_offsets[1:], captions, strict=False):
             stored, at = self.index.captions[first:end], -1
@@ -396,17 +401,17 @@ class Split:
 
     @property
     def shards(self) -> list[Path]:
-        """The files of the images."""
+        """The TFRecord files of the images."""
         return [shard.resolve() for shard in self._shards]
 
     def image_places(self, rows: np.ndarray) -> np.ndarray:
-        """Return where some images are.
+        """Return the shards and offsets of some images.
 
         Args:
             rows: int64 (k,), in any order, repeats allowed.
 
         Returns:
-            int64 (k, 2): the place of the shard in `shards`, and where in it the image's TFRecord begins, in bytes.
+            int64 (k, 2): the position of the shard in `shards`, and the byte offset of the image's TFRecord in it.
 
         Raises:
             DataError: if the dataset holds precomputed features only.
@@ -415,7 +420,7 @@ class Split:
         return self.index.gather(("shard", "offset"), rows)
 
     def read_image(self, row: int) -> bytes:
-        """Return the JPEG or PNG bytes of the image at `row`, checked against the index.
+        """Return the JPEG or PNG bytes of the image at `row`, after a comparison with the index's SHA-256.
 
         Raises:
             DataError: if the shard is damaged, or the dataset holds precomputed features only.
@@ -428,7 +433,7 @@ class Split:
         return encoded
 
     def read_images(self, rows: np.ndarray) -> list[bytes]:
-        """Return the JPEG or PNG bytes of some images as they are in the shards.
+        """Return the JPEG or PNG bytes of some images, without the check of `read_image`.
 
         Args:
             rows: int64 (k,), in any order, repeats allowed.
@@ -438,7 +443,7 @@ class Split:
         """
         self._need_images()
         places = self.index.gather(("shard", "image_offset", "image_bytes"), rows)
-        # Several reads wait for the disk at a time.
+        # Threads read in parallel, since reads wait for the disk.
         parts = _READERS.map(self._read, np.array_split(places, min(len(rows), _READS)))
         return [encoded for part in parts for encoded in part]
 

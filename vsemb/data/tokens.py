@@ -21,7 +21,7 @@ from vsemb.files import read_json, replacing_directory, sha256_file, write_json
 from vsemb.ops.tensorflow import tf
 from vsemb.text.tokenizers import Tokenizer
 
-# Fewer captions are tokenized in memory within seconds.
+# Fewer captions than this are tokenized in memory, which takes seconds.
 _MANY = 200_000
 _BLOCK, _SAMPLE = 16_384, 4096
 
@@ -29,10 +29,10 @@ _BLOCK, _SAMPLE = 16_384, 4096
 def encoded_captions(split: Split, tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray]:
     """Return the token ids of a split's captions, as `Tokenizer.encode` does.
 
-    Those of many captions are written to the folder `tokens` of the dataset, in bounded memory, and are memory-mapped
-    by this and later runs; if the dataset cannot be written, to temporary files. Their name covers the dataset, the
-    captions, the tokenizer's class, vocabulary and length, and its ids of 4,096 captions, by which other settings
-    differ.
+    From 200,000 captions on, the ids are written to the folder `tokens` of the dataset in bounded memory. This and
+    later runs memory-map them. A read-only dataset uses temporary files. The name of the files is a hash of the
+    dataset, the captions, and the tokenizer's class, vocabulary, maximum length and ids of 4,096 sampled captions.
+    The sample makes other settings of the tokenizer change the hash.
 
     Args:
         split: the split.
@@ -91,7 +91,7 @@ def _write(folder: Path, split: Split, texts: Column, tokenizer: Tokenizer) -> N
     end = np.zeros(1, np.int64)
     with (
         open(folder / "ids", "wb") as file,
-        # Written and not mapped, since a full disk would end the process.
+        # Write the file instead of mapping it: on a full disk, a write to a mapped file kills the process.
         open(folder / "offsets.npy", "wb") as offsets,
         progress(desc=f"tokens of {split.name}", total=len(texts), unit="caption") as bar,
     ):
@@ -111,7 +111,7 @@ def _write(folder: Path, split: Split, texts: Column, tokenizer: Tokenizer) -> N
 
 
 def _tokenized(texts: Column, tokenizer: Tokenizer) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield ids and lengths of blocks of texts in order, tokenized by a thread per processor."""
+    """Yield ids and lengths of blocks of texts in order; one thread per processor tokenizes them."""
 
     def block(start: int) -> tuple[np.ndarray, np.ndarray]:
         ragged = tokenizer.ragged(tf.constant(texts[start : start + _BLOCK], tf.string))

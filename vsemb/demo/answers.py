@@ -20,8 +20,8 @@ from vsemb.runs.searching import Query, Result, Searchable, embed_text, nearest,
 from vsemb.searching import abstract, combine, compose
 
 MAX_RESULTS, MAX_SENTENCES, RESORTED = 48, 20, 20
-# Bytes of embeddings kept in memory for runs without an index, for images and for captions; above, each query embeds
-# again.
+# Maximum bytes of embeddings in memory for runs without an index, for images and captions each. Larger embeddings are
+# computed again for each query.
 _KEPT = 2 << 30
 _OPERATIONS = {"compose": compose, "abstract": abstract}
 #: A caption and the natural logarithm of its probability.
@@ -126,7 +126,7 @@ class Demonstration:
         """Close indexes."""
 
     def place_of(self, key: str) -> int:
-        """Return the place of the image with a key.
+        """Return the position in `items` of the image with a key.
 
         Args:
             key: the key.
@@ -142,7 +142,7 @@ class Demonstration:
         return self._by_key[key]
 
     def same_as(self, encoded: bytes) -> list[int]:
-        """Return the places of images that are stored as these bytes.
+        """Return the positions in `items` of images that are stored as these bytes.
 
         Args:
             encoded: bytes of an image file.
@@ -224,7 +224,7 @@ class Demo(Demonstration):
         return self.run.image_input is not None
 
     def warm_up(self) -> None:
-        # A first image that is damaged, or a caption of unknown words, is no reason to stop here.
+        # Ignore errors, such as a damaged first image or a caption of unknown words.
         with contextlib.suppress(VsembError):
             self.by_image(self._first(), 1)
         with contextlib.suppress(VsembError):
@@ -238,7 +238,7 @@ class Demo(Demonstration):
             k: number of images, 1 to 48.
 
         Raises:
-            InvalidArgumentError: if no word of it is known, or k is out of range.
+            InvalidArgumentError: if no word of the sentence is known, or k is out of range.
         """
         notes: list[str] = []
         vector = self._embed_text(text, "text", notes)
@@ -247,7 +247,7 @@ class Demo(Demonstration):
     def by_image(self, image: bytes | str, k: int) -> Answer:
         """Find the captions and the images nearest to an image; the image itself is excluded.
 
-        With a captioning run the answer has generated captions too.
+        With a captioning run, the answer also has generated captions.
 
         Args:
             image: its bytes or key.
@@ -255,7 +255,7 @@ class Demo(Demonstration):
 
         Raises:
             InvalidArgumentError: for an unknown key, or k out of range.
-            DataError: if it cannot be decoded or embedded.
+            DataError: if the image cannot be decoded or embedded.
         """
         vector, own = self._embed_image(image)
         images = self._nearest_images(vector, k, "image", own)
@@ -373,7 +373,7 @@ class Demo(Demonstration):
             raise InvalidArgumentError(f"No word of “{text}” is in the vocabulary. Try other words.") from error
 
     def _embed_image(self, image: bytes | str) -> tuple[np.ndarray, list[int]]:
-        """Return the embedding, and the places of the image itself in the index."""
+        """Return the embedding, and the rows of the image itself in the index."""
         if isinstance(image, str):
             place = self.place_of(image)
             return self._images.embedding(place), [place]
@@ -390,7 +390,7 @@ def decoded(image: bytes, dataset: Dataset) -> bytes:
         dataset: the dataset, whose size limit is used.
 
     Raises:
-        DataError: if it is not an image, with a message for the page.
+        DataError: if the file is not an image; the message is shown on the page.
     """
     try:
         return stored_image(image, dataset).encoded

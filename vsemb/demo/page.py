@@ -24,15 +24,15 @@ from vsemb.runs.run import Run
 from vsemb.runs.templates import page_template
 from vsemb.searching import Item
 
-#: Takes a run, a dataset, its split or `all`, a function to call with messages, and the demonstration of a captioning
-#: run for query images or None.
+#: A function of a run, a dataset, its split or `all`, a function to call with messages, and the demonstration of a
+#: captioning run for query images or None.
 TabMaker = Callable[
     [Run, Dataset, str, Callable[[str], None], Demonstration | None],
     Demonstration | None,
 ]
 _LISTED = 200
 _WAITING = 16
-# Longer side of a picture in pixels: cards show it smaller, the enlarged view as it is.
+# Longer side of a picture in pixels. Cards show it smaller, and the enlarged view shows it in this size.
 _SIDE = 480
 _REMEMBERED = 1024
 # Handles clicks inside results.
@@ -90,7 +90,7 @@ def build_page(gradio: Any, run: Run, shown: Demonstration) -> Any:
 
 
 class Page:
-    """Elements that tabs share: image inputs, events and places of results.
+    """Elements that tabs share: image inputs, events and areas for results.
 
     Args:
         gradio: the module.
@@ -99,14 +99,14 @@ class Page:
     Attributes:
         gr: the module.
         cards: renders results.
-        results: places of results, in the order of the tabs.
+        results: areas for results, in the order of the tabs.
     """
 
     def __init__(self, gradio: Any, shown: Demonstration) -> None:
         self.gr, self.cards = gradio, Cards(shown)
         self.results: list[Any] = []
         self._takes_files = shown.takes_files
-        # Evenly spread over the dataset.
+        # List keys at equal distances in the dataset.
         spread = np.unique(np.linspace(0, len(shown) - 1, min(_LISTED, len(shown))).astype(int))
         self._keys = [shown.items[place].key for place in spread]
 
@@ -142,7 +142,7 @@ class Page:
                     elem_id=f"{name}-key",
                 )
                 preview = self._place(self.cards.preview(self._keys[0]), f"{name}-preview")
-        # Gradio would download a URL in place of an upload, or copy a file of this machine.
+        # Otherwise Gradio accepts a URL or a local path in place of an upload, and downloads or copies it.
         dropped.async_move_resource_to_block_cache = _as_it_is
         self.when([key.input], self.cards.preview, [key], preview)
         return dropped, key, preview
@@ -155,11 +155,11 @@ class Page:
             key: value of the second.
 
         Raises:
-            InvalidArgumentError: for neither, or a file that was not dropped.
-            DataError: if it cannot be read.
+            InvalidArgumentError: if both are empty, or the file was not dropped.
+            DataError: if the file cannot be read.
         """
         if dropped:
-            # A request can name any file, and Gradio checks paths only for pages that it launched itself.
+            # A request can name any file of this machine. Gradio checks paths only for pages that it launched itself.
             path = dropped.get("path") if isinstance(dropped, dict) else None
             uploads = Path(self.gr.utils.get_upload_folder()).resolve()
             if not isinstance(path, str) or not (file := Path(path).resolve()).is_relative_to(uploads):
@@ -173,7 +173,7 @@ class Page:
         return key
 
     def result(self, line: str, name: str) -> Any:
-        """Add a place for results.
+        """Add an area for results.
 
         Args:
             line: text shown before the first query.
@@ -188,13 +188,13 @@ class Page:
         return self.gr.HTML(html, elem_id=name, elem_classes="vsemb-place", **options)
 
     def when(self, triggers: Sequence[Any], answer: Callable[..., str], inputs: list[Any], output: Any) -> None:
-        """Show an answer at each of some events; an error becomes a message in its place.
+        """Show an answer after any of some events; for an error, show its message.
 
         Args:
             triggers: functions that add event listeners, such as `button.click`.
-            answer: takes the values of the inputs and returns HTML.
+            answer: function from the values of the inputs to HTML.
             inputs: the inputs.
-            output: place of the answer.
+            output: area for the answer.
         """
 
         def ask(*values: Any) -> str:
@@ -203,7 +203,7 @@ class Page:
             except VsembError as error:
                 return failure(one_line(error))
 
-        # Unprocessed inputs: Gradio's own decoding of a broken image would end in a traceback.
+        # Inputs are not preprocessed, because Gradio's decoding of a broken image would end in a traceback.
         options: dict[str, Any] = {
             "preprocess": False,
             "show_progress": "full",
@@ -217,14 +217,14 @@ class Page:
     def more_like_this(
         self, tabs: Any, tab: str, inputs: Sequence[Any], search: Callable[..., str], output: Any
     ) -> None:
-        """Search by image at a click on "More like this" in any place of results.
+        """Search by image after a click on "More like this" in any area of results.
 
         Args:
             tabs: the `gradio.Tabs`.
             tab: id of the tab with image inputs.
-            inputs: the three of `image_inputs`, and the further inputs of `search`.
-            search: takes the values of all inputs but the preview, and returns HTML.
-            output: place of the results of the tab.
+            inputs: the three inputs of `image_inputs`, and the further inputs of `search`.
+            search: function from the values of all inputs except the preview to HTML.
+            output: area for the results of the tab.
         """
         dropped, key, preview, *further = inputs
 
@@ -244,7 +244,7 @@ async def _as_it_is(path: Any) -> Any:
 
 
 class Cards:
-    """Renders results as HTML.
+    """Render results as HTML.
 
     Args:
         images: the demonstration.

@@ -109,7 +109,7 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
     if not 0 <= port <= 65535:
         raise invalid_argument("port", port, "0 to 65535")
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM) as listener:
-        # Otherwise the port of a page that was just closed stays in use for a minute.
+        # Without this option, the port of a closed page stays in use for a minute.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((host, port))
@@ -129,11 +129,11 @@ def _import_gradio() -> Any:
 
 
 class Guard:
-    """Refusal of requests without the token, as ASGI middleware.
+    """ASGI middleware that rejects requests without the token.
 
     Args:
         application: the ASGI application.
-        access: who may call.
+        access: token of the server.
     """
 
     def __init__(self, application: Any, access: Access) -> None:
@@ -155,7 +155,7 @@ def _application(gradio: Any, page: Any, host: str, access: Access) -> Any:
     from fastapi import FastAPI
     from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-    # These pages of FastAPI load scripts from other hosts.
+    # FastAPI's documentation pages load scripts from other hosts.
     no_docs: dict[str, Any] = {"docs_url": None, "redoc_url": None, "openapi_url": None}
     application = FastAPI(**no_docs)
     application = gradio.mount_gradio_app(
@@ -176,14 +176,14 @@ def _application(gradio: Any, page: Any, host: str, access: Access) -> Any:
         app_kwargs=no_docs,
     )
     if is_loopback(host):
-        # Against DNS rebinding.
+        # Prevent DNS rebinding.
         application.add_middleware(TrustedHostMiddleware, allowed_hosts=[host, HOST, "localhost"])
     application.add_middleware(Guard, access=access)
     return application
 
 
 def _theme(gradio: Any) -> Any:
-    # System fonts: named fonts would be downloaded.
+    # Use system fonts, since the page would download other fonts.
     fonts: dict[str, Any] = {"font": ("system-ui", "sans-serif"), "font_mono": ("ui-monospace", "monospace")}
     theme = gradio.themes.Default(primary_hue="blue", neutral_hue="slate", radius_size="md", **fonts)
     # Gradio's own greys and blues have a contrast below 4.5 (WCAG AA) on white, and its borders one below 3.
@@ -214,7 +214,7 @@ def _serve(application: Any, listener: socket.socket, started: Callable[[], None
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             for route in application.routes:
-                # Gradio must be told, or open pages keep their connections.
+                # Set Gradio's stop event, or open pages keep their connections.
                 if (stop := getattr(getattr(route, "app", None), "stop_event", None)) is not None:
                     stop.set()
             await super().shutdown(sockets)
@@ -230,8 +230,9 @@ def _serve(application: Any, listener: socket.socket, started: Callable[[], None
         ssl_keyfile=access.tls_key,
     )
     if threading.current_thread() is threading.main_thread():
-        # The server passes signals on after shutdown; SIGTERM would then kill the process and leave uploads behind.
+        # The server raises a received signal again after shutdown. SIGTERM would then kill the process before uploads
+        # are deleted.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     Server(config).run(sockets=[listener])
-    # Only a signal ends the server; if signals were ignored before, passing it on has no effect.
+    # Only a signal ends the server. If signals were ignored before, raising it again has no effect, so raise here.
     raise KeyboardInterrupt

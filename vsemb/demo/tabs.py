@@ -15,9 +15,9 @@ from vsemb.runs.run import Run
 
 _SHOWN = 12
 _MAX_TEXT = 1000
-# Number of example sentences, and their longest length in characters if enough are as short.
+# Number of example sentences, and their maximum length in characters, if enough sentences are that short.
 _EXAMPLES, _SHORT = 4, 40
-# Longest text on a button, and longest word in it, in characters.
+# Maximum length of a text on a button, and of a word in it, in characters.
 _LABEL, _WORD = 60, 24
 
 
@@ -169,7 +169,7 @@ def label(caption: str) -> str:
 
 
 def _count(k: Any) -> int:
-    """Return the number of results; NaN and a cleared field have none."""
+    """Return the number of results in a field; raise InvalidArgumentError for a cleared field or NaN."""
     if not isinstance(k, (int, float)) or not math.isfinite(k):
         raise InvalidArgumentError(f"“Results” must be a number from 1 to {MAX_RESULTS}.")
     return int(k)

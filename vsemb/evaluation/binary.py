@@ -1,4 +1,4 @@
-"""Telling true pairs from false ones by an error: the threshold, and metrics that need none."""
+"""Binary classification of pairs by an error: the best threshold, and metrics without a threshold."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from vsemb.errors import DataError
 
 
 def find_threshold(errors: np.ndarray, labels: np.ndarray) -> float:
-    """Finds the threshold at which most pairs are classified rightly.
+    """Find the threshold with the highest accuracy.
 
-    A pair counts as true when its error is at most the threshold. Fit it on validation and apply it to
-    test (Vendrov et al. 2016, sections 3.3 and 5.3): fitted on test it would be a leak.
+    A pair is classified as true if its error is at most the threshold. Fit the threshold on validation and apply it to
+    test (Vendrov et al. 2016, sections 3.3 and 5.3); a threshold fitted on test would leak labels.
 
     Args:
-        errors: (pairs,) float, small for pairs taken to be true.
+        errors: (pairs,) float, small for pairs that the model considers true.
         labels: (pairs,) 1 for a true pair, 0 for a false one.
 
     Returns:
-        The smallest of the errors that is a best threshold; -inf if it is best to call nothing true.
+        The smallest error among the best thresholds; -inf if it is best to classify all pairs as false.
 
     Raises:
-        DataError: for no pairs, other numbers of errors and labels, or errors that are NaN.
+        DataError: for no pairs, different numbers of errors and labels, or errors that are not finite.
 
     Example:
 
@@ -31,21 +31,21 @@ def find_threshold(errors: np.ndarray, labels: np.ndarray) -> float:
     errors, labels = _checked(errors, labels)
     order = np.argsort(errors, kind="stable")
     sorted_errors, true = errors[order], labels[order]
-    # Right with the first i called true: the true ones among them and the false ones after them.
+    # Number of correct pairs if the first i are classified as true: the true ones among them and the false ones after.
     right = np.concatenate([[0], np.cumsum(true)]) + np.concatenate([np.cumsum(~true[::-1])[::-1], [0]])
-    # Equal errors fall on one side together.
+    # A threshold cannot separate equal errors.
     ends = np.concatenate([[True], np.append(sorted_errors[1:] != sorted_errors[:-1], True)])
     best = int(np.argmax(np.where(ends, right, -1)))
     return -np.inf if best == 0 else float(sorted_errors[best - 1])
 
 
 def accuracy(errors: np.ndarray, labels: np.ndarray, threshold: float) -> float:
-    """Return the share of pairs that a threshold classifies rightly, in [0, 1].
+    """Return the share of pairs that a threshold classifies correctly, in [0, 1].
 
     Args:
         errors: (pairs,) float.
         labels: (pairs,) 1 or 0.
-        threshold: a pair is called true when its error is at most this.
+        threshold: maximum error of a pair that is classified as true.
 
     Raises:
         DataError: as `find_threshold`.
@@ -55,7 +55,7 @@ def accuracy(errors: np.ndarray, labels: np.ndarray, threshold: float) -> float:
 
 
 def average_precision(errors: np.ndarray, labels: np.ndarray) -> float:
-    """Return the mean, over true pairs, of the precision at their error; equal errors are one step.
+    """Return the mean, over true pairs, of the precision at their error; equal errors share one precision.
 
     Args:
         errors: (pairs,) float.
@@ -73,20 +73,20 @@ def average_precision(errors: np.ndarray, labels: np.ndarray) -> float:
     if not labels.any():
         raise DataError("The labels of average precision must have a 1; got only 0.")
     order = np.argsort(errors, kind="stable")
-    # With equal errors all of them are found before precision is taken.
+    # Precision at an error counts all pairs with this error.
     last = np.searchsorted(errors[order], errors[order], side="right")
     found = np.cumsum(labels[order])[last - 1]
     return float(np.mean((found / last)[labels[order]]))
 
 
 def roc_auc(errors: np.ndarray, labels: np.ndarray) -> float:
-    """Return the chance that a true pair has a smaller error than a false one, ties counting half.
+    """Return the area under the ROC curve.
 
-    That is the area under the ROC curve.
+    It is the probability that a true pair has a smaller error than a false one; ties count half.
 
     Args:
         errors: (pairs,) float.
-        labels: (pairs,) 1 or 0, both there.
+        labels: (pairs,) 1 or 0, at least one of each.
 
     Raises:
         DataError: as `find_threshold`, or if all labels are equal.
@@ -111,6 +111,6 @@ def _checked(errors: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.nda
         raise DataError(f"Pairs must have one error and one label each; got {errors.shape} and {labels.shape}.")
     if not np.isin(labels, (0, 1)).all():
         raise DataError("The labels of pairs must be 1 (true) or 0 (false); got others.")
-    if np.isnan(errors).any():
-        raise DataError("The errors contain NaN. The model or its input is broken.")
+    if not np.isfinite(errors).all():
+        raise DataError("The errors of pairs must be finite; got NaN or infinity. Check the weights of the model.")
     return errors, labels.astype(bool)

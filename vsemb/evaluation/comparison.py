@@ -60,7 +60,7 @@ def compare_ranks(
 
     Raises:
         InvalidArgumentError: if bootstrap < 1.
-        DataError: if the models were not asked the same queries.
+        DataError: if the numbers of queries of the two models, or the number of `text_rows`, do not match.
 
     Example: the second model finds the second of two images first.
 
@@ -80,7 +80,7 @@ def compare_ranks(
             f"{len(second[1])} texts, and the images of {len(text_rows)} texts."
         )
     rows = np.arange(images), np.asarray(text_rows)
-    # Per image the number of queries, (images, 1), and of those answered within K by each model, (2, images, 3).
+    # Number of queries per image, (images, 1), and number of them with a rank below K per model, (2, images, 3).
     queries = [np.bincount(row, minlength=images)[:, None] for row in rows]
     right = [
         np.array([[np.bincount(row, model[side] < k, images) for k in RECALLS] for model in (first, second)]).mT
@@ -88,13 +88,13 @@ def compare_ranks(
     ]
 
     def measured(drawn: np.ndarray) -> np.ndarray:
-        """Return (2, 7), each model's recalls and their sum, of images that were drawn so many times."""
+        """Return each model's recalls and their sum, (2, 7); `drawn` has the number of times that each image counts."""
         recalls = np.concatenate([100 * (drawn @ r) / (drawn @ q) for r, q in zip(right, queries, strict=True)], axis=1)
         return np.append(recalls, recalls.sum(axis=1, keepdims=True), axis=1)
 
     generator = np.random.default_rng(seed)
     draws = (np.bincount(generator.integers(images, size=images), minlength=images) for _ in range(bootstrap))
-    # (samples, 7); rounding errors of sums must not look like gains.
+    # (samples, 7), rounded so that rounding errors of sums do not count as gains.
     gains = np.round([second - first for first, second in map(measured, draws)], 9)
     bounds = np.percentile(gains, [2.5, 97.5], axis=0).T
     of_first, of_second = measured(np.ones(images))

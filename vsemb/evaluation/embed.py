@@ -1,4 +1,4 @@
-"""Embedding of whole splits with a model."""
+"""Embed whole splits with a model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from vsemb.errors import DataError
 from vsemb.models.dual_encoder import DualEncoder
 from vsemb.ops.backend import compiled_with
 
-# Bytes of embeddings; more are kept on disk.
+# Maximum bytes of embeddings in memory; larger ones are kept on disk.
 _IN_MEMORY = 1 << 28
 
 
@@ -27,8 +27,7 @@ class Embedder:
 
     `keras.Model.predict` would retrace the graph for every new caption length.
 
-    A model of sets embeds each image and text as several vectors. They are padded with rows of zeros to the longest
-    set.
+    A multi-vector model embeds each image and text as a set of vectors. Sets are padded with zeros to the longest.
 
     Args:
         model: the model; later changes of its weights are used.
@@ -43,7 +42,7 @@ class Embedder:
         self.model = model
 
     def _run(self, name: str, count: int, batches: Any, order: np.ndarray | None = None) -> np.ndarray:
-        """Embed batches; `order` says where each row belongs."""
+        """Embed batches; `order` has the position of each row in the result, None for the given order."""
         encode = self._function(name, batches)
         parts: list[np.ndarray] = []
         rows = np.arange(count) if order is None else order
@@ -62,7 +61,7 @@ class Embedder:
         return _padded(parts, rows) if single is None else single
 
     def _function(self, name: str, batches: Any) -> Callable[[Any], Any]:
-        """Return the function that embeds a batch, compiled at its first use."""
+        """Return the function that embeds a batch, compiled on first use."""
         encode = getattr(self.model, f"encode_{name}s")
         # In the model's `__dict__`, so that its next embedder need not trace again, and Keras does not track them.
         kept = self.model.__dict__.setdefault("_embedding_functions", {})
@@ -84,7 +83,7 @@ class Embedder:
             batch_size: images per batch.
 
         Returns:
-            (count, dim) float32, of sets (count, items, dim).
+            (count, dim) float32; (count, items, dim) for a multi-vector model.
         """
         rows = np.arange(rows) if isinstance(rows, int) else rows
         return self._run("image", len(rows), image_batches(images, rows, batch_size))
@@ -93,19 +92,19 @@ class Embedder:
         """Embed tokenized texts (as `Tokenizer.encode` returns them), in order.
 
         Returns:
-            (texts, dim) float32, of sets (texts, items, dim).
+            (texts, dim) float32; (texts, items, dim) for a multi-vector model.
         """
         return self._run("text", len(offsets) - 1, *text_batches(ids, offsets, batch_size))
 
 
 def _empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """Return an array to fill; a large one is of a file without a name, so that it need not fit in memory."""
+    """Return an array to fill; a large one maps an unnamed temporary file, so that it need not fit in memory."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     if size < _IN_MEMORY:
         return np.empty(shape, dtype)
     with tempfile.TemporaryFile() as file:
         try:
-            # A disk that is full later would end the process.
+            # Reserve the space now: if the disk were full later, a write to mapped memory would kill the process.
             os.posix_fallocate(file.fileno(), 0, size)
         except OSError:
             return np.empty(shape, dtype)
@@ -113,11 +112,11 @@ def _empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 
 
 def rows_on_disk(blocks: Iterable[np.ndarray], beside: Path) -> np.ndarray:
-    """Put blocks of rows together in a file without a name.
+    """Concatenate blocks of rows in an unnamed temporary file.
 
     Args:
-        blocks: float32 (rows, dim) each, one or more.
-        beside: a path on the disk to use, such as that of the file to write next.
+        blocks: one or more arrays, float32 (rows, dim) each.
+        beside: a path on the disk to use, such as the path of the output file.
 
     Returns:
         float32 (all rows, dim), memory-mapped.
@@ -139,11 +138,11 @@ def rows_on_disk(blocks: Iterable[np.ndarray], beside: Path) -> np.ndarray:
 
 
 def _padded(parts: list[np.ndarray], rows: np.ndarray) -> np.ndarray:
-    """Put batches together in order, items beyond a batch's own zeros; empties `parts` as it goes."""
+    """Concatenate batches of sets in the order of `rows`, padded with zeros to the longest set; empties `parts`."""
     shape = np.max([part.shape[1:] for part in parts], axis=0)
     result = np.zeros((sum(map(len, parts)), *shape), parts[0].dtype)
     start = 0
-    # What is copied is let go, so that no split of sets is in memory twice.
+    # Release each batch after it is copied, so that a split is not in memory twice.
     parts.reverse()
     while parts:
         part = parts.pop()

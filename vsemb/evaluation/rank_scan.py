@@ -1,9 +1,9 @@
-"""Ranks by inner products where the processor multiplies bfloat16 faster: rounded scores, exact ranks.
+"""Exact ranks from rounded inner products, on processors that multiply bfloat16 faster than float32.
 
-A rounded score is within a bound of the exact one (`vsemb.evaluation.rounding`), so most candidates are ahead
-of a query's own or behind it despite rounding. The others, whose rounded scores lie in a window around
-it, are scored in float32, pair by pair in one order of summation, as are the own: equal embeddings have equal
-scores.
+The difference of a rounded score from the exact one has a bound (`vsemb.evaluation.rounding`). Most candidates are
+therefore certainly ahead of the query's positive, or certainly behind it. The other candidates have rounded scores in a
+window around the positive's. They and the positives are scored in float32, pair by pair in one order of summation, so
+equal embeddings have equal scores.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ from vsemb.ops.backend import compiled, multiplies_bfloat16
 from vsemb.ops.tensorflow import tf
 
 _DTYPE = "bfloat16"
-# Scores from which on a scan is worth compiling it.
+# Minimum number of scores for a scan; for fewer, compiling it takes longer than it saves.
 _FEWEST = 1 << 24
-# Scores that are looked at together: whether any is in a window.
+# Number of scores per group; a group is marked if any of its scores is in a window.
 _GROUP = 64
-# Share of groups with scores that are not behind, beyond which counting all of them is faster.
+# Maximum share of groups with scores that are not behind; above it, counting over all scores is faster.
 _FEW = 0.05
-# Share of groups with scores in a window, beyond which scoring all in float32 is faster.
+# Maximum share of groups with scores in a window; above it, scoring all pairs in float32 is faster.
 _MOST = 0.15
-# Pairs that are multiplied at a time: few enough for a processor's caches.
+# Number of pairs that are multiplied at a time; they fit in a processor's caches.
 _ROWS = 512
-# Rows and columns of each block whose products are compared with exact ones.
+# Number of rows and of columns per block whose products are compared with exact ones.
 _SAMPLE = 16
 
 
 class _Windows(NamedTuple):
-    """Rounded scores below `low` are behind, above `high` ahead; float32."""
+    """Bounds of rounded scores, float32: below `low`, a candidate is behind; above `high`, it is ahead."""
 
     low: np.ndarray
     high: np.ndarray
 
 
 def worth_a_scan(images: int, texts: int) -> bool:
-    """Tells whether so many scores are ranked faster by `scanned_ranks`."""
+    """Return whether `scanned_ranks` is faster for these numbers of images and texts."""
     return images * texts >= _FEWEST and keras.backend.backend() == "tensorflow" and multiplies_bfloat16()
 
 
 def scanned_ranks(
     images: np.ndarray, texts: np.ndarray, own: np.ndarray, height: int, width: int
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Ranks images among texts and texts among images by their inner products.
+    """Rank images among texts and texts among images by their inner products.
 
     Args:
         images: (n, dim) float32.
@@ -58,8 +58,8 @@ def scanned_ranks(
         width: texts scored at a time.
 
     Returns:
-        (n,) and (m,) int64 ranks from 0, as `vsemb.evaluation.retrieval_ranks` has them; None where scores
-        are too alike, embeddings not finite, or products worse than their bound.
+        (n,) and (m,) int64 ranks from 0, as in `vsemb.evaluation.retrieval_ranks`. None if scores are too similar,
+        embeddings are not finite, or products differ by more than the bound.
     """
     images, texts = (np.ascontiguousarray(rows, np.float32) for rows in (images, texts))
     of_images, of_texts = round_rows(images, _DTYPE), round_rows(texts, _DTYPE)
@@ -106,15 +106,15 @@ def scanned_ranks(
 
 
 def _blocks(count: int, most: int) -> list[slice]:
-    """Return slices of similar size, as few as the size allows."""
+    """Return the fewest slices of similar size with at most `most` entries each."""
     bounds = np.linspace(0, count, -(-count // most) + 1).astype(int)
     return [slice(*each) for each in pairwise(bounds)]
 
 
 def _within(products: tf.Tensor, images: np.ndarray, texts: np.ndarray, errors: np.ndarray) -> bool:
-    """Tells whether some products are as near to the exact ones as the bound says.
+    """Return whether a sample of products is within the bound of the exact ones.
 
-    Not every build of TensorFlow sums products of bfloat16 in float32, which the bound is for.
+    The bound assumes sums in float32; not every build of TensorFlow sums products of bfloat16 in float32.
     """
     row, column = (
         each.reshape(-1)
@@ -128,9 +128,9 @@ def _within(products: tf.Tensor, images: np.ndarray, texts: np.ndarray, errors: 
 
 
 def _windows(exact: np.ndarray, error: np.ndarray) -> _Windows:
-    """Return between what rounded scores a score may be on either side of an exact one."""
+    """Return the window around each exact score in which a rounded score does not decide the comparison."""
     low, high = exact - error, exact + error
-    # Products are rounded themselves; a little more for the sums here.
+    # Products are rounded to the dtype too. The last term covers rounding of the sums here.
     roundoff = 1.02 * ROUNDOFF[_DTYPE]
     return _Windows(
         (low - roundoff * np.abs(low) - 1e-6 * np.abs(exact)).astype(np.float32),
@@ -156,20 +156,20 @@ def _members(marked: np.ndarray, columns: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _any_of_groups(marked: Any) -> Any:
-    # What stays the same however many rows and columns there are: the graph is made once.
+    # Shapes are dynamic, so that the graph is traced once for all numbers of rows and columns.
     rows, columns = tf.unstack(tf.shape(marked))
     grouped = tf.reshape(tf.pad(marked, [[0, 0], [0, -columns % _GROUP]]), [rows, -1, _GROUP])
     return tf.reduce_any(grouped, axis=2)
 
 
 def _mark_not_behind(products: Any, low_row: Any, low_column: Any) -> Any:
-    """Marks groups with scores that are not behind in their row, or in their column."""
+    """Mark groups with scores that are not behind in their row, or in their column."""
     scores = tf.cast(products, tf.float32)
     return _any_of_groups((scores >= low_row) | (scores >= low_column))
 
 
 def _count(products: Any, low_row: Any, high_row: Any, low_column: Any, high_column: Any) -> tuple[Any, ...]:
-    """Counts what is ahead in rows and in columns, and marks groups with scores in a window."""
+    """Count the scores that are ahead, per row and per column, and mark groups with scores in a window."""
     scores = tf.cast(products, tf.float32)
     ahead_in_row, ahead_in_column = scores > high_row, scores > high_column
     close = ((scores >= low_row) & ~ahead_in_row) | ((scores >= low_column) & ~ahead_in_column)

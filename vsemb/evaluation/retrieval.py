@@ -24,17 +24,18 @@ from vsemb.ops.backend import compiled
 from vsemb.similarities import Similarity
 from vsemb.tables import html_table
 
-# Always measured, and what the recall sum is over.
+# Values of K that are always measured; the recall sum is over these.
 RECALLS = (1, 5, 10)
 _BLOCK = 1000
-# Scores of a tile, and of the tiles that are kept from the first pass to the second, 256 MB.
+# Maximum number of scores per tile, and of all tiles that are kept from the first pass to the second (256 MB).
 _TILE, _KEPT = 1 << 23, 1 << 26
-# From so many scores on, compiling the count is worth its time.
+# Minimum number of scores for which the compiled count is faster, including compilation.
 _COMPILED = 1 << 21
 
-_BROKEN = "The scores contain NaN. The model or its features are broken; nothing was ranked."
+#: The message for scores that cannot be ranked.
+NOT_FINITE = "Scores must be finite; got NaN or infinity. Check the features and the weights of the model."
 
-#: Of each direction, the ranks of the queries of a fold and the image of each query, by its place in the fold.
+#: Direction -> ranks of the queries of a fold, and the image of each query as its position in the fold.
 _Ranked = dict[str, tuple[np.ndarray, np.ndarray]]
 
 
@@ -46,8 +47,8 @@ class RetrievalMetrics:
         image_to_text: `R@1`, `R@5`, `R@10` and other requested recalls in percent, and `median_rank` and `mean_rank`,
             which start at 1.
         text_to_image: the same with captions as queries.
-        images: number of images ranked; of folds, in the first.
-        texts: number of captions ranked; of folds, in the first.
+        images: number of images ranked; with folds, the number in the first fold.
+        texts: number of captions ranked; with folds, the number in the first fold.
         recall_sum: sum of the recalls at 1, 5 and 10 in both directions; selects checkpoints.
         intervals_95: 95 % bootstrap intervals of both directions and of `recall_sum` in the same form, if requested.
         folds: the mean of the metrics of each fold, if requested.
@@ -118,8 +119,8 @@ def retrieval_ranks(
         texts: (m, dim) embeddings, (m, items, dim) for a similarity of sets.
         image_ids: (n,) int64, distinct; None for 0 to n - 1.
         text_image_ids: (m,) int64, the id of the image of each text; None if text i describes image i.
-        similarity: a kind such as `"cosine"`, or a `Similarity`. Embeddings are scored as they are.
-        block: number of images scored at a time; a tile has 2^23 scores at most, and memory does not grow with the
+        similarity: a kind such as `"cosine"`, or a `Similarity`. Embeddings are not normalized here.
+        block: number of images scored at a time. A tile has at most 2^23 scores, and memory does not grow with the
             number of images or texts. If texts are in the order of their images, few tiles are computed twice.
 
     Returns:
@@ -129,7 +130,8 @@ def retrieval_ranks(
 
     Raises:
         InvalidArgumentError: for embeddings or ids of another shape or type, and an unknown similarity.
-        DataError: for an empty set of images, an image without a text, a text without its image, or NaN scores.
+        DataError: for an empty set of images, an image without a text, a text without its image, or scores that are
+            not finite.
     """
     similarity = similarities.get(similarity)
     images, texts, image_ids, text_image_ids = _checked(images, texts, image_ids, text_image_ids, similarity)
@@ -139,11 +141,11 @@ def retrieval_ranks(
         found = scanned_ranks(images, texts, own, height, width)
         if found is not None:
             return found
-    # A similarity of sets makes tensors of a few sets at a time itself.
+    # A similarity of sets converts a few sets at a time to tensors by itself.
     converted = (lambda part: part) if similarity.multi_vector else ops.convert_to_tensor
 
     def scored(row: int, column: int) -> Any:
-        # The last tile is as large as the others and overlaps the one before.
+        # The last tile has the size of the others, so it overlaps the tile before.
         top, left = min(row, len(images) - height), min(column, len(texts) - width)
         scores = similarity.scores(converted(images[top : top + height]), converted(texts[left : left + width]))
         return scores[row - top :, column - left :]
@@ -160,11 +162,11 @@ def retrieval_ranks(
             reached[column + mine] = ops.convert_to_numpy(ops.take(ops.reshape(scores, (-1,)), places))
             if (len(kept) + 1) * height * width <= _KEPT:
                 kept[row, column] = scores
-    if np.isnan(reached).any():
-        raise DataError(_BROKEN)
+    if not np.isfinite(reached).all():
+        raise DataError(NOT_FINITE)
     best = np.full(len(images), -np.inf, np.float32)
     np.maximum.at(best, own, reached)
-    # Own texts that reach the best are no competitors, nor is a text's own image.
+    # Subtract positives: the image's texts that reach its best score, and the image of a text.
     of_images = -np.bincount(own[reached >= best[own]], minlength=len(images))
     of_texts = np.full(len(texts), -1, np.int64)
     for row, column in tiles:
@@ -172,14 +174,14 @@ def retrieval_ranks(
         rows, columns = slice(row, row + height), slice(column, column + width)
         in_rows, in_columns, broken = _count_reaching(scores, best[rows, None], reached[None, columns])
         if broken:
-            raise DataError(_BROKEN)
+            raise DataError(NOT_FINITE)
         of_images[rows] += in_rows
         of_texts[columns] += in_columns
     return of_images, of_texts
 
 
 def tile_shape(images: int, texts: int, block: int) -> tuple[int, int]:
-    """Return the numbers of images and texts that are scored at a time: tiles of similar width, as few as fit."""
+    """Return the numbers of images and texts that are scored at a time: the fewest tiles of similar width."""
     height = max(1, min(block, images, _TILE))
     return height, -(-texts // -(-texts * height // _TILE))
 
@@ -191,7 +193,7 @@ def _own_images(image_ids: np.ndarray, text_image_ids: np.ndarray) -> np.ndarray
 
 
 def _count_reaching(scores: Any, in_row: np.ndarray, in_column: np.ndarray) -> list[np.ndarray]:
-    """Counts the scores of each row, and of each column, that are at least a number of its own; sees if any is NaN."""
+    """Count the scores that reach the threshold of their row, and of their column; also return whether any is NaN."""
     count = _count_compiled if scores.shape[0] * scores.shape[1] >= _COMPILED else _count
     return [ops.convert_to_numpy(each) for each in count(scores, *map(ops.convert_to_tensor, (in_row, in_column)))]
 
@@ -238,7 +240,7 @@ def _embeddings(name: str, values: ArrayLike, similarity: Similarity) -> np.ndar
     if found.ndim != rank or found.dtype.kind not in "fiu":
         shape = "(rows, items, dim)" if similarity.multi_vector else "(rows, dim)"
         raise invalid_argument(name, f"{found.dtype} {found.shape}", f"an array of numbers of shape {shape}")
-    # Scores are compared with float32 numbers, so they must be float32 themselves; no copy if they are.
+    # Scores are compared with float32 numbers, so embeddings must be float32; float32 arrays are not copied.
     return found.astype(np.float32, copy=False)
 
 
@@ -373,7 +375,7 @@ def evaluate_retrieval(
         }
 
     options = (sorted({*RECALLS, *recalls}), bootstrap, seed)
-    # No copy: embeddings may take most of the memory.
+    # `slice(None)` copies nothing, since embeddings may take most of the memory.
     metrics = _summary([ranked(slice(None), slice(None))], *options)
     if folds > 1:
         blocks = np.array_split(np.arange(len(images)), folds)
@@ -414,7 +416,7 @@ def _interval(values: Sequence[float]) -> list[float]:
 def _resampled(
     folds: list[tuple[np.ndarray, np.ndarray]], recalls: Sequence[int], resamplings: int, seed: int
 ) -> list[dict[str, float]]:
-    """Resamples images with all their queries: the captions of one image are not independent of each other."""
+    """Resample images with all their queries, since captions of one image are not independent of each other."""
     generator = np.random.default_rng(seed)
     by_image = [
         np.split(ranks[np.argsort(images, kind="stable")], np.cumsum(np.bincount(images))[:-1])

@@ -1,10 +1,10 @@
-"""Vectors rounded for faster products, and how far that can move an inner product.
+"""Vectors rounded for faster products, and the bound on the error of their inner products.
 
-With x~ a rounded vector, Cauchy's inequality bounds it:
+With the rounded vectors q~ and x~, Cauchy's inequality gives
 
     |q·x - q~·x~|  <=  |q - q~| |x| + |q~| |x - x~|
 
-Ranks and searches are decided by rounded scores where these are further apart, and by exact ones elsewhere.
+If two rounded scores differ by more than the bound, they decide a rank or a search. Otherwise exact scores decide.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import numpy as np
 
 from vsemb.ops.tensorflow import tf
 
-#: Unit roundoff: half the distance between neighbouring numbers of size 1.
+#: Unit roundoff: half the distance from 1 to the next larger number.
 ROUNDOFF = {"bfloat16": 2.0**-8, "float32": 2.0**-24}
-# Rows that are rounded at a time: few enough for a processor's caches.
+# Number of rows that are rounded at a time; they fit in a processor's caches.
 _ROWS = 512
-# Squares of shorter rows may underflow.
+# Minimum length of a row whose squares do not underflow.
 _SHORT = 1e-15
 
 
@@ -40,14 +40,14 @@ class Rounding:
 
 @dataclass(frozen=True, eq=False)
 class RoundedRows:
-    """Rows, and what rounding does to each.
+    """Rows, and the change of each by rounding.
 
     Attributes:
-        dtype: what they are rounded to.
-        exact: (n, dim) float32, as they were.
-        lengths: (n,) of the rows as they were; infinite or NaN where a row's square is.
-        small_lengths: (n,) of the rounded rows.
-        moved: (n,) how far they are apart.
+        dtype: type of the rounded rows.
+        exact: (n, dim) float32, the unrounded rows.
+        lengths: (n,) lengths of the unrounded rows; infinite or NaN if the sum of a row's squares is.
+        small_lengths: (n,) lengths of the rounded rows.
+        moved: (n,) distance between each row and the rounded row.
     """
 
     dtype: str
@@ -57,30 +57,30 @@ class RoundedRows:
     moved: np.ndarray
 
     def rounded(self, rows: slice = slice(None)) -> tf.Tensor:
-        """Return some of the rows, or all of them, rounded."""
+        """Return some rows, rounded; by default all."""
         return tf.cast(self.exact[rows], self.dtype)
 
     @property
     def largest(self) -> Rounding:
-        """The most that rounding moves any row."""
+        """Largest length and largest change of all rows."""
         return Rounding(self.dtype, float(self.lengths.max()), float(self.moved.max()))
 
     def error(self, other: Rounding) -> np.ndarray:
-        """Return how far a product with a rounded item, and a float32 product with the item, may be apart.
+        """Return the bound on the difference between rounded and float32 products with an item.
 
         Args:
-            other: of the items.
+            other: rounding of the items.
 
         Returns:
-            (n,) float32; that the products are rounded to the same dtype themselves is not in it.
+            (n,) float32. It does not include that the rounded products are rounded to the dtype again.
         """
         sums = self.exact.shape[1] * ROUNDOFF["float32"] * (self.lengths + self.small_lengths)
-        # The lengths are sums in float32 themselves.
+        # The factors above 1 cover that the lengths are float32 sums too.
         return 1.001 * (self.moved * other.length + self.small_lengths * other.moved + 1.01 * sums * other.length)
 
 
 def round_rows(rows: np.ndarray, dtype: str) -> RoundedRows:
-    """Measures how far rounding moves each row.
+    """Measure the change of each row by rounding.
 
     Args:
         rows: (n, dim) float32, at least one.
@@ -90,7 +90,7 @@ def round_rows(rows: np.ndarray, dtype: str) -> RoundedRows:
     for start in range(0, len(rows), _ROWS):
         exact = rows[start : start + _ROWS]
         back = tf.cast(tf.cast(exact, dtype), tf.float32).numpy()
-        with np.errstate(over="ignore", invalid="ignore"):  # What is not finite shows in the lengths.
+        with np.errstate(over="ignore", invalid="ignore"):  # Callers check that lengths are finite.
             squares.append([np.einsum("nd,nd->n", each, each) for each in (exact, back, exact - back)])
     lengths = np.sqrt(np.concatenate(squares, axis=1))
     if (short := lengths[0] < _SHORT).any():
@@ -99,13 +99,13 @@ def round_rows(rows: np.ndarray, dtype: str) -> RoundedRows:
 
 
 def within(sample: np.ndarray, measured: Rounding) -> bool:
-    """Tells whether products are as near to the exact ones as the bound says.
+    """Return whether the products of a sample of items are within the bound of the exact ones.
 
-    Not every build of TensorFlow sums products of bfloat16 in float32, which the bound is for.
+    The bound assumes sums in float32; not every build of TensorFlow sums products of bfloat16 in float32.
 
     Args:
         sample: (n, dim) float32, some of the items.
-        measured: of the items.
+        measured: rounding of the items.
     """
     rows = round_rows(sample, measured.dtype)
     rounded = rows.rounded()

@@ -24,7 +24,7 @@ SIDES = ("inputs", "outputs")
 #: Signature -> inputs, outputs -> name -> its spec: `dtype`, `shape` and, for an optional input, `default`.
 Signatures = dict[str, dict[str, dict[str, Any]]]
 
-# Stands for the content of a file in a command.
+# Placeholder for the content of a file in a command.
 _FILE = "<file>"
 # Lists of strings up to this length are written on one line.
 _SHORT = 40
@@ -279,7 +279,7 @@ def changes(before: Contract, after: Contract) -> list[str]:
                 found.append(f"{name}: {what}: {old} before, {new} now")
     if before.tolerance != after.tolerance:
         found.append(f"the tolerance of outputs: {before.tolerance:.0e} before, {after.tolerance:.0e} now")
-    # Between models with and without embeddings, the signatures differ already.
+    # If only one model has embeddings, the signatures already differ.
     if before.similarity and after.similarity and before.similarity != after.similarity:
         found.append(f"the similarity: {before.similarity.get('kind')} before, {after.similarity.get('kind')} now")
     return found
@@ -308,8 +308,8 @@ def curl_command(url: str, signature: str, example: Mapping[str, Any], curl: str
     """Return a shell command that calls one signature over REST.
 
     Args:
-        url: of the model, `http://HOST:PORT/v1/models/NAME`.
-        signature: its name.
+        url: URL of the model, `http://HOST:PORT/v1/models/NAME`.
+        signature: name of the signature.
         example: one row, as in `Contract.examples`.
         curl: the program with its options.
 

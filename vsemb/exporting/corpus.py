@@ -10,9 +10,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from vsemb.errors import invalid_argument, unknown_name
+from vsemb.ops.tensorflow import tf
 from vsemb.searching import SearchIndex
 from vsemb.searching.index import EACH, FEWEST, KINDS, items_are_images
 from vsemb.similarities import Similarity

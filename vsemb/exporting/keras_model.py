@@ -6,8 +6,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import tensorflow as tf
-
 from vsemb.errors import invalid_argument
 from vsemb.exporting.savedmodel import write
 from vsemb.exporting.served_model import (
@@ -20,13 +18,14 @@ from vsemb.exporting.served_model import (
     one_row_at_least,
 )
 from vsemb.models.dual_encoder import DualEncoder
+from vsemb.ops.tensorflow import tf
 
 
 class TokenInput(TextInput):
     """Token ids, for models without a tokenizer.
 
     Args:
-        shape: of a batch of ids.
+        shape: shape of a batch of ids.
     """
 
     def __init__(self, shape: tuple[int | None, ...]) -> None:
@@ -42,11 +41,11 @@ class TokenInput(TextInput):
 
 
 class EncoderInput(BaseImageInput):
-    """Images as the image encoder takes them: bytes where it decodes them, numbers otherwise.
+    """Input of the image encoder: bytes if it decodes images, else numbers.
 
     Args:
         model: the model.
-        shape: of a batch of numbers.
+        shape: shape of a batch of numbers.
     """
 
     def __init__(self, model: DualEncoder, shape: tuple[int | None, ...]) -> None:
@@ -72,15 +71,15 @@ class EncoderInput(BaseImageInput):
 
 
 def export_model(model: DualEncoder, directory: str | os.PathLike[str]) -> None:
-    """Write a Keras model as a SavedModel with the signatures that are served.
+    """Write a Keras model as a SavedModel with the signatures for serving.
 
     Args:
         model: the model, built.
-        directory: of the SavedModel.
+        directory: directory of the SavedModel.
 
     Raises:
-        InvalidArgumentError: for a model that was not built, or a model of sets without a tokenizer.
-        DataError: if the file system refuses.
+        InvalidArgumentError: for a model that was not built, or a multi-vector model without a tokenizer.
+        DataError: if the files cannot be written.
     """
     shapes = (model.get_build_config() or {}).get("input_shape") or {}
     if "text" not in shapes:

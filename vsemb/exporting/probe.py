@@ -33,7 +33,7 @@ STRING = 24
 
 
 class Pointer(c_void_p):
-    """An address; ctypes converts a plain `c_void_p` to an integer and passes 32 bits of it."""
+    """An address; ctypes would convert a plain `c_void_p` to an integer and pass only its lower 32 bits."""
 
 
 class Buffer(ctypes.Structure):
@@ -97,7 +97,7 @@ class CLibrary:
         self.check()
 
     def check(self) -> None:
-        """Raise an error of the last call."""
+        """Raise a RuntimeError if the last call failed."""
         if self.c.TF_GetCode(self.status):
             raise RuntimeError(self.c.TF_Message(self.status).decode(errors="replace"))
 

@@ -1,6 +1,6 @@
 """Reference outputs: golden inputs of a SavedModel, and the comparison of its outputs.
 
-Golden rows are valid and invalid, which also tests that an invalid row leaves its neighbours unchanged.
+Some golden rows are invalid, which tests that an invalid row leaves its neighbours unchanged.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
+
+from vsemb.ops.tensorflow import tf
 
 #: Values by the name of an input or output, each with the batch as 0th dimension; strings are bytes.
 Arrays = dict[str, np.ndarray]
@@ -23,9 +24,9 @@ class Tie(NamedTuple):
     """Allowed differences between two computations where scores are equal up to rounding.
 
     Attributes:
-        how: `ranked` for search results, best first, padded with -1 or "": neighbours may swap, and the last may be
-            another item. `permuted` for a row whose values may swap. `chosen` for the best of several, -1 for none:
-            another may be equally good.
+        how: `ranked` for search results, best first, padded with -1 or "": adjacent results may be swapped, and the
+            last may be another item. `permuted` for a row whose values may be in another order. `chosen` for the best
+            of several, or -1: it may be another one with an equal score.
         by: name of the output with the scores.
     """
 
@@ -41,7 +42,7 @@ def golden_texts(tokenizer: Any, short: bool = False) -> list[bytes]:
         short: whether to leave out long texts, as for models with one vector per word.
     """
     words = getattr(getattr(tokenizer, "vocabulary", None), "words", ())
-    # Single words too, since a word may be the name of a class.
+    # Include single words, since a word may be the name of a class.
     known = [words[0], " ".join(words[:7]), words[-1]] if words else []
     odd = ["a dog running on a beach", "zyzzyva", "", " .!? ", "ÜBER " * 300]
     texts = [text.encode() for text in (*known, *odd)] + [b"a \xff\xfe dog"]
@@ -83,7 +84,7 @@ def to_json(values: np.ndarray) -> list[Any]:
     if values.ndim > 1:
         return [to_json(row) for row in values]
     if values.dtype == np.float32:
-        return [float(str(value)) for value in values]  # The fewest digits that give this float32.
+        return [float(str(value)) for value in values]  # `str` gives the fewest digits that identify the float32.
     return [_string(value) if isinstance(value, bytes) else value.item() for value in values]
 
 
@@ -134,8 +135,8 @@ def compare(
 ) -> tuple[float, str | None]:
     """Compare two outputs of a signature.
 
-    Search results of a single row may have fewer columns than in a batch whose other rows ask for more results. Then
-    the common columns are compared, and the rest must be empty.
+    The search results of a row have fewer columns alone than in a batch in which another row has a larger `k`. Then
+    the common columns are compared, and the rest must be padding.
 
     Args:
         wanted: expected outputs by name.
@@ -187,7 +188,7 @@ def compare(
 def _excused(
     how: str, here: np.ndarray, there: np.ndarray, wanted: np.ndarray, got: np.ndarray, tolerance: float, scale: float
 ) -> np.ndarray:
-    """Return the positions where values may differ, (rows, k) bool.
+    """Return a mask of the positions where values may differ, (rows, k) bool.
 
     Args:
         how: see `Tie`.
@@ -236,7 +237,7 @@ def _largest(values: np.ndarray) -> float:
 
 
 def _tied(scores: np.ndarray, tolerance: float) -> np.ndarray:
-    """Return the positions whose score equals a neighbour's up to rounding: (rows, k) bool."""
+    """Return a mask of the positions whose score equals an adjacent one up to rounding: (rows, k) bool."""
     tied = np.zeros(scores.shape, bool)
     if scores.size:
         near = np.abs(np.diff(scores, axis=1)) <= 2 * tolerance
@@ -246,9 +247,9 @@ def _tied(scores: np.ndarray, tolerance: float) -> np.ndarray:
 
 
 def _last(filled: np.ndarray) -> np.ndarray:
-    """Return the position of the last result of each row: (rows, k) bool.
+    """Return a mask of the last result of each row: (rows, k) bool.
 
-    It may be tied with the next, omitted result; its score is still compared.
+    It may be tied with the next, omitted result, so it may be another item. Its score is still compared.
     """
     after = np.zeros_like(filled)
     after[:, :-1] = filled[:, 1:]

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from vsemb.console import progress
 from vsemb.errors import DataError
@@ -29,6 +28,7 @@ from vsemb.exporting.servable import check_servable, signature_specs
 from vsemb.exporting.served_model import REASON, Exportable, tensors
 from vsemb.exporting.versions import publishing
 from vsemb.files import write_text
+from vsemb.ops.tensorflow import tf
 
 #: Maximum number of warm-up requests; TensorFlow Serving refuses models with more.
 MOST_RECORDS = 1000
@@ -68,8 +68,8 @@ def export_savedmodel(
         The directory of the version.
 
     Raises:
-        DataError: if the version exists, writing fails, the reloaded SavedModel differs from the model, or some
-            TensorFlow Serving could not run it.
+        DataError: if the version exists, writing fails, the reloaded SavedModel differs from the model, or the model
+            needs more than TensorFlow Serving offers, see `check_servable`.
 
     Example:
 
@@ -121,7 +121,8 @@ def export_savedmodel(
 
 def write(served: Exportable, directory: Path) -> None:
     """Write the SavedModel of a model into a directory."""
-    # Saving traces a function again, which takes seconds, but not a concrete one, which lacks the inputs' defaults.
+    # Saving traces a function again, which takes seconds. It does not trace concrete functions, but these lack the
+    # defaults of inputs.
     named = {"serving_default": served.default} | {signature.name: signature for signature in served.offered}
     concrete = served.signatures
     signatures = {name: one.function if one.defaults else concrete[name] for name, one in named.items()}

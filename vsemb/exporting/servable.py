@@ -17,13 +17,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import tensorflow as tf
-from tensorflow.core.framework import op_def_pb2
-from tensorflow.core.protobuf import saved_model_pb2
-
 from vsemb.errors import DataError
 from vsemb.exporting import probe
 from vsemb.exporting.contract import SIDES, Signatures, written_shape
+from vsemb.ops.tensorflow import tf
 
 #: Name of a probe in reports -> its script.
 PROBES = dict.fromkeys(probe.PROBES, Path(probe.__file__))
@@ -34,12 +31,14 @@ DTYPES = ("float32", "int64", "int32", "string", "bool")
 _NOT_SERVABLE = ("PyFunc", "EagerPyFunc", "PyFuncStateless", "Cudnn")
 
 
-def read_saved_model(directory: Path) -> saved_model_pb2.SavedModel:
+def read_saved_model(directory: Path) -> Any:
     """Read the graph of a SavedModel.
 
     Raises:
         DataError: if it is missing or unreadable.
     """
+    from tensorflow.core.protobuf import saved_model_pb2
+
     path = directory / "saved_model.pb"
     try:
         return saved_model_pb2.SavedModel.FromString(path.read_bytes())
@@ -62,7 +61,7 @@ def described_signatures(directory: Path, describe: Callable[[Any], Any]) -> Sig
             for side in SIDES
         }
         for name in sorted(definitions)
-        if not name.startswith("__saved_model")  # The initializer of the model.
+        if not name.startswith("__saved_model")  # Skip the initializer of the model.
     }
 
 
@@ -165,7 +164,7 @@ def run_probe(script: Path, job: dict[str, Any], timeout: float) -> dict[str, An
     Raises:
         DataError: if the process fails, exceeds `timeout`, or writes no readable result.
     """
-    # Isolated: imports depend neither on the working directory nor on the environment.
+    # Isolated mode: imports depend neither on the working directory nor on the environment.
     command = [sys.executable, "-I", str(script)]
     given = json.dumps({**job, "path": [entry for entry in sys.path if entry]}).encode()
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
@@ -198,4 +197,6 @@ def known_operations() -> frozenset[str]:
         DataError: if the C library is missing.
     """
     listed = base64.b64decode(run_probe(Path(probe.__file__), {}, timeout=300)["operations"])
+    from tensorflow.core.framework import op_def_pb2
+
     return frozenset(operation.name for operation in op_def_pb2.OpList.FromString(listed).op)

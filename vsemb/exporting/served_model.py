@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from vsemb.errors import invalid_argument
 from vsemb.exporting.contract import About
@@ -25,6 +24,7 @@ from vsemb.exporting.reference_outputs import Arrays, Tie, golden_images, golden
 from vsemb.image.backbones import BackboneConfig
 from vsemb.image.decode import MAX_PIXELS
 from vsemb.image.views import decode_views, encode_images, encode_views
+from vsemb.ops.tensorflow import tf
 from vsemb.text.normalize import MAX_BYTES
 from vsemb.text.vocabulary import UNKNOWN_ID
 
@@ -41,7 +41,7 @@ REASON = (
     "5e-7 was measured in float32 and 1e-3 in bfloat16. Other weights, tables or preprocessing give 1e-2 and more."
 )
 _K = tf.TensorSpec([None], tf.int32, name="k")
-#: Results per query where a request names no `k`.
+#: Default `k` of requests: results per query.
 DEFAULT_K = 10
 _RANKED = {"ids": Tie("ranked", "scores"), "keys": Tie("ranked", "scores")}
 

@@ -1,4 +1,4 @@
-"""Signatures of contracts with Ed25519: they show who exported a model, and by its file hashes that it is unchanged."""
+"""Ed25519 signatures of contracts. They prove who exported a model and, by its file hashes, that it is unchanged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vsemb.errors import DataError, needs_extra, one_line
 from vsemb.exporting.contract import version_contract_path
 from vsemb.files import reading, write_text
 
-# Signed too, so that no other document of the same key passes for a contract.
+# Signed with the contract, so that another document signed with the same key is not accepted as a contract.
 _PURPOSE = b"vsemb contract\n"
 
 
@@ -44,12 +44,12 @@ def sign(version: str | os.PathLike[str], key: str | os.PathLike[str]) -> Path:
 
 
 def require_signature(version: str | os.PathLike[str], contract: str | os.PathLike[str], key: Any) -> None:
-    """Check that a version's signature is of a contract.
+    """Check that a version's signature is a valid signature of its contract.
 
     Args:
         version: directory of the version.
         contract: file of the contract.
-        key: a public key of `read_key`.
+        key: a public key from `read_key`.
 
     Raises:
         DataError: for a missing, malformed or wrong signature.

@@ -102,8 +102,8 @@ def verify_model(
         version: version number; None for the newest.
         contract: file of the contract; None for `contracts/NAME.json` if it is this version's, else the copy inside
             the version.
-        key: PEM file of the public key whose owner must have signed the contract, see `vsemb.exporting.signing`. The
-            model is opened only if the signature and all files are right.
+        key: PEM file of a public key; the contract must be signed with its private key, see `vsemb.exporting.signing`.
+            The model is opened only if the signature and the hashes of all files are correct.
         timeout: maximum seconds per probe.
         probes: name -> script.
 

@@ -1,1 +1,1 @@
-"""Images: guarded decoding, crops and backbones; from bytes to pixels to features."""
+"""Images: safe decoding of bytes to pixels, crops, and backbones that compute features."""

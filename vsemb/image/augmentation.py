@@ -1,10 +1,10 @@
-"""RandAugment, AutoAugment and random erasing of the TensorFlow Model Garden, without a state.
+"""RandAugment, AutoAugment and random erasing of the TensorFlow Model Garden, with stateless random numbers.
 
-The library (`official.vision.ops.augment`) chooses the operation of each image and its strength. It
-draws from `tf.random`, which has a state: a resumed training, or one whose batches are made by other processes,
-would see other images. Here a copy of that module draws from stateless operations instead: the
-same seed gives the same images, in any process. The graph consists of core operations, so processes that
-run it, such as workers of a tf.data service, need no Model Garden.
+The library (`official.vision.ops.augment`) draws the operation of each image and its strength from `tf.random`, which
+has a state. A resumed training, or one whose batches come from other processes, would get different images. This
+module runs a copy of the library that draws from stateless operations, so the same seed gives the same images in any
+process. The graph consists of core operations, so processes that run it, such as workers of a tf.data service, need no
+Model Garden.
 
 References:
     RandAugment: Cubuk et al. 2019, https://arxiv.org/abs/1909.13719
@@ -30,31 +30,30 @@ from vsemb.parts import Count, Part, Probability, Range, Size, between
 Magnitude = Annotated[float, Range("a number in [0, 30]", lambda value: 0 <= value <= 30)]
 
 _MODULE = "official.vision.ops.augment"
-# The library's distances in pixels are those for images of this side.
+# Side of the images for which the library's distances in pixels are meant.
 _USUAL_SIZE = 224
-# ImageNet's, in 0..255: what is erased becomes noise of unit variance around them.
+# Mean and deviation of ImageNet, in 0..255. Erased pixels become normal noise with this mean and deviation.
 _MEAN = (123.675, 116.28, 103.53)
 _DEVIATION = (58.395, 57.12, 57.375)
-# A rectangle that does not fit, one in a hundred, is drawn again; the library's ten times are ten copies of
-# the graph.
+# Attempts to draw a rectangle that fits; one in a hundred does not. The library makes ten attempts, each a copy of the
+# graph.
 _TRIALS = 3
 
 
 @dataclass(frozen=True)
 class ImageAugmenter(Part):
-    """Distorts training images by a policy, then erases a rectangle of some of them.
+    """Distort training images by a policy, then erase a rectangle of some of them.
 
-    Distances (translations, the squares of Cutout) are the library's at 224 pixels and shrink with the image:
-    at 32 pixels its 100 would leave nothing of it. An image of 224 pixels takes some 4 ms of one core for
-    each of policy and erasing, and tf.data prepares the graph anew for each epoch, in 2 seconds (5 for
-    `autoaugment`).
+    Distances (translations, squares of Cutout) are the library's for images of 224 pixels, and are scaled with the
+    size of the image. An image of 224 pixels takes 4 ms of one core for the policy, and 4 ms for erasing. tf.data
+    prepares the graph again for each epoch, which takes 2 seconds (5 for `autoaugment`).
 
     Attributes:
-        size: height and width of the images.
+        size: height and width of the images in pixels.
         policy: `randaugment`, `autoaugment` (the policy `v0` of the paper) or None.
-        magnitude: of `randaugment`, its M: how strong the operations are.
-        layers: of `randaugment`, its N: how many operations an image gets, one after the other.
-        erasing: the probability that a rectangle of 2 % to a third of an image's area becomes noise.
+        magnitude: strength of the operations of `randaugment`, M in the paper, from 0 to 30.
+        layers: number of successive operations of `randaugment`, N in the paper.
+        erasing: probability that a rectangle of 2 % to a third of an image's area is replaced by noise.
 
     Raises:
         InvalidArgumentError: for an unknown policy, a number out of range, or nothing to do.
@@ -79,26 +78,26 @@ class ImageAugmenter(Part):
 
     @functools.cached_property
     def _graph(self) -> Any:
-        # Traced once, which takes seconds, and not for every epoch's dataset.
+        # Traced once per augmenter and not once per epoch, since tracing takes seconds.
         signature = (tf.TensorSpec((None, self.size, self.size, 3), tf.uint8), tf.TensorSpec((2,), tf.int32))
         return tf.function(self._batch, input_signature=signature, autograph=False)
 
     def __call__(self, pixels: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        """Distorts a batch.
+        """Distort a batch.
 
         Args:
-            pixels: (batch, size, size, 3) in 0..255, whole numbers of any type.
-            seed: int (2,), as in `tf.random.stateless_uniform`. Each row draws from one of its own.
+            pixels: (batch, size, size, 3) in 0..255, integer values of any dtype.
+            seed: int (2,), as in `tf.random.stateless_uniform`. Each row gets a seed derived from it.
 
         Returns:
-            Whole numbers in 0..255 of the same shape and type.
+            Integer values in 0..255 of the same shape and dtype.
         """
         pixels = tf.convert_to_tensor(pixels)
         distorted = self._graph(tf.cast(pixels, tf.uint8), tf.cast(seed, tf.int32))
         return tf.ensure_shape(tf.cast(distorted, pixels.dtype), pixels.shape)
 
     def _batch(self, pixels: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        # Crops are drawn from the seed itself.
+        # Fold a number into the seed, because crops are drawn from the seed itself.
         seed = tf.random.experimental.stateless_fold_in(seed, _STREAM)
         seeds = tf.random.experimental.stateless_split(seed, tf.shape(pixels)[0])
         row = tf.TensorSpec((self.size, self.size, 3), tf.uint8)
@@ -106,13 +105,13 @@ class ImageAugmenter(Part):
 
     def _one(self, image: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         library = _stateless_module()
-        # Keys that differ at all give unrelated numbers, and an addition is the smallest graph.
+        # Different keys give independent numbers, and addition is the smallest graph that makes them.
         token = _seeds.set(seed + tf.constant([0, number]) for number in itertools.count(1))
         try:
             if self.policy is not None:
                 image = self._policy(library).distort(image)
             if self.erasing:
-                # Made anew, since its method is a `tf.function` that would keep the first image's seed.
+                # A new object, because its method is a `tf.function` that would keep the seed of an earlier trace.
                 erase = library.RandomErasing(probability=self.erasing, trials=_TRIALS)
                 normal = (tf.cast(image, tf.float32) - _MEAN) / _DEVIATION
                 erased = tf.round(erase.distort(normal) * _DEVIATION + _MEAN)
@@ -128,11 +127,11 @@ class ImageAugmenter(Part):
         return library.RandAugment(self.layers, self.magnitude, cutout_const=40 * ratio, translate_const=100 * ratio)
 
 
-# Any number that is no other stream's of a batch's seed.
+# Arbitrary number, different from other numbers that are folded into a batch's seed.
 _STREAM = 0x6175676D
 
 
-# The seeds of one image: every draw takes the next.
+# The seeds of one image; each draw takes the next one.
 _seeds: contextvars.ContextVar[Iterator[tf.Tensor]] = contextvars.ContextVar("seeds")
 
 
@@ -161,7 +160,7 @@ class _StatelessTensorFlow:
 
 @functools.cache
 def _stateless_module() -> ModuleType:
-    """Loads a copy of the library's module, so that the one that others import stays as it is."""
+    """Load a separate copy of the library's module, so that importers of the library get the unchanged one."""
     try:
         spec = importlib.util.find_spec(_MODULE)
         if spec is None or spec.loader is None:
@@ -191,8 +190,8 @@ class RandAugment(Augmentation, kind="randaugment"):
     """RandAugment of the TensorFlow Model Garden (extra `models`).
 
     Attributes:
-        magnitude: how strong the operations are, from 0 to 30.
-        layers: how many operations an image gets.
+        magnitude: strength of the operations, from 0 to 30.
+        layers: number of operations per image.
     """
 
     magnitude: Magnitude = 10.0

@@ -31,7 +31,7 @@ _FULLY_CONNECTED = {"fc6": "fc1", "fc7": "fc2"}
 # (channels, side of the kernel, stride) of each block of SmallConvNet.
 _SMALL_BLOCKS = ((32, 6, 4), (64, 3, 2), (96, 3, 2), (128, 3, 1))
 
-#: How an image becomes a square; the default first.
+#: Ways to make an image square; the default first.
 RESIZES = ("squash", "short-side")
 _PRESENT = object()
 
@@ -45,8 +45,8 @@ class Architecture:
         mode: scaling of RGB pixels in 0..255: `"tf"` (to [-1, 1]), `"caffe"` (to BGR, minus the ImageNet means),
             `"torch"` (to 0..1, minus mean, over deviation), or `"none"` (the network scales them itself).
         pooling: the default pooling.
-        layers: names of inner layers that can be used in place of the last map: `fc6` and `fc7`, or maps, whose layers
-            above can be trained (`build_top`).
+        layers: names of inner layers that can replace the last map: `fc6` and `fc7`, or maps. The layers above such a
+            map can be trained (`build_top`).
         levels: Keras' names of the inner layers whose mean `"multilevel"` pooling adds.
         poolings: the other supported poolings.
     """
@@ -91,7 +91,7 @@ class BackboneConfig:
     """Everything about an image network except its weights.
 
     Attributes:
-        name: a key of `ARCHITECTURES`, or that of a preset, such as `hub:NAME`, which is opened once, here.
+        name: a key of `ARCHITECTURES`, or the name of a preset, such as `hub:NAME`, which the constructor opens.
         size: width and height of input images in pixels; 0 or None for the architecture's default.
         pooling: pooling of the last feature map; empty or None for the architecture's default, mean for most: `"mean"`,
             `"max"` or `"mean+max"` (concatenated) over grid cells; `"multilevel"`, mean and maximum of the last map and
@@ -177,7 +177,7 @@ class BackboneConfig:
 
     def to_json(self) -> dict[str, Any]:
         """Return the configuration as a JSON object."""
-        # Without these defaults, so that features and runs from before these fields keep their fingerprints.
+        # Leave out these defaults, so that features and runs from before the fields existed keep their fingerprints.
         absent = {"preset": None, "resize": RESIZES[0]}
         return {key: value for key, value in dataclasses.asdict(self).items() if value != absent.get(key, _PRESENT)}
 
@@ -259,7 +259,7 @@ def build_backbone(config: BackboneConfig, weights: str | os.PathLike[str] | Non
 
 
 def build_top(config: BackboneConfig, weights: str | os.PathLike[str] | None = None) -> keras.Model:
-    """Build the layers of a network above an inner map, with the network's own pooling of their maps and of this one.
+    """Build the layers of a network above an inner map, with the architecture's default pooling of all these maps.
 
     Args:
         config: configuration of the network below, whose `layer` is a map and whose `pooling` is `"flat"`.
@@ -293,7 +293,7 @@ def build_top(config: BackboneConfig, weights: str | os.PathLike[str] | None = N
 
 
 def scaled(pixels: Any, config: BackboneConfig) -> Any:
-    """Return pixels in 0..255 as the network takes them, of a functional model's input."""
+    """Scale pixels in 0..255, the input of a functional model, to the network's range."""
     if config.network is not None:
         return config.network.scaled(pixels)
     mode = config.architecture.mode
@@ -302,7 +302,7 @@ def scaled(pixels: Any, config: BackboneConfig) -> Any:
 
 @keras.saving.register_keras_serializable(package="vsemb")
 class PixelScaling(Configured, keras.layers.Layer):
-    """Scales RGB pixels in 0..255 the way a network was trained: `keras.applications`' three modes.
+    """Scale RGB pixels in 0..255 as in a network's training, by one of the three modes of `keras.applications`.
 
     Always computes in float32: bfloat16 has 8 bits of precision, fewer than the pixels.
 
@@ -329,17 +329,17 @@ class PixelScaling(Configured, keras.layers.Layer):
 
 
 def save_backbone_weights(backbone: keras.Model, path: str | os.PathLike[str]) -> None:
-    """Write the weights of a network of `build_backbone`, which reads them back given the path.
+    """Write the weights of a network to a file that `build_backbone` can load.
 
     Args:
-        backbone: what `build_backbone` returned.
+        backbone: result of `build_backbone`.
         path: a name that ends in `.weights.h5`.
     """
     save_weights(_base(backbone), path)
 
 
 def weights_sha256(backbone: keras.Model) -> str:
-    """Return the hex SHA-256 of the values of all weights: the same for weights from any file."""
+    """Return the hex SHA-256 of the values of all weights; it does not depend on the file's format."""
     digest = hashlib.sha256()
     for weight in _base(backbone).weights:
         value = np.ascontiguousarray(keras.ops.convert_to_numpy(weight))
@@ -352,15 +352,15 @@ def _base(backbone: keras.Model) -> keras.Model:
     network = next(layer for layer in backbone.layers if isinstance(layer, keras.Model))
     if len(network.outputs) == 1:
         return network
-    # As it was before inner layers became outputs: weights files depend on the order of layers.
+    # Restore the network without inner outputs, because weights files depend on the order of layers.
     return keras.Model(network.inputs, network.outputs[-1], name=network.name)
 
 
 def small_conv_net(input_shape: tuple[int, int, int] = (64, 64, 3)) -> keras.Model:
-    """Build SmallConvNet: four blocks of convolution, batch normalisation and ReLU, trained on a CPU in minutes.
+    """Build SmallConvNet: four blocks of convolution, batch normalization and ReLU, trained on a CPU in minutes.
 
-    Meant for rendered scenes of 64 x 64 pixels. The first block is a wide kernel with stride 4: at full
-    resolution the cost is in the number of places, and flat shapes say little at each of them.
+    It is made for rendered scenes of 64 x 64 pixels. The first block has a wide kernel and stride 4, because
+    convolutions at full resolution are expensive, and plain shapes have little detail.
 
     Args:
         input_shape: (height, width, 3), sides of at least 32 pixels.
@@ -377,7 +377,7 @@ def small_conv_net(input_shape: tuple[int, int, int] = (64, 64, 3)) -> keras.Mod
     pixels = x = keras.Input(input_shape, name="pixels")
     for number, (channels, kernel, stride) in enumerate(_SMALL_BLOCKS):
         x = keras.layers.Conv2D(channels, kernel, stride, padding="same", use_bias=False, name=f"block{number}_conv")(x)
-        # The default momentum of 0.99 needs more steps to settle than a training of minutes has.
+        # With the default momentum of 0.99, the statistics converge too slowly for a training of minutes.
         x = keras.layers.BatchNormalization(momentum=0.9, name=f"block{number}_norm")(x)
         x = keras.layers.ReLU(name=f"block{number}_relu")(x)
     return keras.Model(pixels, x, name="small_conv_net")
@@ -415,7 +415,7 @@ def _imagenet(config: BackboneConfig) -> keras.Model:
 
 
 def _set_random(network: keras.Model, seed: int) -> None:
-    """Draws He-normal kernels; biases, norms and scales keep the constants they start from."""
+    """Draw He-normal kernels; biases and normalization weights keep their constant initial values."""
     random = np.random.default_rng(seed)
     for weight in network.trainable_weights:
         if len(weight.shape) > 1:
@@ -436,7 +436,7 @@ def _load(base: keras.Model, config: BackboneConfig, path: Path) -> None:
     if config.network is not None:
         raise DataError(f"The weights in {path} do not fit {config.name}: {reason}")
     try:
-        # A file of the whole network, classifier included: the classifier's weights come last.
+        # The file may hold the whole network with its classifier, whose weights come last.
         network = _network(dataclasses.replace(config, size=ARCHITECTURES[config.name].size), include_top=True)
         load_all_weights(network, path)
         base.set_weights([keras.ops.convert_to_numpy(w) for w in network.weights[: len(base.weights)]])
@@ -445,13 +445,13 @@ def _load(base: keras.Model, config: BackboneConfig, path: Path) -> None:
 
 
 def load_all_weights(network: keras.Model, path: str | os.PathLike[str]) -> None:
-    """Loads a file that has all weights of a network.
+    """Load a file that must have all weights of a network.
 
     Raises:
-        DataError: if it is damaged.
-        ValueError: if it lacks one, or is of another network.
+        DataError: if the file is damaged.
+        ValueError: if it lacks a weight, or belongs to another network.
     """
-    # Keras only warns about layers that the file lacks, and leaves them random: NaN gives them away.
+    # Keras only warns about missing layers and leaves them unchanged. Set them to NaN first, to detect them.
     floats = [weight for weight in network.weights if "float" in keras.backend.standardize_dtype(weight.dtype)]
     for weight in floats:
         weight.assign(np.full(weight.shape, np.nan, np.float32))

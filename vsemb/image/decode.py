@@ -1,13 +1,12 @@
-"""Encoded images to pixels, in graph, guarded, and safe row by row.
+"""Decode images to pixels in graph; a bad image does not affect other rows of the batch.
 
 The images of a request are not trusted, so each is checked before it is decoded: the magic bytes must
-be JPEG's or PNG's, and the size in the header must be within a limit. (The
-generic `tf.io.decode_image` allocates first: a progressive JPEG of 519 bytes takes it 1.4 GB.)
+be JPEG's or PNG's, and the size in the header must be within a limit. (The generic `tf.io.decode_image`
+allocates memory before any check: 1.4 GB for a progressive JPEG of 519 bytes.)
 
-TensorFlow has no `try` inside a graph, and one op that fails takes the whole batch with it. A
-`tf.data` pipeline that ignores errors is the exception: each row is decoded as a separate element,
-failed elements are dropped, and the others are put back at their rows. The pipeline is made of core ops
-and is saved inside a SavedModel like any other function.
+TensorFlow has no `try` inside a graph, so an op that fails stops the whole batch. Only a `tf.data` pipeline can ignore
+errors. Here, each row is an element of such a pipeline, failed elements are dropped, and the others are put back at
+their rows. The pipeline consists of core ops and is saved in a SavedModel like any other function.
 """
 
 from __future__ import annotations
@@ -19,14 +18,15 @@ from vsemb.errors import invalid_argument
 from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, require
 
-#: Images whose header announces more pixels than this are refused, unless another limit is given.
+#: Default limit of an image's pixels (width x height in its header); larger images are rejected.
 MAX_PIXELS = 50_000_000
 
-# JPEGs are decoded at the largest of these reductions that leaves the size asked for, as by Pillow's `draft`.
+# JPEGs are decoded at the largest of these reductions that is not below the requested size, as in Pillow's `draft`.
 _RATIOS = (1, 2, 4, 8)
 
 _JPEG_MAGIC = b"\xff\xd8\xff"
-# Places of crops, as shares of the free room (down, across): upper left, upper right, lower left, lower right, centre.
+# Positions of crops (down, across), as fractions of the image's side minus the crop's: upper left, upper right, lower
+# left, lower right, centre.
 CENTRE = (0.5, 0.5)
 CORNERS_AND_CENTRE = ((0.0, 0.0), (0.0, 1.0), (1.0, 0.0), (1.0, 1.0), CENTRE)
 
@@ -34,21 +34,22 @@ _PNG_MAGIC = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
 
 
 def decode_images(encoded: tf.Tensor, size: int, max_pixels: int = MAX_PIXELS) -> tuple[tf.Tensor, tf.Tensor]:
-    """Decodes a batch of JPEG and PNG images and resizes each to a square.
+    """Decode a batch of JPEG and PNG images and resize each to a square.
 
-    The whole image is squashed to `size` x `size` (bilinear, with antialiasing): the aspect ratio is
-    not kept, because captions describe the whole image. A JPEG whose sides are at least 2, 4 or 8 times `size` is
-    decoded at that reduced scale first, as by Pillow's `draft`. A row that is not a JPEG or PNG image, is
-    truncated or corrupt, or whose header announces too many pixels is marked invalid and gets zeros;
-    the other rows do not change. Transparent PNG pixels are laid on white,
-    grey and palette images become RGB, 16-bit PNG keeps its upper 8 bits, CMYK JPEG is converted
-    without its colour profile. EXIF orientation is ignored: it is applied when a dataset is prepared.
+    The whole image is squashed to `size` x `size` (bilinear, with antialiasing). The aspect ratio is not kept, because
+    captions describe the whole image. A JPEG whose sides are at least 2, 4 or 8 times `size` is first decoded at that
+    reduced scale, as in Pillow's `draft`. A row is invalid and gets zeros if it is not a JPEG or PNG image, is
+    truncated or corrupt, or has too many pixels according to its header.
+
+    Transparent PNG pixels are composited on white, and grey and palette images become RGB. 16-bit PNG keeps its upper
+    8 bits, and CMYK JPEG is converted without its colour profile. EXIF orientation is ignored, because `vsemb prepare`
+    applies it.
 
     Args:
         encoded: string tensor (batch,), the bytes of one image per row. The batch may be empty and its
             size unknown.
         size: height and width of the result in pixels.
-        max_pixels: refuse images whose header announces more pixels than this (width x height).
+        max_pixels: maximum pixels (width x height) in the header of a valid image.
 
     Returns:
         `(pixels, valid)`: float32 (batch, size, size, 3) in 0..255, RGB; bool (batch,).
@@ -71,7 +72,7 @@ def decode_images(encoded: tf.Tensor, size: int, max_pixels: int = MAX_PIXELS) -
 def decode_crops(
     encoded: tf.Tensor, size: int, shorter_side: int, places: tuple[tuple[float, float], ...] = (CENTRE,)
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Decodes images, resizes their shorter side and cuts square crops; the aspect ratio is kept.
+    """Decode images, resize their shorter side and cut square crops; the aspect ratio is kept.
 
     The longer side is rounded down to whole pixels. Everything else is as in `decode_images`.
 
@@ -79,7 +80,7 @@ def decode_crops(
         encoded: as in `decode_images`.
         size: height and width of a crop in pixels.
         shorter_side: pixels of the shorter side after resizing, at least `size`.
-        places: the place of each crop, as shares in [0, 1] of the free room above and to the left.
+        places: position (down, across) of each crop, as fractions in [0, 1] of the image's side minus the crop's.
 
     Returns:
         `(pixels, valid)`: float32 (batch, crops, size, size, 3) in 0..255, RGB; bool (batch,).
@@ -102,7 +103,7 @@ def decode_crops(
 class _Target(NamedTuple):
     """The size of decoded pixels: the whole image squashed to `size`, or crops of `size` at `places`.
 
-    A tuple, since `tf.function` traces anew for each object of another class, even an equal one.
+    It is a tuple, because `tf.function` compares tuples by value; it would trace again for each object of most classes.
     """
 
     size: int
@@ -115,14 +116,14 @@ class _Target(NamedTuple):
 
 
 def require_valid(pixels: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
-    """Returns the pixels of a batch, or fails if a row was not decoded.
+    """Return the pixels of a batch, or fail if a row was not decoded.
 
     Args:
         pixels: (batch, ...), as `decode_images` returns them.
         valid: (batch,) bool.
 
     Raises:
-        tf.errors.InvalidArgumentError: naming the rows.
+        tf.errors.InvalidArgumentError: if a row is invalid; the message has the numbers of the rows.
 
     Example:
 
@@ -145,7 +146,7 @@ def _decode_rows(encoded: tf.Tensor, target: _Target, max_pixels: int) -> tuple[
 
     rows = tf.data.Dataset.from_tensor_slices((tf.range(batch), encoded))
     decoded = rows.map(decode, num_parallel_calls=tf.data.AUTOTUNE).ignore_errors()
-    # One row more than the batch, so that there is always an element to take, even when no row is valid.
+    # Add one row to the batch, so that there is an element to take even if all rows are invalid.
     sentinel = tf.data.Dataset.from_tensors((batch, tf.zeros(target.shape, tf.uint8)))
     everything = decoded.concatenate(sentinel).batch(tf.cast(batch, tf.int64) + 1)
     rows, pixels = everything.get_single_element()
@@ -158,15 +159,15 @@ def _decode_rows(encoded: tf.Tensor, target: _Target, max_pixels: int) -> tuple[
 
 
 def _decode_one(data: tf.Tensor, target: _Target, max_pixels: int) -> tf.Tensor:
-    """Decodes one string to uint8 of the target's shape, or fails with an error of any kind."""
+    """Decode one string to uint8 of the target's shape, or fail with any error."""
     is_jpeg = tf.equal(tf.strings.substr(data, 0, len(_JPEG_MAGIC)), _JPEG_MAGIC)
     is_png = tf.equal(tf.strings.substr(data, 0, len(_PNG_MAGIC)), _PNG_MAGIC)
     with tf.control_dependencies([tf.debugging.Assert(is_jpeg | is_png, ["neither JPEG nor PNG"])]):
         data = tf.identity(data)
     height, width = tf.cond(is_png, lambda: _png_size(data), lambda: _jpeg_size(data))
-    # Each side is checked too: the product of two announced sides may overflow int64.
+    # Check each side too, because the product of the two may overflow int64.
     small = (height <= max_pixels) & (width <= max_pixels) & (height * width <= max_pixels)
-    # Rows are resized before columns, which takes this many values for an image of few rows and very many columns.
+    # Rows are resized before columns; the intermediate result has this many values, too many for a very wide image.
     small &= width * target.size <= MAX_PIXELS
     with tf.control_dependencies([tf.debugging.Assert(small & (height * width > 0), [height, width])]):
         data = tf.identity(data)
@@ -187,17 +188,17 @@ def _jpeg_size(data: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 def _decode_jpeg(data: tf.Tensor, height: tf.Tensor, width: tf.Tensor, target: _Target) -> tf.Tensor:
     def decoded(ratio: int) -> tf.Tensor:
-        # Without `try_recover_truncated` a file that ends early is an error, not half a grey picture.
+        # Without `try_recover_truncated`, a truncated file is an error and not an image that is partly grey.
         return tf.io.decode_jpeg(
             data, channels=3, ratio=ratio, try_recover_truncated=False, dct_method="INTEGER_ACCURATE"
         )
 
-    # An inverse DCT of fewer coefficients takes up to half of the time.
+    # Decoding at a reduced scale saves up to half of the time, because its inverse DCT has fewer coefficients.
     enough = [tf.minimum(height, width) >= (target.shorter_side or target.size) * ratio for ratio in _RATIOS[1:]]
     number = tf.reduce_sum(tf.cast(enough, tf.int32))
     image = tf.switch_case(number, [partial(decoded, ratio) for ratio in _RATIOS])
     ratio = tf.gather(tf.constant(_RATIOS, tf.int64), number)
-    # A side that the ratio does not divide is rounded up: the last reduced pixel is partly beyond the image.
+    # If the ratio does not divide a side, the reduced side is rounded up: its last pixel is partly outside the image.
     return _resize(image, target, height / ratio, width / ratio)
 
 
@@ -219,19 +220,19 @@ def _decode_png(data: tf.Tensor, target: _Target) -> tf.Tensor:
 def _resize(
     image: tf.Tensor, target: _Target, height: tf.Tensor | None = None, width: tf.Tensor | None = None
 ) -> tf.Tensor:
-    """Resizes (rows, columns, channels) to a square of uint8, or to crops, bilinear with antialiasing.
+    """Resize (rows, columns, channels) to a square of uint8, or to crops, bilinear with antialiasing.
 
     Args:
-        image: uint8, or uint16 in 255ths.
+        image: uint8, or uint16 with 255 times the values.
         target: size of the result.
-        height, width: of the image in its own pixels, if it ends within its last row and column.
+        height, width: size of the image in its pixels, if the last row and column are partly outside the image.
     """
     rows, columns, channels = tf.unstack(tf.shape(image))
     size = target.size
     height, width = rows if height is None else height, columns if width is None else width
 
     def resampled(sides: Any = (size, size), place: tuple[float, float] = (0.0, 0.0)) -> tf.Tensor:
-        """The square at a place of the image that is resized to `sides`; other pixels of it are never computed."""
+        """Return a square crop of the image resized to `sides`, without computing other pixels."""
         down, across = zip((height, width), sides, place, strict=True)
         values = _resize_rows(tf.reshape(image, [rows, columns * channels]), size, *down)
         turned = tf.transpose(tf.reshape(values, [size, columns, channels]), [1, 0, 2])
@@ -244,15 +245,15 @@ def _resize(
         lengths = tf.cast(tf.stack([height, width]), tf.float64)
         sides = tf.unstack(tf.floor(lengths * target.shorter_side / tf.reduce_min(lengths)))
         resized = tf.stack([resampled(sides, place) for place in target.places])
-    # Whole numbers, as in any decoded image: a cache of uint8 and serving then see the very same.
+    # Round as in a decoded image, so that a uint8 cache and serving use equal pixels.
     return tf.cast(tf.round(resized if image.dtype == tf.uint8 else resized / 255.0), tf.uint8)
 
 
 def _resize_rows(values: tf.Tensor, size: int, length: tf.Tensor, side: Any, place: float) -> tf.Tensor:
-    """Resizes (rows, values), of which `length` rows count, to `side` rows, and cuts (size, values) at a place.
+    """Resize the first `length` rows of (rows, values) to `side` rows, and cut (size, values) at a position.
 
-    The kernel of `tf.image.resize` is vectorised over channels alone. With a whole row as the channels of an image of
-    one column it is three times as fast, and gives the same bits.
+    The kernel of `tf.image.resize` is vectorized over channels only. With each row as the channels of a one-column
+    image, it is three times as fast and gives the same bits.
     """
     side = tf.cast(side, tf.float32)
     scale = tf.stack([side / tf.cast(length, tf.float32), 1.0])

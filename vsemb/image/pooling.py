@@ -1,4 +1,4 @@
-"""Pooling of the maps of a network, or of its vectors of patches, to one vector per image."""
+"""Pooling of a network's feature maps, or of its vectors of patches, to one vector per image."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ MAP_POOLINGS = ("mean", "max", "mean+max", "flat", "pyramid")
 
 
 def pooled_map(features: Any, pooling: str, levels: Sequence[Any] = ()) -> Any:
-    """Pools the last map of a network, and inner maps, over their places.
+    """Pool the last map of a network, and inner maps, over their grid cells.
 
     Args:
         features: the last map, (batch, height, width, channels), of a functional model.
         pooling: `"mean"`, `"max"`, `"mean+max"`, `"multilevel"`, `"flat"` or `"pyramid"`, see
             `BackboneConfig`.
-        levels: inner maps, whose means come behind.
+        levels: inner maps, whose means are appended.
 
     Returns:
         (batch, dim), of a functional model.
 
     Raises:
-        InvalidArgumentError: if the map is too small for it.
+        InvalidArgumentError: if the map is too small for the pooling.
     """
     pooled = []
     if pooling in ("mean", "mean+max", "multilevel"):
@@ -50,16 +50,16 @@ def pooled_map(features: Any, pooling: str, levels: Sequence[Any] = ()) -> Any:
 
 @keras.saving.register_keras_serializable(package="vsemb")
 class PyramidPooling(Configured, keras.layers.Layer):
-    """The largest entry of each channel over the whole map and over the cells of grids (He et al. 2014).
+    """Compute the maximum of each channel over the whole map and over the cells of grids (He et al. 2014).
 
-    The whole tells what there is, wherever it is, and the cells where. Cells share no more than a row or a
-    column of places, where their number does not divide that of the places.
+    The maximum over the map does not depend on positions; maxima over cells keep rough positions. Adjacent cells
+    overlap by at most one row or column of the map, if the grid does not divide it.
 
     Args:
-        levels: cells a side of each grid; 1 is the whole map.
+        levels: cells per side of each grid; 1 is the whole map.
 
     Call args:
-        features: (batch, height, width, channels), height and width known and no smaller than a level.
+        features: (batch, height, width, channels), with static height and width, each at least the largest level.
 
     Returns:
         (batch, sum of levels² x channels): grids in their order, cells row by row.
@@ -98,5 +98,5 @@ class PyramidPooling(Configured, keras.layers.Layer):
 
 
 def _cells(size: int, level: int) -> list[tuple[int, int]]:
-    """Returns the first and one past the last place of each cell of a side."""
+    """Return the start and end (exclusive) of each cell along a side."""
     return [(number * size // level, -(-(number + 1) * size // level)) for number in range(level)]

@@ -1,6 +1,6 @@
-"""Image networks that systems bring, by a prefix and a name, such as `hub:vit_base_patch16_224_imagenet`.
+"""Image networks that systems add, named by a prefix and a name, such as `hub:vit_base_patch16_224_imagenet`.
 
-A system names the class of its networks by their prefix, see `vsemb.registry.System.presets`.
+A system registers the class of its networks under their prefix, see `vsemb.registry.System.presets`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import keras
 
 from vsemb import registry
 
-#: Folder in a run directory with what it keeps of its presets.
+#: Folder in a run directory for the configurations of its presets.
 KEPT = "presets"
 
 
 @dataclass(frozen=True)
 class Preset:
-    """An image network of a system without its weights; fields are JSON values, which runs keep.
+    """An image network of a system without its weights; fields are JSON values, which runs store.
 
     Attributes:
         size: side of the images that it was trained on, in pixels.
@@ -30,21 +30,21 @@ class Preset:
 
     @classmethod
     def open(cls, name: str) -> Self:
-        """Reads the preset of a name.
+        """Read the preset of a name.
 
         Raises:
-            DataError: if it cannot be opened.
+            DataError: if the preset cannot be opened.
         """
         raise NotImplementedError
 
     @property
     def any_size(self) -> bool:
-        """Whether it takes images of other sizes."""
+        """Whether the network accepts images of other sizes."""
         raise NotImplementedError
 
     @property
     def gives_map(self) -> bool:
-        """Whether the network gives a map of the image, (batch, height, width, channels)."""
+        """Whether the network's output is a feature map, (batch, height, width, channels)."""
         raise NotImplementedError
 
     @property
@@ -53,7 +53,7 @@ class Preset:
         raise NotImplementedError
 
     def build(self, name: str, seed: int, *, own_weights: bool) -> keras.Model:
-        """Builds the network without scaling and pooling, with random weights or the preset's own.
+        """Build the network without scaling and pooling, with the preset's weights if `own_weights`, else random ones.
 
         Raises:
             DataError: if the weights cannot be loaded, or belong to another network.
@@ -86,19 +86,19 @@ class Preset:
 
     @staticmethod
     def display_name(name: str) -> str:
-        """Returns the published name of the preset, also for a copy in a run."""
+        """Return the published name of the preset, also for a copy in a run."""
         raise NotImplementedError
 
 
 def preset_class(name: object) -> type[Preset] | None:
-    """Returns the class of a preset's network by its name; None for other names."""
+    """Return the class of a preset's network by its name; None for other names."""
     reference = registry.entries("presets").get(str(name).partition(":")[0])
     found: type[Preset] | None = registry.load(reference) if reference and ":" in str(name) else None
     return found
 
 
 def is_preset(name: object) -> bool:
-    """Whether a name is that of a preset.
+    """Return whether a name is the name of a preset.
 
     Example:
 
@@ -109,7 +109,7 @@ def is_preset(name: object) -> bool:
 
 
 def display_name(name: str) -> str:
-    """Returns the published name of a network.
+    """Return the published name of a network.
 
     Example:
 

@@ -1,7 +1,7 @@
-"""From image bytes to features, in graph, and the crops that features and training see.
+"""From image bytes to features in graph, and crops for features and training.
 
-Averaging a network's features over ten crops of an image (four corners, the centre, and their mirror images) was the
-standard way to use them: Krizhevsky et al. 2012, section 4.1; Kiros et al. and VSE++ used such features.
+Averaging features over ten crops of an image (four corners, the centre, and their mirror images) follows Krizhevsky
+et al. 2012, section 4.1. Kiros et al. and VSE++ used such features.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from vsemb.ops.tensorflow import tf
 
 
 def ten_crop_source_size(size: int) -> int:
-    """Returns the side that an image is resized to before ten crops of `size` are cut from it.
+    """Return the side to which an image is resized before ten crops of `size` are cut.
 
     It is `round(size * 256 / 224)`, the ratio of the original protocol.
 
@@ -28,7 +28,7 @@ def ten_crop_source_size(size: int) -> int:
 
 
 def ten_crops(pixels: tf.Tensor, size: int) -> tf.Tensor:
-    """Cuts four corners and the centre, then the mirror images of the five.
+    """Cut the four corners and the centre, then mirror the five crops.
 
     Args:
         pixels: (batch, height, width, 3), at least `size` x `size`; usually
@@ -40,7 +40,7 @@ def ten_crops(pixels: tf.Tensor, size: int) -> tf.Tensor:
         lower left, lower right, centre, then the five mirrored.
 
     Raises:
-        InvalidArgumentError: if the images are known to be smaller than the crops.
+        InvalidArgumentError: if the static size of the images is smaller than the crops.
 
     Example:
 
@@ -55,10 +55,10 @@ def ten_crops(pixels: tf.Tensor, size: int) -> tf.Tensor:
 
 
 def random_crop_flip(pixels: tf.Tensor, size: int, seed: tf.Tensor) -> tf.Tensor:
-    """Cuts one random crop from each image and mirrors half of them.
+    """Cut one random crop from each image and mirror each with probability 0.5.
 
-    Stateless: the same seed gives the same crops in any process, so that a resumed training
-    sees what an uninterrupted one sees.
+    The same seed gives the same crops in any process, so a resumed training gets the same images as an uninterrupted
+    one.
 
     Args:
         pixels: (batch, height, width, 3), at least `size` x `size`.
@@ -69,7 +69,7 @@ def random_crop_flip(pixels: tf.Tensor, size: int, seed: tf.Tensor) -> tf.Tensor
         (batch, size, size, 3) of the same dtype.
 
     Raises:
-        InvalidArgumentError: if the images are known to be smaller than the crops.
+        InvalidArgumentError: if the static size of the images is smaller than the crops.
 
     Example:
 
@@ -96,11 +96,11 @@ def _sides(pixels: tf.Tensor, size: int) -> tuple[tf.Tensor | int, tf.Tensor | i
 
 
 def decode_views(encoded: tf.Tensor, config: BackboneConfig) -> tuple[tf.Tensor, tf.Tensor]:
-    """Decodes images to the views of them that the network is given.
+    """Decode images to the views (crops) that the network gets.
 
     Args:
         encoded: string (batch,), the bytes of JPEG or PNG images.
-        config: its `size`, `crops` and `resize` say which views.
+        config: configuration of the network; `size`, `crops` and `resize` define the views.
 
     Returns:
         `(pixels, valid)`: float32 (batch, crops, size, size, 3) in 0..255; bool (batch,).
@@ -117,12 +117,12 @@ def decode_views(encoded: tf.Tensor, config: BackboneConfig) -> tuple[tf.Tensor,
 
 
 def encode_views(backbone: keras.Model, pixels: tf.Tensor) -> tf.Tensor:
-    """Runs the network on views: (batch, crops, size, size, 3) to float32 (batch, crops, dim)."""
+    """Run the network on views: (batch, crops, size, size, 3) to float32 (batch, crops, dim)."""
     batch, crops, *sides = pixels.shape
     if crops is None or None in sides:
         raise invalid_argument("pixels", pixels.shape, "a shape known but for the batch")
     rows = tf.shape(pixels)[0]
-    # TensorFlow 2.20's optimised convolutions fail on an empty batch in a graph: it gets one image.
+    # TensorFlow 2.20's optimized convolutions fail on an empty batch in a graph, so it is padded to one image.
     none = tf.cast(tf.equal(rows, 0), tf.int32)
     pixels = tf.pad(pixels, tf.stack([[0, none], *[[0, 0]] * 4]))
     features = tf.cast(backbone(tf.reshape(pixels, (-1, *sides)), training=False), tf.float32)
@@ -131,10 +131,10 @@ def encode_views(backbone: keras.Model, pixels: tf.Tensor) -> tf.Tensor:
 
 
 def encode_images(backbone: keras.Model, config: BackboneConfig, encoded: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Decodes images and runs the network on their views.
+    """Decode images and run the network on their views.
 
     Args:
-        backbone: what `build_backbone(config)` returned.
+        backbone: result of `build_backbone(config)`.
         config: its configuration.
         encoded: string (batch,), the bytes of JPEG or PNG images.
 

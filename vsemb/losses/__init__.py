@@ -10,15 +10,7 @@ from vsemb.losses.in_batch import CombinedLoss, InBatchLoss, KerasLoss
 from vsemb.losses.ranking import PairwiseRanking
 from vsemb.registry import find_part
 
-__all__ = [
-    "CombinedLoss",
-    "InBatchLoss",
-    "InfoNCE",
-    "KerasLoss",
-    "PairwiseRanking",
-    "SigmoidLoss",
-    "get",
-]
+__all__ = ["CombinedLoss", "InBatchLoss", "InfoNCE", "KerasLoss", "PairwiseRanking", "SigmoidLoss", "get"]
 
 
 def get(identifier: str | keras.losses.Loss) -> InBatchLoss:

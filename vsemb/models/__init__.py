@@ -3,7 +3,4 @@
 from vsemb.models.dual_encoder import DualEncoder
 from vsemb.models.in_batch import LogitScale
 
-__all__ = [
-    "DualEncoder",
-    "LogitScale",
-]
+__all__ = ["DualEncoder", "LogitScale"]

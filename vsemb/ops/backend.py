@@ -134,10 +134,17 @@ def has_gpu() -> bool:
 
 @functools.cache
 def multiplies_bfloat16() -> bool:
-    """Tells whether what TensorFlow computes on multiplies bfloat16 faster than float32.
+    """Tells whether what the backend computes on multiplies bfloat16 faster than float32.
 
     GPUs do from compute capability 8.0 on; processors by their flags (read on Linux only).
     """
+    if keras.backend.backend() == "jax":
+        import jax
+
+        device = jax.devices()[0]
+        if device.platform != "cpu":
+            return float(getattr(device, "compute_capability", 8)) >= 8
+        return bool(_MULTIPLIES_BFLOAT16 & processor_flags())
     import tensorflow as tf
 
     if gpus := tf.config.list_physical_devices("GPU"):

@@ -1,11 +1,11 @@
-"""The loops of `vsemb.encoders.recurrent` on TensorFlow, with gradients of their own.
+"""Loops of `vsemb.encoders.recurrent` on TensorFlow, with custom gradients.
 
-The gradient of a `while_loop` adds up a gradient of the recurrent matrix at every step and keeps every
-intermediate result; here one product after the loop gives that matrix' gradient, and a step keeps its gates
-alone. The gradient keeps plain tensors: `tf.saved_model.save` cannot write arrays of tensors.
+The gradient of `tf.while_loop` adds a gradient of the recurrent matrix at every step, and stores every intermediate
+result. Here, one product after the loop computes the gradient of the matrix, and a step stores only its gates. They are
+stored as plain tensors, because `tf.saved_model.save` cannot write arrays of tensors.
 
-Products are computed in the dtype of `recurrent`, everything else in that of `inputs`: with bfloat16 matrices
-the state is rounded where it is multiplied and not where it is carried on.
+Products are computed in the dtype of `recurrent`, everything else in the dtype of `inputs`. With bfloat16 matrices, the
+state is rounded for the product, but not from step to step.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ def gru_loop(
     initial: tuple[Tensor],
     training: bool,
 ) -> Sequence[Tensor]:
-    """Runs a GRU with `reset_after`, as Keras and cuDNN define it, on products of the inputs.
+    """Run a GRU with `reset_after`, as Keras and cuDNN define it, on input products that are already computed.
 
         z = sigmoid(x_z + a_z + h U_z + b_z)     r = sigmoid(x_r + a_r + h U_r + b_r)
         h' = h + (1 - z) (tanh(x_h + a_h + r (h U_h + b_h)) - h)
 
     Args:
-        inputs: (steps, batch, 3 units) float32 or float64, x_z, x_r, x_h side by side.
-        recurrent: (units, 3 units), also bfloat16.
-        bias: (2, 3 units) of the dtype of `inputs`, a of the inputs and b of the state.
-        mask: (steps, batch, 1) bool, false where h stays as it is; None for true throughout.
+        inputs: (steps, batch, 3 units) float32 or float64, concatenated x_z, x_r, x_h.
+        recurrent: U, (units, 3 units), dtype of `inputs` or bfloat16.
+        bias: (2, 3 units) of the dtype of `inputs`: a, of the inputs, and b, of the state.
+        mask: (steps, batch, 1) bool; h does not change in steps with False; None for all True.
         initial: h, (batch, units) of the dtype of `inputs`.
-        training: whether to keep what the gradient needs; without it, TensorFlow finds a slower one.
+        training: whether to use the custom gradient. Without it, TensorFlow derives a slower gradient.
 
     Returns:
         h, (steps, batch, units).
@@ -62,7 +62,7 @@ def gru_loop(
         h, gates, candidates, sums = run(inputs, recurrent, (a, b), initial, 1, 2, 1, 1)
         before = tf.concat([initial[None], h[:-1]], 0)
         units = recurrent.shape[0]
-        transposed = tf.transpose(recurrent)  # once: a product that transposes takes twice as long
+        transposed = tf.transpose(recurrent)  # Transposed once: a product that transposes takes twice as long.
 
         def gradient(upstream: Tensor) -> tuple[Tensor, ...]:
             def back(number: Tensor, d_next: Tensor) -> tuple[Any, Any]:
@@ -78,7 +78,7 @@ def gru_loop(
 
             zero = tf.zeros_like(initial)
             (d_initial,), (d_inner, d_candidates) = _scan(back, (zero,), upstream, (3, 1), reverse=True)
-            # What a gate adds up, it adds up alike; the candidate's inner sum is multiplied by r first.
+            # The sums of a gate have the same gradient for x, a and h U + b. In the candidate, r multiplies h U + b.
             d_inputs = tf.concat([d_inner[:, :, : 2 * units], d_candidates], 2)
             d_inner = tf.reshape(d_inner, [-1, 3 * units])
             d_b = tf.reduce_sum(d_inner, 0)
@@ -98,16 +98,16 @@ def lstm_loop(
     initial: tuple[Tensor, Tensor],
     training: bool,
 ) -> Sequence[Tensor]:
-    """Runs an LSTM on products of the inputs.
+    """Run an LSTM on input products that are already computed.
 
         i, f, o = sigmoid(x + b + h U)     g = tanh(x_g + b_g + h U_g)
         c' = f c + i g                     h' = o tanh(c')
 
     Args:
         inputs: (steps, batch, 4 units) float32 or float64, in Keras' order i, f, g, o.
-        recurrent: (units, 4 units), also bfloat16.
+        recurrent: U, (units, 4 units), dtype of `inputs` or bfloat16.
         bias: b, (4 units,) of the dtype of `inputs`.
-        mask: (steps, batch, 1) bool, false where h and c stay as they are; None for true throughout.
+        mask: (steps, batch, 1) bool; h and c do not change in steps with False; None for all True.
         initial: h and c, each (batch, units) of the dtype of `inputs`.
         training: as in `gru_loop`.
 
@@ -177,12 +177,12 @@ def gru_over_words(
     bias: Tensor,
     initial: tuple[Tensor],
 ) -> Sequence[Tensor]:
-    """`gru_loop` without training, where padding costs nothing: only what `mask` shows is multiplied.
+    """Run `gru_loop` for inference, without computation for padding.
 
     Args:
         inputs: (steps, batch, size).
-        mask: (steps, batch, 1) bool, false where h stays as it is.
-        sums_of: (n, size) of `inputs` to the (n, 3 units) that `gru_loop` reads.
+        mask: (steps, batch, 1) bool; h does not change in steps with False, which are skipped.
+        sums_of: computes the (n, 3 units) input products of `gru_loop` from (n, size) rows of `inputs`.
         recurrent, bias, initial: as in `gru_loop`.
 
     Returns:
@@ -202,14 +202,14 @@ def lstm_over_words(
     bias: Tensor,
     initial: tuple[Tensor, Tensor],
 ) -> Sequence[Tensor]:
-    """`lstm_loop` without training, where padding costs nothing; see `gru_over_words`."""
+    """Run `lstm_loop` for inference, without computation for padding; see `gru_over_words`."""
 
     return _scan_packed(
         lambda x, h, c: _lstm_step(x, h, c, recurrent)[:2], inputs, mask, lambda inputs: sums_of(inputs) + bias, initial
     )
 
 
-#: Cell -> its loop over all steps of all rows, and the one over words.
+#: Cell -> its loop over all steps of all rows, and its loop that skips padding.
 LOOPS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "gru": (gru_loop, gru_over_words),
     "lstm": (lstm_loop, lstm_over_words),
@@ -217,7 +217,7 @@ LOOPS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 
 
 def _merged(of_inputs: Tensor, of_state: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns a GRU's biases as a step adds them: to the product of the state, and to the candidate."""
+    """Return the two biases that a GRU step adds: to the product of the state, and to the candidate."""
     import tensorflow as tf
 
     gates = 2 * of_state.shape[0] // 3
@@ -232,7 +232,7 @@ def _gru_step(
     candidate_bias: Tensor,
     moves: Tensor | None = None,
 ) -> tuple[Tensor, ...]:
-    """Returns the next h, then the gates, the candidate and its inner sum, which the gradient needs."""
+    """Return the next h, then the values that the gradient needs: gates, candidate, and h U + b of the candidate."""
     import tensorflow as tf
 
     sizes = (2 * h.shape[1], h.shape[1])
@@ -241,13 +241,13 @@ def _gru_step(
     gates = tf.sigmoid(x_gates + gate_sums)
     z, r = tf.split(gates, 2, 1)
     candidate = tf.tanh(x_candidate + candidate_bias + r * candidate_sum)
-    # A step that is masked moves by exactly 0.
+    # A masked step changes h by exactly 0.
     share = 1 - z if moves is None else (1 - z) * moves
     return h + share * (candidate - h), gates, candidate, candidate_sum
 
 
 def _lstm_step(x: Tensor, h: Tensor, c: Tensor, recurrent: Tensor) -> tuple[Tensor, ...]:
-    """Returns the next h and c, then the gates i, f, g, o."""
+    """Return the next h and c, then the gates i, f, g, o."""
     import tensorflow as tf
 
     units = h.shape[1]
@@ -259,14 +259,14 @@ def _lstm_step(x: Tensor, h: Tensor, c: Tensor, recurrent: Tensor) -> tuple[Tens
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
-    """Multiplies in the dtype of `b`, and returns that of `a`."""
+    """Multiply in the dtype of `b`; return the dtype of `a`."""
     import tensorflow as tf
 
     return tf.cast(tf.matmul(tf.cast(a, b.dtype), b), a.dtype)
 
 
 def _outer(before: Tensor, gradient: Tensor, recurrent: Tensor) -> Tensor:
-    """Returns the gradient of the recurrent matrix: one product over all steps, in its dtype."""
+    """Return the gradient of the recurrent matrix, one product over all steps, in the matrix' dtype."""
     import tensorflow as tf
 
     rows = tf.reshape(tf.cast(before, recurrent.dtype), [-1, recurrent.shape[0]])
@@ -281,17 +281,18 @@ def _scan(
     *,
     reverse: bool = False,
 ) -> tuple[tuple[Tensor, ...], list[Tensor]]:
-    """Runs the steps of a sequence one after the other.
+    """Run the steps of a sequence one after the other.
 
     Args:
-        step: from a step's number and the states, each (batch, units), to the next states and what is kept of the step.
+        step: function from a step's number and the states, each (batch, units), to the next states and the values to
+            store, each (batch, width x units).
         initial: the states at the start.
-        sequence: (steps, batch, ...), whose sizes the results take.
-        widths: of what is kept, in units.
-        reverse: whether the last step comes first.
+        sequence: (steps, batch, ...), gives the number of steps and the static shape of the results.
+        widths: widths of the stored values, in units.
+        reverse: whether to begin with the last step.
 
     Returns:
-        The states at the end, and what was kept, each (steps, batch, width).
+        The states at the end, and the stored values, each (steps, batch, width x units).
     """
     import tensorflow as tf
 
@@ -303,7 +304,7 @@ def _scan(
         return count + 1, states, tuple(array.write(number, each) for array, each in zip(arrays, kept, strict=True))
 
     arrays = tuple(tf.TensorArray(dtype, size=steps, element_shape=(None, width * units)) for width in widths)
-    # Steps depend on one another: looking ahead for some to run side by side only costs.
+    # Each step depends on the one before, so parallel iterations would only add overhead.
     _, states, arrays = tf.while_loop(
         lambda count, *_: count < steps, body, (0, initial, arrays), parallel_iterations=1
     )
@@ -320,11 +321,11 @@ def _scan_packed(
     sums_of: Callable[[Tensor], Tensor],
     initial: tuple[Tensor, ...],
 ) -> list[Tensor]:
-    """Runs the steps, each on the rows of the batch that its mask shows; returns all states."""
+    """Run each step on the rows of the batch that its mask shows; return the states of all steps."""
     import tensorflow as tf
 
     shown = tf.squeeze(mask, 2)
-    places = tf.where(shown)  # (n, 2), by steps
+    places = tf.where(shown)  # (n, 2), sorted by step
     sums = sums_of(tf.gather_nd(inputs, places))
     rows, counts = places[:, 1:], tf.reduce_sum(tf.cast(shown, tf.int32), 1)
     starts, ends = tf.cumsum(counts, exclusive=True), tf.cumsum(counts)

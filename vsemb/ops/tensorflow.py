@@ -19,14 +19,19 @@ __all__ = ["tf"]
 
 
 class _Missing:
-    """Stands in for TensorFlow: modules that decorate functions with it can be imported; a use is an error."""
+    """Stands in for TensorFlow: modules that name its types and decorators can be imported; a use is an error."""
 
-    Module = object
+    Module = Tensor = object
+    string = int32 = float32 = None
     autograph = SimpleNamespace(experimental=SimpleNamespace(do_not_convert=lambda function: function))
 
     @staticmethod
     def function(**_: Any) -> Any:
         return lambda function: function
+
+    @staticmethod
+    def TensorSpec(*_: Any, **__: Any) -> None:
+        return None
 
     def __bool__(self) -> bool:
         return False
@@ -38,11 +43,10 @@ class _Missing:
         )
 
 
-tf: Any
 try:
     import tensorflow as tf
 except ModuleNotFoundError:
-    tf = _Missing()
+    tf: Any = _Missing()  # type: ignore[no-redef]
 else:
     if keras.backend.backend() != "tensorflow":
         # It reads strings and files here; the memory of GPUs is the backend's.

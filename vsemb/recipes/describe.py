@@ -1,4 +1,4 @@
-"""Explains a recipe: equations and deviations from its file, and every field with what could stand in its place."""
+"""Explain a recipe: equations and deviations from its file, and every field with its allowed values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vsemb.parts import Part, explanations, fields_of, read_hint
 
 
 def description(name: str) -> str:
-    """Returns the docstring of a recipe's module: its equation table and every deviation.
+    """Return the docstring of a recipe's module: its equation table and every deviation.
 
     Args:
         name: a recipe, or the path of a Python file that defines one.
@@ -33,7 +33,7 @@ def description(name: str) -> str:
 
 
 def summary(name: str) -> str:
-    """Returns the first line of what a recipe's file says, without importing the file.
+    """Return the first line of the docstring of a recipe's module, without importing the module.
 
     Example:
 
@@ -51,10 +51,10 @@ class Field:
     """One field of a recipe.
 
     Attributes:
-        path: as `vsemb train --set` takes it.
-        value: its value; of a field that holds a part, the part's kind.
+        path: dotted path, as in `vsemb train --set`.
+        value: its value; the kind of the part for a field that holds a part.
         explanation: one or two sentences.
-        allowed: what the field takes; of a field that holds a part, the other kinds.
+        allowed: the allowed values; the other kinds for a field that holds a part.
     """
 
     path: str
@@ -64,7 +64,7 @@ class Field:
 
 
 def fields(part: Part, prefix: str = "") -> Iterator[Field]:
-    """Yields the fields of a recipe, and after a field that holds a part the fields of that part.
+    """Yield the fields of a recipe; after a field that holds a part, the fields of the part follow.
 
     Example:
 
@@ -87,13 +87,13 @@ def fields(part: Part, prefix: str = "") -> Iterator[Field]:
 
 
 def _kinds(cls: type[Part], path: str) -> list[str]:
-    """Returns the kinds that may stand in a field of this type, which may take some of a family alone."""
+    """Return the kinds that a field of this type accepts; it may accept only a part of the family."""
     assert cls.family is not None
     return [k for k in registry.kinds(cls.family) if issubclass(registry.find_part(cls.family, k, path), cls)]
 
 
 def tree(part: Part) -> str:
-    """Returns the fields of a recipe as text, each with its value, an explanation, and what it takes.
+    """Return the fields of a recipe as text, each with its value, an explanation and its allowed values.
 
     Example:
 

@@ -26,7 +26,7 @@ from vsemb.training.callbacks import CollapseWarning
 from vsemb.training.initialization import Initialization, Random
 from vsemb.training.validation import RecallSum, ValidationPart
 
-# Recall at 10 is 1 with so many images, whatever the model.
+# With this many images or fewer, recall at 10 is 100 % for any model.
 _FEW = 10
 
 
@@ -87,7 +87,7 @@ class Retrieval(Recipe, kind="retrieval"):
         return Dataset.open(path)
 
     def with_pixels(self, image: Any) -> Self:
-        # Closed-form starts read cached features, which there are none of.
+        # Closed-form initialization needs cached features, and a tower from pixels has no cache.
         dim = self.embedding_dim if image.projection.keeps_size else self.embedding_dim or 1024
         return replace(self, image=image, initialization=Random(), embedding_dim=dim)
 
@@ -102,7 +102,7 @@ class Retrieval(Recipe, kind="retrieval"):
         scale = None
         if learned is not None:
             temperature, bias = learned
-            # A pretrained one may have learned more than CLIP's 100.
+            # A pretrained model may have learned a larger factor than CLIP's maximum of 100.
             scale = LogitScale(1 / temperature, max(100.0, 1 / temperature), bias)
         model = DualEncoder(
             image_encoder,
@@ -142,7 +142,7 @@ class RetrievalJob(Job):
 
     Args:
         recipe: the recipe.
-        dataset: with splits `train` and `val`.
+        dataset: the dataset, with the split `train`, and `val` if the recipe's validation measures it.
 
     Raises:
         VsembError: if the dataset lacks what the recipe reads.
@@ -156,7 +156,7 @@ class RetrievalJob(Job):
         part = recipe.text.tokenizer
         said = part.describe(dataset)
         self.train = part.select(dataset.split("train")).first_captions(recipe.batches.captions_per_image)
-        # Without a measurement, a dataset may have put its split `val` into `train`.
+        # Without validation, the dataset may lack `val`, for example if it was merged into `train`.
         measured = recipe.validation.measures
         self.val = part.select(dataset.split("val" if measured or "val" in dataset.splits else "train"))
         if measured and len(self.val.ids) <= _FEW:
@@ -169,7 +169,7 @@ class RetrievalJob(Job):
         self.info = {**described(dataset), **recipe.image.describe(self.store), **said}
 
     def keep(self, folder: Path) -> None:
-        """Write the backbone behind the features, and what reads raw texts."""
+        """Write the backbone of the features, and the files of the tokenizer, such as a parser."""
         self.recipe.image.keep(self.store, folder)
         self.recipe.text.tokenizer.keep(self.dataset, folder)
 
@@ -184,14 +184,14 @@ class RetrievalJob(Job):
         return recipe.batches.build(self.train, images, self.tokenizer, recipe.training.seed)
 
     def model(self, recipe: Any, dtype: str) -> DualEncoder:
-        """Build the model and initializes it from the training split."""
+        """Build the model and initialize it from the training split."""
         model = recipe.build(len(self.vocabulary), self.info, dtype)
         features = None if self.store is None else recipe.image.features(self.store, self.train)
         recipe.image.initialize(model.image_encoder, features, self.store)
         texts = list(self.train.captions[: self.train.caption_offsets[: MOST_IMAGES + 1][-1]])
         corpus = recipe.text.corpus(self.tokenizer, texts, recipe.training.seed, self.dataset)
         recipe.initialization.apply(model, corpus, self.train.rows_of(np.arange(len(texts))), features)
-        # Later, so that vectors from a file stay as they are whatever the initialization.
+        # The encoder comes last, so that no initialization overwrites its vectors from a file.
         recipe.text.encoder.initialize(model.text_encoder, corpus)
         return model
 
@@ -210,7 +210,7 @@ class RetrievalJob(Job):
 
 
 def described(dataset: Dataset) -> dict[str, Any]:
-    """Return what `run.json` says of a dataset."""
+    """Return the entries of `run.json` about a dataset."""
     train = dataset.split("train")
     info: dict[str, Any] = {
         "dataset": dataset.fingerprint,
@@ -221,6 +221,6 @@ def described(dataset: Dataset) -> dict[str, Any]:
         "train_captions": len(train.captions),
     }
     if train.has_classes:
-        # What is recognised later is compared with these, on whatever dataset.
+        # Zero-shot recognition on any dataset compares its classes with these training classes.
         info["classes"] = sorted({name for name in train.class_names if name})
     return info

@@ -35,6 +35,7 @@ class Training(Part):
         seed: seed of all random numbers.
         precision: `float32`, `mixed_bfloat16`, or `auto`: train in `mixed_bfloat16` if the processor multiplies
             bfloat16 faster, and use `float32` after training.
+        nonfinite: what to do if the loss of a batch is not finite: `stop` with an error, or `skip` the batch.
     """
 
     epochs: Count = 30
@@ -42,6 +43,7 @@ class Training(Part):
     keep: Count = 1
     seed: Seed = 0
     precision: Literal["auto", "float32", "mixed_bfloat16"] = "float32"
+    nonfinite: Literal["stop", "skip"] = "stop"
 
     @property
     def dtype(self) -> str:
@@ -150,7 +152,7 @@ class Recipe(Part, family="task"):
         """Check conditions on several parts; subclasses extend this method.
 
         Raises:
-            InvalidArgumentError: naming the field.
+            InvalidArgumentError: for an invalid value; the message names the field.
         """
         sparse = getattr(self.optimizer, "sparse_embedding_updates", False)
         if sparse and any(getattr(part, "dense_gradient", False) for part in walk(self)):
@@ -173,11 +175,11 @@ class Recipe(Part, family="task"):
         """Check at the end of training that the data did not change; for subclasses.
 
         Args:
-            data: what `open_data` returns for their path.
-            info: what `run.json` says.
+            data: result of `open_data` for the path of the data.
+            info: contents of `run.json`.
 
         Raises:
-            DataError: if they have changed.
+            DataError: if the data has changed.
         """
 
     @property
@@ -194,7 +196,7 @@ class Recipe(Part, family="task"):
         """Read the data and check that the recipe can be trained on it.
 
         Args:
-            data: what `open_data` returns.
+            data: result of `open_data`.
             out: the run directory, with the files of an interrupted training.
             inputs: runs by name, see `inputs`.
 
@@ -266,7 +268,7 @@ class Recipe(Part, family="task"):
         """Return lines about a finished training, for the command line.
 
         Args:
-            info: what `run.json` says.
+            info: contents of `run.json`.
             out: the run directory.
             data: the data's path.
         """

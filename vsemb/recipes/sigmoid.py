@@ -25,7 +25,7 @@ from vsemb.losses.contrastive import Sigmoid
 from vsemb.recipes.contrastive import CONTRASTIVE
 from vsemb.recipes.schema import Training
 
-# Both directions are one sum over all pairs, so one of them is the paper's loss.
+# The loss sums over all pairs, so both directions have the same value, and the paper's loss is one of them.
 _LOSS = Sigmoid(temperature=0.1, bias=-5.5, learn_temperature=True, text_weight=0.0)
 
 _DEFAULT = replace(

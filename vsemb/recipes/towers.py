@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 #: Weights are initialized from the first images and their captions, so that their features fit in memory.
 MOST_IMAGES = 200_000
 
-# Maps that pass the top of a network at a time.
+# Maps per batch for the top of a network.
 _ROWS = 256
 
-#: Names of weights that are no file or run.
+#: Names of weights that are neither a file nor a run.
 PUBLISHED = ("imagenet", "preset", "random")
 #: Files of the backbone behind cached features, in a run directory.
 BACKBONE, BACKBONE_CONFIG, BACKBONE_WEIGHTS = "backbone", "backbone.json", "backbone.weights.h5"
@@ -62,10 +62,10 @@ class Text(Part):
         """Return training texts as ids, from which the encoder is initialized.
 
         Args:
-            tokenizer: what the recipe's tokenizer built.
+            tokenizer: the built tokenizer of the recipe.
             texts: the training texts, as the tokenizer reads them.
-            seed: of random draws.
-            dataset: their dataset; None for texts without one.
+            seed: seed of random draws.
+            dataset: dataset of the texts; None for other texts.
         """
         tokens, offsets = tokenizer.encode(texts)
         ids, whole = tokenizer.word_ids(tokens), self.tokenizer.whole_words
@@ -100,12 +100,12 @@ class ImageTower(Part, family="image tower"):
         """Open the cache of a dataset's images for a run; None if images are decoded.
 
         Args:
-            dataset: the dataset, of the training or another.
-            info: what `run.json` says.
+            dataset: the training dataset or another one.
+            info: contents of `run.json`.
             path: the run directory.
 
         Raises:
-            DataError: if the dataset lacks it.
+            DataError: if the dataset lacks this cache.
         """
 
     def images(self, split: Split, store: Any, *, training: bool = False, service: str | None = None) -> ImageSource:
@@ -113,7 +113,7 @@ class ImageTower(Part, family="image tower"):
 
         Args:
             split: the split.
-            store: what `open` returned.
+            store: result of `open`.
             training: whether the images are for training batches, which are augmented.
             service: address of a tf.data service whose workers decode images.
         """
@@ -134,9 +134,9 @@ class ImageTower(Part, family="image tower"):
         """Build the layer from `input_shape` to the embedding; it has an attribute `dim`.
 
         Args:
-            dim: size of the embedding; None for that of the features.
-            info: what `run.json` says, `feature_dim` among it.
-            seed: of a backbone's random weights.
+            dim: size of the embedding; None for the size of the features.
+            info: contents of `run.json`, including `feature_dim`.
+            seed: seed of a backbone's random weights.
             dtype: dtype policy of the layer.
         """
         raise NotImplementedError
@@ -157,9 +157,9 @@ class ImageTower(Part, family="image tower"):
         """Set the layer's weights before the first step.
 
         Args:
-            layer: what `build` returned.
-            features: what `features` returned; their mean and deviation scale features.
-            store: what `open` returned.
+            layer: result of `build`.
+            features: result of `features`; their mean and deviation scale features.
+            store: result of `open`.
         """
         scaling = getattr(layer, "scaling", None)
         if scaling is not None and features is not None:
@@ -169,19 +169,19 @@ class ImageTower(Part, family="image tower"):
         """Return the conversion from image bytes to inputs of the layer.
 
         Args:
-            path: the run directory, with what `keep` wrote.
+            path: the run directory, with the files of `keep`.
 
         Returns:
-            None for precomputed features, whose backbone is not known.
+            The conversion; None for precomputed features, whose backbone is not known.
         """
         raise NotImplementedError
 
     def has_cache(self, dataset: Dataset, info: Mapping[str, Any], path: Path) -> bool:
-        """Whether a run reads a dataset's images from a cache instead of their bytes.
+        """Return whether a run reads a dataset's images from a cache instead of their bytes.
 
         Args:
             dataset: the dataset.
-            info: what `run.json` says.
+            info: contents of `run.json`.
             path: the run directory.
         """
         return False
@@ -238,14 +238,14 @@ class CachedImages(ImageTower):
         write_json(target / BACKBONE_CONFIG, store.backbone.to_json())
 
     def has_cache(self, dataset: Dataset, info: Mapping[str, Any], path: Path) -> bool:
-        # Where the backbone is not known the cache is the only way, and `open_for` says what is wrong with it.
+        # Without a known backbone, only the cache can be read. `open_for` raises an error if it is missing.
         return kept_backbone(path) is None or (dataset.path / self.folder / info["features"]).is_dir()
 
     def check_dim(self, store: Any, dataset: Dataset, info: Mapping[str, Any]) -> None:
-        """Reject features of another size than the run was trained on.
+        """Check that features have the size that the run was trained on.
 
         Raises:
-            DataError: naming both sizes.
+            DataError: for another size; the message names both sizes.
         """
         if store.dim != info["feature_dim"]:
             raise DataError(
@@ -276,14 +276,14 @@ class Features(CachedImages, kind="features"):
         return FeatureStore.find(dataset, self.fingerprint)
 
     def open_for(self, dataset: Dataset, info: Mapping[str, Any], path: Path) -> FeatureStore:
-        # Precomputed features name no backbone; their size is all that can be compared.
+        # Precomputed features do not name their backbone, so only their size can be compared.
         same = dataset.fingerprint == info["dataset"] or kept_backbone(path) is not None
         store = FeatureStore.find(dataset, info["features"] if same else None)
         self.check_dim(store, dataset, info)
         return store
 
     def images(self, split: Split, store: Any, *, training: bool = False, service: str | None = None) -> ImageSource:
-        # What is read once stays on disk.
+        # Outside training, features are read only once and therefore stay on disk.
         memory = 4 << 30 if training else 0
         return FeatureImages(store, split, augment=training and self.augment, memory=memory)
 
@@ -315,12 +315,12 @@ class Features(CachedImages, kind="features"):
 class Top(Features, kind="top"):
     """Cached maps of an inner layer of a network; the layers above it are trained.
 
-    The layers below are computed once, so that an epoch takes a fraction of the time that training from pixels takes.
+    The layers below are computed once, so an epoch takes a fraction of the time of training from pixels.
 
     Attributes:
         layer: the inner layer.
         mirror: whether an image's embedding, outside training, is the mean of its own and its mirror image's.
-        learning_rate_share: the share of the learning rate that the layers of the network are trained with.
+        learning_rate_share: factor of the learning rate for the layers of the network.
     """
 
     layer: str = "block_13_project_BN"
@@ -356,7 +356,7 @@ class Top(Features, kind="top"):
         from vsemb.exporting.served_model import ImageInput, MirroredInput
 
         kept = kept_backbone(path)
-        # `open` has seen that the features name their network.
+        # `open` has checked that the features name their network.
         assert kept is not None
         config, weights = kept
         return (MirroredInput if self.mirror else ImageInput)(config, build_backbone(config, weights))
@@ -382,7 +382,7 @@ class Top(Features, kind="top"):
 
 
 def kept_backbone(path: Path) -> tuple[BackboneConfig, Path] | None:
-    """Return the backbone of a run's features and the file of its weights; None if it is not known.
+    """Return the backbone of a run's features and the file of its weights; None if the backbone is not known.
 
     Args:
         path: the run directory.
@@ -435,7 +435,7 @@ class Pixels(ImageTower, kind="pixels"):
 
     def check(self) -> None:
         if not is_preset(self.backbone):
-            # Names, sizes and poolings that do not go together.
+            # Building the configuration checks that name, size, pooling and layer match.
             _ = self.config
 
     @property
@@ -469,7 +469,7 @@ class Pixels(ImageTower, kind="pixels"):
         options: dict[str, Any] = {"dropout": self.dropout, "standardize": False, "dtype": dtype}
         head = None
         if dim is not None and not self.projection.needs_size:
-            # A map is made before the backbone, since random weights follow from the order too.
+            # Build the projection before the backbone, because random weights depend on the order.
             head = self.projection.build(None, dim, **options)
         backbone = build_backbone(self.config, self.weights, seed=seed)
         if head is None:

@@ -236,7 +236,7 @@ def _summary(view: View) -> list[tuple[str, str]]:
 
 
 def _details(run: Run, own: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return names and values for the section about the run; `own` are those of other sections."""
+    """Return names and values for the section about the run; `own` are the facts of other sections."""
     recipe, info = run.recipe, run.info
     epoch = f"{info['best_epoch'] + 1} of {recipe.training.epochs}" if "best_epoch" in info else ""
     facts = [

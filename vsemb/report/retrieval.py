@@ -119,14 +119,14 @@ def _chance(text_rows: np.ndarray, images: int) -> dict[str, dict[str, float]]:
         total = candidates[side]
         for k in _FIRST:
             place = np.arange(min(k, total))
-            # (queries, K): probability that the next result is wrong, given that those before were.
+            # (queries, K): probability that the next result is wrong, given that all earlier ones are wrong.
             wrong = np.maximum(total - right[:, None] - place, 0) / (total - place)
             chance.setdefault(side, {})[f"R@{k}"] = 100 * float(1 - wrong.prod(axis=1).mean())
     return chance
 
 
 def _headline(metrics: RetrievalMetrics, chance: dict[str, dict[str, float]]) -> str:
-    # With ten images or fewer, every image is among the first ten.
+    # With ten images or fewer, every image is among the first ten results.
     k = next((k for k in _FIRST if k < metrics.images), 1)
     reached, by_chance = metrics.text_to_image[f"R@{k}"], chance["text_to_image"][f"R@{k}"]
     return f"{_percent(reached)} of sentences find their image {_FIRST[k]}; chance {_percent(by_chance)}"

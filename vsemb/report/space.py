@@ -117,7 +117,7 @@ class Space:
         return said
 
     def knows(self, word: str) -> bool:
-        """Return whether a word is in the vocabulary."""
+        """Return whether a word is in the run's vocabulary."""
         return self.run.reader.knows(word)
 
 
@@ -162,8 +162,8 @@ class Query:
 class Gallery:
     """Queries of a split in both directions.
 
-    Right results of an image are its own captions, and the other way round. For a run trained on class names they are
-    the name of the image's class, and the images of the class.
+    The right results of an image are its captions, and the right result of a caption is its image. For a run trained on
+    class names, they are the name of the image's class, and the images of the class.
 
     Args:
         space: the split.
@@ -207,8 +207,8 @@ class Gallery:
 
         Args:
             image_ranks: (images,) int64 ranks from 0, from `vsemb.evaluation.retrieval.retrieval_ranks`.
-            text_ranks: (texts,) int64, the same.
-            count: most queries per direction.
+            text_ranks: (texts,) int64, likewise for texts.
+            count: maximum number of queries per direction.
         """
         texts, images = (
             np.argsort(-ranks, kind="stable")[: min(count, np.count_nonzero(ranks))]

@@ -1,6 +1,6 @@
 """Image and word arithmetic (Kiros et al. 2014, section 3.2) and a projection of images and words (figure 5).
 
-Both need families of words, such as colours or animals, of which an image usually shows one.
+Both need families of words, such as colours or animals. An image usually shows one word of a family.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "shapes": ("circle", "square", "triangle", "star", "heart", "diamond", "cross", "ring"),
     "sizes": ("small", "large", "big", "little", "tiny", "huge"),
 }
-#: Synonyms within a family; they are not exchanged for each other.
+#: Synonyms within a family; arithmetic does not replace one by another.
 SYNONYMS = ({"small", "little", "tiny"}, {"large", "big", "huge"}, {"gray", "grey"})
 _WORDS, _SEEN, _IMAGES = 8, 3, 8
 # Number of results per example of arithmetic.
 _FOUND = 4
 # Fallback without a family: words with at least this many letters, in at most this share of the images.
 _LETTERS, _SHARE = 4, 0.3
-#: Most images in the projection.
+#: Maximum number of images in the projection.
 PLANE_IMAGES = 36
 # Margin of the projection and height of a label, in percent.
 _EDGE, _LABEL = 7.0, 5
@@ -138,7 +138,7 @@ def choose_arithmetic(families: Sequence[Family], count: int, seed: int, space: 
 
     Args:
         families: the families; they take turns.
-        count: most examples.
+        count: maximum number of examples.
         seed: random seed.
         space: the split.
 
@@ -148,7 +148,7 @@ def choose_arithmetic(families: Sequence[Family], count: int, seed: int, space: 
     generator = np.random.default_rng(seed)
     chosen: list[tuple[str, str, str]] = []
     used: set[int] = set()
-    # More turns than examples: a word may have no image left.
+    # Take more turns than examples, since the images of a word may be used up.
     for turn in range(10 * count if families else 0):
         if len(chosen) == count:
             break
@@ -180,7 +180,7 @@ def work_out(space: Space, wanted: Sequence[tuple[str, str, str]]) -> list[Examp
         row = space.part.keys.index(key)
         away, added = space.embed([minus, plus])
         target = combine(space.images[row], [away], [added], space.run.model.similarity.normalize)
-        # For an asymmetric similarity the query takes the place of a text, as in `vsemb search`.
+        # For an asymmetric similarity, the query is scored as a text, as in `vsemb search`.
         scores = space.scores(space.images, target[None])[:, 0]
         order = np.argsort(-scores, kind="stable")
         nearest = order[order != row][:_FOUND].tolist()
@@ -200,8 +200,8 @@ class Plane:
 
     Attributes:
         family: name of the family of words.
-        images: each with x and y, in percent from the left and from the top.
-        words: the same.
+        images: images with x and y, in percent from the left and from the top.
+        words: words with x and y.
         shares: percent of the variance along each axis.
     """
 

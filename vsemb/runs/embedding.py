@@ -73,7 +73,7 @@ class Embedded:
         if check_vectors_path(path) == ".npy":
             with replacing(path) as temporary, open(temporary, "wb") as file:
                 np.save(file, self.embeddings, allow_pickle=False)
-            # The stamp of the array shows later whether the names are still those of its rows.
+            # `known_in` compares this stamp of the array, to detect an array that was changed after the names.
             made = {**made, "array": _stamp(path), "stamps": self.stamps.tolist()} if self.stamps.size else made
             write_json(Path(path).with_suffix(".json"), {f"{kind}s": self.names, "skipped": self.skipped, **made})
             return
@@ -155,7 +155,7 @@ def _readable(file: str) -> tuple[bytes, str]:
     try:
         return read_image_file(file, None).encoded, ""
     except DataError as error:
-        # The cause, without the name of the file.
+        # Keep the cause, without the name of the file.
         return b"", str(getattr(error.__cause__, "strerror", None) or error.__cause__)
 
 

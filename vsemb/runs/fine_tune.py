@@ -57,7 +57,7 @@ def configured(
         raise invalid_argument(
             "backbone", backbone, "omitted with --fine-tune BACKBONE, which reads no cached features"
         )
-    # The other fields are those of the trained tower.
+    # Set the other fields later, because they belong to the tower that replaces this one.
     first = {name: value for name, value in values.items() if fine_tune is None or name.endswith("fingerprint")}
     recipe = override(recipe, first)
     opened = recipe.open_data(data) if isinstance(data, str | os.PathLike) else data
@@ -87,8 +87,8 @@ def with_backbone(recipe: Recipe, dataset: Dataset, backbone: str | None = None)
     if image is None:
         raise invalid_argument("fine_tune", backbone, f"omitted, since {recipe.name!r} reads no images")
     given = {name: getattr(image, name) for name in fields_of(type(image)) if name in _KEPT}
-    # A size-keeping projection fits cached features that are the embedding already, not the outputs of a backbone.
-    # The projection of a tower from pixels is kept.
+    # A projection that keeps the size is for cached features that already are embeddings, not for the outputs of a
+    # backbone. The projection of a tower from pixels is kept.
     if not image.from_pixels and "projection" in given and given["projection"].keeps_size:
         del given["projection"]
     if backbone is not None and backbone not in ARCHITECTURES and not is_preset(backbone):

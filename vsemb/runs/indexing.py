@@ -51,7 +51,7 @@ def split_names(dataset: Dataset, split: str) -> tuple[str, ...]:
 
 
 class DatasetItems(Sequence[Item]):
-    """The items of an index of a dataset in the order of its rows, read when they are asked for.
+    """The items of an index of a dataset in the order of its rows, read on access.
 
     Args:
         dataset: the dataset.
@@ -162,8 +162,8 @@ def build_index(
 ) -> SearchIndex:
     """Embed the images or captions of a dataset and write their index.
 
-    A run on cached features reads them from the dataset if they are there. Otherwise images are decoded and embedded
-    by the backbone.
+    A run on cached features reads the dataset's cache if it exists. Otherwise images are decoded and embedded by the
+    backbone.
 
     Args:
         run: the run.
@@ -231,7 +231,7 @@ def index_files(
 
 
 def _known(run: Run, directory: str | os.PathLike[str], settings: IndexSettings) -> Known:
-    """Return the embeddings in an index of image files of a run, see `embed_files`; none of any other directory."""
+    """Return the embeddings in an index of image files of a run, see `embed_files`; empty for any other directory."""
     try:
         index = read_index(directory)
     except VsembError:

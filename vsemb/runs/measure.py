@@ -58,8 +58,8 @@ def embedded(run: Run, dataset: Dataset, split: str) -> tuple[np.ndarray, np.nda
     """Embed the images and texts of a split.
 
     Returns:
-        images: (n, dim) float32, of sets (n, items, dim).
-        texts: (m, dim) float32, of sets (m, items, dim).
+        images: (n, dim) float32, or (n, items, dim) for a run with several vectors per item.
+        texts: (m, dim) float32, or (m, items, dim).
         rows: (m,) int64, row of each text's image.
 
     Raises:
@@ -207,7 +207,7 @@ def analyse_lengths(
         scores = np.array(ops.convert_to_numpy(scores))  # (m, queries)
         columns = np.arange(len(queries))
         scores[queries, columns] = -np.inf
-        # Captions that reach its score, including itself.
+        # Number of captions with at least the score of the longer caption, which is one of them.
         longer.append((scores >= scores[wanted, columns]).sum(axis=0))
     return LengthAnalysis(pairs, image_ranks + 1, np.concatenate(longer))
 

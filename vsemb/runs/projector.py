@@ -117,7 +117,7 @@ def project_run(
 
 def _images(run: Run, dataset: Dataset, part: Split, rows: np.ndarray) -> ProjectorTensor:
     embedded = Embedder(run.model).images(run.images_of(dataset, part), rows)
-    # The longest caption is the most informative.
+    # Label an image with its longest caption, which is the most informative.
     captions = [max(part.captions_of(row), key=len) for row in rows]
     thumbnails = None
     if part.has_images:

@@ -7,7 +7,7 @@
         metrics.jsonl                  one line per epoch
         logs/                          logs for TensorBoard
         checkpoints/best.weights.h5    weights selected on validation
-    checkpoints/epoch-N.weights.h5 weights of several best epochs, with training.keep above 1
+        checkpoints/epoch-N.weights.h5 weights of several best epochs, with training.keep above 1
         checkpoints/state.npz          training state for resuming
         checkpoints/lock               empty; locked while a process trains the run
         backbone/                      configuration and weights of the feature backbone, so that the run can embed
@@ -37,7 +37,7 @@ from vsemb.console import say
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset, Split
 from vsemb.data.tokens import encoded_captions
-from vsemb.errors import DataError, one_line, unknown_name
+from vsemb.errors import DataError, VsembError, one_line, unknown_name
 from vsemb.files import read_json, replacing_directory, sha256_bytes, sha256_file, write_json
 from vsemb.parts import rebuilt, walk
 from vsemb.recipes.schema import Recipe
@@ -54,7 +54,7 @@ RECIPE, STATUS, VOCABULARY, METRICS = "recipe.json", "run.json", "vocabulary.txt
 BEST, STATE, LOGS = "checkpoints/best.weights.h5", "checkpoints/state.npz", "logs"
 #: Required fields of every `run.json`.
 FIELDS = ("dataset", "data", "vocabulary", "status")
-# `auto` is only for training, where it is resolved at the start. Results of a run must not depend on the machine.
+# `auto` is only for training, which resolves it at the start, because results of a run must not depend on the machine.
 _PRECISIONS = ("float32", "mixed_bfloat16")
 
 
@@ -155,7 +155,7 @@ class Run:
         """The run with the weights of each epoch that `training.keep` kept, best first.
 
         Raises:
-            DataError: if it kept the best one alone.
+            DataError: if only the best epoch was kept.
         """
         epochs = self.info.get("kept_epochs", ())
         if len(epochs) < 2:
@@ -187,7 +187,7 @@ class Run:
             return self
         training = replace(self.recipe.training, precision=precision)
         other = replace(self, recipe=replace(self.recipe, training=training))
-        # Everything else that was read or chosen is kept, such as a parser.
+        # Keep everything else that is already loaded, such as a parser.
         vars(other).update({name: vars(self)[name] for name in vars(self).keys() - vars(other) - {"model"}})
         return other
 
@@ -217,15 +217,21 @@ class Run:
 
         Raises:
             DataError: for a task without embeddings.
+            VsembError: on another backend of Keras than TensorFlow.
 
         Example:
 
             encoders = Run.open("runs/vsepp").encoders()
             encoders.encode_text(tf.constant(["a dog on a beach"]))["embedding"]
         """
+        if keras.backend.backend() != "tensorflow":
+            raise VsembError(
+                f"Search and serving must run on the TensorFlow backend of Keras; got {keras.backend.backend()}. Set "
+                "KERAS_BACKEND=tensorflow; runs of other backends open there."
+            )
         if images not in self._encoders:
             self._encoders[images] = self.recipe.served(self, images=images)
-            # It embeds texts too.
+            # Functions with images also embed texts.
             self._encoders.setdefault(False, self._encoders[images])
         return self._encoders[images]
 

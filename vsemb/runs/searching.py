@@ -67,7 +67,7 @@ class EmbeddedQuery:
             raise invalid_argument(name, values, "a run whose similarity is 'order'", fix)
         are_images = [name == "image" or (name in _OPERATIONS and self._names_image(value)) for value in values]
         self.by_image = any(are_images)
-        # First with images where there are some: they embed the texts too.
+        # If there are images, build the functions with images first, since these also embed texts.
         run.encoders(images=self.by_image)
         self.own: set[int] = set()
         vectors = [
@@ -216,10 +216,10 @@ class Searchable(Protocol):
 
 
 class Searcher:
-    """Search in a dataset with runs whose similarity accepts one form of embeddings.
+    """Search in a dataset with the runs of one type of embeddings.
 
     This class is for one vector per item. It builds a missing or stale index in the run directory. Systems register
-    subclasses in `vsemb.registry.System.searchers`.
+    subclasses for other types in `vsemb.registry.System.searchers`.
 
     Class attributes:
         combines: whether embeddings can be added, subtracted and averaged.
@@ -243,7 +243,7 @@ class Searcher:
             InvalidArgumentError: if an argument is not possible; the error names it.
         """
         if candidates is not None and not index.exists():
-            # A new index would be exact, without candidates.
+            # A new index is exact and has no candidates.
             check_candidates(candidates, max(k, resort or 0), run.recipe.similarity)
 
     @classmethod
@@ -406,7 +406,7 @@ class Search:
         )
 
     def shown(self, item: Item) -> str:
-        """Return the key of an item, or the path of its file if the key is not valid in the current directory."""
+        """Return the key of an item, or the path of its file if the key is not a path from the current directory."""
         path = None if self.index is None else indexed_file(self.index, item.key)
         return item.key if path is None or os.path.exists(item.key) else str(path)
 

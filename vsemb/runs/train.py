@@ -25,6 +25,7 @@ from vsemb.runs.fine_tune import starting_weights
 from vsemb.runs.run import BEST, LOGS, METRICS, RECIPE, STATE, STATUS, Run, check_out, check_same, enter_run
 from vsemb.training import MetricsLog, ProgressBar, SelectBest, StepCallbacks, TrainingState
 from vsemb.training.callbacks import RefuseNaN
+from vsemb.training.nonfinite import skip_nonfinite
 from vsemb.training.strategies import DistributionContext, FirstWorkerValidation, open_distribution
 
 
@@ -96,7 +97,7 @@ def train(
         say(f"{out} is finished already. Train it for more epochs with --epochs.")
         return _finished(recipe, data, out, devices)
     batches = job.batches()
-    # Batches of a small training set are smaller.
+    # A small training set has smaller batches than the recipe.
     devices.check_batch_size(batches.batch_size)
     steps = batches.steps_per_epoch
     with devices.scope():
@@ -108,6 +109,8 @@ def train(
             # XLA of TensorFlow compiles anew for every length of the texts.
             jit_compile=keras.backend.backend() != "tensorflow",
         )
+        if recipe.training.nonfinite == "skip":
+            skip_nonfinite(model)
     # After the model is compiled, so that a failing recipe does not leave a run directory.
     info = devices.first_worker_first(enter)
     busy = f"Another process is training {out}; wait for it, or choose another directory."
@@ -197,7 +200,7 @@ def fit_run(
             if first >= end or select.out_of_patience(first - 1):
                 break
             if first != epoch:
-                # Keras replaces the weights by their moving average, if there is one, at the end of each `fit`.
+                # At the end of each `fit`, Keras replaces the weights by their moving average, if there is one.
                 state.restore(model)
             # Outside the scope: inside it, operations of worker 0 alone would create variables shared by all workers.
             with devices.guarded(), warnings.catch_warnings():
@@ -220,7 +223,7 @@ def fit_run(
     if select.best is None:
         raise DataError(f"Training ended before an epoch was measured. Remove {out} to start afresh.")
     if devices.writes:
-        # Rows of all epochs, including earlier sessions.
+        # Count the rows of all epochs, including earlier sessions.
         rows = [json.loads(line) for line in (out / METRICS).read_text(encoding="utf-8").splitlines()]
         info |= {
             "status": "finished",
@@ -231,7 +234,7 @@ def fit_run(
             "seconds": round(sum(row["seconds"] for row in rows), 1),
         }
         write_json(out / STATUS, info)
-    # A barrier: after it, the other workers may open the run.
+    # A barrier: the other workers open the run only after worker 0 has written it.
     devices.total(0.0)
 
 

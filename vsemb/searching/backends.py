@@ -134,7 +134,7 @@ def check_count(name: str, value: int, most: int, of: str) -> None:
         raise invalid_argument(name, value, f"an integer from 1 to {most}, the number of {of}")
 
 
-# Rows encoded at a time.
+# Number of rows encoded at a time.
 _ROWS = 1 << 14
 # Number of rows whose median is computed.
 _SAMPLE = 10_000

@@ -30,12 +30,12 @@ from vsemb.similarities import Similarity
 
 KINDS = ("image", "text")
 DTYPES = ("float32", "float16", "int8", "binary")
-#: The dtypes that embeddings themselves are kept in; the others are codes beside them.
+#: The dtypes of stored embeddings; the other dtypes are those of codes beside the embeddings.
 KEPT = ("float32", "float16")
 
 
 def items_are_images(kind: str, query_kind: str | None) -> bool:
-    """Whether items are scored as images and queries as texts, see `SearchIndex.search`."""
+    """Return whether items are scored as images and queries as texts, see `SearchIndex.search`."""
     return kind == "image" or query_kind == "text"
 
 
@@ -69,7 +69,7 @@ class IndexSource:
 
     @cached_property
     def scored_by(self) -> Similarity:
-        """The similarity itself."""
+        """The similarity as an object."""
         if isinstance(self.similarity, str):
             return similarities.get(self.similarity)
         return Similarity.from_json(self.similarity)
@@ -155,11 +155,11 @@ class IndexSettings:
         return f"{self.backend} {self.dtype}"
 
 
-# Fewer are scored faster than their rounding is measured.
+# Below this number of items, scoring all is faster than measuring their rounding.
 _FEWEST_ITEMS = 10_000
 
 
-#: Candidates of a backend for each result, and the fewest of them.
+#: Default number of candidates per result of a backend, and their minimum.
 EACH, FEWEST = 10, 100
 
 
@@ -315,7 +315,7 @@ class SearchIndex:
         rows = np.sort(rows, axis=1)
         where, scores = best_of(self.scores_of(queries, rows, query_kind=query_kind), k)
         rows = np.take_along_axis(rows, where, axis=1)
-        if len(few):  # A backend may find less than is wanted, and says so.
+        if len(few):  # The backend returned fewer than k rows (-1 in their place), so score all items.
             rows[few], scores[few] = self._best(queries[few], rows.shape[1], excluded, score)
         return rows, scores
 
@@ -340,14 +340,14 @@ class SearchIndex:
         return np.where(rows < 0, -np.inf, exact)
 
     def _candidates(self, queries: np.ndarray, count: int, excluded: np.ndarray) -> np.ndarray:
-        """Return `count` rows for each query, in any order, -1 in place of those not found."""
+        """Return `count` rows per query, in any order; -1 if fewer are found."""
         if self.backend is None or not count:
             return self._nearest(queries, count, excluded)[0]
         rows, _ = self.backend.search(queries, min(count + len(excluded), len(self)))
         if not len(excluded):
             return rows
         rows = np.where(np.isin(rows, excluded), -1, rows)
-        # Those that are left, in their order, before those that are not.
+        # Move the excluded rows (-1) behind the others, which keep their order.
         order = np.argsort(rows < 0, axis=1, kind="stable")
         return np.take_along_axis(rows, order, axis=1)[:, :count]
 
@@ -377,7 +377,7 @@ class SearchIndex:
     def _scores(self, items: np.ndarray, queries: np.ndarray, query_kind: str | None) -> np.ndarray:
         similarity = self.source.scored_by
         if similarity.inner_product:
-            # The same sum for either side, without a copy of the items.
+            # The sum is the same for both sides, and this needs no copy of the items.
             return queries @ items.T
         scores = similarity.scores(*self._directed(items, queries, query_kind))
         if items_are_images(self.source.kind, query_kind):
@@ -385,7 +385,7 @@ class SearchIndex:
         return np.array(ops.convert_to_numpy(scores))  # (queries, items)
 
     def _directed(self, items: np.ndarray, queries: np.ndarray, query_kind: str | None) -> tuple[Any, Any]:
-        """Return what is scored as images and what as texts."""
+        """Return (images, texts): the sides that are scored as images and as texts."""
         pair = (items, queries) if items_are_images(self.source.kind, query_kind) else (queries, items)
         return ops.convert_to_tensor(pair[0]), ops.convert_to_tensor(pair[1])
 
@@ -394,14 +394,14 @@ def check_candidates(candidates: int, k: int, similarity: str | Similarity, *, a
     """Check a number of candidates.
 
     Args:
-        candidates: items scored exactly for each query.
-        k: results wanted.
+        candidates: number of items scored exactly per query.
+        k: number of results.
         similarity: the similarity, or its kind.
-        approximate: whether a backend finds candidates instead of the inner products of all items.
+        approximate: whether a backend finds the candidates, instead of exact inner products.
 
     Raises:
-        InvalidArgumentError: for a similarity whose scores are inner products, where those choose them, one
-            for which they choose none, or fewer candidates than k.
+        InvalidArgumentError: for fewer candidates than k, or a similarity that does not use candidates: inner products
+            do not predict its scores, or they are its scores and no backend is used.
     """
     similarity = similarities.get(similarity)
     why = None

@@ -22,7 +22,7 @@ BLOCK = 1 << 24
 FEWEST_QUERIES = 8
 # Scores per group; scores below the k-th largest maximum of the groups are not results.
 _GROUP = 64
-# Items whose products are compared with exact ones.
+# Number of items whose products are compared with exact ones.
 _SAMPLE = 256
 # Alignment of tensors for TensorFlow's kernels, in bytes; blocks of a mapped `.npy` file have it.
 _ALIGNMENT = 64
@@ -153,7 +153,7 @@ def scan(
     rows, scores = np.empty((len(queries), k), np.int64), np.empty((len(queries), k), np.float32)
     for number, query in enumerate(queries):
         mine = np.sort(items[of_query == number])
-        # Summed row by row in one order: equal items have equal scores.
+        # Each row is summed in the same order, so that equal items have equal scores.
         exact = np.einsum("nd,d->n", np.asarray(embeddings[mine], np.float32), query)
         where, best = best_of(exact[None], k)
         rows[number], scores[number] = mine[where[0]], best[0]
@@ -200,8 +200,8 @@ def _candidates(
 
 
 def _least(kth: np.ndarray, error: np.ndarray, roundoff: float) -> np.ndarray:
-    """Return the least rounded score with which an item can be among the best, given that of the k-th."""
-    # Both scores are off by at most the error, and were rounded themselves; a little for this sum.
+    """Return the minimum rounded score of an item that can be among the best, given the k-th largest rounded score."""
+    # Both scores differ from the exact ones by at most the error plus roundoff. The last term covers rounding here.
     return kth - 2.02 * (error + roundoff * (np.abs(kth) + 2 * error)) - 1e-6 * np.abs(kth)
 
 

@@ -33,7 +33,7 @@ MANIFEST, BACKEND = "manifest.json", "backend"
 _ITEMS, _STAMPS = "items.arrow", "stamps.npy"
 _FILES = ("embeddings.npy", "ids.npy", _ITEMS)
 _COLUMNS = pa.schema([pa.field(name, pa.string()) for name in ("key", "split", "image_key", "caption")])
-#: All that lies in an index.
+#: Names of all files of an index.
 NAMES = frozenset((*_FILES, _STAMPS, BACKEND, MANIFEST))
 
 
@@ -91,9 +91,7 @@ def read_index(directory: str | os.PathLike[str], expected: IndexSource | None =
         recorded, shape = dict(manifest["recorded"]), (int(manifest["items"]), int(manifest["dim"]))
         if missing := set(_FILES) - set(digests):
             raise KeyError(f"no SHA-256 of {sorted(missing)[0]}")
-    except InvalidArgumentError:
-        raise
-    except (KeyError, TypeError, ValueError) as error:
+    except (InvalidArgumentError, KeyError, TypeError, ValueError) as error:
         raise DataError(f"{directory / MANIFEST} is broken: {error}. Make it again.") from error
     if expected is not None:
         _refuse_stale(directory, source, expected)
@@ -117,7 +115,7 @@ def read_index(directory: str | os.PathLike[str], expected: IndexSource | None =
 
 
 class IndexItems(Sequence[Item]):
-    """The items of an index, read from its memory-mapped columns when they are asked for."""
+    """The items of an index, read from its memory-mapped columns on access."""
 
     def __init__(self, ids: np.ndarray, columns: Sequence[Column]) -> None:
         self._ids = ids
@@ -235,7 +233,7 @@ def write_index(
             f"An index must have items; got embeddings {embeddings.shape}, {len(ids)} ids, "
             f"{len(named)} keys{'' if items is None else f', {len(items)} items'}."
         )
-    # A sum in float64 is finite exactly if all float32 values of the row are.
+    # The float64 sum of a row is finite if and only if all its float32 values are finite.
     with np.errstate(invalid="ignore"):
         bad = np.flatnonzero(~np.isfinite(embeddings.sum(axis=1, dtype=np.float64)))
     if len(bad):
@@ -286,6 +284,6 @@ def write_index(
 def _discard_backend(manifest: Mapping[str, Any]) -> None:
     """Remove data of a backend outside the index's directory, after the index was removed."""
     settings, found = manifest.get("settings"), manifest.get("backend")
-    # It may be damaged.
+    # The manifest may be damaged.
     if isinstance(settings, dict) and isinstance(found, dict) and settings.get("backend") in (*BACKENDS,):
         BACKENDS[settings["backend"]].discard(found)

@@ -1,4 +1,4 @@
-"""Access to a server: bearer tokens, TLS, and the refusal to be open to other machines without a token."""
+"""Access to a server: bearer tokens and TLS. Without a token, other machines cannot call it, unless `insecure`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]{16,}=*")
 
 @dataclass(frozen=True, repr=False)
 class Access:
-    """Who may call a server, and how the connection is encrypted.
+    """The token and certificate of a server.
 
     Args:
         token: bearer token that every request must carry; None for no token.
@@ -61,10 +61,10 @@ class Access:
         return self.tls_cert is not None
 
     def require_for(self, host: str) -> None:
-        """Refuse an address that other machines reach, unless a token protects it.
+        """Check that an address that other machines can reach is protected by a token.
 
         Raises:
-            InvalidArgumentError: for such an address without a token and without `insecure`.
+            InvalidArgumentError: for such an address without a token, unless `insecure` is set.
         """
         if not (self.token or self.insecure or is_loopback(host)):
             raise invalid_argument(
@@ -76,7 +76,7 @@ class Access:
             )
 
     def allows(self, authorization: str) -> bool:
-        """Return whether a request may pass, in constant time.
+        """Return whether a request has the token; compares in constant time.
 
         Args:
             authorization: the request's header `Authorization`: `Bearer TOKEN`, or `Basic` with the token as password,
@@ -111,7 +111,7 @@ class Access:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches an address.
+    """Return whether only this machine can reach an address.
 
     Example:
 
@@ -128,7 +128,7 @@ def require_token(token: str | None) -> None:
     """Check the form of a token; None is allowed.
 
     Raises:
-        InvalidArgumentError: for another value, which the message does not repeat.
+        InvalidArgumentError: for a malformed token; the message does not contain it.
     """
     if token is not None and not (isinstance(token, str) and _TOKEN.fullmatch(token)):
         raise InvalidArgumentError(

@@ -1,7 +1,7 @@
 """Merging of concurrent requests into batches, and the threads that run them.
 
-Everything but TensorFlow runs on one event loop. Requests wait only here, so a request whose client has disconnected is
-dropped before it runs. So does a request whose images would exceed the pixels that are decoded at once.
+Everything except TensorFlow runs on one event loop. Requests wait only here, so a request is dropped if its client
+disconnects before it runs. A request also waits here if its images would exceed the pixels that are decoded at once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from vsemb.image.decode import MAX_PIXELS
 from vsemb.serving.budget import row_pixels
 from vsemb.serving.models import Arrays, LoadedModel, Signature
 
-# Requests with more values are searched for images in a thread.
+# Requests with more values than this are searched for images in a thread.
 _LARGE = 4096
 
 
@@ -63,8 +63,8 @@ class Batcher:
     run once and split. A request starts at once if no batch is running. Otherwise a batch starts when a thread is free
     and the batch is full or its oldest request has waited `timeout`.
 
-    Batches with images start while the pixels of all running batches are within `max_pixels`. A request with more runs
-    while no other has images, in parts if its rows do not depend on each other.
+    Batches with images start while the pixels of all running batches are within `max_pixels`. A request with more
+    pixels runs while no other batch has images, and in parts if its rows do not depend on each other.
 
     Args:
         batch_size: maximum rows of a merged batch; 1 disables merging. A larger request runs alone.
@@ -118,7 +118,7 @@ class Batcher:
         return await future
 
     def _pump(self) -> None:
-        """Start batches that are due, and set a timer for the next."""
+        """Start the batches that are due, and set a timer for the next one."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -140,13 +140,13 @@ class Batcher:
             batch.add_done_callback(functools.partial(self._answer, items, pixels))
 
     def _next(self) -> tuple[tuple[Any, ...], _Group] | None:
-        """Return the group that is due first: without images, or the first with images if its pixels are free."""
+        """Return the group that is due first; of groups with images, only the first, if its pixels are free."""
         first_with_images = True
         for key, group in sorted(self._groups.items(), key=lambda entry: self._due(entry[1])):
             pixels = min(group.items[0].pixels, self.max_pixels)
             if not pixels or (first_with_images and self.pixels + pixels <= self.max_pixels):
                 return key, group
-            # Smaller images must not overtake a large one again and again.
+            # Otherwise smaller images could delay a large one forever.
             first_with_images = False
         return None
 
@@ -185,7 +185,7 @@ class Batcher:
                 merged = {name: np.concatenate([item.inputs[name] for item in items]) for name in items[0].inputs}
                 outputs = group.model.run(group.signature.name, merged)
             except Exception:
-                # One request caused the error; run alone, each gets its own answer.
+                # One request caused the error. Run each alone, so that only this one fails.
                 outputs = {}
             if outputs and all(array.shape[0] == total for array in outputs.values()):
                 self.on_batch(group.model.name, group.signature.name, total)
@@ -202,7 +202,7 @@ class Batcher:
         return results
 
     def _run_in_parts(self, group: _Group, item: _Item) -> Arrays:
-        """Run one request, whose images may exceed `max_pixels` together."""
+        """Run one request in parts, because its images together may exceed `max_pixels`."""
         if item.pixels > self.max_pixels and group.signature.mergeable:
             starts, pixels = [0], 0
             for row, more in enumerate(item.row_pixels):

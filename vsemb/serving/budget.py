@@ -1,4 +1,4 @@
-"""Memory that requests share: the bytes that are read or held, and the pixels of images that are decoded at once."""
+"""Memory limits of all requests together: bytes that are read or held, and pixels of images decoded at once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ARRIVAL_SECONDS = 60
 JPEG_MAGIC = b"\xff\xd8\xff"
 PNG_MAGIC = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
 
-# As libjpeg: a marker is the last 0xFF of a run, and a byte that is not 0.
+# As in libjpeg, a marker is the last 0xFF of a run, followed by a byte other than 0.
 _MARKER = re.compile(rb"\xff([^\xff\x00])")
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _ALONE = frozenset(range(0xD0, 0xD9)) | {0x01}
@@ -33,10 +33,10 @@ _SEGMENTS = 256
 
 @dataclass(eq=False)
 class Budget:
-    """Number of bytes that requests may hold together, shared in the order of arrival; for one event loop.
+    """A limit of bytes that all requests may hold together, granted in the order of arrival; for one event loop.
 
     Args:
-        limit: maximum bytes. A larger request gets all of them.
+        limit: maximum bytes. A request for more bytes waits for all of them.
     """
 
     limit: int
@@ -53,7 +53,7 @@ class Budget:
             size: number of bytes.
 
         Yields:
-            A function that gives back all but a number of bytes.
+            A function of a number of bytes that releases all bytes beyond this number.
 
         Raises:
             RequestError: RESOURCE_EXHAUSTED if the bytes are not free in time.
@@ -97,7 +97,7 @@ class Budget:
 
 
 def image_pixels(encoded: bytes) -> int:
-    """Return the pixels that the header of a JPEG or PNG announces; 0 for other bytes.
+    """Return the number of pixels in the header of a JPEG or PNG; 0 for other bytes.
 
     A JPEG whose header cannot be read counts as the largest image.
 

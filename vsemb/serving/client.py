@@ -23,17 +23,9 @@ from vsemb.errors import DataError, invalid_argument, unknown_name
 from vsemb.parts import Count, Range, at_least, between, require, require_fields
 from vsemb.serving.access import read_token
 from vsemb.serving.encoding import EncodingMixin, Rows
-from vsemb.serving.transports import (
-    Arrays,
-    Result,
-    SignatureInfo,
-    TensorInfo,
-    VersionStatus,
-    attempted,
-    connect,
-)
+from vsemb.serving.transports import Arrays, Result, SignatureInfo, TensorInfo, VersionStatus, attempted, connect
 
-# First bytes of JPEG and PNG, and how far into a file its EXIF block is looked for.
+# First bytes of JPEG and PNG, and number of bytes that are searched for an EXIF block.
 _DECODED_IN_GRAPH = (b"\xff\xd8\xff", b"\x89PNG")
 _HEADER = 4096
 
@@ -252,7 +244,7 @@ class Client(EncodingMixin, AbstractContextManager["Client"]):
             fact: name of the fact: `similarity`.
 
         Returns:
-            JSON values, such as `{"kind": "cosine"}`; None if the model does not tell this fact.
+            JSON values, such as `{"kind": "cosine"}`; None if the model does not have this fact.
 
         Raises:
             ServingError: as `predict`.
@@ -407,7 +399,7 @@ class Client(EncodingMixin, AbstractContextManager["Client"]):
         """
         known = self.signatures()
         if name not in known:
-            # A newer version may have it.
+            # A newer version of the model may have the signature.
             known = self.signatures(refresh=True)
         if name not in known:
             raise unknown_name("signature", name, sorted(known))
@@ -457,7 +449,7 @@ def to_array(name: str, values: Any, info: TensorInfo) -> np.ndarray:
 def _encoded(name: str, text: object) -> bytes:
     if not isinstance(text, str | bytes):
         raise invalid_argument(name, text, "strings or bytes, in rows of one length")
-    # The server replaces invalid Unicode.
+    # Invalid Unicode is sent as it is; the server replaces it.
     return text.encode(errors="surrogatepass") if isinstance(text, str) else text
 
 

@@ -1,4 +1,4 @@
-"""`encode_texts` and `encode_images`: one form for a run, a SavedModel and a server's client."""
+"""`encode_texts` and `encode_images`: the same methods for a run, a SavedModel and a server's client."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class EncodingMixin:
             progress: whether a progress bar is shown; default: on a terminal.
 
         Returns:
-            (n, dim) float32 in the geometry of the model's similarity; (dim,) for one text. A model of sets, such as
-            `dvsa`, returns (n, items, dim), padded with zeros.
+            (n, dim) float32 in the geometry of the model's similarity; (dim,) for one text. A multi-vector model, such
+            as `dvsa`, returns (n, items, dim), padded with zeros.
 
         Raises:
             DataError: for a text without words.
@@ -89,8 +89,8 @@ class EncodingMixin:
             progress: whether a progress bar is shown; default: on a terminal.
 
         Returns:
-            (n, dim) float32 in the geometry of the model's similarity; (dim,) for one image. A model of sets, such as
-            `dvsa`, returns (n, items, dim), padded with zeros.
+            (n, dim) float32 in the geometry of the model's similarity; (dim,) for one image. A multi-vector model, such
+            as `dvsa`, returns (n, items, dim), padded with zeros.
 
         Raises:
             DataError: for an image that cannot be read, and for a model without an image network.
@@ -138,7 +138,7 @@ def _encoded(
                     batch[place] = read(rows[place])
                 except DataError as error:
                     bad[place] = str(error)
-            # The rows after a bad one are only read, for one error that names all.
+            # After a bad image, the others are only read, so that one error names all bad ones.
             if batch and not (bad and on_bad == "fail"):
                 embeddings, valid = embed(list(batch.values()))
                 found.update(zip(batch, embeddings, strict=True))

@@ -24,7 +24,7 @@ from vsemb.serving.status import Code, RequestError, invalid, unauthenticated
 
 LOG = logging.getLogger("vsemb.serving")
 
-#: Maximum calls at once beside those of Predict.
+#: Maximum number of concurrent calls other than Predict.
 OTHER_CALLS = 16
 
 
@@ -104,12 +104,12 @@ class GrpcApi:
 
 
 class Guard(grpc.aio.ServerInterceptor):
-    """Reading of calls: refused without the token, within the memory of all requests, and within a time.
+    """Check the token of calls, and limit the memory and time in which their messages are read.
 
-    A handler of streams is called before the message is read.
+    Calls are handled as streams, because a handler of streams is called before the message is read.
 
     Args:
-        access: who may call.
+        access: token of the server.
         predicting: bytes of the calls of Predict.
         max_body: maximum bytes of a message.
     """
@@ -118,7 +118,7 @@ class Guard(grpc.aio.ServerInterceptor):
         self._access = access
         self._max_body = max_body
         self._predicting = predicting
-        # Status requests are answered while predictions use all bytes.
+        # A separate budget, so that status requests are answered while predictions use all bytes.
         self._others = Budget(OTHER_CALLS * max_body)
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], call: Any) -> Any:
@@ -192,8 +192,8 @@ _FIELDS: dict[np.dtype, str] = {
 def to_proto(array: np.ndarray) -> Any:
     """Convert an array to a TensorProto with its values in the field of its type, e.g. `float_val`.
 
-    TensorFlow Serving fills these fields and many clients read them, whereas `tf.make_tensor_proto` fills
-    `tensor_content`.
+    TensorFlow Serving fills these fields, and many clients read them. `tf.make_tensor_proto` fills `tensor_content`
+    instead.
 
     Example:
 

@@ -32,8 +32,8 @@ Arrays = dict[str, np.ndarray]
 DEFAULT_SIGNATURE = "serving_default"
 WARMUP = Path("assets.extra") / WARMUP_FILE
 
-# A proto may hold a large shape and a single value for all elements. The number of elements is limited to this, or to
-# the bytes of the proto, which bounds the cost of a request.
+# A proto may have a large shape with a single value for all elements. To bound the cost of a request, the number of
+# elements is limited to this, or to the proto's size in bytes if that is larger.
 _ELEMENTS = 2**20
 
 # Errors of TensorFlow that are caused by the values of a request.
@@ -118,14 +118,14 @@ class LoadedModel:
         name: name of the model; None for the name of the parent directory.
 
     Raises:
-        DataError: if it cannot be loaded or has no signature.
+        DataError: if the SavedModel cannot be loaded or has no signature.
     """
 
     def __init__(self, path: str | os.PathLike[str], name: str | None = None) -> None:
         self.path = Path(path)
         self.name = self.path.parent.name if name is None else name
         try:
-            # A reference, because signatures hold their variables weakly.
+            # Keep a reference to the module, because signatures hold their variables weakly.
             self._loaded = tf.saved_model.load(os.fspath(path), tags=["serve"])
             self._functions = dict(self._loaded.signatures)
             graphs = read_saved_model(self.path).meta_graphs
@@ -234,7 +234,7 @@ def _from_proto(name: str, proto: Any) -> np.ndarray:
     try:
         array = tf.make_ndarray(proto)
     except (ValueError, TypeError, LookupError, ArithmeticError) as error:
-        # The last two: a type without arrays, and a value out of range.
+        # The last two types mean a dtype without arrays, and a value out of range.
         raise invalid(f"Input {name} must be a tensor: {error}") from error
     if array.shape != tuple(sizes):
         raise invalid(f"Input {name} must have as many values as its shape {sizes}; got {array.size}.")
@@ -245,14 +245,15 @@ def _first_line(error: BaseException) -> str:
     """Return the line of an error that states the cause."""
     text = str(getattr(error, "message", None) or error).strip()
     if text.startswith("Graph execution error"):
-        # The location in the graph, with paths of the training machine, precedes the cause and the name of the node.
+        # The message begins with a location in the graph, with paths of the training machine. The cause and the name of
+        # the node follow.
         text = text.split("\n\t [[")[0].splitlines()[-1]
     return text.splitlines()[0] if text else type(error).__name__
 
 
 LOG = logging.getLogger("vsemb.serving")
 
-# "latest", "all" or version numbers.
+# "latest", "all", or version numbers.
 Policy = str | Sequence[int]
 
 
@@ -371,7 +372,7 @@ class ModelVersions:
             LOG.warning("%s: %s", self.name, line)
 
     def close(self) -> None:
-        """Takes all versions out of service."""
+        """Take all versions out of service."""
         self._unload(self.available)
 
     def _present(self) -> list[int] | None:
@@ -381,7 +382,7 @@ class ModelVersions:
             return [
                 number
                 for number in existing_versions(self.base)
-                # Versions are int64, directories, and without leading zeros.
+                # A version is a directory whose name is an int64 without leading zeros.
                 if number < 2**63 and (self.base / str(number)).is_dir()
             ]
         except OSError:
@@ -408,7 +409,7 @@ class ModelVersions:
         path = self.base / str(number)
         seen = await asyncio.to_thread(_contents, path)
         if version.error and version.seen == seen:
-            # Unchanged since the failure.
+            # Do not retry: the files have not changed since the failure.
             return False
         version.seen, version.error, version.state = seen, "", State.LOADING
         LOG.info("%s: loading version %d", self.name, number)

@@ -18,7 +18,7 @@ from vsemb.serving.budget import Budget
 from vsemb.serving.models import Arrays, LoadedModel, ModelVersions, Signature, not_served
 from vsemb.serving.status import Code, RequestError, invalid
 
-# Larger requests and answers, in bytes, are converted in a thread.
+# Requests and answers larger than this, in bytes, are converted in a thread.
 _LARGE = 64 * 1024
 
 
@@ -29,7 +29,7 @@ class Call:
     Attributes:
         protocol: `grpc` or `rest`.
         model: name of the model; "" until it is known to exist.
-        signature: name of the signature, likewise.
+        signature: name of the signature; "" until it is known to exist.
     """
 
     protocol: str
@@ -97,7 +97,7 @@ class Predictor:
             self.metrics.seconds.labels(*labels).observe(time.perf_counter() - started)
 
     def model(self, name: str, version: int | None = None) -> ModelVersions:
-        """Return a model's versions; `version` appears in the error only.
+        """Return a model's versions; `version` is only used in the error.
 
         Raises:
             RequestError: NOT_FOUND for an unknown name.

@@ -14,6 +14,7 @@ from aiohttp.http import HttpProcessingError
 
 from vsemb.serving.access import Access
 from vsemb.serving.budget import ARRIVAL_SECONDS
+from vsemb.serving.openapi import describe
 from vsemb.serving.request_handler import CONTENT_TYPE, Predictor, aside
 from vsemb.serving.rest_json import decode, encode
 from vsemb.serving.status import Code, RequestError, invalid, unauthenticated
@@ -49,7 +50,7 @@ class RestApi:
     Args:
         predictor: runs the requests.
         max_body: maximum bytes of a request's body.
-        access: who may call.
+        access: token of the server.
     """
 
     def __init__(self, predictor: Predictor, max_body: int, access: Access) -> None:
@@ -64,7 +65,7 @@ class RestApi:
         return application
 
     async def _expect(self, request: web.Request) -> web.Response | None:
-        """Answer `Expect: 100-continue`; a body above the limit is refused."""
+        """Answer `Expect: 100-continue`; refuse a body above the limit."""
         if (request.content_length or 0) > self._max_body:
             return self._error(self._too_large())
         if request.headers.get("Expect", "").lower() == "100-continue":
@@ -80,11 +81,13 @@ class RestApi:
                 raise unauthenticated()
             if request.path in METRICS_PATHS and request.method in ("GET", "HEAD"):
                 return web.Response(body=self._predictor.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
+            if request.path == "/openapi.json" and request.method in ("GET", "HEAD"):
+                return web.json_response(describe(self._predictor.models))
             return web.Response(body=await self._body(request), content_type="application/json")
         except RequestError as error:
             return self._error(error)
         except Exception as error:
-            # Unexpected errors fail only this request.
+            # An unexpected error fails only this request.
             LOG.exception("unexpected failure of %s %s", request.method, request.path)
             return self._error(RequestError(Code.INTERNAL, f"Internal error: {type(error).__name__}"))
 
@@ -116,7 +119,7 @@ class RestApi:
         if not match["metadata"]:
             body = message_to_json(self._predictor.status(name, version, label))
             for one in body["model_version_status"]:
-                # The converter omits unset messages, TensorFlow Serving writes them.
+                # TensorFlow Serving writes unset messages, which the converter omits.
                 one.setdefault("status", {"error_code": "OK", "error_message": ""})
         else:
             body = message_to_json(self._predictor.metadata(name, version, label))
@@ -142,7 +145,7 @@ class RestApi:
             return await aside(size, encode, outputs, parsed.rows)
 
     def _most_bytes(self, request: web.Request) -> int:
-        """Return the maximum bytes of a body, which a compressed or chunked one does not announce."""
+        """Return an upper limit of a body's bytes: its announced size, or `max_body` if compressed or chunked."""
         announced = request.content_length
         if announced is not None and announced > self._max_body:
             raise self._too_large()

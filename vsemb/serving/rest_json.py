@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import functools
+import gc
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -89,6 +90,9 @@ def decode(body: bytes, signatures: Mapping[str, Signature]) -> Request:
 def _parse(body: bytes) -> dict[str, Any]:
     if not body.strip():
         raise invalid("JSON Parse error: The document is empty")
+    collects = gc.isenabled()
+    # A collection inside a deep document runs destructors, as of unloaded models, without stack, and they fail.
+    gc.disable()
     try:
         document = json.loads(body.decode("utf-8-sig"))
     except json.JSONDecodeError as error:
@@ -99,6 +103,9 @@ def _parse(body: bytes) -> dict[str, Any]:
         raise invalid("JSON Parse error: The document is nested too deeply") from error
     except ValueError as error:
         raise invalid(f"JSON Parse error: {error}") from error
+    finally:
+        if collects:
+            gc.enable()
     if not isinstance(document, dict):
         raise _wrong(document, "Is not object")
     return document
@@ -138,7 +145,7 @@ def _stack(values: list[Any], spec: tf.TensorSpec, key: str = "") -> np.ndarray:
     try:
         return _tensor(values, spec)
     except RequestError as failure:
-        # The slow conversion row by row finds the invalid row.
+        # Convert row by row, which is slow, to find the invalid row.
         expected: tuple[int, ...] | None = None
         for i, value in enumerate(values):
             try:
@@ -229,7 +236,7 @@ def _values(leaves: list[Any], spec: tf.TensorSpec) -> np.ndarray:
 
 
 def _floats(leaves: list[Any], kinds: set[type], dtype: Any, name: str) -> np.ndarray:
-    """Convert numbers: integers within the precision of the type, others within its range."""
+    """Convert numbers; an integer must be exact in the type, and other numbers must be in its range."""
     # `np.finfo` does not support bfloat16.
     limits = ml_dtypes.finfo(dtype)
     whole = 2 ** (limits.nmant + 1) - 1
@@ -278,7 +285,7 @@ def _show(value: Any) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False)
     except RecursionError:
-        # Nesting that can be read may be too deep to be written.
+        # JSON that can be read may be nested too deeply to be written.
         text = "…"
     text = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
     return text.encode("utf-8", "replace").decode("utf-8")
@@ -347,8 +354,8 @@ def _text(name: str, value: bytes) -> Any:
 def shortest(array: np.ndarray) -> np.ndarray:
     """Round to float64 values whose shortest decimals identify the float32 values.
 
-    Python writes a float64 with the fewest digits that identify it, 17 for most float32 values. Rounded to the digits
-    that identify the float32, at most nine, it is written with these.
+    Python writes a float64 with the fewest digits that identify it, which are 17 for most float32 values. After
+    rounding to the digits that identify the float32, it is written with at most nine.
 
     Args:
         array: any shape; arrays of other types than float are returned unchanged.
@@ -363,7 +370,7 @@ def shortest(array: np.ndarray) -> np.ndarray:
     exact = array.astype(np.float64)
     single = array.astype(np.float32)
     magnitude = np.abs(exact)
-    # Powers of ten up to 22 are exact, so one multiplication or division rounds once.
+    # Powers of ten up to 10^22 are exact in float64, so a multiplication or division by one rounds only once.
     plain = (magnitude > 1e-12) & (magnitude < 1e15)
     exponent = np.floor(np.log10(magnitude, where=plain, out=np.zeros_like(exact))).astype(np.int64)
     result, open_ = exact.copy(), plain.copy()

@@ -44,7 +44,8 @@ from vsemb.serving.rest_api import HTTP_LOG, RestApi
 
 Port = Annotated[int, between(0, 65535)]
 
-# Maximum seconds for the header of a request over a connection, new or kept; above the 60 of nginx, which closes first.
+# Maximum seconds until the header of a request arrives, also on a persistent connection. nginx closes connections after
+# 60, and should be the first to close.
 _IDLE_SECONDS = 75
 
 
@@ -184,7 +185,7 @@ class Server:
         rpc = self._grpc_server()
         watcher = None
         try:
-            # Ports first, so that a port in use is reported before the slow loading.
+            # Open ports first, so that a port in use is reported before models are loaded, which is slow.
             with self._bind_rest() as listener:
                 self._bind_grpc(rpc)
                 await self._refresh()
@@ -232,7 +233,7 @@ class Server:
                 ("grpc.max_receive_message_length", self.max_body),
                 ("grpc.max_send_message_length", -1),
             ],
-            # Status requests are answered while predictions use all slots.
+            # Separate slots, so that status requests are answered while predictions use all of theirs.
             maximum_concurrent_rpcs=self.concurrency + OTHER_CALLS,
         )
         api = GrpcApi(self.predictor)
@@ -332,7 +333,7 @@ def _greeting(server: Server) -> str:
 
 
 def example_commands(model: LoadedModel, url: str, curl: str = "curl") -> list[str]:
-    """Return a curl command per signature; `serving_default` only if it has no other name.
+    """Return a curl command per signature; `serving_default` only if the same signature has no other name.
 
     Examples come from the model's contract or, without one, from the types of the inputs.
 

@@ -298,14 +298,14 @@ class RestTransport(Transport):
             response = self._pool.request(
                 method, url, body=body, headers=self._headers, timeout=limits, redirect=False, preload_content=False
             )
-            # urllib3 applies the limit to each part of an answer.
+            # urllib3 applies its time limit to each part of an answer, not to the whole.
             while part := response.read1(2**16):
                 content += part
                 if time.monotonic() > end:
                     response.close()
                     raise self._too_slow(timeout)
             response.release_conn()
-        # Before its base classes, which include lost connections.
+        # Handle this exception before its base classes, which include lost connections.
         except urllib3.exceptions.NewConnectionError as error:
             raise self._unreachable(error.__cause__ or error) from error
         except urllib3.exceptions.TimeoutError as error:
@@ -326,7 +326,7 @@ class RestTransport(Transport):
 
 
 def _json(array: np.ndarray) -> Any:
-    """Convert an array to JSON values; strings to base64, so that any bytes pass."""
+    """Convert an array to JSON values; strings become base64, which can hold any bytes."""
     if array.dtype == object:
         array = np.vectorize(lambda value: {"b64": base64.b64encode(value).decode("ascii")}, otypes=[object])(array)
     return array.tolist()
@@ -365,12 +365,12 @@ _OF_THE_CONNECTION = ("connect", "Socket closed", "resolv")
 _OPTIONS = [
     ("grpc.max_send_message_length", LARGEST_MESSAGE),
     ("grpc.max_receive_message_length", LARGEST_MESSAGE),
-    # The client retries by itself.
+    # Disable gRPC's retries, since the client retries.
     ("grpc.enable_retries", 0),
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.min_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 1000),
-    # Proxies of the environment are for the web.
+    # Ignore proxies of the environment, which are for web pages.
     ("grpc.enable_http_proxy", 0),
 ]
 
@@ -441,7 +441,7 @@ class GrpcTransport(Transport):
             code, details = error.code(), error.details() or "no reason given"
             if code is grpc.StatusCode.DEADLINE_EXCEEDED:
                 raise self._too_slow(timeout) from error
-            # A reachable server may answer UNAVAILABLE too, with other words.
+            # A reachable server may also answer UNAVAILABLE; its message has other words.
             if code is grpc.StatusCode.UNAVAILABLE and any(word in details for word in _OF_THE_CONNECTION):
                 raise self._unreachable(details) from error
             raise self._refused(code.name, details) from error

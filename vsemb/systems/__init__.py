@@ -1,4 +1,4 @@
-"""Systems beyond plain retrieval, each in a folder that holds all that only it needs.
+"""Systems beyond plain retrieval. Each has a folder with all code that no other system needs.
 
 To delete a system: delete its folder, its tests and its line here.
 """

@@ -3,10 +3,4 @@
 from vsemb.text.tokenizers import ALPHABET, CharacterTokenizer, Tokenizer, WordTokenizer
 from vsemb.text.vocabulary import Vocabulary
 
-__all__ = [
-    "ALPHABET",
-    "CharacterTokenizer",
-    "Tokenizer",
-    "Vocabulary",
-    "WordTokenizer",
-]
+__all__ = ["ALPHABET", "CharacterTokenizer", "Tokenizer", "Vocabulary", "WordTokenizer"]

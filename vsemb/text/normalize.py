@@ -155,7 +155,7 @@ def _spaced(texts: tf.Tensor) -> tf.Tensor:
 def split_in_python(text: str) -> list[str]:
     """Split a raw text into words in Python, as `split_words` in graph.
 
-    Letters that only one of Python's and TensorFlow's versions of Unicode knows differ.
+    Letters that are only in Python's or only in TensorFlow's version of Unicode can differ.
 
     Example:
 

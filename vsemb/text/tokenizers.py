@@ -18,14 +18,7 @@ import numpy as np
 from vsemb.errors import VsembError, invalid_argument, printable
 from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, Part, Size, require
-from vsemb.text.normalize import (
-    WHITE_SPACE,
-    batches_of,
-    readable,
-    readable_in_python,
-    split_in_python,
-    split_words,
-)
+from vsemb.text.normalize import WHITE_SPACE, batches_of, readable, readable_in_python, split_in_python, split_words
 from vsemb.text.vocabulary import UNKNOWN_ID, Vocabulary
 
 #: The known characters: the 69 printable characters of ASCII without upper case.

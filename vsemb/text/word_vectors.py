@@ -18,6 +18,9 @@ _PASSES = 8
 # Singular values below this share of the first are 0 in float32.
 _ROUNDING = 1e-5
 
+# Squares of larger numbers have no sum in float32, and the vectors of unknown words would not be finite.
+_LIMIT = 1e15
+
 
 def read_word_vectors(path: str | os.PathLike[str], vocabulary: Vocabulary, seed: int = 0) -> tuple[np.ndarray, int]:
     """Read the vectors of a vocabulary's words from a GloVe or word2vec text file.
@@ -80,8 +83,8 @@ def read_word_vectors(path: str | os.PathLike[str], vocabulary: Vocabulary, seed
                 rows[row] = np.array(parts[-dim:], np.float32)
             except ValueError as error:
                 raise DataError(f"{path}, line {number}: expected {dim} numbers after {word!r}.") from error
-            if not np.isfinite(rows[row]).all():
-                raise DataError(f"{path}, line {number}: the vector of {word!r} is not finite.")
+            if not (np.abs(rows[row]) < _LIMIT).all():
+                raise DataError(f"{path}, line {number}: the numbers of {word!r} must be below {_LIMIT:g}.")
     if not rows or dim is None:
         raise invalid_argument("word_vectors", str(path), "a file with at least one word of the vocabulary")
     known = np.stack(list(rows.values()))

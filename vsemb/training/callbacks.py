@@ -22,9 +22,9 @@ from vsemb.files import replacing
 from vsemb.weights import save_weights
 
 _TOLERANCE = 0.01
-# In its first steps, a model of random weights has the loss of one point, too.
+# Number of first steps to ignore, in which a model with random weights also has the loss of a collapsed model.
 _EARLY = 100
-# Reading the loss waits for the step, so it is read this often and wherever weights are about to be kept.
+# Steps between readings of the loss, which wait for the step. It is also read before weights are kept.
 _EVERY = 50
 
 
@@ -95,7 +95,7 @@ class ProgressBar(keras.callbacks.Callback):
     Args:
         steps: batches per epoch.
         pairs: pairs per batch.
-        epochs: the number of epochs planned.
+        epochs: the planned number of epochs.
         start: (epoch, step) where training begins.
         unit: name of a pair.
         shown: function from the logs of an epoch to validation metrics as text; None to show only the loss.
@@ -126,7 +126,7 @@ class ProgressBar(keras.callbacks.Callback):
         )
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        # Reading the loss waits for the step, so it is read only where it is shown.
+        # Reading the loss waits for the step, so it is only read to show it.
         if self._bar.update(self.pairs) and logs:
             self._bar.set_postfix(loss=f"{float(logs['loss']):.4g}", refresh=False)
 
@@ -173,7 +173,7 @@ class CollapseWarning(keras.callbacks.Callback):
 
 
 class RefuseNaN(keras.callbacks.Callback):
-    """Stop training when the loss is not finite, before the weights are evaluated or stored.
+    """Stop training when the loss is not finite, before the weights are evaluated or stored; name skipped batches.
 
     The loss in the logs is the mean of the epoch so far, so it stays NaN after one NaN step. The callback therefore
     reads it only every 50 steps, at the end of an epoch, and before a state is stored (`vsemb.training.TrainingState`
@@ -183,19 +183,22 @@ class RefuseNaN(keras.callbacks.Callback):
         named: function of epoch and step, from 0, that names the rows of a batch for the error; None to leave them out.
 
     Raises:
-        DataError: with the first step whose loss was not finite, its rows, and a fix.
+        DataError: if the loss is not finite, or the loss of all batches of an epoch, with
+            `vsemb.training.nonfinite`; the message has the first such step, its rows, and a fix.
     """
 
     def __init__(self, named: Callable[[int, int], str] | None = None) -> None:
         super().__init__()
         self._named = named
         self.start(0, 0)
-        # Since the last check: tensors, and reading one waits for its step.
-        self._losses: list[Any] = []
+        # Losses and numbers of skipped batches since the last check. They are tensors; reading one waits for its step.
+        self._seen: list[tuple[Any, Any]] = []
 
     def start(self, epoch: int, step: int) -> None:
         """Begin at a step of an epoch, both from 0."""
         self._epoch, self._step = epoch, step
+        # Of a resumed epoch it is unknown.
+        self._skipped: float | None = None if step else 0.0
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if epoch != self._epoch:
@@ -203,30 +206,48 @@ class RefuseNaN(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         if logs and "loss" in logs:
-            self._losses.append(logs["loss"])
+            self._seen.append((logs["loss"], logs.get("skipped", 0.0)))
         self._step += 1
-        if len(self._losses) == _EVERY:
+        if len(self._seen) == _EVERY:
             self.check()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        if not self._losses and logs and "loss" in logs:
-            self._losses.append(logs["loss"])
+        if not self._seen and logs and "loss" in logs:
+            self._seen.append((logs["loss"], logs.get("skipped", 0.0)))
         self.check()
+        if self._skipped and self._skipped >= self._step:
+            raise self._refusal(0)
+
+    def _refusal(self, step: int) -> DataError:
+        return DataError(
+            f"The loss is not finite from epoch {self._epoch + 1}, step {step + 1}{self._rows(step)}. Lower "
+            "optimizer.learning_rate, set optimizer.global_clipnorm, or skip such batches with "
+            "training.nonfinite=skip; and choose another --out."
+        )
+
+    def _rows(self, step: int) -> str:
+        return f", of {self._named(self._epoch, step)}" if self._named else ""
 
     def check(self) -> None:
         """Read the last loss.
 
         Raises:
-            DataError: if it is not finite.
+            DataError: if the loss is not finite.
         """
-        losses, self._losses = self._losses, []
-        if not losses or math.isfinite(float(losses[-1])):
+        seen, self._seen = self._seen, []
+        if not seen:
             return
-        first = self._step - len(losses) + [math.isfinite(float(loss)) for loss in losses].index(False)
-        rows = f", of {self._named(self._epoch, first)}" if self._named else ""
-        raise DataError(
-            f"The loss is not finite from epoch {self._epoch + 1}, step {first + 1}{rows}. "
-            "Lower optimizer.learning_rate or set optimizer.global_clipnorm, and choose another --out."
+        before = float(seen[0][1]) if self._skipped is None else self._skipped
+        loss, self._skipped = map(float, seen[-1])
+        if math.isfinite(loss) and self._skipped == before:
+            return
+        good = [math.isfinite(float(loss)) and float(skipped) == before for loss, skipped in seen]
+        first = self._step - len(seen) + good.index(False)
+        if not math.isfinite(loss):
+            raise self._refusal(first)
+        say(
+            f"warning: skipped batches whose loss is not finite: {self._skipped - before:.0f}, the first in epoch "
+            f"{self._epoch + 1}, step {first + 1}{self._rows(first)}."
         )
 
 
@@ -301,9 +322,9 @@ class SelectBest(keras.callbacks.Callback):
         if self.monitor not in (logs or {}):
             raise DataError(f"The logs have no {self.monitor!r}; add the validation before SelectBest.")
         value = float((logs or {})[self.monitor])
-        # NaN is larger than nothing.
+        # NaN is never larger, so an epoch with NaN is not kept.
         if value > (-math.inf if len(self.kept) < self.keep else self.kept[-1][0]):
-            # Of equal values the earlier epoch is better, as sorting is stable.
+            # Sorting is stable, so the earlier of two epochs with equal values is better.
             ranked = sorted([*self.kept, (value, epoch)], key=lambda each: -each[0])
             self.kept, dropped = ranked[: self.keep], ranked[self.keep :]
             if self.writes:

@@ -1,4 +1,4 @@
-"""Workers of one training: what `TF_CONFIG` says of them, and starting them on one machine."""
+"""Workers of one training: reading them from `TF_CONFIG`, and starting them on one machine."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _EXAMPLE = '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type
 
 @dataclass(frozen=True)
 class Task:
-    """Which of several workers a process is.
+    """The number of this process among the workers of a training.
 
     Attributes:
-        number: from 0 on.
-        addresses: of all workers, in the order of their numbers.
+        number: number of this worker, from 0.
+        addresses: addresses of all workers, in the order of their numbers.
     """
 
     number: int
@@ -34,17 +34,17 @@ class Task:
 
     @property
     def workers(self) -> int:
-        """How many there are."""
+        """Number of workers."""
         return len(self.addresses)
 
     @contextlib.contextmanager
     def waiting(self, seconds: float) -> Iterator[None]:
-        """Ends the process if what is done here takes longer: TensorFlow waits for workers without end.
+        """Return a context that ends the process after a time limit, since TensorFlow waits for workers forever.
 
-        Ctrl-C and SIGTERM act at once meanwhile.
+        Ctrl-C and SIGTERM end the process at once inside the context.
 
         Args:
-            seconds: the limit.
+            seconds: maximum seconds inside the context.
         """
 
         def give_up() -> None:
@@ -65,7 +65,7 @@ class Task:
 
 @contextlib.contextmanager
 def handling_signals(handler: Any) -> Iterator[None]:
-    """Handles SIGINT (Ctrl-C) and SIGTERM by `handler` meanwhile; only in the main thread, as Python demands."""
+    """Handle SIGINT (Ctrl-C) and SIGTERM by `handler` inside the context; no effect outside the main thread."""
     main_thread = threading.current_thread() is threading.main_thread()
     numbers = (signal.SIGINT, signal.SIGTERM) if main_thread else ()
     before = {number: signal.signal(number, handler) for number in numbers}
@@ -77,10 +77,10 @@ def handling_signals(handler: Any) -> Iterator[None]:
 
 
 def read_task() -> Task:
-    """Read which worker this process is from the environment variable `TF_CONFIG`.
+    """Read the number of this worker, and all addresses, from the environment variable `TF_CONFIG`.
 
     Raises:
-        InvalidArgumentError: if it is not set, is not JSON, or names no workers or another kind of task.
+        InvalidArgumentError: if it is not set, is not JSON, has no workers, or has another kind of task.
     """
     text = os.environ.get("TF_CONFIG", "")
     fix = "On one machine, --workers N starts N workers by itself."
@@ -102,16 +102,16 @@ def read_task() -> Task:
 def launch(command: Sequence[str], workers: int, *, patience: float = 60.0) -> int:
     """Run a command as several workers on this machine, each with its `TF_CONFIG`.
 
-    Worker 0's output is shown, and of the others the standard error. Ctrl-C and SIGTERM reach
-    all of them. Once one has failed, the others have some time to end by themselves.
+    The output of worker 0 is shown, and the standard error of the others. Ctrl-C and SIGTERM are sent to all workers.
+    If one fails, the others have `patience` seconds to end.
 
     Args:
         command: program and arguments, the same for all workers.
-        workers: how many.
-        patience: seconds until workers are killed after one has failed.
+        workers: number of workers, 2 or more.
+        patience: seconds from the first failure until the remaining workers are killed.
 
     Returns:
-        0 if all did, else the status of the first that failed.
+        0 if all workers succeed, else the exit status of the first that failed.
 
     Raises:
         InvalidArgumentError: for fewer than two workers.
@@ -135,7 +135,7 @@ def launch(command: Sequence[str], workers: int, *, patience: float = 60.0) -> i
             for index in range(workers):
                 task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
                 environment = {**os.environ, "TF_CONFIG": json.dumps(task)}
-                # A process group of their own: Ctrl-C in a terminal then reaches each of them once, from here.
+                # Each worker has its own session. Ctrl-C in a terminal thus reaches it only once, through `pass_on`.
                 output = None if index == 0 else subprocess.DEVNULL
                 started.append(subprocess.Popen(command, env=environment, stdout=output, start_new_session=True))
             return _wait(started, patience)
@@ -152,7 +152,7 @@ def _wait(processes: list[subprocess.Popen[bytes]], patience: float) -> int:
         statuses = [process.poll() for process in processes]
         if not failed and any(statuses):
             first = next(status for status in statuses if status)
-            # As shells have it for a process that a signal ended.
+            # A process ended by a signal gets the status 128 + signal, as in shells.
             failed, deadline = first if first > 0 else 128 - first, time.monotonic() + patience
         if None not in statuses:
             break

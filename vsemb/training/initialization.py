@@ -1,8 +1,8 @@
 """Initialization of a dual encoder: random, or by canonical correlation in closed form.
 
-Regularised linear CCA (Hotelling 1936; Gong et al. 2014, arXiv:1212.4522, on images and text) of bags of words and
-image features gives word vectors and an image map that already agree. Gradient descent then starts from these instead
-of noise. It reads training data only.
+Regularized linear CCA (Hotelling 1936; Gong et al. 2014, arXiv:1212.4522, on images and text) of bags of words and
+image features gives word vectors and an image map that already match. Gradient descent starts from these instead of
+random weights. CCA reads training data only.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from vsemb.errors import DataError, invalid_argument
 from vsemb.models import DualEncoder
 from vsemb.parts import Part
 
-# Captions turned into dense rows at a time: bounds the memory at chunk x vocabulary.
+# Number of captions per chunk of dense rows, which limits memory to chunk x vocabulary.
 _CHUNK = 4096
 
-# Squared correlations below this are rounding, and no direction.
+# Squared correlations below this are rounding errors; their directions are not used.
 _SMALLEST = 1e-10
 
 
@@ -72,16 +72,16 @@ def canonical_correlation(
     """Find the directions with the largest correlation of bags of words and image features.
 
     Args:
-        ids: (tokens,) int32, all captions one behind the other.
+        ids: (tokens,) int32, the concatenated captions.
         offsets: (captions + 1,) int64.
         rows: (captions,) the image of each caption.
         features: (images, features) float32.
         rarity: (vocabulary,) weight of each word in a bag; bags are scaled to unit length.
-        dim: number of directions; beyond what the data has, directions are zero.
+        dim: number of directions; directions beyond the rank of the data are zero.
         text_ridge: added to the diagonal of the text covariance, in units of its mean.
         image_ridge: the same for images.
-        max_words: larger ids, which are rarer words, are excluded and get zero vectors, since time grows with the
-            square of the number of words.
+        max_words: number of words to use, since time grows with its square. Words with larger ids, which are rarer,
+            get zero vectors.
 
     Returns:
         words: (vocabulary, dim) float32, a vector for each word.
@@ -89,7 +89,7 @@ def canonical_correlation(
         correlations: (at most dim,) the canonical correlations, descending.
 
     Raises:
-        DataError: if all captions, or all features, are the same.
+        DataError: if all captions, or all features, are equal.
     """
     size = min(len(rarity), max_words)
     count = len(offsets) - 1
@@ -108,8 +108,8 @@ def canonical_correlation(
         cross += centred[rows[start:end]].T @ bags
     text_mean /= count
     text_cov = text_cov / count - np.outer(text_mean, text_mean)
-    # With both sides whitened by Cholesky factors, canonical directions are singular vectors of what is
-    # left of the cross covariance; its smaller Gram matrix gives them much faster than an SVD.
+    # After both sides are whitened by Cholesky factors, the canonical directions are the singular vectors of the cross
+    # covariance. An eigendecomposition of its smaller Gram matrix is much faster than an SVD.
     length = float(np.square(features).sum(axis=1).mean())
     image_root, text_root = _root(image_cov, image_ridge, length), _root(text_cov, text_ridge, 1.0)
     whitened = np.linalg.solve(image_root, np.linalg.solve(text_root, (cross / count).T).T)
@@ -139,7 +139,7 @@ def _bags(ids: np.ndarray, offsets: np.ndarray, start: int, end: int, rarity: np
 def _root(covariance: np.ndarray, ridge: float, length: float) -> np.ndarray:
     size = len(covariance)
     mean = np.trace(covariance) / size
-    # Against the mean squared length: what rows of float32 that are all the same leave is rounding.
+    # Compared with the mean squared length, because equal float32 rows have a small variance from rounding.
     if not np.trace(covariance) > 1e-6 * length:
         raise DataError(
             "Canonical correlation needs captions and features that differ; all captions, or all features, are equal. "
@@ -148,7 +148,7 @@ def _root(covariance: np.ndarray, ridge: float, length: float) -> np.ndarray:
     return np.linalg.cholesky(covariance + ridge * mean * np.eye(size))
 
 
-# Deviation of the entries of word vectors that start from CCA: that of random ones.
+# Deviation of the entries of word vectors after CCA, the same as of random word vectors.
 _WORD_DEVIATION = 0.1
 
 
@@ -162,7 +162,7 @@ class CCA(Initialization, kind="cca"):
     def apply(self, model: DualEncoder, corpus: TextCorpus, rows: np.ndarray, features: np.ndarray | None) -> None:
         encoder: Any = getattr(model.image_encoder, "head", model.image_encoder)
         members = getattr(model.text_encoder, "members", [model.text_encoder])
-        # A recipe with this initialization has features that pass an affine map.
+        # The recipe has checked that the image tower maps cached features by an affine map.
         assert features is not None
         if not all(hasattr(member, "words") for member in members):
             raise invalid_argument("initialization", self.kind, "random with an encoder without word vectors")
@@ -179,7 +179,7 @@ class CCA(Initialization, kind="cca"):
 
 def _set_words(encoder: Any, vectors: np.ndarray) -> None:
     """Set the word vectors of a text encoder, and of its bag of words."""
-    # Words too rare to take part keep the random vectors they have.
+    # Words that CCA excluded keep their random vectors.
     known = vectors.any(axis=1)
     start = keras.ops.convert_to_numpy(encoder.words.table).copy()
     size = min(start.shape[1], vectors.shape[1])

@@ -29,7 +29,7 @@ class Schedule(Part, family="schedule"):
 
         Args:
             rate: the highest learning rate.
-            steps_per_epoch: for fields that count epochs.
+            steps_per_epoch: number of steps per epoch, for fields that count epochs.
             epochs: number of epochs of the training.
         """
         raise NotImplementedError
@@ -154,8 +154,8 @@ class FusedAdam(keras.optimizers.Adam):
         adam_step(target, (first, second), gradient, rate, *constants, powers=powers)
 
     def _clip_gradients(self, grads: list[Tensor]) -> list[Tensor]:
-        # Keras makes a whole table of a list of rows to clip it. Once rows that repeat are added up, the norm
-        # and the greatest entry of the list are those of the table.
+        # To clip a list of rows, Keras would convert it to a whole table. After repeated rows are added, the list has
+        # the norm and the largest entry of the table.
         if not (self.clipnorm or self.global_clipnorm or self.clipvalue):
             return grads
         if keras.backend.backend() != "tensorflow":
@@ -184,15 +184,15 @@ def adam_step(
     *,
     powers: Sequence[Tensor] = (0.0, 0.0),
 ) -> None:
-    """Take a step of Adam with a variable of TensorFlow, in one kernel.
+    """Update a TensorFlow variable by a step of Adam, in one kernel.
 
     Args:
-        variable: moved in place.
-        moments: first and second, variables of the same shape, likewise.
-        gradient: of the same shape.
+        variable: the variable, updated in place.
+        moments: first and second moment, variables of the same shape, updated in place.
+        gradient: gradient of the same shape.
         rate: the learning rate.
-        beta_1, beta_2, epsilon: Adam's.
-        powers: of the betas with the number of the step, by which the rate is corrected; 0 where it has been.
+        beta_1, beta_2, epsilon: hyperparameters of Adam.
+        powers: `beta_1 ** step` and `beta_2 ** step`, for bias correction; 0 if `rate` is already corrected.
     """
     tf.raw_ops.ResourceApplyAdam(
         var=variable.handle,
@@ -220,36 +220,36 @@ def adam_step_of_rows(
     *,
     vectors: Tensor | None = None,
 ) -> None:
-    """Take a step of Adam with some rows of a variable of TensorFlow; the others and their moments stay.
+    """Update some rows of a TensorFlow variable by a step of Adam; other rows and their moments do not change.
 
     Args:
-        variable: moved in place.
-        moments: first and second, variables of the same shape, likewise.
-        rows: (n,) int, each once.
-        gradient: (n, ...) of these rows.
-        rate: the learning rate, corrected for the number of the step.
-        beta_1, beta_2, epsilon: Adam's.
-        vectors: (n, ...) the rows, where they have been gathered.
+        variable: the variable, updated in place.
+        moments: first and second moment, variables of the same shape, updated in place.
+        rows: (n,) int, distinct.
+        gradient: (n, ...) gradients of these rows.
+        rate: the learning rate, with bias correction.
+        beta_1, beta_2, epsilon: hyperparameters of Adam.
+        vectors: (n, ...) the rows, if they are already gathered; None to gather them.
     """
     mean, square = (tf.gather(moment, rows) for moment in moments)
     vectors = tf.gather(variable, rows) if vectors is None else vectors
     mean += (gradient - mean) * (1 - beta_1)
     square += (tf.square(gradient) - square) * (1 - beta_2)
     vectors -= rate * mean / (tf.sqrt(square) + epsilon)
-    # Overwriting rows is a copy of memory; adding to them takes TensorFlow six times as long.
+    # Overwrite rows instead of adding to them, which takes TensorFlow six times as long.
     for target, value in zip((*moments, variable), (mean, square, vectors), strict=True):
         target.scatter_update(tf.IndexedSlices(value, rows))
 
 
 def _added_up(rows: tf.IndexedSlices) -> tf.IndexedSlices:
-    """Return a list of rows in which each row stands once, as the sum of its occurrences."""
+    """Add the occurrences of each row, and return the list of distinct rows."""
     indices, place = tf.unique(rows.indices)
     values = tf.math.unsorted_segment_sum(rows.values, place, tf.size(indices))
     return tf.IndexedSlices(values, indices, rows.dense_shape)
 
 
 def _resource(variable: Any) -> Any:
-    """Return TensorFlow's variable of Keras'."""
+    """Return the TensorFlow variable of a Keras variable."""
     return variable.value if isinstance(variable, keras.Variable) else variable
 
 
@@ -285,7 +285,7 @@ class OptimizerPart(Part, family="optimizer"):
         """Build the Keras optimizer.
 
         Args:
-            steps_per_epoch: for schedules that count epochs.
+            steps_per_epoch: number of steps per epoch, for schedules that count epochs.
             epochs: number of epochs of the training.
         """
         options = self.arguments("learning_rate", "ema_momentum")

@@ -1,8 +1,8 @@
-"""Stopping a training anywhere and going on exactly there.
+"""Stop a training at any step and resume it exactly there.
 
-Batches follow from (seed, epoch), see `vsemb.data.batches`; all else that a step depends on are
-variables: weights, optimizer, seeds of dropout, running metrics. So a stored state is those, a
-position, and the state of the callbacks that select.
+Batches depend only on (seed, epoch), see `vsemb.data.batches`. Everything else that a step depends on is a variable:
+weights, optimizer, seeds of dropout, running metrics. A stored state therefore has these variables, the position (epoch
+and step), and the state of the callbacks that select weights.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from vsemb.training.strategies import DistributionContext
 
 @dataclass(eq=False)
 class TrainingState(keras.callbacks.Callback):
-    """Stores the state of a training regularly and when it is interrupted.
+    """Store the state of a training regularly and when it is interrupted.
 
-    On SIGINT (Ctrl-C) and SIGTERM the step in progress ends, the state is stored, and
-    KeyboardInterrupt is raised; a second signal acts at once. Put this callback last.
+    On SIGINT (Ctrl-C) and SIGTERM, the step in progress ends, the state is stored, and KeyboardInterrupt is raised. A
+    second signal interrupts at once. Put this callback last.
 
     Args:
         path: the file, an `.npz`.
-        callbacks: the callbacks whose state belongs to the training's.
-        seconds: time between two stored states within an epoch; one is stored after each epoch too.
-        every_steps: store after so many steps instead.
-        steps: steps of an epoch. After the last one nothing is stored before the epoch was measured, since a training
-            that resumes there would have no loss to report; None where every step may be stored.
-        before_store: called before a state is written; what it raises keeps the last state.
-        devices: what the model is trained on. Of several workers, worker 0 writes, all read the same file, and all
-            end where one is interrupted. Training resumes on any number of replicas.
+        callbacks: the callbacks whose state is stored too.
+        seconds: seconds between stored states within an epoch; default 60. The state is also stored after each epoch.
+        every_steps: steps between stored states; replaces `seconds`.
+        steps: steps per epoch. After the last step, the state is stored only when the epoch has been evaluated, because
+            a training that resumes between the two would have no loss to report. None stores it after any step.
+        before_store: called before a state is written; if it raises an error, the last state is kept.
+        devices: devices of the training. With several workers, worker 0 writes, all read the same file, and all stop
+            if one is interrupted. Training can resume on another number of replicas.
 
     Example:
 
@@ -69,16 +69,16 @@ class TrainingState(keras.callbacks.Callback):
         self._signals = contextlib.ExitStack()
 
     def restore(self, model: keras.Model) -> tuple[int, int]:
-        """Brings a built and compiled model to the stored state.
+        """Load the stored state into a built and compiled model.
 
         Args:
-            model: the model, made as the stored one was.
+            model: the model, built from the same recipe as the stored one.
 
         Returns:
-            (epoch, step) to go on with; (0, 0) if nothing is stored.
+            (epoch, step) to continue with; (0, 0) if nothing is stored.
 
         Raises:
-            DataError: if the file is broken or belongs to another model.
+            DataError: if the file is damaged or belongs to another model.
         """
         if not os.path.exists(self.path):
             return 0, 0
@@ -103,7 +103,7 @@ class TrainingState(keras.callbacks.Callback):
         return self._position
 
     def store(self) -> None:
-        """Write the state as it is now, replacing the last one at once; of several workers all call this."""
+        """Write the current state; the file is replaced atomically. All workers must call this method."""
         self.before_store()
         epoch, step = self._position
         variables = _variables(self.model)
@@ -120,7 +120,7 @@ class TrainingState(keras.callbacks.Callback):
         if self.devices.writes:
             with replacing(self.path) as temporary, open(temporary, "wb") as file:
                 np.savez(file, header=np.array(json.dumps(header)), **arrays)
-        # The others may read it from here on.
+        # A barrier: the other workers read the file only after it.
         self.devices.total(0.0)
         self._stored = time.monotonic()
 
@@ -137,7 +137,7 @@ class TrainingState(keras.callbacks.Callback):
         step = self._position[1] if epoch == self._position[0] else 0
         self._position = (epoch, step)
         if self._metrics is not None:
-            # `fit` has just reset the running metrics of the epoch we are in the middle of.
+            # `fit` has just reset the running metrics. Restore them, since this epoch began before the interruption.
             for variable, value in zip(_metric_variables(self.model), self._metrics, strict=True):
                 variable.assign(value)
             self._metrics = None
@@ -164,12 +164,12 @@ class TrainingState(keras.callbacks.Callback):
             raise KeyboardInterrupt
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
-        """Gives the signals back to whoever had them; also needed after an exception in `fit`."""
+        """Restore the earlier signal handlers; must also be called after an exception in `fit`."""
         self._signals.close()
 
 
 def _variables(model: keras.Model) -> list[Any]:
-    """Everything a step reads and writes, each once, in a fixed order."""
+    """Return all variables that a step reads and writes, without duplicates, in a fixed order."""
     return list({id(v): v for v in [*model.variables, *model.optimizer.variables]}.values())
 
 

@@ -27,7 +27,7 @@ from vsemb.training.cluster import Task, read_task
 
 STRATEGIES = ("none", "mirrored", "multiworker")
 
-#: Seconds that a worker waits for the others to start.
+#: Maximum seconds that a worker waits for the others to start.
 START_SECONDS = 600.0
 
 Result = TypeVar("Result")
@@ -62,13 +62,13 @@ class DistributionContext:
         self._failed = 0
 
     def check_batch_size(self, size: int) -> None:
-        """Reject a batch size that is not a multiple of the number of replicas.
+        """Check that a batch size is a multiple of the number of replicas.
 
         Args:
             size: rows of a whole batch.
 
         Raises:
-            InvalidArgumentError: naming both numbers.
+            InvalidArgumentError: for another size; the message has both numbers.
         """
         if size % self.replicas:
             near = max(round(size / self.replicas), 1) * self.replicas
@@ -90,7 +90,7 @@ class DistributionContext:
         """Return a context for actions that all workers do together.
 
         Raises:
-            WorkerError: if another worker is gone.
+            WorkerError: if another worker has stopped.
         """
         try:
             yield
@@ -114,8 +114,8 @@ class DistributionContext:
             A dataset for `fit`.
         """
         if self.strategy is None or self.workers == 1:
-            # Keras shares it out itself, and asks for no batch more than there are: it counts a step even
-            # where there is none left.
+            # Keras distributes this dataset by itself, and requests only the batches that exist. It would count a
+            # request without a batch as a step.
             return dataset
         local = self.replicas // self.workers
         own = slice(self.worker * local, (self.worker + 1) * local)
@@ -187,7 +187,7 @@ class DistributionContext:
             return work() if result is None else result
 
     def _leave(self) -> None:
-        """Ends the process after a failure, for TensorFlow would wait for the other workers."""
+        """End the process after a failure, because TensorFlow would wait for the other workers."""
         if self._failed:
             sys.stdout.flush()
             sys.stderr.flush()
@@ -261,7 +261,7 @@ def open_distribution(strategy: str = "none", count: int | None = None) -> Distr
             raise invalid_argument("strategy", strategy, "none or mirrored on the JAX backend")
         return JaxDevices(1 if strategy == "none" else count or len(_jax_devices(None)))
     for gpu in tf.config.list_physical_devices("GPU"):
-        # Refused once TensorFlow runs; then memory is as it was configured, and training works all the same.
+        # TensorFlow raises this error if it is already initialized. Training also works with the earlier setting.
         with contextlib.suppress(RuntimeError):
             tf.config.experimental.set_memory_growth(gpu, True)
     if strategy == "none":
@@ -271,7 +271,7 @@ def open_distribution(strategy: str = "none", count: int | None = None) -> Distr
 
 @functools.cache
 def _mirrored(count: int | None) -> DistributionContext:
-    # A second strategy in one process would clash with the first: they count their collectives by themselves.
+    # A second strategy in one process would conflict with the first, because each counts its collectives separately.
     gpus = len(tf.config.list_physical_devices("GPU"))
     if gpus:
         if count is not None and count > gpus:

@@ -176,7 +176,7 @@ class ValidationPart(Part, family="validation"):
         """Check that a dataset has the data for this validation.
 
         Raises:
-            DataError: if it does not.
+            DataError: if the dataset lacks it.
         """
 
     def build(self, split: Split, images: ImageSource, tokenizer: Tokenizer) -> keras.callbacks.Callback:
@@ -202,7 +202,7 @@ class RecallSum(ValidationPart, kind="recall"):
 
 
 class _EpochCount(keras.callbacks.Callback):
-    """Adds the number of epochs to the logs, so that the last epoch is the best."""
+    """Add the number of epochs to the logs, so that the last epoch is the best."""
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if logs is not None:

@@ -26,7 +26,7 @@ from vsemb.data.records import ImageRecord
 from vsemb.data.store import Dataset
 from vsemb.data.writing.writer import write_dataset
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.files import sha256_bytes
+from vsemb.files import locked, sha256_bytes
 from vsemb.image.backbones import BackboneConfig, build_backbone, weights_sha256
 from vsemb.image.views import encode_images
 
@@ -121,6 +121,18 @@ def test_a_second_run_computes_nothing(data, monkeypatch):
     monkeypatch.setattr(features, "FeatureWriter", None)
     store = cache_features(data, CONFIG, weights=None, batch_size=8)
     assert store.images_computed == 0
+
+
+def test_a_work_folder_that_a_kill_after_publication_left_is_removed(data):
+    (folder,) = FeatureStore.folders(data)
+    left = folder.parent / f".{folder.name}.partial"
+    left.mkdir()
+    (left / "features.npy").touch()
+    with locked(left, "busy"):
+        cache_features(data, CONFIG, weights=None, batch_size=8)
+        assert left.exists()
+    cache_features(data, CONFIG, weights=None, batch_size=8)
+    assert not left.exists()
 
 
 @pytest.mark.parametrize("stop_after", [1, 3, 5])

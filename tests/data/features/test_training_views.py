@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from vsemb.data.features.compute import cache_features
 from vsemb.data.sources import FeatureImages
@@ -33,11 +32,14 @@ def test_mirror_images_are_views_for_training_only(dataset) -> None:
     split = dataset.split(dataset.splits[0])
     images = FeatureImages(both, split, augment=True)
     rows = np.zeros(64, np.int64)
-    drawn = images.finish(tf.constant(images.gather(rows)), tf.constant([1, 2])).numpy()
+    drawn = next(images.stream([rows], np.array([[1, 2]])))
     views = both.views(split.ids[:1], 0)[0], both.views(split.ids[:1], 1)[0]
     is_first, is_second = ((drawn == view).all(axis=1) for view in views)
     assert (is_first | is_second).all() and 16 < is_first.sum() < 48  # 32 +- 4 deviations
-    np.testing.assert_array_equal(images.finish(images.gather(rows), None), FeatureImages(both, split).gather(rows))
+    np.testing.assert_array_equal(images.gather(rows), FeatureImages(both, split).gather(rows))
+    # The same views are drawn where features do not fit in memory.
+    on_disk = FeatureImages(both, split, augment=True, memory=0)
+    np.testing.assert_array_equal(next(on_disk.stream([rows], np.array([[1, 2]]))), drawn)
     with pytest.raises(InvalidArgumentError, match="mirror"):
         cache_features(dataset, CONFIG, weights=None, crops=10, mirror=True)
 
@@ -58,14 +60,14 @@ def test_ten_crops_are_drawn_in_training_and_the_whole_image_is_measured(dataset
     split = dataset.split("train")
     images = FeatureImages(store, split, augment=True)
     rows = np.zeros(200, np.int64)
-    drawn = images.finish(tf.constant(images.gather(rows)), tf.constant([1, 2])).numpy()
+    drawn = next(images.stream([rows], np.array([[1, 2]])))
     views = store.views(np.repeat(split.ids[:1], 11), np.arange(11))
     counts = (drawn[:, None] == views).all(axis=2).sum(axis=0)
     # Never the whole image; each crop 20 times, give or take four deviations of 4.2.
     assert counts[0] == 0 and counts.sum() == 200 and counts[1:].min() > 3 and counts[1:].max() < 37
     # The whole image where nothing is drawn, in training data and for measuring.
     for source in (images, FeatureImages(store, split)):
-        np.testing.assert_array_equal(source.finish(source.gather(rows), None), views[:1].repeat(200, axis=0))
+        np.testing.assert_array_equal(source.gather(rows), views[:1].repeat(200, axis=0))
     with pytest.raises(InvalidArgumentError, match="training_crops"):
         cache_features(dataset, CONFIG, weights=None, crops=10, training_crops=True)
     with pytest.raises(InvalidArgumentError, match="mirror"):

@@ -76,7 +76,7 @@ def test_mistakes_are_one_line(caption_run, scenes, opened, capsys):
             ["--sample", "loud"],
             "`sample` must be greedy, random, top-k=K with an integer K >= 1, or top-p=P with 0 < P <= 1; got 'loud'",
         ),
-        (["--sample", "random", "--beam", "3"], "where words are drawn; got 3"),
+        (["--sample", "random", "--beam", "3"], "when words are sampled; got 3"),
         (["--temperature", "2"], "--sample"),
         (["--candidates", "10"], "`candidates` must be "),
         (["--max-words", "0"], "`max_words`"),

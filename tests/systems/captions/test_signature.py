@@ -115,15 +115,15 @@ def test_the_contract_tells_how_captions_are_written(exported_captioner):
 def test_the_card_tells_what_it_writes_and_what_not(exported_captioner):
     card = card_path(exported_captioner).read_text()
     for said in (
-        "writes captions, up to 3 an image, the best first, of 8 words that it knows",
+        "Writes up to 3 captions per image, the best first, with a vocabulary of 8 words",
         "a beam of 4",
         "natural logarithms",
-        f"A caption has {LONGEST} words at most",
+        f"A caption has at most {LONGEST} words",
         'captions that are ""',
         "recipe | multimodal-rnn",
         "the best cider on the split val",
-        "It embeds and compares nothing",
-        "captions that are written may reproduce bias",
+        "does not embed or compare images",
+        "The captions may reproduce bias",
     ):
         assert said in card, said
     assert "Two embeddings" not in card and "makes no captions" not in card
@@ -132,16 +132,16 @@ def test_the_card_tells_what_it_writes_and_what_not(exported_captioner):
 @pytest.mark.parametrize(
     ("facts", "said"),
     [
-        ({"beam": 1}, "taking the likeliest word each time"),
-        ({"beam": 3, "length_penalty": 0.5}, "the number of words to the power of 0.5"),
-        ({"candidates": 1000}, "The best of 1,000 candidates are given"),
+        ({"beam": 1}, "the most probable word at each step"),
+        ({"beam": 3, "length_penalty": 0.5}, "words ** 0.5"),
+        ({"candidates": 1000}, "The best of 1,000 candidates by the model's score"),
         ({}, "natural logarithms"),
     ],
 )
 def test_the_card_of_other_captioners(facts, said, served):
     captioner = SimpleNamespace(n_best=1)
     about = ServedCaptioner(captioner, served.image_input, facts).about
-    assert said in about.reading and "writes a caption." in about.what
+    assert said in about.reading and "Writes a caption per image." in about.what
 
 
 @pytest.mark.slow

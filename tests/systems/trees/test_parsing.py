@@ -268,6 +268,8 @@ def test_every_caption_gets_its_tree(scenes_copy, parser):
 def test_a_second_time_there_is_nothing_to_do(scenes_copy, parser):
     parse_dataset(scenes_copy, parser)
     before = contents(scenes_copy)
+    # As after a kill between publication and the removal of the work folder.
+    (scenes_copy.path / ".parses.partial").mkdir()
     lines: list[str] = []
     again = parse_dataset(scenes_copy, parser, report=lines.append)
     assert again.count == 0 and "nothing to do" in lines[0]

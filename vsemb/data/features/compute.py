@@ -18,6 +18,7 @@ from vsemb.data.features.files import WEIGHTS_NAME, FeatureWriter, blocks, check
 from vsemb.data.features.store import FeatureFolder, FeatureStore, feature_fingerprint, refuse_not_finite, views_kept
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument
+from vsemb.files import remove_partial
 from vsemb.image.backbones import BackboneConfig, build_backbone, save_backbone_weights
 from vsemb.image.backbones import weights_sha256 as hash_weights
 from vsemb.image.views import decode_views, encode_views
@@ -138,6 +139,7 @@ def fill_folder(
     """
     directory = dataset.path / kind.plural() / fingerprint
     if (directory / "manifest.json").is_file():
+        remove_partial(directory)
         return kind.open(directory, dataset)
     ids, started = dataset.ids, time.perf_counter()
     made_of = {"fingerprint": fingerprint, "dataset": dataset.fingerprint}
@@ -194,6 +196,7 @@ def write_precomputed(dataset: Dataset, ids: np.ndarray, rows: np.ndarray | Iter
     fingerprint = digest.hexdigest()[:16]
     directory = dataset.path / "features" / fingerprint
     if (directory / "manifest.json").is_file():
+        remove_partial(directory)
         return FeatureStore.open(directory, dataset)
     shape = next(iter(shapes))
     with FeatureWriter(directory, expected, shape, {"fingerprint": fingerprint}) as writer:

@@ -1,6 +1,6 @@
-"""Readers of foreign dataset layouts, one file per format.
+"""Readers of the dataset layouts of others, one file per format.
 
-Beside its function `read`, a module may have `recognises`, by which the format of a source is inferred.
+Each module has a function `read`. It may have a function `recognises`, from which the format of a source is inferred.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from vsemb.errors import DataError, invalid_argument, unknown_name
 
 
 def formats() -> list[str]:
-    """Return the formats that `read` reads, the base's first.
+    """Return the formats that `read` supports, first the built-in ones, then the systems'.
 
     Example:
 
@@ -26,13 +26,13 @@ def formats() -> list[str]:
 
 
 def infer_format(source: str | os.PathLike[str]) -> str:
-    """Return the format of a source, by the names and first lines of its files.
+    """Infer the format of a source from the names and first lines of its files.
 
     Args:
         source: the file or folder.
 
     Raises:
-        DataError: if the file is missing, or not exactly one format fits it.
+        DataError: if the source is missing, or if no format or more than one matches.
 
     Example:
 
@@ -63,8 +63,8 @@ def read(format: str, source: str | os.PathLike[str], **options: Any) -> Source:
 
     Args:
         format: one of `formats()`.
-        source: the file, folder or (tfds) name.
-        **options: the reader's options; None means its default.
+        source: the file or folder, or the name of a tfds dataset.
+        **options: the reader's options; None means the default.
 
     Raises:
         InvalidArgumentError: for an unknown format, or an option that the format does not have.

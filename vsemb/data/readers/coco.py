@@ -48,10 +48,9 @@ def read(
     Args:
         source: a captions JSON file, or a folder that holds `captions_*.json` of one year, itself or in
             `annotations/`.
-        images: the images folder, by path or URI, or the path of the folder above `train2017/` and
-            `val2017/`; default: looked for
-            around the JSON file.
-        split: put all images into this split; default: by the names of the files (`captions_val2017.json`).
+        images: path or URI of the images folder, or path of the folder above `train2017/` and `val2017/`; default:
+            searched near the JSON file.
+        split: put all images into this split; default: the split in the name of each file (`captions_val2017.json`).
 
     Raises:
         DataError: if a file is not of this format, no image can be used, or no image is found. Malformed entries,
@@ -78,7 +77,7 @@ def read(
 
 
 def _named_files(folder: Path) -> dict[Path, str | None]:
-    """Return the caption files of a folder -> their year."""
+    """Return caption file -> year, None for a name without a year."""
     found = sorted(folder.glob("annotations/captions_*.json")) or sorted(folder.glob("captions_*.json"))
     return {file: match[2] for file in found if (match := _FILE_NAME.fullmatch(file.name))}
 
@@ -89,7 +88,7 @@ def _caption_files(folder: Path) -> list[Path]:
     if not files:
         raise DataError(f"{folder} holds no captions_*.json, neither itself nor in annotations/.")
     if len(set(years.values())) > 1:
-        # The yearly releases share their images under other names and splits.
+        # The releases of several years contain the same images, with other file names and in other splits.
         names = ", ".join(file.name for file in files)
         raise DataError(f"{folder} holds captions of several years ({names}); name one file.")
     return sorted(files, key=lambda file: ("train" not in file.name, file.name))
@@ -140,7 +139,7 @@ def _records(file: Path, split: str, stem: str, folders: list[Path | RemoteFolde
 
 
 def _fields(where: str, entry: Any, **kinds: Any) -> list[Any]:
-    """Return the values of an entry that must have fields of some types."""
+    """Return the values of an entry's fields, after a check of their types."""
     values = [entry.get(name) for name in kinds] if isinstance(entry, dict) else []
     if not values or not all(map(isinstance, values, kinds.values())):
         raise DataError(f"{where} must have {', '.join(kinds)}; got {one_line(repr(entry), 120)}.")

@@ -49,10 +49,11 @@ def read_parquet(
 
     Args:
         source: a file, or a folder that holds some, itself or one level down.
-        split: put all images into this split; default: the column `split`, else the split that the name of the file or
-            its folder has (`train-00000-of-00002.parquet`), else a hash of the key.
-        image_feature: the column of images; default: the only one of bytes.
-        text_feature: the column of captions, strings or lists of strings; default: one with a name such as caption.
+        split: put all images into this split; default: the column `split`, else the split in the name of the file or
+            its folder (`train-00000-of-00002.parquet`), else a hash of the key. The hash also decides if all files
+            name one split.
+        image_feature: the column of images; default: the only column of bytes.
+        text_feature: the column of captions, strings or lists of strings; default: a column with a name like `caption`.
 
     Raises:
         DataError: if a column is missing, a file is damaged, or no row can be used.
@@ -78,8 +79,8 @@ def read_hf(
 
     Args:
         source: the folder.
-        split: put all images into this split; default: the column `split`, else the dataset's own splits; the images
-            of a single split are split by a hash of the key.
+        split: put all images into this split; default: the column `split`, else the splits of the `DatasetDict`. If
+            there is only one split, a hash of the key decides.
         image_feature, text_feature: as `read_parquet`.
 
     Raises:
@@ -138,7 +139,7 @@ def _samples(
 
 
 def _batches(file: Path) -> tuple[pa.Schema, Any]:
-    """Return the schema of a file, and a function from names of columns to its batches of a few rows."""
+    """Return the schema of a file, and a function that reads named columns in batches of a few rows."""
     if file.suffix.lower() == ".parquet":
         table = parquet.ParquetFile(file, memory_map=True)
         return table.schema_arrow, lambda columns: table.iter_batches(_ROWS, columns=columns)
@@ -153,7 +154,7 @@ def _batches(file: Path) -> tuple[pa.Schema, Any]:
 
 
 class _Columns:
-    """The columns of a table that hold images, captions and what else is known."""
+    """The columns of a table that hold images, captions, keys, splits and classes."""
 
     def __init__(self, file: Path, schema: pa.Schema, image: str | None, text: str | None) -> None:
         for option, name in (("image_feature", image), ("text_feature", text)):
@@ -220,7 +221,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _class_names(schema: pa.Schema, column: str) -> list[str]:
-    """Return the names of a column's classes, which Hugging Face keeps beside the schema."""
+    """Return the names of a column's classes, from Hugging Face's metadata in the schema."""
     described = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
     feature = described.get("info", {}).get("features", {}).get(column, {})
     return feature.get("names", []) if isinstance(feature, dict) and feature.get("_type") == "ClassLabel" else []

@@ -1,7 +1,7 @@
 """Flickr8k and Flickr30k: a token file (`NAME.jpg#N<tab>caption`) and split lists.
 
-Sources: Hodosh, Young, Hockenmaier 2013 (Flickr8k); Young et al. 2014 (Flickr30k). Known dirt: the token
-file of Flickr8k also describes `2258277193_586949ec62.jpg.1`, which has neither an image nor a place in a split list.
+Sources: Hodosh, Young, Hockenmaier 2013 (Flickr8k); Young et al. 2014 (Flickr30k). Known error: the token
+file of Flickr8k also describes `2258277193_586949ec62.jpg.1`, which has no image and is not in a split list.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LISTS = {
     "test": ("Flickr_8k.testImages.txt", "test.txt", "flickr30k_test.txt"),
 }
 _IMAGE_FOLDERS = (
-    "Flicker8k_Dataset",  # so spelt in the original archive
+    "Flicker8k_Dataset",  # the spelling of the original archive
     "Flickr8k_Dataset",
     "flickr30k-images",
     "flickr30k_images",
@@ -56,13 +56,13 @@ def read(
 
     Args:
         source: the token file, or a folder that holds it, itself or one level down.
-        images: the images folder, a path or URI; default: a folder of the usual name around the token file.
-        split: put all images of the token file into this split and read no split lists; by default the
-            lists beside the token file decide, and images that no list names are left out.
+        images: the images folder, a path or URI; default: a folder with a usual name near the token file.
+        split: put all images of the token file into this split and ignore split lists; default: the split lists
+            beside the token file. Images outside the lists are left out.
 
     Raises:
-        DataError: if a list is missing, no line can be used, or no image is found. Malformed lines, and second
-            places of an image in the lists, are named in `Source.bad`.
+        DataError: if a list is missing, no line can be used, or no image is found. Malformed lines, and repeated
+            names in the lists, are named in `Source.bad`.
     """
     path = existing(source)
     token = _token_file(path) if path.is_dir() else path
@@ -109,7 +109,7 @@ def read(
 def _token_files(folder: Path) -> list[Path]:
     for below in ("", "*/"):
         found = sorted({*folder.glob(f"{below}*.token.txt"), *folder.glob(f"{below}*.token")})
-        # Flickr8k ships a lemmatised copy beside the original.
+        # Flickr8k has a lemmatized copy of the token file beside the original.
         found = [file for file in found if "lemma" not in file.name]
         if found:
             return found

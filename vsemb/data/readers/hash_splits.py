@@ -12,7 +12,7 @@ SPLITS = ("train", "val", "test")
 
 
 def ranked(names: Iterable[str]) -> list[str]:
-    """Return distinct names in the order of their SHA-256: arbitrary, and the same everywhere.
+    """Return distinct names in the order of their SHA-256, an arbitrary order that is the same on all machines.
 
     Example:
 
@@ -29,7 +29,7 @@ def _digest(name: str) -> bytes:
 def hash_split(name: str) -> str:
     """Return train (80 %), val (10 %) or test (10 %) by the SHA-256 of a file name.
 
-    The name alone decides, so an image keeps its split when others come or go.
+    Only the name decides, so an image keeps its split if other images are added or removed.
 
     Example:
 
@@ -46,11 +46,11 @@ def split_of_digest(digest: bytes) -> str:
 
 
 def dealt(names: Iterable[str], counts: Sequence[int]) -> dict[str, str]:
-    """Deal classes to train, val and test in the order of their hashes.
+    """Assign classes to train, val and test in the order of their hashes.
 
     Args:
         names: the classes.
-        counts: how many go to train, to val and to test; their sum is the number of classes.
+        counts: number of classes for train, val and test; their sum is the number of distinct names.
 
     Returns:
         class -> split.
@@ -60,11 +60,11 @@ def dealt(names: Iterable[str], counts: Sequence[int]) -> dict[str, str]:
 
 
 def shares(classes: int, val: float, test: float) -> tuple[int, int, int]:
-    """Return how many classes go to train, val and test, none of them empty.
+    """Return the number of classes for train, val and test, each at least 1.
 
     Args:
         classes: the number of classes, 3 or more.
-        val, test: the shares of val and test.
+        val, test: fractions of the classes for val and test.
 
     Raises:
         DataError: for fewer than 3 classes.

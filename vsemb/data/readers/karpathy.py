@@ -42,14 +42,14 @@ def read(
     images: str | os.PathLike[str] | None = None,
     restval: str = "train",
 ) -> Source:
-    """Reads a Karpathy JSON file.
+    """Read a Karpathy JSON file.
 
     Args:
         source: the JSON file, or a folder that holds exactly one `dataset_*.json`.
         images: the images folder, a path or URI; default: `images/` beside the JSON file, or the JSON
             file's own folder.
-        restval: what becomes of COCO's split `restval`: `"train"` joins it to train (as everyone does),
-            `"keep"` leaves it a split of its own, `"drop"` leaves it out.
+        restval: treatment of COCO's split `restval`: `"train"` merges it into train, as papers do; `"keep"` makes it
+            a separate split; `"drop"` leaves it out.
 
     Raises:
         DataError: if the file is not of this format, no entry can be used, or no image is found. Malformed entries,
@@ -79,7 +79,7 @@ def read(
     if rest and restval != "keep":
         notes.append(f"{rest} images of restval " + ("join train." if restval == "train" else "left out."))
     folders = image_folders(images, path.parent / "images", path.parent, path.parent.parent / "images")
-    # COCO's entries name their folder (train2014); people keep it, or throw all images together.
+    # COCO's entries name their folder (train2014). Local copies have these folders, or one folder of all images.
     names = [f"{below}/{name}" if below else name for name, below, *_ in parsed]
     try:
         folder = find_images(names, folders)

@@ -1,6 +1,6 @@
-"""Images and captions that lie together in a few large files, read as a stream: nothing is unpacked to the disk.
+"""Images and captions in a few large files, read as a stream without unpacking them.
 
-The files are read twice. The first pass skips the images; it finds what is malformed and how much there is.
+The files are read twice. The first pass skips the images; it counts the samples and finds malformed ones.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _SPLIT = re.compile(r"(?<![a-z])(train|training|val|valid|validation|dev|test|te
 
 @dataclass(frozen=True)
 class Sample:
-    """One image with texts, as it lies in its file.
+    """One image with texts, as its file stores it.
 
     Attributes:
-        where: for messages.
+        where: file and position of the sample, for error messages.
         key: unique in the source.
-        image: bytes of the encoded image, its file, or None.
+        image: bytes of the encoded image, path of its file, or None.
         captions: a string or strings, or None.
         split: name of its split, or None.
         class_name: name of its class, or None.
@@ -55,13 +55,14 @@ class Sample:
         return replace(self, captions=texts)
 
 
-#: From a file, the beginning of its samples' keys, and whether images are wanted, to samples and what is wrong.
+#: A function of a file, the prefix of its samples' keys, and whether to read images. It yields a sample, or an error in
+#: place of a malformed one.
 Reader = Callable[[Path, str, bool], Iterable[Sample | DataError]]
 
 
 @dataclass(frozen=True)
 class _Records:
-    """The images of some files; every iteration reads them anew, in the same order."""
+    """The images of some files; every iteration reads the files again, in the same order."""
 
     read: Reader
     files: Mapping[Path, str | None]
@@ -101,7 +102,7 @@ class _Records:
     def record(self, sample: Sample, file: Path) -> ImageRecord:
         own = split_name(sample.split) if sample.split else None
         split = self.split or own or self.files[file] or hash_split(sample.key)
-        # Without bytes, a file that is not there: the image is left out or refused as such.
+        # A sample without image bytes gets the path of a file that does not exist, so it counts as a missing image.
         image = Path(f"{file}#{sample.key}") if sample.image is None else sample.image
         return ImageRecord(sample.key, sample.captions, split, image, sample.class_name)
 
@@ -121,13 +122,13 @@ def source_of(
 
     Args:
         format: the reader's name.
-        path: the folder or file that was named; keys begin with the path below it if there are several files.
+        path: the folder or file that the user named. With several files, keys begin with the file's path below it.
         read: reads the samples of a file.
-        files: the files, in order -> the split that its place names, or None. A sample's own split comes first.
-        split: put all images into this split.
-        options: of the reader, if given.
-        notes: further lines worth showing.
-        merge: whether neighbouring samples with the same image are one image with several captions.
+        files: file -> the split in its path, or None. The split of a sample has precedence.
+        split: put all images into this split; None: the splits of samples and files, else a hash of the key.
+        options: the reader's options, for the manifest.
+        notes: further lines to report.
+        merge: whether adjacent samples with the same image become one image with several captions.
 
     Raises:
         DataError: if no sample can be used.

@@ -1,4 +1,4 @@
-"""The result of all readers, and how they open text files and find images."""
+"""`Source`, the result of all readers, and functions to open text files and find images."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PROBES = 64
 _SPLIT_ALIASES = {"dev": "val", "valid": "val", "validation": "val", "training": "train", "testing": "test"}
 
 
-#: In place of `BadRows`: the first malformed row is an error.
+#: Passed in place of `BadRows` to raise an error at the first malformed row.
 STRICT: AbstractContextManager[None] = nullcontext()
 
 
@@ -34,11 +34,11 @@ class Source:
     Attributes:
         format: the reader's name.
         path_name: the last part of the source's path.
-        records: the images in source order; iterating it twice gives the same records.
-        files: the annotation files read; their SHA-256 goes into the manifest.
-        options: the reader's options that decided the result, JSON-able.
-        notes: lines worth showing about what was left out or repaired.
-        bad: rows of the annotation files that cannot be used and were left out, each with the reason, see `BadRows`.
+        records: the images in source order; every iteration gives the same records.
+        files: the annotation files read; the manifest stores their SHA-256.
+        options: the reader's options that affect the result, JSON-serializable.
+        notes: lines to report about skipped or repaired content.
+        bad: one message per unusable row of the annotation files, see `BadRows`; these rows are left out.
         rows: for precomputed features: (split, its keys) -> float32 (len(keys), dim), maybe memory-mapped.
     """
 
@@ -58,7 +58,7 @@ class Source:
 
     @property
     def knows_more(self) -> bool:
-        """Whether something is written beside the records: features, or what `finish` writes."""
+        """Whether the source has content besides its records: features, or files that `finish` writes."""
         return self.rows is not None
 
     def finish(self, dataset: Dataset) -> None:
@@ -70,9 +70,9 @@ class Source:
 
 
 class BadRows(list[str]):
-    """Errors of the malformed rows of a source, which are left out.
+    """Messages of the malformed rows of a source, which are left out.
 
-    As a context manager, it records a `DataError` and leaves the block.
+    As a context manager, it suppresses a `DataError` of its block and appends the message.
 
     Example:
 
@@ -108,7 +108,7 @@ class BadRows(list[str]):
 
 
 def split_name(name: str) -> str:
-    """Return vsemb's name of a split: dev, valid and validation are `val`.
+    """Return the canonical name of a split: dev, valid and validation become `val`.
 
     Example:
 
@@ -120,10 +120,10 @@ def split_name(name: str) -> str:
 
 
 def existing(path: str | os.PathLike[str]) -> Path:
-    """Return `path` if there is something.
+    """Return `path` if it exists.
 
     Raises:
-        DataError: if there is not.
+        DataError: if it does not exist.
     """
     path = Path(path)
     if not path.exists():
@@ -142,16 +142,16 @@ def numbered_lines(
 ) -> Iterator[tuple[str, str]]:
     """Read a UTF-8 file, with or without byte order mark, line by line.
 
-    Only line feeds end a line: captions may hold the other characters that `str.splitlines` breaks at.
+    Only line feeds end a line, because captions may contain the other separators of `str.splitlines`.
 
     Args:
         path: the file.
-        desc: what the progress bar says, before the file's name; None for no bar.
-        bad: `BadRows` to record lines that are not UTF-8; such a line is yielded as "". By default, the first is an
-            error.
+        desc: label of the progress bar, before the file's name; None for no bar.
+        bad: `BadRows` to record lines that are not UTF-8; such a line is yielded as "". By default, the first such line
+            is an error.
 
     Yields:
-        where a line stands, for messages, and the line without its end.
+        File and number of a line, for error messages, and the line without its line feed.
 
     Raises:
         DataError: if the file is missing or a line is not UTF-8.
@@ -181,7 +181,7 @@ def numbered_lines(
 
 
 def listed(bad: Sequence[str], most: int = 20) -> str:
-    """Return lines that cannot be used as one sentence, the first of many.
+    """Join the messages of unusable lines to one, of at most the first `most`.
 
     Example:
 
@@ -201,7 +201,7 @@ def the_file(found: Sequence[Path], folder: Path, what: str) -> Path:
     """Return the only file of a kind in a folder.
 
     Raises:
-        DataError: if there are not exactly one.
+        DataError: unless there is exactly one.
     """
     if len(found) != 1:
         names = f" ({', '.join(file.name for file in found)})" if found else ""
@@ -210,7 +210,7 @@ def the_file(found: Sequence[Path], folder: Path, what: str) -> Path:
 
 
 def image_folders(images: str | os.PathLike[str] | None, *usual: Path) -> list[Path | RemoteFolder]:
-    """Return where to look for images: in the folder that the option `images` names, or where they usually are.
+    """Return the folders to search for images: the one that the option `images` names, else the usual ones.
 
     Raises:
         DataError: if the folder is missing.
@@ -224,7 +224,7 @@ def image_folders(images: str | os.PathLike[str] | None, *usual: Path) -> list[P
 
 
 def below(folder: Path | RemoteFolder, name: str) -> str | None:
-    """Return an image's name relative to a folder; None if it leads out of it.
+    """Return an image's name relative to a folder; None if it is outside the folder.
 
     Args:
         folder: the images folder.
@@ -243,18 +243,17 @@ def below(folder: Path | RemoteFolder, name: str) -> str | None:
                 break
     if not name or "\0" in name or path.is_absolute() or ".." in path.parts:
         return None
-    # A relative name stays as it is written, for it is the image's key.
+    # A relative name is not normalized, because it is the image's key.
     return str(path) if PurePosixPath(name).is_absolute() else name
 
 
 def image_path(folder: Path | RemoteFolder, name: str) -> Path | RemoteImage:
-    """Return the path of an image that an annotation names; it need not exist.
+    """Return the path of an image that an annotation names; the file need not exist.
 
-    Names written in another Unicode normal form than the file's are found as well (archives made on
-    macOS decompose accents).
+    A name and its file may differ in Unicode normal form (archives from macOS decompose accents).
 
     Raises:
-        DataError: if the name leads out of `folder`.
+        DataError: if the name is outside `folder`.
     """
     relative = below(folder, name)
     if relative is None:
@@ -274,7 +273,7 @@ def find_images(names: Sequence[str], candidates: Sequence[Path | RemoteFolder])
     """Return the candidate folder that holds most of a sample of the named images, or the first remote one.
 
     Raises:
-        DataError: if none holds any, naming the folders tried.
+        DataError: if no folder holds an image; the message names the folders.
     """
     for folder in candidates:
         if isinstance(folder, RemoteFolder):
@@ -293,5 +292,5 @@ def find_images(names: Sequence[str], candidates: Sequence[Path | RemoteFolder])
 
 def _is_there(folder: Path | RemoteFolder, name: str) -> bool:
     path = None if below(folder, name) is None else image_path(folder, name)
-    # Unlike `Path.exists`, false for a name that is too long.
+    # `os.path.exists`, unlike `Path.exists`, returns False for a name that is too long.
     return isinstance(path, Path) and os.path.exists(path)

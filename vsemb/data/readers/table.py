@@ -30,7 +30,7 @@ from vsemb.data.records import ImageRecord
 from vsemb.data.uris import RemoteFolder, located, scheme
 from vsemb.errors import DataError, invalid_argument
 
-# Names that count only where no other name of the column is there.
+# Names that count only if the header has no other name of the same column.
 WEAK = ("description", "descriptions", "title", "url")
 COLUMNS = {
     "file": ("file", "file_name", "filename", "filepath", "image", "image_name", "image_path", "path", "url"),
@@ -42,7 +42,7 @@ COLUMNS = {
 NUMBERED = re.compile(r"_?\d+$")
 _SUFFIXES = (".csv", ".tsv", ".jsonl")
 _DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
-# A field that is quoted as in CSV and has quotation marks within.
+# A field quoted as in CSV that contains escaped quotation marks.
 _ESCAPED = re.compile(r'(?:^|\t)"(?:[^"]|"")*""(?:[^"]|"")*"(?:\t|$)')
 
 
@@ -65,20 +65,18 @@ def read(
 ) -> Source:
     """Read a table.
 
-    The first line of a CSV or TSV file names the columns; see `COLUMNS` for the names that are understood.
-    Several rows for one file are several captions of it; in JSON lines a caption may also be a list.
+    The first line of a CSV or TSV file names the columns; `COLUMNS` lists the accepted names.
+    Several rows with the same file are several captions of it. In JSON lines a caption may also be a list.
 
     Args:
         source: the table, or a folder that holds exactly one `.csv`, `.tsv` or `.jsonl` file.
-        images: the folder that file names are relative to, a path or URI; default: the table's own, or
+        images: path or URI of the folder that file names are relative to; default: the table's folder, or
             `images/` in it. Absolute paths below it are allowed.
-        split: put all images into this split. By default the column `split` decides; without one, a hash
-            of the file name does (`hash_split`).
-        disjoint_classes: without a column `split`, let the classes decide, so that train, val and test share
-            none: in the order of a hash of their names, 80 % of the classes are train, 10 % val and 10 %
-            test, at least one of each.
-        uris: let file names be URIs, see `vsemb.data.uris`; whoever wrote the table then decides what is
-            asked for its images.
+        split: put all images into this split; default: the column `split`, else a hash of the file name (`hash_split`).
+        disjoint_classes: assign whole classes to splits, if the table has no column `split`: 80 % to train, 10 % to
+            val and 10 % to test, at least one each, in the order of a hash of their names.
+        uris: accept URIs as file names, see `vsemb.data.uris`. The author of the table then decides which addresses
+            are requested.
 
     Returns:
         The source. Malformed rows are left out and named in `Source.bad`.
@@ -121,7 +119,7 @@ def read(
     for where, row in read_rows(table, COLUMNS, ("file", "caption"), weak=WEAK, bad=bad):
         name = str(row.get("file")).strip()
         if scheme(name) and not uris:
-            # A decision about the table, and not about a row.
+            # Raised outside `with bad`: one URI rejects the whole table.
             raise DataError(f"{where}: {name!r} is a URI. If the table may name any, allow it with --uris.")
         with bad:
             add(where, row)
@@ -148,7 +146,7 @@ def read(
 
 
 def _relative(where: str, name: str, folders: Sequence[Path | RemoteFolder]) -> str:
-    """Return an image's name relative to the folder it lies in."""
+    """Return an image's name relative to the folder that contains it."""
     for place in folders:
         if (found := below(place, name)) is not None:
             return found
@@ -177,18 +175,18 @@ def read_rows(
 
     Args:
         path: `.jsonl`, or a table whose first line names the columns. Columns are separated by commas, semicolons or
-            bars with quoting as in CSV, or by tabs, with quoting where the file has quoted fields.
-        columns: our columns -> the names, in lower case, that are understood.
+            bars with quoting as in CSV, or by tabs. A table with tabs has quoting only if it has quoted fields.
+        columns: our columns -> their accepted names, in lower case.
         required: our columns that the file must have.
-        weak: names that count only where no other name of the column is there.
+        weak: names that count only if the header has no other name of the same column.
         desc: label of the progress bar, before the file's name; None for no bar.
-        bad: `BadRows` to record malformed rows, which are then left out. By default, the first is an error.
+        bad: `BadRows` to record malformed rows, which are then left out. By default, the first such row is an error.
 
     Yields:
-        where a row stands, for messages, and {our column: value} of the columns that are there.
+        File and line of a row, for error messages, and {our column: value} of the columns in the file.
 
     Raises:
-        DataError: if the first line lacks a column; naming the line, if a row is malformed.
+        DataError: if the first line lacks a required column, or a row is malformed; the message names the line.
     """
     lines = numbered_lines(path, desc, bad)
     if path.suffix.lower() in (".jsonl", ".json"):
@@ -229,7 +227,7 @@ class _Layout:
     Attributes:
         delimiter: the character between columns.
         quoted: whether fields may be quoted as in CSV.
-        notes: a line about a layout that the file's ending does not promise.
+        notes: a line to report if the layout is unusual for the file's ending.
     """
 
     delimiter: str
@@ -238,15 +236,15 @@ class _Layout:
 
 
 def _layout(path: Path) -> _Layout:
-    """Return the layout that the header and the quotation marks of a table have."""
+    """Infer the layout of a table from its header and quotation marks."""
     if path.suffix.lower() in (".jsonl", ".json"):
         return _Layout("", quoted=False)
     header = next((line for _, line in numbered_lines(path)), "")
     usual = "\t" if path.suffix.lower() == ".tsv" else ","
-    # The usual one where several are as frequent.
+    # max() returns the first of equals, so the usual delimiter wins a tie.
     delimiter = max((usual, *_DELIMITERS), key=header.count)
-    # Most tables with tabs have no quoting, and a mark in them is just that. Quoted ones have a mark that is escaped
-    # within quoted text, or quoted names of columns.
+    # Most tables with tabs have no quoting, so that a quotation mark is text. A quoted table is recognised by quoted
+    # column names, or by an escaped mark in a quoted field.
     quoted = delimiter != "\t" or header.startswith('"')
     lines = numbered_lines(path, bad=BadRows())
     quoted = quoted or any('""' in line and _ESCAPED.search(line) is not None for _, line in lines)
@@ -271,7 +269,7 @@ def _cells(
         except StopIteration:
             return
         except csv.Error as error:
-            # The reader goes on with the next line; an unclosed quotation mark may have taken many.
+            # The reader continues with the next line. An unclosed quotation mark may have consumed many lines.
             last = f" to {reader.line_num}" if reader.line_num > first else ""
             with bad:
                 raise DataError(f"{path}, line {first}{last}: {error}.") from error
@@ -286,7 +284,11 @@ def named_columns(
     required: Sequence[str],
     weak: Collection[str] = (),
 ) -> dict[str, str]:
-    """Return our column names -> the header's."""
+    """Map our column names to names of the header.
+
+    Raises:
+        DataError: if a required column is missing, or several names fit one column.
+    """
     named: dict[str, str] = {}
     for ours, names in columns.items():
         found = [theirs for theirs in header if theirs.strip().lower() in names]

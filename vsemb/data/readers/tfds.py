@@ -1,4 +1,4 @@
-"""Datasets of tensorflow-datasets that have an image and one or more texts an example.
+"""Datasets of tensorflow-datasets that have an image and one or more texts per example.
 
 Needs the extra `tfds`. Source: https://www.tensorflow.org/datasets
 """
@@ -26,17 +26,17 @@ def read(
     data_dir: str | os.PathLike[str] | None = None,
     download: bool = False,
 ) -> Source:
-    """Reads a tensorflow-datasets dataset, its images as the bytes that are stored.
+    """Read a tensorflow-datasets dataset; image bytes are copied without decoding.
 
     Args:
         source: the builder's name, e.g. `"coco_captions"` or `"coco_captions/2014:1.1.0"`.
-        split: put all examples into this split; default: the dataset's own splits, validation as `val`.
-        restval: what becomes of a split `restval`: `"train"` joins it to train, `"keep"`, `"drop"`.
-        image_feature: the image feature's name; default: the only one.
-        text_feature: the text feature's name, e.g. `"captions/text"`; default: the only one, or the only
+        split: put all examples into this split; default: the dataset's splits, with validation as `val`.
+        restval: treatment of a split `restval`, as in `vsemb.data.readers.karpathy.read`.
+        image_feature: name of the image feature; default: the only image feature.
+        text_feature: name of the text feature, e.g. `"captions/text"`; default: the only text feature, or the only
             one with `caption` in its name.
-        data_dir: where tensorflow-datasets keeps its data; default: its own default.
-        download: whether it may download.
+        data_dir: data directory of tensorflow-datasets; default: its default.
+        download: whether tensorflow-datasets may download the dataset.
 
     Raises:
         MissingExtraError: if tensorflow-datasets is not installed.
@@ -50,7 +50,7 @@ def read(
     name = os.fspath(source)
     try:
         builder = tfds.builder(name, data_dir=data_dir, try_gcs=False)
-    except Exception as error:  # Unknown names, versions and configurations each raise something else.
+    except Exception as error:  # The type differs between unknown names, versions and configurations.
         raise DataError(f"tensorflow-datasets cannot load {name!r}: {str(error).splitlines()[0]}") from error
     folder = Path(os.fspath(builder.data_dir))
     if not (folder / "dataset_info.json").exists():
@@ -90,13 +90,13 @@ def read(
 
 @dataclass(frozen=True)
 class _Examples:
-    """The examples as records; every iteration starts anew, in the same order.
+    """The examples as records; every iteration reads them again, in the same order.
 
     Attributes:
         builder: of the dataset.
-        splits: its splits -> ours.
+        splits: its splits -> our splits.
         image, text, key: names of features.
-        classes: name of the label's feature, if there is one -> from label to name.
+        classes: name of a label feature -> function from label to class name; may be empty.
     """
 
     builder: Any
@@ -115,7 +115,7 @@ class _Examples:
         decoders: Any = tfds.decode.SkipDecoding()
         for part in reversed(self.image.split("/")):
             decoders = {part: decoders}
-        # One file at a time, in order: ids must not depend on how reads happen to interleave.
+        # Read one file at a time, in order, since ids must not depend on the interleaving of reads.
         config = tfds.ReadConfig(interleave_cycle_length=1, add_tfds_id=True)
         for theirs, ours in self.splits.items():
             data = self.builder.as_dataset(split=theirs, decoders=decoders, read_config=config, shuffle_files=False)
@@ -143,7 +143,7 @@ def _at(example: Any, path: str) -> Any:
 
 
 def _leaves(feature: Any, tfds: Any, path: str = "", sequence: bool = False) -> Iterator[tuple[str, Any]]:
-    """Yields path -> (feature, whether it is inside a sequence)."""
+    """Yield (path, (feature, whether it is inside a sequence)) of every leaf."""
     if isinstance(feature, tfds.features.FeaturesDict):
         for name, child in feature.items():
             yield from _leaves(child, tfds, f"{path}/{name}" if path else name, sequence)

@@ -1,7 +1,7 @@
 """VSE++'s precomputed files: `{train,dev,test}_ims.npy` and `{train,dev,test}_caps.txt`.
 
-Source: https://github.com/fartashf/vsepp - features without images. Either every image's row is repeated
-once per caption (the files inherited from Kiros), or each image has one row, and each row five captions.
+Source: https://github.com/fartashf/vsepp - features without images. Either the row of an image is repeated
+once per caption (files of Kiros), or each image has one row and the same number of captions, usually five.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def read(source: str | os.PathLike[str]) -> Source:
         source: the folder.
 
     Raises:
-        DataError: if a file is missing or broken, the counts do not fit, or no feature is finite. Images with features
-            that are not finite, and captions that are not UTF-8, are named in `Source.bad`.
+        DataError: if a file is missing or broken, the counts of rows and captions do not match, or no row is finite.
+            Images with features that are not finite, and captions that are not UTF-8, are named in `Source.bad`.
     """
     folder = existing(source)
     if not folder.is_dir():
@@ -93,7 +93,7 @@ def _load(path: Path) -> np.ndarray:
 
 
 def _grouped(path: Path, rows: np.ndarray, captions: int) -> tuple[np.ndarray, int, str]:
-    """Return (one row an image, captions an image, what was found)."""
+    """Return (one row per image, captions per image, a line that describes the layout)."""
     if not captions:
         raise DataError(f"{path} must have captions in the file beside it; got none.")
     if captions != len(rows):
@@ -110,14 +110,14 @@ def _grouped(path: Path, rows: np.ndarray, captions: int) -> tuple[np.ndarray, i
 
 
 def _repetition(rows: np.ndarray) -> int:
-    """Return how often each image's row is repeated, one after the other.
+    """Return how many consecutive rows each image has.
 
-    That is the greatest common divisor of the lengths of the runs of equal rows: two different images
-    with equal features next to each other make one run twice as long, and do not disturb it.
+    The result is the greatest common divisor of the lengths of runs of equal rows. Two adjacent images with
+    equal features form a run of double length, which does not change the divisor.
     """
     starts = [0]
     for start in range(0, len(rows) - 1, _BLOCK):
-        # Bits, since NaN differs from NaN.
+        # Compare bits, since NaN != NaN.
         block = np.ascontiguousarray(rows[start : start + _BLOCK + 1]).view(f"u{rows.itemsize}")
         starts += (start + 1 + np.flatnonzero((block[1:] != block[:-1]).any(axis=1))).tolist()
     return math.gcd(*np.diff([*starts, len(rows)]).tolist())

@@ -1,7 +1,7 @@
 """WebDataset: tar files of samples, each an image with a text or JSON of the same name, as img2dataset writes them.
 
 Format: https://github.com/webdataset/webdataset - the name of a file up to its first dot is the key of its sample,
-the rest says what it is, and the files of a sample are neighbours.
+the rest is the type of the file, and the files of a sample are adjacent.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ def recognises(path: Path) -> bool:
 
 
 def read(source: str | os.PathLike[str], *, split: str | None = None) -> Source:
-    """Read WebDataset shards, also from img2dataset.
+    """Read WebDataset shards, for example of img2dataset.
 
-    Images have a name such as `000.jpg`, captions `000.txt`, one per line, or `000.json` with a field such as
-    `caption`. JSON may also have `key`, `split` and `class`.
+    The image of a sample is a file such as `000.jpg`. Its captions are the lines of `000.txt`, or a field such as
+    `caption` of `000.json`. The JSON may also have the fields `key`, `split` and `class`.
 
     Args:
         source: a tar file; a folder that holds some, itself or one level down; or a pattern such as
             `shards/train-{000..099}.tar`.
-        split: put all images into this split; default: the field `split`, else the split that the name of the shard or
-            its folder has (`train-000.tar`), else a hash of the key.
+        split: put all images into this split; default: the field `split`, else the split in the name of the shard or
+            its folder (`train-000.tar`), else a hash of the key. The hash also decides if all shards name one split.
 
     Raises:
         DataError: if no tar files are found, or no sample can be used.
@@ -73,7 +73,7 @@ def _shards(folder: Path) -> list[Path]:
 
 
 def _expanded(pattern: str) -> Iterator[str]:
-    """Yield what a pattern with braces means: `{000..099}` or `{a,b}`."""
+    """Expand the braces of a pattern: `{000..099}` or `{a,b}`."""
     found = _BRACES.search(pattern)
     if found is None:
         yield pattern
@@ -106,9 +106,9 @@ def _samples(shard: Path, prefix: str, images: bool) -> Iterator[Sample | DataEr
 
 
 def _parts(tar: tarfile.TarFile, images: bool) -> Iterator[tuple[str, str, bytes]]:
-    """Yield (key, what it is, content) of each file; without `images`, the contents of images are empty."""
+    """Yield (key, file type, content) of each file; without `images`, the contents of images are empty."""
     for member in tar:
-        tar.members = []  # type: ignore[attr-defined]  # Or the headers of all members stay in memory.
+        tar.members = []  # type: ignore[attr-defined]  # Otherwise the headers of all members stay in memory.
         name = _NAME.fullmatch(member.name.removeprefix("./"))
         if not member.isfile() or name is None:
             continue
@@ -118,7 +118,7 @@ def _parts(tar: tarfile.TarFile, images: bool) -> Iterator[tuple[str, str, bytes
             file = tar.extractfile(member)
             content = file.read() if file else b""
         yield name[1], kind, content
-    # Where a file ends between two members, only the two empty blocks are missing that end an archive.
+    # A file that was cut between two members lacks only the two empty blocks at the end of an archive.
     assert tar.fileobj is not None
     tar.fileobj.seek(tar.offset)
     if len(tar.fileobj.read(tarfile.BLOCKSIZE)) < tarfile.BLOCKSIZE:
@@ -153,7 +153,7 @@ def _sample(where: str, key: str, contents: dict[str, bytes]) -> Sample:
 
 
 def _downloaded(shards: list[Path]) -> list[str]:
-    """Return a line on what img2dataset could not download, which it notes in a Parquet file beside each shard."""
+    """Return a line about failed downloads of img2dataset, from the Parquet file beside each shard."""
     counts: Counter[str] = Counter()
     for shard in shards:
         table = shard.with_suffix(".parquet")
@@ -164,7 +164,7 @@ def _downloaded(shards: list[Path]) -> list[str]:
             try:
                 counts.update(parquet.read_table(table, columns=["status"])["status"].to_pylist())
             except (pa.ArrowException, OSError, KeyError):
-                continue  # Some other table.
+                continue  # Not a table of img2dataset.
     missing = {status: count for status, count in counts.items() if status != "success"}
     if not missing:
         return []

@@ -1,7 +1,7 @@
-"""WordNet's own database files (WNDB): the noun concepts (synsets).
+"""Noun concepts (synsets) of WordNet's database files (WNDB).
 
-The format is that of the manual page wndb(5WN). Only `data.noun` is read; Debian's package `wordnet-base`
-brings it, and so does any `dict/` folder.
+The manual page wndb(5WN) describes the format. Only `data.noun` is read. It is in the `dict/` folder of WordNet
+releases, and in Debian's package `wordnet-base`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from vsemb.errors import DataError
 from vsemb.files import reading
 
-# Where to look when no folder is given; Debian's is the second.
+# Folders to try if none is given; the second is Debian's.
 PLACES = ("$WNHOME/dict", "/usr/share/wordnet")
 
 _HYPERNYMS = ("@", "@i")  # hypernym and instance hypernym
@@ -22,12 +22,12 @@ _POINTER_FIELDS = 4  # symbol, offset, part of speech, source/target
 
 @dataclass(frozen=True)
 class Synset:
-    """A noun concept as its line in `data.noun` has it.
+    """A noun concept, parsed from its line in `data.noun`.
 
     Attributes:
-        offset: its eight digits.
-        words: its words, the usual one first, with underscores for spaces.
-        hypernyms: the offsets of what it is a kind or an instance of.
+        offset: eight digits, its identifier.
+        words: its words, the most usual first, with underscores for spaces.
+        hypernyms: offsets of its hypernyms and instance hypernyms.
         gloss: its definition and examples.
     """
 
@@ -41,10 +41,10 @@ def find_wordnet(folder: str | os.PathLike[str] | None = None) -> Path:
     """Find the folder that holds `data.noun`.
 
     Args:
-        folder: where it is; without it, `$WNHOME/dict` and `/usr/share/wordnet` are tried.
+        folder: the folder; default: `$WNHOME/dict` or `/usr/share/wordnet`.
 
     Raises:
-        DataError: if it is not there.
+        DataError: if no folder holds the file.
     """
     if folder is not None:
         if not (Path(folder) / "data.noun").is_file():
@@ -77,14 +77,17 @@ class NounFile:
         self.path = Path(folder) / "data.noun"
         with reading(self.path):
             lines = self.path.read_bytes().split(b"\n")
-        # The licence stands at the head of the file, its lines indented by two spaces.
+        # The file begins with the licence, on lines that are indented by two spaces.
         self.lines = {n: line for n, line in enumerate(lines, 1) if line.strip() and not line.startswith(b"  ")}
 
     def synset(self, number: int) -> Synset:
         """Parse a line.
 
+        Args:
+            number: its number, from 1.
+
         Raises:
-            DataError: if it is not in the format.
+            DataError: if the line is malformed.
         """
         try:
             return _parsed(self.lines[number].decode("utf-8"))

@@ -1,8 +1,8 @@
-"""Scenes: a synthetic data set of images, captions and complete ground truth, made from a seed alone.
+"""Scenes: a synthetic dataset of images, captions and complete ground truth, generated from a seed.
 
 Each image shows 1 to 4 objects of 8 shapes, 8 colours and 3 sizes on a plain background. Its five captions
-go from abstract ("two shapes on a grey background") to complete ("a large red circle above a small blue
-square on a white background"). Boxes and word alignments are exact. The answer to image arithmetic is computed:
+range from abstract ("two shapes on a grey background") to complete ("a large red circle above a small blue
+square on a white background"). Boxes and word alignments are exact. The answer to image arithmetic can be computed:
 `dataclasses.replace` an object's colour in a `Scene` and `encode` it again.
 
 `vsemb.systems.zero_shot.flowers` generates fine-grained classes with descriptions and attributes instead.
@@ -23,7 +23,7 @@ from vsemb.errors import invalid_argument
 VERSION = 1
 """Version of the generator: raised when the same seed gives other images or captions."""
 
-# Random streams by split, where they have another name: the images are those of generator version 1.
+# Names of random streams that differ from the split's; they keep the images of generator version 1.
 _STREAMS = {"compositional": "novel"}
 
 
@@ -36,24 +36,25 @@ def generate(
 ) -> Iterator[ImageRecord]:
     """Generate scenes, one at a time.
 
-    An image depends on the seed, its split, its index there and the options alone: asking for more images
-    of one split changes no image of any other.
+    An image depends only on the seed, its split, its index in the split and the options. More images of a split
+    therefore change no other image.
 
     Args:
         images: split -> number of images.
         seed: an integer; another seed gives other images.
         image_size: side of the images in pixels, 16 to 1024.
-        class_zero_shot_splits: instead of holding out `world.HOLD_OUT` for `compositional`, makes train,
-            val and test share no class at all (40, 8 and 16 of the 64 combinations), for zero-shot recognition.
+        class_zero_shot_splits: whether train, val and test have disjoint classes (40, 8 and 16 of the 64
+            combinations), for zero-shot recognition. By default, only `world.HOLD_OUT` is held out, for the split
+            `compositional`.
 
     Returns:
-        an iterator of records. `image` is PNG bytes, RGB. `class_name` is the colour and shape of the main
-        object, the first and largest one. `captions` are five, in the order of `grammar.LEVELS`. Each of `objects`
-        has `label`, `shape`, `colour`, `size`, `box` `[x, y, w, h]` and `centre` `[x, y]`, both in pixels.
+        An iterator of records. `image` is PNG bytes, RGB. `class_name` is the colour and shape of the main
+        object, the first and largest one. `captions` has five captions, in the order of `grammar.LEVELS`. Each of
+        `objects` has `label`, `shape`, `colour`, `size`, `box` `[x, y, w, h]` and `centre` `[x, y]`, both in pixels.
 
     Raises:
         InvalidArgumentError: for an unknown split, a number or size out of range, or images of `compositional`
-            where splits share no class. Raised at once, not at the first record.
+            with `class_zero_shot_splits`. It is raised by the call, not at the first record.
 
     Example:
 
@@ -72,13 +73,13 @@ def generate(
 
 
 def scene_at(split: str, index: int, seed: int, pools: world.Pools) -> world.Scene:
-    """Return the scene behind one image of `generate`, for changing it and drawing it again.
+    """Return the scene of an image of `generate`, to change it and draw it again.
 
     Args:
         split: the split.
         index: the index of the image in its split, from 0.
-        seed: as given to `generate`.
-        pools: of the split, see `compositional_pools` and `zero_shot_pools`.
+        seed: the seed of `generate`.
+        pools: pools of the split, see `compositional_pools` and `zero_shot_pools`.
 
     Example:
 
@@ -94,7 +95,7 @@ def scene_at(split: str, index: int, seed: int, pools: world.Pools) -> world.Sce
 
 def _record(split: str, index: int, seed: int, image_size: int, pools: world.Pools) -> ImageRecord:
     scene = scene_at(split, index, seed, pools)
-    # Captions have a generator of their own, so that a new way to say it leaves the images as they are.
+    # Captions have a separate generator, so that new phrasings do not change the images.
     written = captions(scene, random.Random(f"{seed}/{_STREAMS.get(split, split)}/{index}/captions"))
     return ImageRecord(
         key=f"{split}/{index:06d}.png",

@@ -1,8 +1,7 @@
-"""Captions of a scene, from abstract to complete, and which of their words name which object.
+"""Captions of a scene, from abstract to complete, with the alignment of their words to objects.
 
-Every caption is true of its scene: counts are exact wherever a plural stands, `left of` and the like hold for
-the boxes of the objects and not only for their centres, and a definite article stands only where one object
-answers to the words.
+Every caption is true of its scene. Plural nouns have exact counts. A relation such as `left of` holds for the whole
+objects, not only their centres. A noun phrase with `the` describes exactly one object.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class Caption(NamedTuple):
 
 _COUNTS = ("no", "one", "two", "three", "four")
 
-# What a caption may call a thing; repeated entries are likelier.
+# Synonyms that captions use; repeated entries are more probable.
 _SYNONYMS = {
     "circle": ("circle", "circle", "circle", "disc"),
     "ring": ("ring", "ring", "ring", "hoop"),
@@ -53,10 +52,10 @@ def captions(scene: Scene, rng: random.Random) -> tuple[Caption, ...]:
 
     Args:
         scene: the scene.
-        rng: decides between the ways to say it.
+        rng: chooses the phrasing.
 
     Returns:
-        five captions, all different, lower case, without punctuation.
+        Five different captions, in lower case, without punctuation.
 
     Example:
 
@@ -75,10 +74,10 @@ def _finished(phrase: Phrase) -> Caption:
 
 
 def relation(first: SceneObject, second: SceneObject) -> str:
-    """Return how `first` lies to `second`: `"left"`, `"right"`, `"above"` or `"below"`.
+    """Return the position of `first` relative to `second`: `"left"`, `"right"`, `"above"` or `"below"`.
 
-    The relation holds for the whole objects: an object left of another ends before the other begins. Where
-    two relations hold, the one along which the centres are further apart is returned.
+    The relation holds for the whole objects: an object left of another ends before the other begins. If two
+    relations hold, the result is the one in whose direction the centres are further apart.
     """
     dx, dy = first.x - second.x, first.y - second.y
     if abs(dx) >= abs(dy):
@@ -87,7 +86,7 @@ def relation(first: SceneObject, second: SceneObject) -> str:
 
 
 def place(item: SceneObject) -> tuple[str, ...]:
-    """Return the phrases that say truly where in the image an object is, the most telling first."""
+    """Return the true phrases for an object's position in the image, the most specific first."""
     across = _third(item.x, "left", "right")
     down = _third(item.y, "top", "bottom")
     if across and down:
@@ -106,7 +105,7 @@ def _third(value: float, low: str, high: str) -> str | None:
 
 
 class _Speaker:
-    """Write one caption, and call the same thing by the same word throughout."""
+    """Write one caption, with the same word for the same thing throughout."""
 
     def __init__(self, scene: Scene, rng: random.Random) -> None:
         self.scene = scene
@@ -116,7 +115,7 @@ class _Speaker:
         self.lexicon = {meaning: pick(rng, words) for meaning, words in _SYNONYMS.items()}
 
     def abstract(self) -> Phrase:
-        """Counts, colours or the background, never the name of a shape."""
+        """Describe counts, colours or the background, without naming a shape."""
         everything, count = self.everything, len(self.everything)
         shapes = self._noun(everything, generic=True)
         ways = [f"{shapes} {self._background()}"]
@@ -137,12 +136,12 @@ class _Speaker:
         return self._introduced(pick(self.rng, ways))
 
     def names(self) -> Phrase:
-        """Every object by its shape, with or without its colour."""
+        """Name every object by its shape, with or without its colour."""
         colour = self.rng.random() < 0.6
         return self._introduced(self._list(self._groups("label" if colour else "shape"), colour=colour))
 
     def place(self) -> Phrase:
-        """One object, and where in the image it is."""
+        """Describe one object and its position in the image."""
         index = pick(self.rng, self.everything)
         alone = len(self.everything) == 1
         size = self.rng.random() < 0.4
@@ -157,7 +156,7 @@ class _Speaker:
         return self._introduced(f"{noun} {where}")
 
     def relation(self) -> Phrase:
-        """Two objects and how they lie or compare; of a single object, what it is like."""
+        """Relate two objects by position or size; describe the attributes of a single object."""
         if len(self.everything) == 1:
             return self._attributes()
         first = pick(self.rng, self.everything)
@@ -175,7 +174,7 @@ class _Speaker:
         return self._introduced(f"{subject} {how} {self._noun((second,), size=size, colour=True, article=article)}")
 
     def complete(self) -> Phrase:
-        """Every object with size and colour, how they lie, and the background."""
+        """Describe every object with size and colour, their positions, and the background."""
         full = [self._noun((index,), size=True, colour=True) for index in self.everything]
         if len(full) == 1:
             return f"{full[0]} {self._place(0, telling=True)} {self._background('against')}"
@@ -207,7 +206,7 @@ class _Speaker:
         generic: bool = False,
         article: str = "a",
     ) -> Phrase:
-        """A noun phrase for objects that share what is told of them: `two small red stars`."""
+        """Return a noun phrase for objects that share the named attributes: `two small red stars`."""
         item = self.objects[group[0]]
         words = [self._named(item.size, group)] * size + [_naming(item.colour, group)] * colour
         head = "shape" if generic else item.shape
@@ -221,7 +220,7 @@ class _Speaker:
         return " ".join([article, *words])
 
     def _list(self, groups: Sequence[Group], **told: Any) -> Phrase:
-        """`a and b`, `a with b and c`, `a and b with c and d`."""
+        """Join noun phrases: `a and b`, `a with b and c`, `a and b with c and d`."""
         nouns = [self._noun(group, **told) for group in groups]
         form = ("{}", "{} and {}", "{} with {} and {}", "{} and {} with {} and {}")[len(nouns) - 1]
         return form.format(*nouns)
@@ -251,7 +250,7 @@ class _Speaker:
         return sum(item.label == self.objects[index].label for item in self.objects) == 1
 
     def _groups(self, *names: str) -> list[Group]:
-        """Return the objects that agree in some attributes, together."""
+        """Group the objects that have equal values of some attributes."""
         groups: dict[object, list[int]] = {}
         for index, item in enumerate(self.objects):
             groups.setdefault(attrgetter(*names)(item), []).append(index)

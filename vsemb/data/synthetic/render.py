@@ -1,4 +1,4 @@
-"""Drawing scenes: figures put in their place, shades, the exact boxes of what was drawn, PNG."""
+"""Draw scenes: place figures, shade colours, compute the exact boxes of drawn objects, encode PNG."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from vsemb.data.synthetic.world import BACKGROUNDS, COLOURS, Scene, SceneObject
 Point = tuple[float, float]
 Colour = tuple[int, int, int]
 
-#: Sub-pixels a pixel, on each side.
+#: Sub-pixels per pixel, in each direction.
 SUPERSAMPLING = 4
 
 
 def placed(points: Iterable[Point], x0: float, y0: float, angle: float, scale: float) -> list[Point]:
-    """Return points turned by an angle (radians), scaled, and moved from the origin to (x0, y0)."""
+    """Return points rotated by an angle (radians), scaled, and moved from the origin to (x0, y0)."""
     cosine, sine = math.cos(angle) * scale, math.sin(angle) * scale
     return [(x0 + cosine * x - sine * y, y0 + sine * x + cosine * y) for x, y in points]
 
 
 def tinted(colour: Colour, *tint: float) -> Colour:
-    """Return a colour with each channel brighter or darker by a factor; one factor is for all three."""
+    """Multiply each channel of a colour by a factor; a single factor applies to all three."""
     factors = tint * 3 if len(tint) == 1 else tint
     red, green, blue = (min(255, round(channel * by)) for channel, by in zip(colour, factors, strict=True))
     return red, green, blue
@@ -36,7 +36,8 @@ def pixel_box(points: Sequence[Point], image_size: int, before: float, behind: f
     Args:
         points: in pixels.
         image_size: side of the image in pixels.
-        before, behind: pixels that what is drawn reaches beyond the points, left and up, right and down.
+        before: pixels that the drawn figure extends beyond the points to the left and upwards.
+        behind: pixels that it extends to the right and downwards.
     """
     corner = [max(0, math.floor(min(values) - before)) for values in zip(*points, strict=True)]
     end = [min(image_size, math.ceil(max(values) + behind)) for values in zip(*points, strict=True)]
@@ -46,7 +47,7 @@ def pixel_box(points: Sequence[Point], image_size: int, before: float, behind: f
 def png(image: Image.Image) -> bytes:
     """Return an image as PNG bytes.
 
-    The pixels are the same everywhere; the bytes are too as long as the zlib of Pillow is.
+    The pixels are the same on all machines. The bytes are the same for the same version of Pillow's zlib.
     """
     buffer = io.BytesIO()
     image.save(buffer, format="PNG")
@@ -86,7 +87,7 @@ def box(item: SceneObject, image_size: int = 64) -> list[int]:
         item: the object.
         image_size: side of the image in pixels.
     """
-    # The rasteriser colours every sub-pixel that an edge touches, up to one beyond the geometric edge.
+    # The rasterizer colours every sub-pixel that an edge touches, up to one beyond the geometric edge.
     slack = 1.0 / SUPERSAMPLING
     return pixel_box(_placed(_OUTLINES[item.shape], item, image_size), image_size, slack / 2, slack)
 

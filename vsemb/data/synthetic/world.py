@@ -1,8 +1,8 @@
-"""The world of the scenes: what there is to see, how a scene is drawn by lot, and who sees what.
+"""The contents of scenes: shapes, colours and sizes, the sampling of a scene, and the classes of each split.
 
-Places and lengths are in units of the image's side, x to the right and y downwards, so that a scene can be
-rendered at any size. All chance comes from `random.Random.random`, the one method whose sequence Python
-promises to keep, so a seed means the same scenes on every Python version.
+Positions and lengths are in units of the image's side, x to the right and y downwards, so that a scene can be
+rendered at any size. All random numbers come from `random.Random.random`, the only method whose sequence Python
+guarantees, so a seed gives the same scenes on every Python version.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class SceneObject:
     Args:
         shape, colour, size: words of `SHAPES`, `COLOURS` and `SIZES`.
         x, y: the centre.
-        extent: the side of a square, centred there, that holds the whole object.
-        angle: rotation in degrees, a few either way.
+        extent: side of a square around the centre that holds the whole object.
+        angle: rotation in degrees, near 0.
         shade: brightness relative to the pure colour, near 1.
     """
 
@@ -106,7 +106,7 @@ class Pools:
 
 
 def pick(rng: random.Random, items: Sequence[_Item]) -> _Item:
-    """Return one item, each as likely as the next."""
+    """Return one item, all with the same probability."""
     return items[int(rng.random() * len(items))]
 
 
@@ -116,10 +116,10 @@ def shuffled(rng: random.Random, items: Iterable[_Item]) -> list[_Item]:
 
 
 def whole(name: str, value: int) -> int:
-    """Return an argument that has to be a whole number.
+    """Return an argument that must be a whole number, as an int.
 
     Raises:
-        InvalidArgumentError: for another one.
+        InvalidArgumentError: if it is not a whole number.
     """
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise invalid_argument(name, value, "a whole number")
@@ -131,11 +131,11 @@ def requested(images: Mapping[str, int], splits: Collection[str], image_size: in
 
     Args:
         images: split -> number of images.
-        splits: the splits that there may be.
+        splits: the allowed splits.
         image_size: side of the images in pixels.
 
     Returns:
-        an iterator over the split and index of every image.
+        An iterator over the split and index of every image.
 
     Raises:
         InvalidArgumentError: for an unknown split, or a number or size out of range.
@@ -153,7 +153,7 @@ def requested(images: Mapping[str, int], splits: Collection[str], image_size: in
 def compositional_pools() -> dict[str, Pools]:
     """Return the pools of splits that test compositional generalisation: split -> pools.
 
-    Only `compositional` shows the combinations of `HOLD_OUT`, where the main object is always one of them.
+    Only the split `compositional` shows the combinations of `HOLD_OUT`. Its main object is always one of them.
     """
     everything = tuple(itertools.product(COLOURS, SHAPES))
     shown = tuple(pair for pair in everything if pair not in HOLD_OUT)
@@ -163,12 +163,12 @@ def compositional_pools() -> dict[str, Pools]:
 def zero_shot_pools(seed: int) -> dict[str, Pools]:
     """Return the pools of class-disjoint splits: 40 classes in train, 8 in val, 16 in test.
 
-    A class is a combination. No combination of one split occurs in another, in any object. Each colour
-    and each shape occurs in every split equally often, because the classes of a split are whole diagonals of the
-    colour x shape table. `seed` shuffles its rows and columns.
+    A class is a combination of colour and shape. No object of one split has a combination of another split. Each colour
+    and each shape occurs equally often in every split, because the classes of a split are whole diagonals of the
+    colour x shape table.
 
     Args:
-        seed: decides which classes go where.
+        seed: shuffles the rows and columns of the table, and so selects the classes of each split.
     """
     rng = random.Random(f"{seed}/classes")
     colours, shapes = shuffled(rng, COLOURS), shuffled(rng, SHAPES)
@@ -183,12 +183,12 @@ def sample_scene(rng: random.Random, pools: Pools) -> Scene:
     """Draw one scene.
 
     Args:
-        rng: the source of all chance.
+        rng: generator of all random numbers.
         pools: the combinations to draw from.
 
     Returns:
-        a scene in which the main object is strictly the largest and the squares around any two objects (of
-        side `extent`) are apart.
+        A scene in which the main object is strictly the largest, and the squares (of side `extent`) around any two
+        objects do not overlap.
     """
     count = pick(rng, _OBJECT_COUNTS)
     pairs = [pick(rng, pools.main)]
@@ -215,7 +215,7 @@ def sample_scene(rng: random.Random, pools: Pools) -> Scene:
 
 
 def _layout(rng: random.Random, count: int) -> tuple[list[str], list[float], list[tuple[float, float]]]:
-    """Draw sizes and places until they fit, which four objects may need a few attempts for."""
+    """Draw sizes and positions until they fit; four objects may need a few attempts."""
     names = tuple(SIZES)
     for attempt in range(_ATTEMPTS):
         main = int(rng.random() * 3) if count == 1 else 1 + int(rng.random() * 2)

@@ -1,4 +1,4 @@
-"""A dataset in the formats of other programs: WebDataset tar files, or Parquet as Hugging Face reads it."""
+"""Convert a dataset to formats of other programs: WebDataset tar files, or Parquet for Hugging Face `datasets`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from vsemb.data.store import Dataset, Split
 from vsemb.errors import unknown_name
 from vsemb.files import replacing_directory
 
-# Images in memory at a time.
+# Maximum number of images in memory.
 _BLOCK = 64
 #: One image: id, key, bytes, captions, class or None.
 _Row = tuple[int, str, bytes, list[str], str | None]
@@ -32,7 +32,7 @@ _SCHEMA = pa.schema(
         "class": pa.string(),
         "split": pa.string(),
     },
-    # By which `datasets.load_dataset` decodes the column of images.
+    # Metadata with which `datasets.load_dataset` decodes the column of images.
     {
         "huggingface": json.dumps(
             {
@@ -59,14 +59,14 @@ def convert(
     images_per_file: int = 1024,
     overwrite: bool = False,
 ) -> list[Path]:
-    """Write all splits of a dataset in the format of other programs; `vsemb prepare` reads them back.
+    """Write all splits of a dataset in a format of other programs, which `vsemb prepare` can read.
 
     Args:
         dataset: a dataset with images.
-        out: the directory to write; complete, or not at all.
+        out: the directory to write, published in one step.
         format: `webdataset`, with `000000007.jpg`, `.txt` (one caption per line) and `.json` per image; or `parquet`,
             with the columns key, image, captions, class and split.
-        images_per_file: images in a full file.
+        images_per_file: images per file; the last of a split may have fewer.
         overwrite: whether to replace an existing directory.
 
     Returns:
@@ -100,7 +100,7 @@ def _rows(split: Split, first: int, end: int) -> Iterator[list[_Row]]:
     """Yield blocks of a split's images."""
     for start in range(first, end, _BLOCK):
         rows = np.arange(start, min(start + _BLOCK, end))
-        images = map(split.read_image, rows.tolist())  # Compared with their checksums.
+        images = map(split.read_image, rows.tolist())  # `read_image` verifies checksums.
         yield [
             (int(split.ids[row]), split.keys[row], encoded, split.captions_of(row), split.class_names[row])
             for row, encoded in zip(rows.tolist(), images, strict=True)
@@ -120,7 +120,7 @@ def _write_tar(file: Path, blocks: Iterator[Sequence[_Row]], split: str) -> None
                 member = tarfile.TarInfo(f"{number:09d}.{ending}")
                 member.size = len(content)
                 tar.addfile(member, io.BytesIO(content))
-            tar.members = []  # type: ignore[attr-defined]  # Or the headers of all members stay in memory.
+            tar.members = []  # type: ignore[attr-defined]  # Otherwise the headers of all members stay in memory.
 
 
 def _write_parquet(file: Path, blocks: Iterator[Sequence[_Row]], split: str) -> None:

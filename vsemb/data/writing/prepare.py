@@ -1,4 +1,4 @@
-"""`vsemb prepare` as a function: read a source, survey it, write it as a dataset."""
+"""`vsemb prepare` as a function: read a source, check it, write it as a dataset."""
 
 from __future__ import annotations
 
@@ -37,20 +37,21 @@ def prepare(
     report: Callable[[str], None] | None = None,
     **options: Any,
 ) -> Dataset:
-    """Turn a common layout of images and captions into a dataset on disk.
+    """Convert a common layout of images and captions to a dataset on disk.
 
     Args:
-        source: the file, folder or (tfds) name to read, or several, whose splits are joined. The key of an image, and
-            the id of a caption, then begin with the name of their source, without its ending.
-        out: the directory to make; see `write_dataset` for what happens when interrupted.
-        format: one of `vsemb.data.readers.formats()`; default: the one that the source has.
+        source: the file, folder or (tfds) name to read, or a sequence of them, whose splits are merged. Then the keys
+            of images and ids of captions begin with the name of their source, without its ending.
+        out: the directory to create. `write_dataset` describes how an interrupted call continues.
+        format: one of `vsemb.data.readers.formats()`; default: inferred from the source.
         name: the dataset's name; default: the last part of `out`.
-        on_bad_image: whether an unreadable or caption-less image, or a malformed row, is left out or an error.
-        val_to_train: whether images of the split `val` join `train`, for a final training with `validation=last`.
-        max_side: if given, larger images are shrunk to this many pixels on their longer side.
+        on_bad_image: `"skip"` leaves out unreadable images, images without a caption and malformed rows; `"fail"`
+            raises an error.
+        val_to_train: whether to move the images of `val` to `train`, for a final training with `validation=last`.
+        max_side: longer side in pixels to which larger images are shrunk; None for no limit.
         images_per_shard: images in a full shard.
-        overwrite: whether another dataset at `out` is replaced, its cached features and parses included.
-        report: called with lines worth showing.
+        overwrite: whether to replace another dataset at `out`, including its cached features and parses.
+        report: called with each line of progress, such as a note about skipped rows.
         **options: the reader's options.
 
     Returns:
@@ -92,14 +93,14 @@ def open_source(
     val_to_train: bool = False,
     **options: Any,
 ) -> Source:
-    """Read a source, or several, and report its format where that is inferred, its notes, and malformed rows.
+    """Read one or more sources; report inferred formats, notes and malformed rows.
 
     Args:
         source, format, on_bad_image, val_to_train, **options: as `prepare`.
         report: called with each line.
 
     Raises:
-        DataError: for a broken source, or malformed rows that are not skipped; all of them are named.
+        DataError: for a broken source, or malformed rows with `on_bad_image="fail"`; the message names them.
     """
     if not isinstance(source, str | os.PathLike):
         each = [
@@ -123,7 +124,7 @@ def open_source(
 
 @dataclass(frozen=True)
 class _Trained:
-    """Records, of which all in the split `val` are in `train`."""
+    """Records in which the split `val` is replaced by `train`."""
 
     records: Iterable[ImageRecord]
 
@@ -141,7 +142,7 @@ def _with_val_in_train(source: Source) -> Source:
 
 @dataclass(frozen=True)
 class _Records:
-    """The records of several sources, with the name of their source before keys and ids of captions."""
+    """The records of several sources; keys and caption ids get the name of their source as a prefix."""
 
     sources: Mapping[str, Source]
 
@@ -153,10 +154,10 @@ class _Records:
 
 
 def _joined(opened: Sequence[tuple[str | os.PathLike[str], Source]]) -> Source:
-    """Return sources as one.
+    """Merge sources to one.
 
     Raises:
-        DataError: if two have one name, or one has features or files beside its images and captions.
+        DataError: if two have the same name, or one has features or files besides its images and captions.
     """
     named = {Path(os.path.abspath(path)).stem: source for path, source in opened}
     if len(named) < len(opened):
@@ -173,13 +174,13 @@ def _joined(opened: Sequence[tuple[str | os.PathLike[str], Source]]) -> Source:
 
 
 def described_source(source: Source) -> dict[str, Any]:
-    """Return what a manifest says of its source.
+    """Return the entry of a manifest that describes its source.
 
-    Where its images are a list, that includes a SHA-256 over their keys and the sizes of their files, by which a later
-    call sees that images came, went or changed; of images behind URIs over the keys alone.
+    If the source's records are a list, the entry includes a SHA-256 of their keys and file sizes. A later call detects
+    added, removed and changed images with it. For images behind URIs it covers the keys only.
 
     Raises:
-        DataError: if a key of such a list occurs twice.
+        DataError: if a key occurs twice in such a list.
     """
     described = {
         "format": source.format,
@@ -202,7 +203,7 @@ def described_source(source: Source) -> dict[str, Any]:
 
 
 def write_beside(dataset: Dataset, source: Source) -> None:
-    """Write content of a source beyond its records: the result of its `finish`, and precomputed features."""
+    """Write the other content of a source than its records: call its `finish`, and write precomputed features."""
     source.finish(dataset)
     if source.rows is None:
         return
@@ -214,7 +215,7 @@ def write_beside(dataset: Dataset, source: Source) -> None:
 
 
 def summary(manifest: Mapping[str, Any]) -> list[str]:
-    """Return the lines that `vsemb prepare` ends with: how many images and captions were left out, and why.
+    """Return the last lines of `vsemb prepare`: the numbers of skipped images and captions, with reasons.
 
     Example:
 

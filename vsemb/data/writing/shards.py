@@ -1,6 +1,6 @@
-"""The files of a dataset while it is written: finished shards, and a journal that lets a later run keep them.
+"""The work area of a dataset that is being written: finished shards, and a journal with which a later run keeps them.
 
-It lies in a directory beside the unfinished dataset, and publishing the dataset is one rename.
+The work area is a directory beside the final path. The finished dataset is published by one rename.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _DATA_BEGINS = 12
 class WorkArea:
     """`.NAME.partial` beside the dataset `NAME`.
 
-    It holds `plan.json` (source and options), `journal/` (one file per finished shard) and `dataset/`
-    (what becomes `NAME`). A run with the same plan continues; with another one starts afresh.
+    It holds `plan.json` (source and options), `journal/` (one file per finished shard) and `dataset/` (renamed to
+    `NAME` at the end). A run with the same plan continues; a run with another plan starts again.
 
     Args:
         out: the dataset's final path.
@@ -38,7 +38,7 @@ class WorkArea:
         self.journal = self.root / "journal"
 
     def locked(self) -> contextlib.AbstractContextManager[None]:
-        """Holds the work area for one process.
+        """Return a context manager that locks the work area for this process.
 
         Raises:
             DataError: if another process holds it.
@@ -46,14 +46,14 @@ class WorkArea:
         return locked(self.root, f"Another process is writing {self.out}; wait for it or stop it.")
 
     def begin(self, plan: dict[str, Any]) -> bool:
-        """Make the work area ready for `plan`; finished shards of the same plan stay.
+        """Prepare the work area for `plan`; keep finished shards of the same plan.
 
         Returns:
-            Whether there were finished shards of another plan, which are gone.
+            Whether finished shards of another plan were removed.
         """
         file = self.root / "plan.json"
         interrupted = file.exists()
-        # Killed between publishing and removing, there is a plan and no dataset: nothing to continue.
+        # A process killed between publishing and removing leaves a plan without a dataset: nothing to continue.
         if interrupted and self.dataset.is_dir():
             with contextlib.suppress(ValueError):
                 if json.loads(file.read_text(encoding="utf-8")) == plan:
@@ -71,7 +71,7 @@ class WorkArea:
             path.unlink()
 
     def finished(self) -> dict[str, list[dict[str, Any]]]:
-        """Return the finished shards of an interrupted run without their records, split name -> shards in order.
+        """Return the finished shards of an interrupted run, split name -> journal entries in order, without records.
 
         A shard counts only if its file has the size in the journal and all shards before it count.
         """
@@ -94,7 +94,7 @@ class WorkArea:
 
     def clear(self) -> None:
         """Remove everything in the work area but the lock."""
-        # The plan goes last: whatever is interrupted here is cleared again, never taken for finished work.
+        # Remove the plan last: after an interruption here, the next run clears again and keeps no partial work.
         for path in (self.dataset, self.journal, self.root / "old"):
             if path.exists():
                 shutil.rmtree(path)
@@ -110,10 +110,10 @@ class WorkArea:
         self.remove()
 
     def tidy(self, keep: bool) -> None:
-        """After an error: removes what cannot be continued.
+        """Clean up after an error: remove unfinished files.
 
         Args:
-            keep: whether finished shards stay; without any, everything is removed.
+            keep: whether to keep finished shards. Without finished shards, everything is removed.
         """
         self._remove_unfinished()
         if not keep or not self.finished():
@@ -125,10 +125,10 @@ class WorkArea:
 
 
 def example_bytes(entry: dict[str, Any], encoded: bytes | None) -> bytes:
-    """Return one image as a serialised `tf.train.Example`, the same bytes for the same content.
+    """Return one image as a serialized `tf.train.Example`; equal content gives equal bytes.
 
     Args:
-        entry: the index entry, id included.
+        entry: the index entry, including the id.
         encoded: JPEG or PNG bytes, or None for features without images.
     """
     import tensorflow as tf
@@ -147,19 +147,19 @@ def example_bytes(entry: dict[str, Any], encoded: bytes | None) -> bytes:
     if "objects" in entry:
         feature["objects/label"].bytes_list.value.extend(item["label"].encode() for item in entry["objects"])
         feature["objects/box"].float_list.value.extend(float(side) for item in entry["objects"] for side in item["box"])
-    # Without `deterministic` the order of a protobuf map is anyone's guess.
+    # Without `deterministic`, protobuf maps have no defined order.
     return example.SerializeToString(deterministic=True)
 
 
 class ShardWriter:
-    """Writes one shard.
+    """Write one shard.
 
     Args:
         path: the file to write.
         number: the shard's number in its split.
 
     Attributes:
-        images: how many are in it.
+        images: number of images written.
     """
 
     def __init__(self, path: Path, number: int) -> None:
@@ -175,7 +175,7 @@ class ShardWriter:
         """Write an image.
 
         Args:
-            entry: its index entry, which receives here where the image is.
+            entry: its index entry; shard and offsets are added to it.
             encoded: image bytes or None.
         """
         data = example_bytes(entry, encoded)
@@ -188,13 +188,13 @@ class ShardWriter:
         self.images += 1
 
     def finish(self) -> tuple[int, str]:
-        """Bring the shard to the disk.
+        """Close the shard and flush it to the disk.
 
         Returns:
             Its size in bytes, and its hex SHA-256.
 
         Raises:
-            OSError: if less was written than should have been.
+            OSError: if the file is shorter than the data written.
         """
         self.close()
         size = self.path.stat().st_size
@@ -204,15 +204,15 @@ class ShardWriter:
         return size, sha256_file(self.path)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._writer.close()
 
 
 class SplitWriter:
-    """Writes the shards of one split in order.
+    """Write the shards of one split in order.
 
-    A shard appears under its name only when it is whole and on the disk; its journal file, which lists
-    what became of every record of this split up to the shard's last one, is written after that.
+    A shard gets its name only when it is complete and on the disk. Its journal file is written after that; it lists
+    the outcome of every record since the previous shard.
 
     Args:
         split: the split's name.
@@ -235,7 +235,7 @@ class SplitWriter:
         return self.finished[-1]["last"] if self.finished else -1
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """Yield the outcome of every record so far, in source order. Journals have the records of finished shards."""
+        """Yield the outcome of every record so far, in source order; finished shards' records come from journals."""
         for number in range(len(self.finished)):
             yield from json.loads(self._journal(number).read_text(encoding="utf-8"))["records"]
         yield from self._records
@@ -244,10 +244,10 @@ class SplitWriter:
         return self._area.journal / f"{self.split}-{number:05d}.json"
 
     def add(self, record: dict[str, Any], encoded: bytes | None) -> None:
-        """Write an image, or notes that it is left out.
+        """Write an image, or record that it is left out.
 
         Args:
-            record: the journal record; its `entry`, if any, receives here where the image is.
+            record: the journal record; shard and offsets are added to its `entry`, if it has one.
             encoded: image bytes or None.
         """
         self._records.append(record)
@@ -275,6 +275,6 @@ class SplitWriter:
         self._records = []
 
     def close(self) -> None:
-        """Let go of an unfinished shard; its temporary file is left for the next run to remove."""
+        """Close an unfinished shard; the next run removes its temporary file."""
         if self._writer is not None:
             self._writer.close()

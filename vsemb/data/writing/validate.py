@@ -1,4 +1,4 @@
-"""Looking at one source record: is it usable, and what of it is stored?"""
+"""Validation of source records: whether a record is usable, and which content is stored."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from vsemb.files import sha256_bytes
 
 _AHEAD = 64
 _WORKERS = 2
-#: How the reason begins why an image is left out that another attempt may be able to read.
+#: Beginning of the reason for skipping an image that another attempt may be able to read.
 UNREADABLE = "cannot be read"
 
-#: What becomes of a record: its journal line, and the bytes to store.
+#: Outcome of a record: its journal line, and the bytes to store.
 Outcome = tuple[dict[str, Any], bytes | None]
 
 
 def clean_caption(text: Any, key: str) -> str:
-    """Return a caption on one line: runs of white space, line breaks too, become one space.
+    """Return a caption on one line: runs of white space, including line breaks, become one space.
 
     Raises:
-        DataError: if it is not text.
+        DataError: if the caption is not text.
 
     Example:
 
@@ -44,9 +44,9 @@ def clean_caption(text: Any, key: str) -> str:
 
 
 def signature(record: ImageRecord) -> str:
-    """Return a short hash of a record, by which a resumed run sees that its source changed.
+    """Return a short hash of a record, with which a resumed run detects that its source changed.
 
-    That an image changed behind its URI is not seen.
+    A changed image behind an unchanged URI is not detected.
     """
     image: Any = None
     if isinstance(record.image, Path):
@@ -56,7 +56,7 @@ def signature(record: ImageRecord) -> str:
         except OSError:
             image = "missing"
     elif isinstance(record.image, RemoteImage):
-        image = record.image.uri  # Asking every server would take as long as reading from it.
+        image = record.image.uri  # A request per image would take as long as reading it.
     elif record.image is not None:
         image = sha256_bytes(record.image)
     parts = [getattr(record, field.name) for field in dataclasses.fields(record) if field.name != "image"]
@@ -64,17 +64,16 @@ def signature(record: ImageRecord) -> str:
 
 
 def examine(record: ImageRecord, max_side: int | None) -> Outcome:
-    """Clean the captions of a record and check and convert its image.
+    """Clean the captions of a record, and check and convert its image.
 
     Returns:
-        line: what is kept of the record until its dataset is whole. `signature` changes when the record or its image
-            does (an image file by its size and time, never one behind a URI); `entry` is the index entry, whose id,
-            shard and offset are set later, or None if the record is left out, for `reason`; `dropped` counts the
-            empty captions left out.
+        line: the journal line, a dictionary. `signature` is the result of `signature`. `entry` is the index entry,
+            whose id, shard and offset are set later; None if the record is left out, for `reason`. `dropped` is the
+            number of empty captions left out.
         encoded: image bytes to store, or None.
 
     Raises:
-        DataError: if the record itself is malformed (not: if its image is bad).
+        DataError: if the record itself is malformed. A bad image is not an error; it is left out.
     """
     key = record.key
     if not isinstance(key, str) or not key:
@@ -89,7 +88,7 @@ def examine(record: ImageRecord, max_side: int | None) -> Outcome:
             raise DataError(f"Image {key!r} has {len(record.captions)} captions and {len(given)} {what}.")
     captions = [clean_caption(text, key) for text in record.captions]
     kept = [place for place, text in enumerate(captions) if text]
-    # The signature is taken before the bytes are read: a file that changes meanwhile then looks changed later.
+    # Compute the signature before reading the bytes, so that a file that changes in between counts as changed later.
     dropped = len(captions) - len(kept)
     line = {"signature": signature(record), "key": key, "entry": None, "reason": None, "dropped": dropped}
     if not kept:
@@ -111,8 +110,7 @@ def examine(record: ImageRecord, max_side: int | None) -> Outcome:
     if record.alignments:
         entry["alignments"] = [[list(pair) for pair in record.alignments[place]] for place in kept]
     ids = _clean_ids([record.caption_ids[place] for place in kept], key) if record.caption_ids else []
-    # Ids that say no more than the places of the captions are left out: the fingerprint is then the same as
-    # that of a source without ids.
+    # Ids equal to `caption_id` are left out, so that the fingerprint is the same as for a source without ids.
     if ids != [caption_id(key, number) for number in range(len(ids))]:
         entry["caption_ids"] = ids
     return line | {"entry": entry | {"shard": None, "offset": None}}, encoded
@@ -146,16 +144,16 @@ def _read(image: Path | RemoteImage | bytes) -> bytes:
 def examine_all(
     records: Iterable[ImageRecord], known: Collection[int], max_side: int | None, workers: int = _WORKERS
 ) -> Generator[tuple[int, ImageRecord, Outcome | None], None, None]:
-    """Examine records on a few threads and yield them in their order.
+    """Examine records in threads and yield them in their order.
 
     Args:
         records: the source.
-        known: positions (from 0) whose outcome an earlier run has finished; they are not examined again.
+        known: positions (from 0) of records that an earlier run finished; they are not examined again.
         max_side: see `sanitise_image`.
-        workers: threads.
+        workers: number of threads.
 
     Yields:
-        (position, record, what `examine` returns or None where the outcome is known).
+        (position, record, result of `examine`; None for a known position).
     """
     pool = ThreadPoolExecutor(workers, thread_name_prefix="vsemb-prepare")
     waiting: deque[tuple[int, ImageRecord, Future[Outcome] | None]] = deque()

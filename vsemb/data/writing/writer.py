@@ -1,4 +1,4 @@
-"""Writing datasets: from records to the files of a dataset, continuing after what an earlier run finished."""
+"""Writing datasets: from records to the files of a dataset; continues after an interrupted run."""
 
 from __future__ import annotations
 
@@ -12,14 +12,7 @@ from typing import Any, Literal
 import PIL
 
 from vsemb.console import progress
-from vsemb.data.manifest import (
-    MANIFEST,
-    VERSION,
-    FinishedSplit,
-    read_manifest,
-    shard_name,
-    write_index_and_manifest,
-)
+from vsemb.data.manifest import MANIFEST, VERSION, FinishedSplit, read_manifest, shard_name, write_index_and_manifest
 from vsemb.data.records import ImageRecord
 from vsemb.data.store import Dataset
 from vsemb.data.writing.shards import SplitWriter, WorkArea
@@ -30,7 +23,7 @@ _CHANGED = "changed since the interrupted run: starting afresh."
 
 
 class SourceChanged(Exception):
-    """A record differs from what the interrupted run saw."""
+    """A record differs from the one that the interrupted run read."""
 
 
 class BadImageFound(DataError):
@@ -58,26 +51,27 @@ def write_dataset(
     already this dataset (same name, source and options), nothing is written.
 
     Args:
-        records: the images, in source order. If iterating it twice gives the same records (a list does),
-            a call that finds its interrupted predecessor outdated starts afresh by itself.
-        out: the directory to make.
+        records: the images, in source order. If every iteration gives the same records (as a list does), and the
+            source changed since an interrupted call, the call starts again by itself.
+        out: the directory to create.
         name: the dataset's name.
-        source: JSON-able `{"format", "path_name", "sha256", "options"}`; decides what "the same" is.
+        source: JSON-serializable `{"format", "path_name", "sha256", "options"}`, compared with the source of an
+            existing or interrupted dataset.
         total: the number of records, for the progress bar.
         images_per_shard: images in a full shard.
-        on_bad_image: whether an image that is unreadable or has no caption is left out or an error.
-        max_side: if given, larger images are shrunk to this many pixels on their longer side.
-        overwrite: whether another dataset at `out` is replaced, its cached features and parses included.
-        report: called with lines worth showing.
-        before_publish: called with the finished dataset before it moves to `out`; what it adds to the
-            dataset's directory moves with it.
+        on_bad_image: `"skip"` leaves out unreadable images and images without a caption; `"fail"` raises an error.
+        max_side: longer side in pixels to which larger images are shrunk; None for no limit.
+        overwrite: whether to replace another dataset at `out`, including its cached features and parses.
+        report: called with each line of progress.
+        before_publish: called with the finished dataset before it moves to `out`; files that it adds to the
+            dataset's directory move with it.
 
     Returns:
         The dataset, opened.
 
     Raises:
-        DataError: for a bad record, a duplicate key, a bad image with `on_bad_image="fail"`, no usable
-            image at all, an `out` that holds something else, or a file system that refuses.
+        DataError: for a malformed record, a duplicate key, a bad image with `on_bad_image="fail"`, no usable
+            image at all, other content at `out`, or an error of the file system.
 
     Example:
 
@@ -91,7 +85,7 @@ def write_dataset(
         raise invalid_argument("on_bad_image", on_bad_image, "skip or fail")
     described = description(name, source, images_per_shard, max_side)
     area = WorkArea(Path(os.path.realpath(out)))
-    # Another Pillow may encode and judge images differently, so its work is not continued.
+    # Other versions of Pillow may encode or reject images differently, so their shards are not continued.
     plan = described | {"version": VERSION, "pillow": PIL.__version__}
     say = report or (lambda line: None)
     with _disk_errors(area):
@@ -120,7 +114,7 @@ def write_dataset(
                 if before_publish is not None:
                     before_publish(Dataset.open(area.dataset))
             except Exception as error:
-                # Finished shards are of no use where the source itself is at fault.
+                # An error in the source makes its finished shards useless.
                 at_fault = isinstance(error, VsembError) and not isinstance(error.__cause__, OSError)
                 area.tidy(keep=isinstance(error, BadImageFound) or not at_fault)
                 raise
@@ -236,15 +230,15 @@ def _write_index(area: WorkArea, writers: dict[str, SplitWriter], described: dic
 
 
 def is_prepared(out: Path, described: dict[str, Any], on_bad_image: str = "skip") -> bool:
-    """Whether `out` already is the dataset that is asked for.
+    """Check that the dataset at `out` is the requested one, and return True.
 
     Args:
         out: the directory of a dataset, see `holds_dataset`.
-        described: its name, source and writing options, as in a manifest.
-        on_bad_image: with `"fail"`, a dataset that left images out is not what is asked for.
+        described: name, source and writing options of the requested dataset, as in a manifest.
+        on_bad_image: with `"fail"`, a dataset that left images out is an error.
 
     Raises:
-        DataError: if another dataset is at `out`.
+        DataError: if another dataset is at `out`, or one with images left out although none may be.
     """
     manifest = read_manifest(out)
     differing = [part for part in described if _comparable(part, manifest) != _comparable(part, described)]
@@ -263,10 +257,10 @@ def is_prepared(out: Path, described: dict[str, Any], on_bad_image: str = "skip"
 
 
 def holds_dataset(out: Path) -> bool:
-    """Whether there is a dataset at `out`; anything else that is not empty is never replaced.
+    """Return whether there is a dataset at `out`; False if it is missing or an empty directory.
 
     Raises:
-        DataError: if something else is at `out`.
+        DataError: if `out` has other content, which is never replaced.
     """
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return False
@@ -281,13 +275,13 @@ def _comparable(part: str, described: dict[str, Any]) -> Any:
 
 
 def description(name: str, source: dict[str, Any], images_per_shard: int, max_side: int | None) -> dict[str, Any]:
-    """Return what decides whether two datasets are the same, as it stands in a manifest.
+    """Return the entries of a manifest by which two datasets are compared: name, source and writing options.
 
     Args:
-        name: the dataset's.
+        name: the dataset's name.
         source: see `write_dataset`.
         images_per_shard: images in a full shard.
-        max_side: the longest side in pixels, or None.
+        max_side: maximum longer side in pixels, or None.
 
     Raises:
         InvalidArgumentError: for an option below 1.
@@ -301,17 +295,17 @@ def description(name: str, source: dict[str, Any], images_per_shard: int, max_si
         if value is not None and value < 1:
             raise invalid_argument(option, value, "an integer >= 1")
     writing = {"images_per_shard": images_per_shard, "max_side": max_side}
-    # As it will be read back: tuples become lists.
+    # The round trip through JSON converts tuples to lists, as in a manifest that is read.
     return json.loads(json.dumps({"name": name, "source": source, "writing": writing}))
 
 
 @contextlib.contextmanager
 def _disk_errors(area: WorkArea) -> Iterator[None]:
-    """Turn what the file system and TensorFlow's writer raise into one clear error."""
+    """Convert errors of the file system and of TensorFlow's writer to one `DataError`."""
     try:
         yield
     except Exception as error:
-        # Looked up by name, so that no TensorFlow is loaded for it: tf.errors.OpError and its children.
+        # Compare tf.errors.OpError and its subclasses by name, to avoid an import of TensorFlow.
         if any(kind.__name__ == "OpError" for kind in type(error).__mro__):
             reason = str(error).split("\n")[0]
         elif isinstance(error, OSError):

@@ -24,8 +24,8 @@ def _evaluate_positives(arguments: argparse.Namespace, opened: Run) -> Measured:
     """Measure retrieval with several positives per query: ECCV Caption, CxC, PMRP.
 
     --files names any of: the folder of ECCV Caption's NAME_image_to_caption.json and NAME_caption_to_image.json, a file
-    sits_*.csv of CxC, and COCO's instances_*.json. R-P is R-Precision. For plausible matches it is PMRP: the mean over
-    up to 0, 1 and 2 differing object classes.
+    sits_*.csv of CxC, and COCO's instances_*.json. R-P is R-Precision. Plausible matches are images whose sets of
+    object classes differ in at most 0, 1 or 2 classes. Their R-P is PMRP, the mean over these three limits.
     """
     import numpy as np
 

@@ -24,12 +24,12 @@ from vsemb.evaluation import Embedder
 from vsemb.files import read_json
 from vsemb.runs.run import Run
 
-# Images that are open at a time, and cases that are scored at a time.
+# Images embedded per block, and cases scored per block.
 _IMAGES, _CASES = 256, 32
 # ARO leaves out pairs of attributes with fewer cases.
 _FEWEST_ATTRIBUTES = 25
 
-#: File of an image in the images folder, and left, upper, right and lower bound of the part of it, in pixels, or None.
+#: File name in the images folder, and the crop (left, upper, right, lower) in pixels; None for the whole image.
 Crop = tuple[str, tuple[int, int, int, int] | None]
 
 
@@ -201,7 +201,7 @@ def measure_compositional(run: Run, cases: Sequence[Case], images: str | os.Path
     blocks = [crops[start : start + _IMAGES] for start in range(0, len(crops), _IMAGES)]
     embedded = [model.encode_images([_image(Path(images), *crop) for crop in block]) for block in blocks]
     if run.multi_vector:
-        # Sets of one block may be longer than those of another.
+        # Blocks may differ in the number of vectors per set.
         most = max(block.shape[1] for block in embedded)
         embedded = [np.pad(block, ((0, 0), (0, most - block.shape[1]), (0, 0))) for block in embedded]
     of_crop = dict(zip(crops, np.concatenate(embedded), strict=True))

@@ -21,7 +21,7 @@ import numpy as np
 from vsemb.console import progress
 from vsemb.data.store import Split
 from vsemb.errors import DataError
-from vsemb.evaluation.retrieval import RECALLS
+from vsemb.evaluation.retrieval import NOT_FINITE, RECALLS
 from vsemb.files import read_json
 from vsemb.similarities import Similarity
 
@@ -218,8 +218,8 @@ def read_positives(files: Sequence[str | os.PathLike[str]], split: Split) -> lis
     """Read the positives of a split.
 
     Args:
-        files: folders or files of ECCV Caption, files of CxC, or COCO's instances; none for the object classes that the
-            dataset has.
+        files: folders or files of ECCV Caption, files of CxC, or COCO's instances. Empty for plausible matches by the
+            object classes of the dataset.
         split: the split.
 
     Raises:
@@ -333,8 +333,8 @@ def _mean(queries: Queries, score: Callable[[np.ndarray], Any], ranked: np.ndarr
     queries = iter(progress(queries, "rank", unit="query", leave=False))
     while block := list(itertools.islice(queries, _BLOCK)):
         scores = np.asarray(score(np.array([row for row, _ in block])))
-        if np.isnan(scores).any():
-            raise DataError("The scores contain NaN. The model or its features are broken; nothing was ranked.")
+        if not np.isfinite(scores).all():
+            raise DataError(NOT_FINITE)
         scores = np.where(ranked, scores, -np.inf)
         found += [query_metrics(own, right) for own, (_, right) in zip(scores, block, strict=True)]
     return np.mean(found, axis=0), len(found)

@@ -1,9 +1,9 @@
 """Caption metrics of runs and baselines: the table of `vsemb evaluate RUN --captions`.
 
 The first baseline uses no language model. It finds the training image nearest to the image, by the L2 distance of the
-features that the first run reads (Karpathy and Fei-Fei 2015, section 4.2). Of its captions it takes the one most
-similar to the others. The second baseline is optional: captions by people, each image's first caption against its
-others.
+features that the first run reads (Karpathy and Fei-Fei 2015, section 4.2). It takes the caption of that image that is
+most similar to the image's other captions. The second baseline is optional: captions by people. The first caption of
+each image is measured against the others.
 
 For datasets with labelled objects, such as the output of `vsemb scenes`, the share of true captions is measured too.
 """
@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import invalid_argument
+from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, require
 from vsemb.runs.run import Run
 from vsemb.searching.scan import best_of_blocks
@@ -45,8 +45,8 @@ class MeasuredCaptions:
         captions: one caption per image; "" if none was found.
         log_probs: natural logarithm of the probability, per image; None for a baseline.
         metrics: see `evaluate_captions`.
-        truths: whether the caption is true, per image, or None for a caption that is not understood. None for a
-            dataset without labelled scenes.
+        truths: whether the caption is true, per image, or None for a caption that cannot be parsed. None for a dataset
+            without labelled scenes.
         nearest: the most similar training sentence per caption; None without training captions.
     """
 
@@ -60,7 +60,7 @@ class MeasuredCaptions:
 
     @property
     def true(self) -> float | None:
-        """Percent of the captions that are true of their image; a caption that is not understood counts as false."""
+        """Percent of the captions that are true of their image; a caption that cannot be parsed counts as false."""
         if self.truths is None:
             return None
         return 100 * float(np.mean([truth is True for truth in self.truths]))
@@ -146,7 +146,7 @@ def measure_captions(
     Args:
         runs: one or more. The features of the first run decide which training image is nearest.
         dataset: the images and their captions. Novelty is measured against its split `train`.
-        split: name of the split.
+        split: name of the split; default `val`.
         options: options of the search; the best caption is measured. If recipes with and without ranked candidates
             are mixed, runs that rank candidates ignore `beam` and `length_penalty`.
         limit: number of images to measure, the first ones; None for all.
@@ -176,7 +176,7 @@ def measure_captions(
     train_part = dataset.split(_TRAIN) if _TRAIN in dataset.splits else None
     train = None if train_part is None else TrainingCaptions(train_part.captions)
     if train is None:
-        notes.append("The dataset has no split `train`: no nearest training image, no novelty.")
+        notes.append("The dataset has no split `train`, which the nearest training image and novelty need.")
     backgrounds = _backgrounds(part, rows)
     scorer = None if clip is None else ClipScorer(clip, dataset, split, rows)
 
@@ -216,7 +216,7 @@ def measure_captions(
     if train_part is not None:
         neighbours = _nearest_images(runs[0], dataset, part, rows, train_part)
         if neighbours is None:
-            notes.append(f"{runs[0].path} reads pixels, not features: no nearest training image.")
+            notes.append(f"{runs[0].path} reads pixels; the nearest training image needs features.")
         else:
             assert train is not None
             chosen = [_consensus(train, train_part.captions_of(row)) for row in neighbours]
@@ -275,6 +275,6 @@ def _features(source: ImageSource, rows: np.ndarray) -> np.ndarray:
 
 
 def _consensus(train: TrainingCaptions, captions: Sequence[str]) -> str:
-    """Return the caption most similar to the others by its words; of equal ones the first."""
+    """Return the caption most similar to the others by its words; ties select the first."""
     similarities = train.similarities(captions)
     return captions[int(similarities.sum(axis=1).argmax())]

@@ -210,7 +210,7 @@ def _scorer(module: str, name: str) -> Any:
 _METEOR = "meteor-1.5.jar"
 _METEOR_OPTIONS = ("-", "-", "-stdio", "-l", "en", "-norm")  # As the COCO evaluation calls it.
 _JAVA = ("-Xmx2G", "-Dfile.encoding=UTF-8", "-Duser.language=en")
-# Seconds without an answer. The first answer follows the loading of the tables: ten seconds on an idle machine.
+# Maximum seconds per answer. Before the first, the program loads its tables, in ten seconds on an idle machine.
 _PATIENCE = 300.0
 
 
@@ -283,7 +283,7 @@ def _program() -> Iterator[subprocess.Popen[bytes]]:
 def _ask(process: subprocess.Popen[bytes], line: str | None = None) -> str:
     """Write a line to the program, unless it is None, and return the next line of output."""
     assert process.stdin is not None and process.stdout is not None
-    # Time limit for reading: ending the program also ends its output.
+    # A time limit for reading: killing the program also ends the read.
     began, late = time.monotonic(), threading.Timer(_PATIENCE, process.kill)
     late.start()
     try:
@@ -306,8 +306,8 @@ _ASCII = str.maketrans({"‘": "'", "’": "'", "‛": "'", "′": "'", "–": "
 _DOUBLE_QUOTES = re.compile("[\"“”„«»]|``|''")
 _BRACKETS = {"(": "-lrb-", ")": "-rrb-", "[": "-lsb-", "]": "-rsb-", "{": "-lcb-", "}": "-rcb-"}
 
-# Tokens that do not count: the list of the COCO evaluation, as far as it has an effect there. Its brackets have none:
-# the list has them in capitals, and the text is lower-cased. So brackets count.
+# Tokens that the COCO evaluation removes. Its list also has brackets, but spelled in capitals, and texts are in lower
+# case. So brackets are not removed.
 _DROPPED = frozenset(["'", "`", ".", "?", "!", ",", ":", "-", "--", ";"])
 
 # Words that the Penn treebank splits in two.
@@ -354,8 +354,8 @@ def caption_tokens(text: str) -> list[str]:
 
     The COCO caption evaluation tokenises candidates and references with Stanford's PTBTokenizer, a Java program. It
     returns words of the Penn treebank in lower case, without punctuation. Here regular expressions do the same, so
-    that scores do not depend on the installed software. Both split all 35,000 captions of Flickr8k's train and val
-    alike.
+    that scores do not depend on the installed software. Both give the same words for all 35,000 captions of Flickr8k's
+    train and val.
 
     Words are in lower case. `don't` becomes `do n't`, and `dog's` becomes `dog 's`. Words with hyphens stay whole.
     Punctuation is removed.
@@ -478,7 +478,7 @@ class TrainingCaptions:
         return NearestSentences(found, similarities)
 
     def similarities(self, captions: Sequence[str]) -> np.ndarray:
-        """Return the similarities of captions to one another, see `nearest`: (captions, captions) float64.
+        """Return the similarities of all pairs of captions, see `nearest`: (captions, captions) float64.
 
         Args:
             captions: raw.

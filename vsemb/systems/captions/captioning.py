@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-import tensorflow as tf
 
 from vsemb.console import progress
 from vsemb.data.batches import image_batches
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, one_line, printable
+from vsemb.ops.tensorflow import tf
 from vsemb.runs.images import find_key, read_image_file
 from vsemb.runs.run import Run, read_recipe
 from vsemb.systems.captions.decoding import Captioner, CaptionOptions, Captions

@@ -371,7 +371,7 @@ def _configure_likelihood(parser: argparse._ActionsContainer) -> None:
 
 
 def _evaluate_likelihood(arguments: argparse.Namespace, opened: Run) -> Measured:
-    """Measure retrieval by the likelihood of captions, as m-RNN ranks.
+    """Measure retrieval by the likelihood of captions, as in m-RNN.
 
     Every caption is scored for every image, which takes minutes for 100 images on a CPU.
     """

@@ -13,9 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-import tensorflow as tf
-
 from vsemb.errors import invalid_argument
+from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, NonNegative, require_fields
 from vsemb.systems.captions.multimodal_rnn import MultimodalRNN
 from vsemb.text.vocabulary import Vocabulary
@@ -60,7 +59,7 @@ class SearchOptions:
     Attributes:
         beam: hypotheses per row, at least 1; may exceed the number of words. Default 7.
         n_best: hypotheses returned per row, at most `beam`; default 1.
-        max_words: maximum number of steps; default 20. A finished hypothesis has one word less, since END takes a step.
+        max_words: maximum number of steps; default 20. END is a step, so a finished hypothesis has fewer words.
         min_words: minimum number of words before END; default 1.
         length_penalty: exponent p of the score, log-probability / words ** p, END not counted. 0 (the default)
             compares sums, 1 compares means. Scores order the final hypotheses. Within a step sums decide, since all
@@ -357,8 +356,8 @@ class CaptionOptions:
 
     Attributes:
         beam: hypotheses of the beam search.
-        n_best: captions per image, best first; the search may find fewer. None for five, or the beam of a network if
-            smaller; one for greedy sampling.
+        n_best: captions per image, best first; the search may find fewer. None for 5, at most the beam of a beam
+            search, and 1 for greedy sampling.
         length_penalty: length penalty of the beam search, see `SearchOptions`.
         max_words: maximum number of words per caption.
         sample: `greedy`, `random`, `top-k=5` or `top-p=0.9` to sample words in place of a beam search.

@@ -25,7 +25,7 @@ class CaptionDemo(Demonstration):
     Args:
         run: the run.
         dataset: the dataset with images to choose from.
-        split: its split, or `all`.
+        split: name of its split; default `all`, for all splits.
         options: options of the beam search; None for the defaults.
 
     Raises:

@@ -1,20 +1,20 @@
-"""Retrieval by the likelihood of captions, as m-RNN ranks (Mao et al. 2014; a row of Kiros et al. 2014, tables 1, 2).
+"""Retrieval by the likelihood of captions, as in m-RNN (Mao et al. 2014; a row of Kiros et al. 2014, tables 1, 2).
 
 The score of an image and a caption is log p(caption | image) - log p(caption), where p(caption) is the mean of
 p(caption | image) over some training images. Without the second term, common captions would be first for every image.
-The term is the same for all images of a caption, so that images are ranked by p(caption | image) alone.
+For a given caption the term is constant, so images are ranked by p(caption | image) alone.
 """
 
 from __future__ import annotations
 
 import numpy as np
-import tensorflow as tf
 
 from vsemb.console import progress
 from vsemb.data.batches import pad_ids
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, invalid_argument
 from vsemb.evaluation.retrieval import RetrievalMetrics, rank_metrics
+from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, require
 from vsemb.runs.run import Run
 
@@ -32,9 +32,9 @@ def measure_ranking(
     Args:
         run: a run of `multimodal-rnn`.
         dataset: the dataset, with a split `train`.
-        split: name of the split.
+        split: name of the split; default `val`.
         first: number of first images to rank, with their captions; None for all.
-        prior: number of training images for p(caption); all if there are fewer.
+        prior: number of training images for p(caption), default 100; all if there are fewer.
 
     Returns:
         The metrics, as of `vsemb.evaluation.evaluate_retrieval`.
@@ -98,7 +98,7 @@ def log_likelihoods(run: Run, images: tf.Tensor, ids: np.ndarray, offsets: np.nd
         return tf.reshape(tf.reduce_sum(run.model.log_likelihoods(inputs), axis=1), [rows, columns])
 
     found = np.empty((len(images), len(offsets) - 1))
-    # Captions of one length together, for little padding.
+    # Captions of similar length are batched together, to reduce padding.
     order = np.argsort(np.diff(offsets), kind="stable")
     for start in progress(range(0, len(order), _CAPTIONS), desc="likelihoods", unit="batch", leave=False):
         captions = order[start : start + _CAPTIONS]

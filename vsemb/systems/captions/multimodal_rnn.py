@@ -92,7 +92,7 @@ class MultimodalRNN(NextWordModel):
         **kwargs: Any,
     ) -> None:
         super().__init__(words.vocabulary_size, l2=l2, **kwargs)
-        # Before the image encoder: optimizers keep variables in the order in which layers were set.
+        # Set before the image encoder: optimizers keep variables in the order in which layers were set.
         self.words = words
         self.keep_arguments(locals())
         self._check_image_encoder(image_encoder)
@@ -104,7 +104,7 @@ class MultimodalRNN(NextWordModel):
         )
         self.recurrent = keras.layers.RNN(_CELLS[cell](units, recurrent, **options), return_sequences=True, **options)
         self._dropout_layer = keras.layers.Dropout(dropout, **options)
-        # The bias is a separate float32 weight: bfloat16 has one decimal for a logarithm of -8.
+        # The bias is a separate float32 weight: bfloat16 rounds log frequencies near -8 to one decimal.
         self.output_map = keras.layers.Dense(self.vocabulary_size, use_bias=False, name="output", **options)
 
     def _check_image_encoder(self, encoder: keras.layers.Layer) -> None:

@@ -13,7 +13,6 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from vsemb.data.batches import BatchSource, PairBatches
 from vsemb.data.store import Dataset, Split
@@ -21,6 +20,7 @@ from vsemb.data.tokens import encoded_captions
 from vsemb.encoders.image import Affine
 from vsemb.encoders.text_encoder import TextCorpus, WordVectors
 from vsemb.errors import invalid_argument
+from vsemb.ops.tensorflow import tf
 from vsemb.parts import NonNegative, Part, between
 from vsemb.recipes.towers import Features, ImageTower
 from vsemb.runs.run import Run, read_status
@@ -42,13 +42,7 @@ from vsemb.systems.captions.validation import (
     Perplexity,
     PerplexityValidation,
 )
-from vsemb.systems.regions.image_tower import (
-    CachedRegions,
-    RegionImages,
-    keeps_network,
-    kept_extractor,
-    regions_of,
-)
+from vsemb.systems.regions.image_tower import CachedRegions, RegionImages, keeps_network, kept_extractor, regions_of
 from vsemb.systems.regions.signature import WholeImageInput
 
 # Supported options for beam search and for sampling; other options are rejected.
@@ -89,7 +83,7 @@ class PairBatchesOfCaptions(CaptionBatches):
     """Batches of pairs of an image and one of its captions.
 
     Attributes:
-        captions: captions per image and epoch: `all`, or `one`, drawn anew in each epoch.
+        captions: captions per image and epoch: `all`, or `one`, drawn at random in each epoch.
     """
 
     captions: Literal["all", "one"] = "all"
@@ -138,7 +132,7 @@ class CaptionTask(NextWordTask):
         search = self.search.arguments() | {name: value for name, value in given.items() if value is not None}
         sampler = None
         if options.sample is not None:
-            options.check_only(_DRAWS, "omitted where words are drawn")
+            options.check_only(_DRAWS, "omitted when words are sampled")
             sampler = Sampler.parse(options.sample, temperature=options.temperature, seed=options.seed)
             # Greedy sampling always returns the same caption.
             search.setdefault("n_best", 1 if options.sample == "greedy" else N_BEST)
@@ -307,7 +301,7 @@ class RegionCaptioning(CaptionTask, kind="region-captions"):
     Attributes:
         image: the regions.
         affinity: score of two adjacent words on one region, used when captions are cut into snippets; null to choose
-            it by the scores of the alignment.
+            it from the scores of the alignment.
     """
 
     inputs: ClassVar[tuple[str, ...]] = ("alignment",)

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from PIL import Image, ImageDraw, ImageFont
 
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument, printable
+from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, Probability, require
 from vsemb.runs.pictures import PAPER, Font, Rectangle, cut_text, drawable, pixel_box
 from vsemb.runs.run import Run
@@ -29,7 +29,7 @@ from vsemb.systems.regions.image_tower import kept_extractor
 from vsemb.systems.regions.signature import find_regions
 from vsemb.text.normalize import split_words
 
-#: Maximum intersection over union of a box with a better one; other boxes are left out.
+#: Boxes with a larger intersection over union with a better box are left out.
 OVERLAP = 0.5
 
 
@@ -156,7 +156,7 @@ def caption_regions(
     )
 
 
-@functools.lru_cache(maxsize=1)  # Tracing its graph takes seconds, for each image again.
+@functools.lru_cache(maxsize=1)  # Without a cache, its graph would be traced again for each image, in seconds.
 def _extractor(path: Path, features: str | None) -> RegionExtractor:
     return kept_extractor(path)
 
@@ -172,7 +172,7 @@ def choose_regions(
 
     Args:
         boxes: (regions, 4) [x, y, width, height].
-        scores: (regions,) scores, larger is better; of equal scores the first is better.
+        scores: (regions,) scores, larger is better; ties select the first.
         texts: text of each region; a region with an empty text is never chosen.
         most: maximum number of regions.
         overlap: maximum intersection over union with a chosen region; default 0.5.
@@ -285,7 +285,7 @@ def _stacked(centres: Sequence[int], heights: Sequence[int], limit: int, gap: in
     for number in order:
         tops[number] = max(centres[number] - heights[number] // 2, bottom)
         bottom = tops[number] + heights[number] + gap
-    # Blocks below the limit move up, as far as there is room.
+    # Blocks below the limit move up if there is space.
     room = sum(heights) + gap * (len(heights) + 1)
     end = max(min(bottom, limit), room)
     lowest = end

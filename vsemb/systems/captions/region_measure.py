@@ -2,7 +2,7 @@
 
 Each model receives the pixels of the annotated boxes. A captioner of whole images, the paper's "fullframe model",
 embeds each box like an image. The ranking baseline takes the training snippet with the best score by the alignment.
-Human agreement takes one text of a region, and the others as references.
+Human agreement measures one text of a region against its other texts.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
-import tensorflow as tf
 from keras import ops
 
 from vsemb.console import progress
@@ -19,6 +18,7 @@ from vsemb.data.store import Split
 from vsemb.errors import DataError
 from vsemb.evaluation import Embedder
 from vsemb.image.backbones import build_backbone
+from vsemb.ops.tensorflow import tf
 from vsemb.recipes.towers import kept_backbone
 from vsemb.runs.run import Run
 from vsemb.systems.captions.caption_measure import CaptionTable, MeasuredCaptions
@@ -50,8 +50,8 @@ def measure_region_captions(
     """Caption annotated regions by runs and baselines, and measure the captions.
 
     Args:
-        runs: one or more runs that write captions of images or of regions. For the ranking baseline, the first has the
-            training snippets, so its recipe is `multimodal-rnn-regions`.
+        runs: one or more runs that write captions of images or of regions. The ranking baseline reads the training
+            snippets of the first, whose recipe must be `multimodal-rnn-regions`.
         part: the split of the images.
         annotations: the texts of the regions. Regions with one text are left out if others have several.
         options: options of the search.
@@ -123,7 +123,9 @@ def region_features(run: Run, part: Split, rows: np.ndarray, boxes: np.ndarray) 
     """
     kept = kept_backbone(run.path)
     if kept is None:
-        raise DataError(f"{run.path} has no image network, so it cannot look at regions. Train it on features of one.")
+        raise DataError(
+            f"{run.path} has no image network, so its regions cannot be computed. Train it on features of one."
+        )
     config, weights = kept
     regions = kept_regions(run.path) if keeps_network(run.path) else RegionConfig(pooling="crops")
     most = int(np.unique(rows, return_counts=True)[1].max())
@@ -135,7 +137,7 @@ def region_features(run: Run, part: Split, rows: np.ndarray, boxes: np.ndarray) 
         given = np.zeros((1, most, 4), np.float32)
         given[0, : len(places)] = boxes[places]
         found = extract(tf.constant([part.read_image(int(row))]), tf.constant(given))
-        # A box that is nearly the whole image is the first region.
+        # A box that is nearly the whole image is dropped by the extractor; the best match is the first region.
         same = box_iou(boxes[places], found.boxes.numpy()[0]).argmax(axis=1)
         features[places] = found.features.numpy()[0, same]
     return features

@@ -1,4 +1,4 @@
-"""Texts of regions: of Visual Genome, in COCO's form, or phrases of captions whose words name objects."""
+"""Texts of regions: from a file of Visual Genome or in COCO's form, or phrases of captions that name objects."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Truth of captions of synthetic scenes, by parsing them with the grammar of captions.
 
 `vsemb.data.synthetic.grammar` generates true captions. This module parses captions of any source, and checks them
-against the stored objects of the image. It understands exactly the captions that consist of phrases of the grammar,
-combined by its rules. Plurals mean exact counts. Relations such as `left of` hold for boxes. The definite article needs
+against the stored objects of the image. It parses exactly the captions that consist of phrases of the grammar, combined
+by its rules. Plurals mean exact counts. Relations such as `left of` hold for boxes. The definite article needs
 exactly one matching object. Noun phrases name different objects. A true caption may be incomplete.
 """
 
@@ -164,7 +164,7 @@ class _Reading:
 
 
 def _read(caption: str) -> _Reading | None:
-    """Parse a caption; None if it is not understood."""
+    """Parse a caption; None if the grammar does not contain it."""
     nouns: list[_Noun] = []
 
     def numbered(match: re.Match[str]) -> str:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import tensorflow as tf
 
 from vsemb.data.batches import BatchSource, pad_ids, row_batches
 from vsemb.data.sources import ImageSource
 from vsemb.errors import invalid_argument
+from vsemb.ops.tensorflow import tf
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from vsemb.errors import DataError, invalid_argument
 from vsemb.exporting import About, Exportable, ImageInput, Signature
@@ -21,6 +20,7 @@ from vsemb.exporting.served_model import (
     tolerance_of,
 )
 from vsemb.image.decode import MAX_PIXELS
+from vsemb.ops.tensorflow import tf
 
 if TYPE_CHECKING:
     from vsemb.systems.captions.decoding import Captioner
@@ -41,7 +41,7 @@ class ServedCaptioner(Exportable):
             with `n_best` columns; works in a graph.
         image_input: function from bytes to model inputs, one row per image.
         facts: settings for the contract and the model card: `words`, the size of the vocabulary, and `beam`,
-            `length_penalty`, `max_words` or `candidates`, as far as they apply.
+            `length_penalty`, `max_words` or `candidates`, if they apply.
 
     Raises:
         InvalidArgumentError: if `image_input` returns sets of regions.
@@ -127,22 +127,21 @@ class ServedCaptioner(Exportable):
         """Description of the model, for the model card."""
         facts = self.facts
         most = facts["n_best"]
-        each = "a caption" if most == 1 else f"captions, up to {most} an image, the best first"
-        words = f", of {facts['words']:,} words that it knows" if "words" in facts else ""
+        each = "a caption per image" if most == 1 else f"up to {most} captions per image, the best first"
+        words = f", with a vocabulary of {facts['words']:,} words" if "words" in facts else ""
         limits = self.image_input.limits()
         if "max_words" in facts:
-            limits.append(f"A caption has {facts['max_words']} words at most, and is cut there.")
+            limits.append(f"A caption has at most {facts['max_words']} words; longer ones are cut.")
         return About(
-            what=f"Looks at images and writes {each}{words}.",
+            what=f"Writes {each}{words}.",
             reading=self._reading(),
-            made="captions that are written",
+            made="captions",
             invalid='captions that are ""',
             limits=limits,
             cannot=[
-                "It embeds and compares nothing: what it makes are sentences.",
-                "It does not know what it has not seen: it says what captions of its training data say of such "
-                "images, fluently where it is wrong too.",
-                "It reads no text in images and names no one.",
+                "The model does not embed or compare images; it writes sentences.",
+                "Captions imitate training captions of similar images. On unfamiliar images they are fluent and wrong.",
+                "The model does not read text in images, and does not name people.",
             ],
         )
 
@@ -150,13 +149,13 @@ class ServedCaptioner(Exportable):
         facts, found = self.facts, ["`log_probs` are natural logarithms of the probability of a caption."]
         if "beam" in facts:
             beam = facts["beam"]
-            searched = f"a beam of {beam}" if beam > 1 else "taking the likeliest word each time"
-            found.insert(0, f"Captions are searched for with {searched}.")
+            searched = f"a beam of {beam}" if beam > 1 else "choosing the most probable word at each step"
+            found.insert(0, f"Captions are found by {searched}.")
         if facts.get("length_penalty"):
             power = f"{facts['length_penalty']:g}"
-            found.append(f"They are ordered by it over the number of words to the power of {power}.")
+            found.append(f"Captions are ordered by `log_probs` / words ** {power}.")
         if "candidates" in facts:
-            found.append(f"The best of {facts['candidates']:,} candidates are given, by a score of their own.")
+            found.append(f"The best of {facts['candidates']:,} candidates by the model's score are returned.")
         return " ".join(found)
 
     def _steady_pictures(self) -> list[bytes]:

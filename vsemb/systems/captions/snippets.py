@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from vsemb.console import progress, say
 from vsemb.data.batches import pad_ids
@@ -31,6 +30,7 @@ from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, invalid_argument
 from vsemb.files import read_json, replacing_directory, sha256_bytes, write_json
+from vsemb.ops.tensorflow import tf
 from vsemb.parts import NonNegative, require
 from vsemb.runs.run import Run
 from vsemb.systems.captions.sentences import Sentences
@@ -234,7 +234,7 @@ def find_snippets(alignment: Run, dataset: Dataset, part: Split, affinity: float
 
     Raises:
         InvalidArgumentError: if the affinity is not a number >= 0, or the run does not read words.
-        DataError: if the run has no regions, the dataset has no or other regions, or a score is not finite.
+        DataError: if the run has no regions, the dataset lacks its regions, or a score is not finite.
 
     Example:
 
@@ -301,7 +301,7 @@ def snippets_fingerprint(alignment: Run, dataset: Dataset, split: Split, affinit
         alignment: the run that aligns words and regions.
         dataset: the dataset.
         split: the split.
-        affinity: bonus for neighbouring words on one region; None for the run's.
+        affinity: score of two adjacent words on one region; None if `find_snippets` chooses it.
     """
     captions = json.dumps([list(split.captions), split.caption_rows.tolist()])
     parts = [_CUT, alignment.fingerprint, dataset.fingerprint, split.name, affinity]
@@ -309,12 +309,12 @@ def snippets_fingerprint(alignment: Run, dataset: Dataset, split: Split, affinit
 
 
 def _choose_affinity(aligner: _Aligner, dataset: Dataset) -> float:
-    """Choose the affinity by the scores of words and regions of the validation split, else of the first split.
+    """Choose the affinity from scores of words and regions of the validation split, or of the first split without one.
 
-    The affinity is the standard deviation of the scores of a word's regions. So a word joins its neighbour, unless a
-    region is better than the others by more than chance. The choice needs no labelled regions. On synthetic scenes,
-    which have labels, more words point to the right region than without affinity, but some nouns follow their
-    neighbours: see `vsemb evaluate --pointing`, which tries multiples of this value.
+    The affinity is the standard deviation of the scores of a word's regions. A word then joins its neighbour unless
+    another region is better by more than chance. The choice needs no labelled regions. On synthetic scenes, which have
+    labels, more words choose the right region than without affinity, but some nouns follow their neighbours.
+    `vsemb evaluate --pointing` tries multiples of this value.
     """
     known = dataset.manifest["splits"].get(_CHOOSING, {}).get("images")
     spread = aligner.spread(dataset.split(_CHOOSING if known else dataset.splits[0]))

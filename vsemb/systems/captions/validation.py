@@ -12,13 +12,13 @@ from typing import Any, ClassVar
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from vsemb.data.batches import image_batches
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset, Split
 from vsemb.data.tokens import encoded_captions
 from vsemb.errors import DataError
+from vsemb.ops.tensorflow import tf
 from vsemb.parts import Part
 from vsemb.runs.run import Run
 from vsemb.systems.captions.caption_metrics import cider
@@ -131,8 +131,7 @@ def unigram_likelihood(counts: np.ndarray, training_counts: np.ndarray) -> Likel
 
     Args:
         counts: (vocabulary_size,) number of times that each id is a target; id 0 is the end of a sentence.
-        training_counts: (vocabulary_size,) the counts of the training sentences; the count of a missing word is one
-            half.
+        training_counts: (vocabulary_size,) the counts of the training sentences; zeros are replaced by one half.
 
     Example:
 
@@ -184,7 +183,7 @@ def measure_perplexities(runs: Sequence[Run], dataset: Dataset, split: str = "va
     Args:
         runs: runs of next-word recipes. The vocabulary of the first run is used for the baselines.
         dataset: the captions, with parts of speech if a run reads them.
-        split: name of the split.
+        split: name of the split; default `val`.
 
     Returns:
         One row per run, in order, then the baselines: `uniform`, and, if the dataset has a split `train`, `unigram`

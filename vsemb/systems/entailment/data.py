@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 from vsemb.data.batches import BatchSource, pad_ids
 from vsemb.data.readers.hash_splits import split_of_digest
 from vsemb.data.readers.table import read_rows
 from vsemb.errors import DataError, unknown_name
 from vsemb.files import sha256_bytes, sha256_file
+from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, Part
 from vsemb.text.tokenizers import Tokenizer
 
@@ -62,7 +62,7 @@ def find_files(path: Path) -> dict[str, Path]:
         path: a folder or a file.
 
     Returns:
-        split -> its file; or "" -> the one file with everything.
+        split -> its file; or "" -> the only file, with the pairs of all splits.
 
     Raises:
         DataError: if the source has no sentence pairs, or the files are ambiguous.
@@ -167,7 +167,7 @@ class EntailmentData:
 
     Attributes:
         path: a folder or a file.
-        files: split -> its file; or "" -> the one file with everything.
+        files: split -> its file; or "" -> the only file, with the pairs of all splits.
         split_seed: seed of the splits of a source without splits; default 0.
 
     Example:
@@ -200,7 +200,7 @@ class EntailmentData:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hex SHA-256 of the files and of the way they are split."""
+        """Hex SHA-256 of the files and of their split into train, val and test."""
         files = {split: sha256_file(file) for split, file in self.files.items()}
         return sha256_bytes(json.dumps([files, self.split_seed if self.grouped else None]).encode())
 
@@ -224,7 +224,7 @@ class EntailmentData:
         """Read the pairs of some splits in file order, including pairs without a gold label.
 
         Args:
-            splits: names of the splits.
+            splits: names of the splits; default all.
             desc: label of the progress bar; None for no bar.
 
         Raises:
@@ -267,7 +267,7 @@ class EntailmentData:
 
         Args:
             tokenizer: tokenizer of the model.
-            splits: names of the splits.
+            splits: names of the splits; default all.
 
         Returns:
             split -> its pairs.
@@ -302,10 +302,10 @@ class EntailmentData:
 
 
 def premise_split(premise: str, seed: int = 0) -> str:
-    """Return train (80 %), val (10 %) or test (10 %), a function of the premise only.
+    """Return the split of a premise: train (80 %), val (10 %) or test (10 %).
 
-    All pairs of a premise are in one split, so that training contains no test premises. Case and the amount of white
-    space are ignored.
+    All pairs of a premise are in one split, so training contains no test premises. Case and the amount of white space
+    are ignored.
 
     Args:
         premise: the sentence.

@@ -7,10 +7,10 @@ from typing import Any
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from vsemb.console import progress
 from vsemb.evaluation.binary import accuracy, average_precision, find_threshold, roc_auc
+from vsemb.ops.tensorflow import tf
 from vsemb.systems.entailment.data import CLASSES, EntailmentSplit
 from vsemb.systems.entailment.model import EntailmentModel
 from vsemb.training.validation import Validation

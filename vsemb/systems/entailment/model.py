@@ -19,14 +19,14 @@ class EntailmentModel(Configured, ReplicatedModel):
     """Sentence embeddings in a partial order: a premise entails the hypotheses above it.
 
     Vendrov et al. 2016, section 5. One encoder embeds both sides. The energy of a pair is small if the premise entails
-    the hypothesis. Train it with `fit` on (inputs, label), label 1 for entailment, and
-    `vsemb.losses.max_margin.MaxMargin`. A threshold of the energy, found on validation, classifies pairs.
+    the hypothesis. Train with `fit` on (inputs, label) and the loss `vsemb.losses.max_margin.MaxMargin`; the label is 1
+    for entailment. A threshold of the energy, found on validation, classifies pairs.
 
     Args:
         text_encoder: layer from token ids to (n, dim).
-        similarity: `"order"`: the energy is the order violation E(premise, hypothesis) of embeddings |x| / ||x||
-            (equation 2), in [0, 1]. `"cosine"`: the cosine distance of embeddings x / ||x||, in [0, 2], the paper's
-            symmetric baseline. Or another similarity with a `self_score`.
+        similarity: `"order"` (the default): the energy is the order violation E(premise, hypothesis) of embeddings
+            |x| / ||x|| (equation 2), in [0, 1]. `"cosine"`: the cosine distance of embeddings x / ||x||, in [0, 2], the
+            paper's symmetric baseline. Or another similarity with a `self_score`.
         **kwargs: arguments of `keras.Model`.
 
     Call args:
@@ -74,7 +74,7 @@ class EntailmentModel(Configured, ReplicatedModel):
         Returns:
             (n,) float32, small if the premise entails the hypothesis.
         """
-        # A premise takes the place of an image: below its hypotheses.
+        # The premise is the first argument, like an image: it is below its hypotheses in the order.
         return self.similarity.self_score - self.similarity.pair_scores(premises, hypotheses)
 
     def call(self, inputs: Mapping[str, Tensor], training: bool = False) -> Tensor:

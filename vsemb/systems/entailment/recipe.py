@@ -208,7 +208,7 @@ class EntailmentJob(Job):
         return SentencePairBatches(self.splits["train"], batch_size=recipe.batches.size, seed=recipe.training.seed)
 
     def model(self, recipe: Any, dtype: str) -> EntailmentModel:
-        """Build the model and initializes it from the training sentences."""
+        """Build the model and initialize it from the training sentences."""
         model = recipe.build(len(self.vocabulary), self.info, dtype)
         sides = [getattr(self.splits["train"], name) for name in ("premises", "hypotheses")]
         corpus = TextCorpus(

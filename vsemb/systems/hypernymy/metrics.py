@@ -77,7 +77,7 @@ def pair_energies(model: HypernymModel, pairs: np.ndarray) -> np.ndarray:
 def closure_errors(known: np.ndarray, pairs: np.ndarray, concepts: int) -> np.ndarray:
     """Compute the transitive-closure baseline: 0 for pairs that follow from known pairs, 1 for others.
 
-    Vendrov et al. 2016, section 3.4; the known pairs are those for training and development.
+    In Vendrov et al. 2016, section 3.4, the known pairs are the training and development pairs.
 
     Args:
         known: (known, 2) int true pairs.

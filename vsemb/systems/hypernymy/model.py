@@ -48,7 +48,7 @@ class Comparison(Configured, keras.layers.Layer):
         raise NotImplementedError
 
     def build(self, specific_shape: Any, general_shape: Any) -> None:
-        """Do nothing; most comparisons are without weights."""
+        """Do nothing; most comparisons have no weights."""
 
     def compute_output_shape(self, specific_shape: Any, general_shape: Any) -> tuple[Any, ...]:
         return (specific_shape[0],)
@@ -135,7 +135,7 @@ class GaussianComparison(Comparison):
         mean, log_variance = self._density(specific)
         other_mean, other_log_variance = self._density(general)
         precision = ops.exp(-other_log_variance)
-        # All terms with both sides are one product, of second moments and of means.
+        # One matrix product computes all terms that depend on both concepts.
         both = ops.matmul(
             ops.concatenate([ops.exp(log_variance) + ops.square(mean), mean], axis=-1),
             ops.transpose(ops.concatenate([precision, -2.0 * other_mean * precision], axis=-1)),
@@ -167,7 +167,7 @@ class HypernymModel(Configured, keras.Model):
         dim: dimensions of a concept's vector, >= 1; default 50.
         comparison: `"order"`, `"symmetric"`, `"bilinear"`, `"gaussian"` or a `Comparison`; default `"order"`.
         scale: standard deviation of the initial vectors, > 0; default 0.1.
-        seed: seed of the initial vectors.
+        seed: seed of the initial vectors; None for a random seed.
         **kwargs: arguments of `keras.Model`.
 
     Call args:

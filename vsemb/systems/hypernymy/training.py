@@ -1,7 +1,7 @@
 """Training of a `HypernymModel`, one epoch per graph loop.
 
-Keras' `fit` updates the row of every concept at every step. Here a step updates the rows of its own pairs only, and the
-loop returns to Python once per epoch.
+Keras' `fit` updates the row of every concept at every step. Here a step updates only the rows of its own pairs
+(`adam="lazy"`, the default), and the loop returns to Python once per epoch.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from vsemb.console import progress
 from vsemb.errors import DataError, unknown_name
 from vsemb.evaluation.binary import accuracy, find_threshold
 from vsemb.losses.max_margin import MaxMargin
+from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, Positive, Seed, require
 from vsemb.systems.hypernymy.metrics import pair_energies
 from vsemb.systems.hypernymy.model import HypernymModel
@@ -70,7 +70,7 @@ class EpochLoop:
             learning_rates: (steps,) learning rate of each step.
 
         Returns:
-            Mean loss per step, each computed before its update.
+            Mean over steps of the loss, which a step computes before its update.
         """
         numbers = np.arange(1, len(learning_rates) + 1, dtype=np.float64) + self.steps
         corrected = learning_rates * np.sqrt(1 - _BETA_2**numbers) / (1 - _BETA_1**numbers)
@@ -132,7 +132,7 @@ class HypernymHistory:
     Attributes:
         dev_accuracy: accuracy on dev at its best threshold, in [0, 1].
         loss: mean loss per batch.
-        seconds: duration in seconds, with sampling of corrupted pairs, without measuring on dev.
+        seconds: duration in seconds, including sampling of corrupted pairs, excluding measurement on dev.
         best_epoch: epoch of the final weights, from 0.
     """
 
@@ -174,7 +174,7 @@ def train_hypernymy(
         batch: true pairs per batch, and the same number of corrupted pairs; default 500.
         learning_rate: learning rate of Adam; default 0.01.
         decay: whether the learning rate decreases linearly to 0 at the last epoch.
-        adam: `"lazy"` or `"dense"`, see `EpochLoop`.
+        adam: `"lazy"` or `"dense"`, see `EpochLoop`; default `"lazy"`.
         margin: margin of the loss; None for the comparison's own.
         patience: epochs without a better dev accuracy before early stopping; None to train all epochs.
         seed: seed of the pairs' order and corruption.

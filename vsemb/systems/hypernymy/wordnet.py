@@ -37,8 +37,8 @@ def read_wordnet(folder: str | os.PathLike[str], report: Callable[[str], None] |
 
     Args:
         folder: a `dict/` folder with `data.noun`.
-        report: called with the reason for each malformed line, second concept of an offset, and pointer to an unknown
-            offset, which are then left out. By default, they are errors.
+        report: called with the reason for each part that is left out: a malformed line, a line with a repeated offset,
+            or a pointer to an unknown offset. By default, these are errors.
 
     Raises:
         DataError: if the file is missing, empty or unreadable, the hypernyms have a cycle, or a line cannot be used and
@@ -125,7 +125,7 @@ def transitive_closure(edges: np.ndarray, *, paths: bool = False) -> np.ndarray:
     above = edges[order, 1].astype(np.int64)
     count = np.bincount(edges[:, 0], minlength=concepts)
     begin = np.cumsum(count) - count
-    # Each pair as one number: first paths of length 1, then longer by one edge per round.
+    # A pair is one number. The first paths have length 1; each round adds one edge.
     newest = edges[:, 0].astype(np.int64) * concepts + edges[:, 1]
     found = [newest]
     while len(newest):
@@ -140,7 +140,7 @@ def transitive_closure(edges: np.ndarray, *, paths: bool = False) -> np.ndarray:
     return np.stack([keys // concepts, keys % concepts], axis=1).astype(np.int32)
 
 
-# Draws per pair before it counts as a pair without corrupted versions.
+# Draws per pair, after which it counts as a pair without a false version.
 _ROUNDS = 1000
 
 
@@ -224,10 +224,10 @@ def corrupt(
     Args:
         pairs: (pairs, 2) int true pairs.
         concepts: number of concepts.
-        generator: samples the end and the concept.
-        known: true pairs that must not be sampled, nor a concept paired with itself. Such pairs are sampled again,
-            including the end: replacing the first concept of a pair under "entity" always gives a true pair. None
-            allows any pair, as in the paper.
+        generator: samples which concept is replaced, and its replacement.
+        known: true pairs. They, and pairs of a concept with itself, are never returned: both choices are sampled again,
+            because replacing the first concept of a pair under "entity" always gives a true pair. None allows any
+            pair, as in the paper.
 
     Returns:
         (pairs, 2) int32.

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 from vsemb.errors import invalid_argument
 from vsemb.models import DualEncoder
+from vsemb.ops.tensorflow import tf
 from vsemb.parts import NonNegative, Part
 from vsemb.systems.captions.decoding import Captioner, Captions, SearchOptions, beam_search, detokenize
 from vsemb.systems.captions.next_word import NextWordModel
@@ -99,20 +99,21 @@ class StructureContentCaptioner(Captioner):
         trigrams: the trigram model, over `vocabulary`.
         stopwords: words that may be repeated without penalty.
         weights: weights of the terms of the score.
-        n_best: number of returned captions.
-        candidates: number of candidates per image; candidate i is written from vector i mod 3 and sequence i // 3.
-            Fewer are written if the sequences are not enough.
+        n_best: number of returned captions; default 5.
+        candidates: number of candidates per image; default 1000. Candidate i has vector i mod 3 and sequence i // 3.
+            Fewer are written if there are fewer than `candidates` / 3 sequences.
         sampled: whether the vector and the sequence of each candidate are sampled instead, uniformly and with
             replacement, as in the paper. The samples are the same for all images.
-        neighbours: number of nearest words, and of nearest sentences, in a mean.
+        neighbours: number of nearest words, and of nearest sentences, in a mean; default 5.
         beam: beam width; 1 for greedy search.
 
     Call args:
         images: (rows, ...) inputs of the encoder's image tower.
 
     Returns:
-        `Captions`, the highest score first. The log-probability is under the language model, given the content vector
-        and the parts of speech of the caption (the first ones for a repeated caption). It does not define the order.
+        `Captions`, the highest score first. `log_probs` are under the language model, given the content vector and the
+        parts of speech that the caption was written from; of a caption written twice, the first ones. They do not
+        define the order.
 
     Raises:
         InvalidArgumentError: for a number outside its range, or invalid sequences.
@@ -279,7 +280,7 @@ def _planned(sequences: np.ndarray, candidates: int, sampled: bool) -> tuple[np.
     taken = taken[np.argsort(-np.count_nonzero(taken, axis=1), kind="stable")]
     if sampled:
         generator = np.random.default_rng(0)
-        # In order of their places, so that lengths descend; the vectors are drawn independently.
+        # Sorted, so that lengths descend. Vectors are drawn independently.
         which = np.sort(generator.integers(len(taken), size=candidates))
         return taken, which, generator.integers(VECTORS, size=candidates)
     places = np.arange(min(candidates, VECTORS * len(taken)))

@@ -15,11 +15,10 @@ def _configure_tags(parser: argparse._ActionsContainer) -> None:
 
 
 def _annotate_tags(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Parts of speech, for recipes that plan sentences.
+    """Add parts of speech, for recipes that plan sentences.
 
-    Tags of the Penn Treebank, one per word, are written to DATA/tags. NLTK's perceptron tagger computes them with the
-    model averaged_perceptron_tagger_eng in NLTK_DATA. Alternatively they are read from a file (--file) with one
-    caption per line:
+    Writes Penn Treebank tags, one per word, to DATA/tags. NLTK's perceptron tagger computes them with the model
+    averaged_perceptron_tagger_eng in NLTK_DATA. With --file, they are read from a file with one caption per line:
 
         ID<TAB>word/TAG word/TAG ...
     """

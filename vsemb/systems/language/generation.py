@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from vsemb.console import progress
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, missing_extra, one_line
 from vsemb.evaluation import Embedder
 from vsemb.files import read_json, replacing_directory, write_json
+from vsemb.ops.tensorflow import tf
 from vsemb.runs.run import Run
 from vsemb.systems.captions.caption_metrics import cider
 from vsemb.systems.captions.decoding import detokenize
@@ -90,8 +90,8 @@ def prepare_generation(run: Run, dataset: Dataset) -> None:
         dataset: training dataset of the run.
 
     Raises:
-        DataError: if the training captions have no sequence of 4 to 12 parts of speech, the dataset has no
-            tags, the run does not write captions, or the disk is full.
+        DataError: if no training caption has 4 to 12 parts of speech, the dataset has no tags, the run does not write
+            captions, or the disk is full.
         MissingExtraError: without the packages of the extra `captions`.
 
     Example:
@@ -146,14 +146,14 @@ def tune_weights(
     are written once. All weights of a grid then rank them, and the best caption of each image is measured.
 
     Args:
-        captioner: captioner of the candidates; its own weights are not read.
+        captioner: writes the candidates; its own weights are not read.
         images: (n, ...) validation images, inputs of the captioner.
-        references: captions by people, per image.
-        grid: the weights to try; of equal ones the first is selected.
+        references: human captions per image.
+        grid: the weights to try; ties select the first.
 
     Returns:
         weights: the selected weights.
-        tried: per entry of the grid its fields and `cider`, the mean CIDEr-D of the best captions times 100.
+        tried: per entry of the grid, its fields and `cider`: 100 times the mean CIDEr-D of the best captions.
     """
     best: list[list[tf.Tensor]] = [[] for _ in grid]
     write = tf.function(captioner.write, autograph=False)
@@ -186,7 +186,8 @@ def load_captioner(run: Run, **options: int) -> StructureContentCaptioner:
         The captioner; its inputs are outputs of the encoder's `images_of`.
 
     Raises:
-        DataError: if the preparation is missing, damaged or of other weights, or the run does not write captions.
+        DataError: if the preparation is missing, damaged or computed with other weights, or the run does not write
+            captions.
         InvalidArgumentError: for a number outside its range.
     """
     encoder = require_encoder(run)
@@ -352,7 +353,7 @@ def _embed_words(encoder: Run) -> np.ndarray:
 
 
 def _different(captions: Sequence[str], seed: int) -> list[str]:
-    """Return the distinct sentences, or a random sample of them above the maximum."""
+    """Return the distinct sentences; if they exceed the maximum, a random sample."""
     different = list(dict.fromkeys(captions))
     if len(different) <= _MOST_SENTENCES:
         return different

@@ -12,7 +12,7 @@ K = G = 300 (`model.dim`) and F = 100, as in the paper. The multiplicative model
 dimension of the encoder's space. In SC-NLM, T^(u) maps u to G. Deviations from the paper and missing details:
 
 - Context size, look-ahead k, batch size, word threshold and learning rate are not in the paper. Here: 5 words, 3 tags,
-  100 captions, words seen five times.
+  100 captions, words seen at least five times.
 - The paper uses "stochastic gradient descent" without a learning rate. The default variant `adam` is faster: the
   perplexity of SC-NLM on Flickr8k after 50 steps is 33, and 83 with SGD at 0.1 (variant `paper`). Both clip gradients
   to norm 5.
@@ -27,8 +27,8 @@ dimension of the encoder's space. In SC-NLM, T^(u) maps u to G. Deviations from 
   candidate is written twice. In both, sequences come from at most 4,096 distinct ones, drawn by their frequency.
 - A candidate is "a MAP estimate" in the paper. Here it is found by greedy search, or by beam search with
   `--set model.writing.beam=7`.
-- The models and the trigram model are trained on the training captions. The paper has the trigram model of "a large
-  corpus", and says that the SC-NLM could be trained on any text. `--set sentences=DATA` adds the sentences of a dataset
+- The models and the trigram model are trained on the training captions. In the paper, the trigram model is trained on
+  "a large corpus", and the SC-NLM could be trained on any text. `--set sentences=DATA` adds the sentences of a dataset
   of plain text (`vsemb prepare --format sentences`) to both.
 - The paper has no formula for the penalty of repeated words, see
   `vsemb.systems.language.candidates.repetition_penalty`.
@@ -87,8 +87,8 @@ class Language(NextWordTask, kind="language"):
 
     Attributes:
         model: the language model.
-        sentences: dataset of plain text, from `vsemb prepare --format sentences`; the texts of its split `train` are
-            trained on beside the captions. Null for captions only.
+        sentences: dataset of plain text, from `vsemb prepare --format sentences`. Training uses the texts of its split
+            `train` in addition to the captions. Null for captions only.
     """
 
     inputs: ClassVar[tuple[str, ...]] = ("encoder",)
@@ -106,7 +106,7 @@ class Language(NextWordTask, kind="language"):
     sentences: str | None = None
 
     def training_splits(self, dataset: Dataset) -> list[Split]:
-        """Return the training split of a dataset, and of the plain text if there is any."""
+        """Return the training splits of a dataset and of the plain text, if any."""
         plain = [] if self.sentences is None else [Dataset.open(self.sentences).split("train")]
         return [self.batches.training_split(dataset), *plain]
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import tensorflow as tf
 
 from vsemb.errors import DataError, invalid_argument
+from vsemb.ops.tensorflow import tf
 
-# The key of three words has 63 bits.
+# A key of three words has 63 bits, 21 per word.
 _MOST_WORDS = 1 << 21
 
 _BY_KEY = {"trigram_values": "trigram_keys", "context_weights": "context_keys", "bigram_values": "bigram_keys"}
@@ -73,11 +73,11 @@ class KneserNeyTrigram(tf.Module):
                 a word.
             offsets: (sentences + 1,) int; sentence i is `ids[offsets[i]:offsets[i + 1]]`.
             vocabulary_size: number of ids.
-            discount: D, subtracted from every count.
+            discount: D, subtracted from every count; default 0.75.
 
         Raises:
             InvalidArgumentError: for ids outside the vocabulary, an empty list of sentences, a discount outside
-                (0, 1), or more than 2 million words.
+                (0, 1), or a vocabulary of more than 2,097,152 words.
         """
         ids, offsets = np.asarray(ids, np.int64), np.asarray(offsets, np.int64)
         if not 0 < discount < 1:

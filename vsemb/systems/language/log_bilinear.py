@@ -30,7 +30,7 @@ class ContextModel(NextWordModel):
         width: size of a word vector.
         dropout: dropout rate before the softmax.
         word_dropout: share of context words replaced by the unknown word in training.
-        init_scale: word vectors are initialized uniformly in [-init_scale, init_scale].
+        init_scale: word vectors are initialized uniformly in [-init_scale, init_scale]; default 0.1.
         **kwargs: arguments of `NextWordModel`.
 
     Raises:
@@ -130,8 +130,8 @@ class LogBilinear(ContextModel):
 
     Args:
         vocabulary_size: number of ids, including START and END (0) and unknown (1).
-        dim: size of a word vector, K.
-        context: number of previous words.
+        dim: size of a word vector, K; default 300.
+        context: number of previous words; default 5.
         dropout: dropout rate of the predicted vector.
         word_dropout: share of context words replaced by the unknown word in training.
         init_scale: word vectors are initialized uniformly in [-init_scale, init_scale].
@@ -233,10 +233,10 @@ class Multiplicative(ContextModel):
 
     Args:
         vocabulary_size: number of ids, including START and END (0) and unknown (1).
-        dim: size of a word's representation, K.
-        context: number of previous words.
+        dim: size of a word's representation, K; default 300.
+        context: number of previous words; default 5.
         content_dim: size of the content vector, G.
-        factors: number of factors of the tensor, F.
+        factors: number of factors of the tensor, F; default 100.
         dropout: dropout rate of the factor outputs.
         word_dropout: share of context words replaced by the unknown word in training.
         init_scale: word factors are initialized uniformly in [-init_scale, init_scale].
@@ -306,11 +306,11 @@ class StructureContent(Multiplicative):
 
     Args:
         vocabulary_size: number of ids, including START and END (0) and unknown (1).
-        dim: size of a word's representation, of a tag vector and of the attribute vector, K = G.
-        context: number of previous words.
+        dim: size of a word's representation, of a tag vector and of the attribute vector, K = G; default 300.
+        context: number of previous words; default 5.
         content_dim: size of the content vector.
         tags: number of parts of speech; their ids are 1 to `tags`.
-        structure: number of following parts of speech in addition to the word's own, k.
+        structure: number of following parts of speech in addition to the word's own, k; default 3.
         factors: number of factors of the tensor, F.
         dropout: dropout rate of the factor outputs.
         word_dropout: share of context words replaced by the unknown word in training.

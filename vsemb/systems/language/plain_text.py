@@ -15,7 +15,7 @@ from vsemb.errors import DataError
 
 @dataclass(frozen=True)
 class _Sentences:
-    """The lines of files that are not blank, each a record without an image."""
+    """Records without images, one per non-blank line of the files."""
 
     files: tuple[Path, ...]
     split: str | None
@@ -38,7 +38,7 @@ def read(source: str | os.PathLike[str], *, split: str | None = None) -> Source:
 
     Args:
         source: the file or folder, in UTF-8. Blank lines are left out.
-        split: put all sentences into this split.
+        split: split for all sentences; None for the splits above.
 
     Raises:
         DataError: if the source or its files do not exist.

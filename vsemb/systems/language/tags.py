@@ -30,7 +30,7 @@ from vsemb.text.normalize import readable_part, words_of
 MODEL = "averaged_perceptron_tagger_eng"
 
 _GZIP = b"\x1f\x8b"
-# Taggers write brackets in the spelling of the Penn Treebank, whose letters are not in the text.
+# Taggers spell brackets as in the Penn Treebank, with letters that are not in the text.
 _BRACKETS = {"-LRB-", "-RRB-", "-LSB-", "-RSB-", "-LCB-", "-RCB-"}
 
 Token = tuple[str, str]

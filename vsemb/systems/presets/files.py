@@ -154,10 +154,9 @@ def read_part(directory: Path, file: str) -> dict[str, Any] | None:
     if not (directory / file).is_file():
         return None
     content = read_json(directory / file, "preset")
-    if not isinstance(content, dict) or not isinstance(content.get("config"), dict):
-        raise DataError(
-            f"{directory / file} must be a file of a keras-hub preset with `config`. Write it with save_to_preset."
-        )
+    kinds = {"config": dict, "class_name": str}
+    if not isinstance(content, dict) or not all(isinstance(content.get(key), kind) for key, kind in kinds.items()):
+        raise DataError(f"{directory / file} must have a `config` and a `class_name`. Write it with save_to_preset.")
     return content
 
 

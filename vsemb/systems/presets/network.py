@@ -87,10 +87,13 @@ class ImagePreset(Preset):
             within = config["vision_encoder"]["config"] if network.get("class_name") in DUAL else config
             sides = tuple(within.get("image_shape") or within.get("input_shape") or ())[:2]
             own = read.image_size
-        sides = sides if sides and None not in sides else own
-        if not sides or sides[0] != sides[1]:
-            raise DataError(f"The preset {name!r} must use square images of one size; got {sides}.")
-        return cls(int(sides[0]), network, scale, offset)
+            sides = sides if sides and None not in sides else own
+            if not sides or sides[0] != sides[1] or int(sides[0]) < 1:
+                raise DataError(f"The preset {name!r} must use square images of one size; got {sides}.")
+            found = cls(int(sides[0]), network, scale, offset)
+            # Values that are read later must be right, too.
+            _ = found.any_size, found.poolings
+        return found
 
     @property
     def kind(self) -> str:

@@ -1,7 +1,7 @@
 """Pretrained dual encoders of keras-hub, CLIP and SigLIP, as runs.
 
-Such a run supports everything after training: an image tower on pixels, a text tower with its tokenizer, cosine
-similarity, and the learned logit scale (and bias).
+Such a run supports all commands of trained runs. It has an image tower on pixels, a text tower with its tokenizer,
+cosine similarity, and the learned logit scale (and bias).
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ def pretrained_run(preset: str, out: str | os.PathLike[str], *, weights: str = "
         preset: preset of CLIP or SigLIP in keras-hub, with or without `hub:`: a name, a handle, or a directory written
             by `save_to_preset`, see `vsemb.systems.presets.files`. Names and handles are downloaded.
         out: the run directory.
-        weights: `"preset"`, or `"random"` for the architecture only.
+        weights: `"preset"`, or `"random"` for the architecture only; default `"preset"`.
         seed: seed of random weights.
 
     Returns:
         The run; an existing one is opened.
 
     Raises:
-        DataError: if the preset cannot be loaded or has one tower, or `out` holds something else.
+        DataError: if the preset cannot be loaded or has one tower, or `out` contains another run or other files.
         InvalidArgumentError: for other weights.
 
     Example:

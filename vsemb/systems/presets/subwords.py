@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from vsemb.errors import DataError, invalid_argument
+from vsemb.ops.tensorflow import tf
 from vsemb.text.normalize import WHITE_SPACE, readable
 from vsemb.text.segmentation import NEVER, merge_neighbours, segment_distinct, unigram_pieces
 from vsemb.text.tokenizers import Tokenizer
@@ -28,12 +28,12 @@ MAX_WORD = 256
 END_OF_WORD = "</w>"
 #: Represents the space before a word (SentencePiece).
 BLANK = "▁"
-# CLIP's pattern, from the code of Radford et al., after white space became a space.
+# CLIP's pattern, from the code of Radford et al., for text whose white space was replaced by spaces.
 _WORDS = r"'s|'t|'re|'ve|'m|'ll|'d|\pL+|\pN|[^ \pL\pN]+"
 # Type of unigram models and supported types of pieces in the sentencepiece library.
 _UNIGRAM = 1
 _NORMAL, _UNKNOWN, _DEFINED, _BYTE = 1, 2, 4, 6
-# The library's penalty of an unknown letter below the lowest score.
+# Distance of an unknown letter's score below the lowest score, as in the library.
 _UNKNOWN_PENALTY = 10.0
 _LETTERS = [chr(code) for code in range(0x80, 0x10000) if not 0xD800 <= code < 0xE000]
 
@@ -87,17 +87,17 @@ def piece_vocabulary(pieces: Sequence[str]) -> Vocabulary:
 class BytePairTokenizer(PretrainedSubwordTokenizer):
     """Tokenizer of CLIP (arXiv:2103.00020): lower-case words, digits and signs, split into subwords.
 
-    Equals the code of Radford et al. and the `tokenizers` library, without text repair (`ftfy`) and without composing
-    letters and separate accents. Each digit is a word, as in CLIP's training; keras-hub's `CLIPTokenizer` keeps the
-    digits of a number together inside `tf.data`. Only the first `MAX_WORD` bytes of a word are read.
+    Returns the ids of the code of Radford et al. and of the `tokenizers` library, but does not repair text (`ftfy`) or
+    compose letters with separate accents. Each digit is a word, as in CLIP's training; keras-hub's `CLIPTokenizer`
+    keeps the digits of a number together inside `tf.data`. Only the first `MAX_WORD` bytes of a word are read.
 
     Args:
         vocabulary: `vocabulary.words[i]` is the subword of published id i, whose id is i + 2.
         ids: subword -> published id.
         merges: pairs of subwords in the order of merging.
-        specials: words that are subwords, such as `"<|endoftext|>"`.
+        specials: words that are never split, such as `"<|endoftext|>"`.
         unknown: published id of bytes outside the vocabulary.
-        max_length: longer texts are truncated to this many subwords.
+        max_length: longer texts are truncated to this many subwords; default 75.
         lower: whether to lower-case texts.
 
     Raises:
@@ -160,7 +160,7 @@ class BytePairTokenizer(PretrainedSubwordTokenizer):
         last = tf.scatter_nd(letters.row_limits()[:, None] - 1, tf.ones_like(special), tf.shape(codes, tf.int64))
         ids = letters.with_flat_values(tf.gather_nd(self._bytes, tf.stack([last, codes], axis=1)))
         merged = merge_neighbours(ids.to_tensor(), self._join)
-        # One column more, so that there is at least one.
+        # One more column, since a batch without words has none.
         merged = tf.pad(merged, [[0, 0], [0, 1]])
         alone = tf.pad(special[:, None], [[0, 0], [0, tf.shape(merged)[1] - 1]])
         merged = tf.where(special[:, None] > 0, alone, merged)
@@ -233,7 +233,7 @@ class PieceModel:
                 f"{name} must be a unigram model of sentencepiece, as in presets of SigLIP. Presets of SigLIP 2 have "
                 "another model."
             )
-        # Neighbours that letters are not composed with.
+        # `|` is not composed with letters, so the two mark the ends of a normalised letter.
         whole = processor.Normalize([f"|{letter}|" for letter in _LETTERS])
         found = {
             letter: text.removeprefix(BLANK)[1:-1].replace(BLANK, " ")
@@ -246,14 +246,14 @@ class PieceModel:
 class SentencePieceTokenizer(PretrainedSubwordTokenizer):
     """Split texts into the subwords of a unigram model.
 
-    Equals the sentencepiece library, with two exceptions: letters are normalised one by one, so separate accents stay
-    separate, and words are truncated to 256 letters. Subwords never span two words. Each word is segmented by dynamic
-    programming over its letters.
+    Returns the ids of the sentencepiece library, with two exceptions: letters are normalised one by one, so separate
+    accents stay separate, and words are truncated to 256 letters. Subwords never span two words. Each word is segmented
+    by dynamic programming over its letters.
 
     Args:
         vocabulary: the result of `piece_vocabulary` for the model's subwords.
         model: the model.
-        max_length: longer texts are truncated to this many subwords.
+        max_length: longer texts are truncated to this many subwords; default 63.
         canonical: whether to lower-case texts and remove ASCII punctuation, as for SigLIP.
 
     Raises:
@@ -348,7 +348,7 @@ def _table(keys: Any, values: Sequence[Any], default: Any) -> tf.lookup.StaticHa
 def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
     """Read the fields of a protocol buffer: number and value, bytes or an integer.
 
-    The library's generated module requires one version of protobuf.
+    The generated module of the sentencepiece library is not used, because it requires one version of protobuf.
     """
     place = 0
 

@@ -132,7 +132,7 @@ class PresetEncoder(TextEncoderPart, kind="preset"):
             raise invalid_argument("text.tokenizer", tokenizer.kind, "the tokenizer of the encoder's preset", fix)
 
     def build(self, dim: int | None, spec: TextSpec, dtype: str) -> PresetTextEncoder:
-        # `vsemb.text` imports TensorFlow, which encoders do without.
+        # Imported here, because it imports TensorFlow and encoders must not.
         from vsemb.systems.presets.tokenizer import PresetText
 
         texts = PresetText.open(self.name)
@@ -144,7 +144,7 @@ class PresetEncoder(TextEncoderPart, kind="preset"):
             start=texts.start,
             end=texts.end,
             padding=texts.padding,
-            # SigLIP has fixed positions and reads the last.
+            # SigLIP pools the last position of a padded text.
             fixed=texts.kind == "SigLIP",
             dtype=dtype,
         )

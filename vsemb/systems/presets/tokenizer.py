@@ -19,6 +19,7 @@ from vsemb.systems.presets.files import (
     display_name,
     keep_preset,
     kept_name,
+    opening,
     preset_directory,
     read_part,
     require_preset,
@@ -88,34 +89,35 @@ class PresetText:
                 f"The preset {name!r} must be a CLIP or SigLIP with its tokenizer, such as hub:clip_vit_base_patch16; "
                 f"got a {network.get('class_name')} with {what} as tokenizer."
             )
-        assets = directory / ASSETS
-        text = network["config"]["text_encoder"]["config"]
-        longest = int(text["max_sequence_length"])
-        pieces = _pieces(assets) if found == "CLIP" else _model(assets).pieces
-        if found == "CLIP":
-            start, end = (_id(pieces, word, assets) for word in _CLIP_SPECIALS)
-            padding = end if tokenizer["config"].get("pad_with_end_token", False) else 0
-            length = min(int(preprocessor.get("sequence_length", 77)), longest)
-        else:
-            # Positions are fixed for every length.
-            start, length = None, longest
-            end = padding = _id(pieces, "</s>", assets)
-        if len(pieces) > int(text["vocabulary_size"]):
-            raise DataError(
-                f"The tokenizer of the preset {name!r} must have at most {text['vocabulary_size']} subwords, the size "
-                f"of its network; got {len(pieces)}."
+        with opening(str(directory)):
+            assets = directory / ASSETS
+            text = network["config"]["text_encoder"]["config"]
+            longest = int(text["max_sequence_length"])
+            pieces = _pieces(assets) if found == "CLIP" else _model(assets).pieces
+            if found == "CLIP":
+                start, end = (_id(pieces, word, assets) for word in _CLIP_SPECIALS)
+                padding = end if tokenizer["config"].get("pad_with_end_token", False) else 0
+                length = min(int(preprocessor.get("sequence_length", 77)), longest)
+            else:
+                # SigLIP pads every text to the number of its positions.
+                start, length = None, longest
+                end = padding = _id(pieces, "</s>", assets)
+            if len(pieces) > int(text["vocabulary_size"]):
+                raise DataError(
+                    f"The tokenizer of the preset {name!r} must have at most {text['vocabulary_size']} subwords, the "
+                    f"size of its network; got {len(pieces)}."
+                )
+            return cls(
+                found,
+                network,
+                length,
+                bool(preprocessor.get("to_lower" if found == "CLIP" else "canonicalize_text", True)),
+                start if preprocessor.get("add_start_token", True) else None,
+                end if preprocessor.get("add_end_token", True) else None,
+                padding,
+                pieces,
+                assets,
             )
-        return cls(
-            found,
-            network,
-            length,
-            bool(preprocessor.get("to_lower" if found == "CLIP" else "canonicalize_text", True)),
-            start if preprocessor.get("add_start_token", True) else None,
-            end if preprocessor.get("add_end_token", True) else None,
-            padding,
-            pieces,
-            assets,
-        )
 
     @property
     def most_pieces(self) -> int:
@@ -167,8 +169,8 @@ def _merges(assets: Path) -> list[tuple[str, str]]:
     with reading(path, "list of merges"):
         lines = path.read_text(encoding="utf-8").split("\n")
     pairs = [line.split(" ") for line in lines if line.strip() and "#version:" not in line]
-    if any(len(pair) != 2 for pair in pairs):
-        raise DataError(f"{path} must be a list of merges, two subwords separated by a space per line.")
+    if any(len(pair) != 2 for pair in pairs) or len(set(map(tuple, pairs))) < len(pairs):
+        raise DataError(f"{path} must be a list of distinct merges, two subwords separated by a space per line.")
     return [(left, right) for left, right in pairs]
 
 

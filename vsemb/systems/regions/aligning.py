@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from PIL import Image
 
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, invalid_argument, printable
+from vsemb.ops.tensorflow import tf
 from vsemb.runs.images import find_key, read_image_file
 from vsemb.runs.pictures import pixel_box, read_picture
 from vsemb.runs.run import Run
@@ -33,7 +33,7 @@ class Alignment(AlignedWords):
     Attributes:
         name: file or key of the image.
         picture: the decoded image.
-        sentence: the sentence after reading.
+        sentence: the sentence as the model reads it, a result of `read_text`.
         affinity: bonus for two neighbouring words on one region.
     """
 
@@ -88,7 +88,7 @@ def align_image(
         run: run on regions.
         image: image file, or key of an image of the dataset.
         sentence: sentence about the image.
-        dataset: dataset for keys; files are shrunk like its images. None for neither.
+        dataset: dataset of the keys; image files are resized as in its preparation. None: files only, not resized.
         affinity: bonus for two neighbouring words on one region (beta of Karpathy and Fei-Fei 2015, equation 12). At 0
             each word takes its best region; larger values give longer phrases.
         boxes: file with candidate boxes of this image, for a run that does not propose regions from pixels: results of
@@ -109,7 +109,7 @@ def align_image(
     if not 0 <= affinity < math.inf:
         raise invalid_argument("affinity", affinity, "a number >= 0")
     text = read_text(run, sentence, "sentence", report)
-    # Errors of the inputs come before the network is built.
+    # Invalid inputs are reported before the network is built.
     given = GivenImage.of(image, dataset)
     candidates = candidate_boxes(run, given, dataset, boxes, report)
     inputs = [tf.constant([given.encoded]), text, tf.constant([affinity], tf.float32)]

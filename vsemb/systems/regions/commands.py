@@ -289,7 +289,7 @@ def _configure_norms(parser: argparse._ActionsContainer) -> None:
 
 
 def _analyze_norms(arguments: argparse.Namespace) -> None:
-    """Norms of words and regions.
+    """Measure norms of words and regions.
 
     The tables list the words and regions with the largest norms, and the words with the smallest. The run must be on
     regions with a sum of inner products as score, such as the variant paper of the recipe dvsa. The norm of a word is
@@ -327,7 +327,7 @@ def _configure_pointing(parser: argparse._ActionsContainer) -> None:
 
 
 def _evaluate_pointing(arguments: argparse.Namespace, opened: Run) -> Measured:
-    """Share of words that choose the region of the object they name.
+    """Measure the share of words whose region is the object that they name.
 
     A word is correct if its region overlaps its object with an intersection over union of 0.5 or more. The dataset must
     contain the words of a caption that name each object, like the data of `vsemb scenes` and of Flickr30k Entities

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from PIL import Image
 
 from vsemb.data.features.compute import fill_folder
@@ -21,6 +20,7 @@ from vsemb.errors import DataError, invalid_argument
 from vsemb.files import sha256_bytes
 from vsemb.image.backbones import BackboneConfig, build_backbone, save_backbone_weights
 from vsemb.image.backbones import weights_sha256 as hash_weights
+from vsemb.ops.tensorflow import tf
 from vsemb.systems.regions.detections import Detections, pad_rows
 from vsemb.systems.regions.extractor import RegionExtractor, build_classifier
 from vsemb.systems.regions.proposals import selective_search
@@ -48,9 +48,9 @@ def cache_regions(
         dataset: dataset; regions of all splits are computed.
         backbone: configuration of the network, with one crop.
         regions: configuration of the regions.
-        weights: see `build_backbone`.
+        weights: see `build_backbone`; default `"imagenet"`.
         detections: result of `read_detections`, if `regions.source` is `"detections"`; else None.
-        batch_size: images per batch.
+        batch_size: images per batch; default 32.
 
     Returns:
         The opened regions.

@@ -459,7 +459,7 @@ class DetectedImages:
             One-line notes.
 
         Raises:
-            DataError: if an image may have been larger than the stored one, or was turned.
+            DataError: if an image may have been larger than the stored one, or was rotated by 90 degrees.
         """
         notes = self._compare(rows[self._known[rows]])
         limit = self._dataset.manifest.get("writing", {}).get("max_side")
@@ -503,7 +503,7 @@ class DetectedImages:
         ]
 
     def nothing_fits(self, image_ids: Sequence[int | str]) -> str:
-        """Return the message for results whose image_ids all miss the dataset."""
+        """Return the message for results without an image_id of the dataset."""
         by = "" if self._listed is None else f" by the file names in {self._images}"
         advice = (
             "They must be keys, with or without folders and ending, or the numbers in file names such as "

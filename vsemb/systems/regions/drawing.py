@@ -11,17 +11,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from vsemb.errors import invalid_argument
-from vsemb.runs.pictures import (
-    INK,
-    PAPER,
-    Font,
-    Rectangle,
-    cut_text,
-    decimals,
-    drawable,
-    pixel_box,
-    scaled_to,
-)
+from vsemb.runs.pictures import INK, PAPER, Font, Rectangle, cut_text, decimals, drawable, pixel_box, scaled_to
 
 #: Minimum share of the sentence's best score. Words below it are grey and add no box.
 FADE = 0.25
@@ -56,7 +46,7 @@ def draw_alignment(
         words: words of the sentence.
         regions: row of the box per word, -1 for words without a box.
         scores: score of each word with its box.
-        fade: words below this share of the best score are grey, and so are words with scores <= 0.
+        fade: words below this share of the best score, default 0.25, are grey, and so are words with scores <= 0.
         side: longer side of the drawn image in pixels; None for its own side, limited to 512 to 1280.
 
     Returns:
@@ -152,7 +142,7 @@ def draw_outlines(image: Image.Image, boxes: Sequence[tuple[Rectangle, str]], li
         line: width of the lines in pixels.
     """
     pen = ImageDraw.Draw(image)
-    # Large boxes come first, so that small boxes inside stay visible.
+    # Large boxes are drawn first, so that small boxes inside stay visible.
     for (x, y, width, height), shown in sorted(boxes, key=lambda each: -each[0][2] * each[0][3]):
         for grown, colour, thick in ((1, "white", line + 2), (0, shown, line)):
             left, top = max(x - grown, 0), max(y - grown, 0)

@@ -80,12 +80,12 @@ class ContextualTokenEncoder(Configured, keras.layers.Layer):
 
     Args:
         words: word embedding; 300-dimensional in the paper, fixed or trained.
-        dim: size of s_t, the embedding; 1000 to 1600 in the paper; None for `units`.
-        cell: `"brnn"` (the paper), `"gru"` or `"lstm"`.
-        units: size of the hidden states; 300 to 600 in the paper.
+        dim: size of s_t, the embedding; 1000 to 1600 in the paper; None for `units`; default 1000.
+        cell: `"brnn"` (the paper and the default), `"gru"` or `"lstm"`.
+        units: size of the hidden states; 300 to 600 in the paper; default 512.
         dropout: share of entries of e_t and of h^f_t + h^b_t set to 0 in training.
         init_scale: all matrices are initialized uniformly in [-init_scale, init_scale]. None for Glorot's range, and
-            for orthogonal matrices in recurrences, of half the size in `ReLUCell`.
+            for orthogonal matrices in recurrences, times 1/2 in `ReLUCell`.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call args:

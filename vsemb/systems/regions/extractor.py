@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import keras
-import tensorflow as tf
 
 from vsemb.errors import DataError, VsembError, invalid_argument, one_line
 from vsemb.exporting.served_model import one_row_at_least
 from vsemb.image.backbones import ARCHITECTURES, BackboneConfig, load_all_weights, scaled
 from vsemb.image.decode import decode_images
+from vsemb.ops.tensorflow import tf
 from vsemb.systems.regions.proposals import best_boxes, objectness, propose
 from vsemb.systems.regions.region_store import WHOLE_IMAGE, RegionConfig
 
@@ -99,8 +99,8 @@ class RegionExtractor:
         Args:
             encoded: string (batch,), bytes of JPEG or PNG images; the batch may be empty.
             boxes: float32 (batch, candidates, 4), `[x, y, w, h]` as fractions of the image, clipped to it; zeros are
-                padding. Candidates are ranked by `regions.rank`. They must come best first if this is confidence and
-                neither a classifier nor `scores` is given. None if `regions.source` is `"grid"`.
+                padding. They are ranked by `regions.rank`. If this is confidence, and there are no classifier and no
+                `scores`, they must come best first. None if `regions.source` is `"grid"`.
             scores: float32 (batch, candidates), confidence of a detector.
 
         Returns:
@@ -125,7 +125,7 @@ class RegionExtractor:
             None if given is None else one_row_at_least(given) for given in (encoded, boxes, scores)
         )
         pixels, valid = decode_images(encoded, self.backbone_config.size)
-        # Keras returns a single output without its list.
+        # For a single output, Keras returns a tensor, not a list.
         maps = [] if self.maps is None else tf.nest.flatten(self.maps(pixels, training=False))
         best, best_scores = self._best(pixels, maps, boxes, scores)
         whole = tf.broadcast_to(tf.constant(WHOLE_IMAGE), tf.stack([tf.shape(pixels)[0], 1, 4]))
@@ -173,7 +173,7 @@ class RegionExtractor:
             part = slice(start, start + at_once)
             crops = pixels[part, None]
             if self.regions.count:
-                # The whole image has the usual pixels, in whole numbers; crops are rounded to whole numbers too.
+                # Pixels of the whole image are whole numbers (`decode_images` rounds), so crops are rounded too.
                 crops = tf.concat([crops, tf.round(crop_regions(detailed[part], boxes[part, 1:], size))], axis=1)
             features = self.backbone(tf.reshape(crops, (-1, size, size, 3)), training=False)
             features = tf.reshape(tf.cast(features, tf.float32), (-1, self.count, self.dim))

@@ -21,17 +21,17 @@ Tensor = Any
 class FragmentAlignment(InBatchLoss):
     """Hinges on the inner products of words and regions, with latent positives (DeFrag, section 3.3.1).
 
-    A word s_t describes some regions of its own image and no region of other images:
+    A word s_t is assumed to describe some regions of its own image and no region of other images:
 
         loss of a word = mean over its positives of max(0, margin - v_i . s_t)
                          + mean over its negatives of max(0, margin + v_i . s_t)
 
     Its positives are the regions of its own image with v_i . s_t > 0, and always the best one (the heuristic of mi-SVM,
     Andrews et al. 2003). Its negatives are the image's other regions and all regions of other images. The loss of a
-    text is the sum over its words. Other pairs of the same image are ignored.
+    text is the sum over its words. Batch items with the same image and another text are ignored.
 
     When to use it: together with a ranking loss over `sum-sim` (equation 7 of Karpathy and Fei-Fei 2015), in a
-    `vsemb.losses.CombinedLoss`. Equation 8 (`max-sim`) replaces it.
+    `vsemb.losses.CombinedLoss`. With `max-sim` (equation 8) it is not needed.
 
     Args:
         margin: required inner product; the authors' code has 1.

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import tensorflow as tf
 
 from vsemb.data.features.files import CLASSIFIER_NAME
 from vsemb.data.sources import ImageSource
@@ -18,6 +17,7 @@ from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError
 from vsemb.files import read_json, write_json
 from vsemb.image.backbones import build_backbone
+from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, Positive
 from vsemb.recipes.towers import BACKBONE, CachedImages, kept_backbone
 from vsemb.runs.pictures import read_picture

@@ -17,12 +17,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from keras import ops
 
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, invalid_argument
 from vsemb.evaluation import Embedder
+from vsemb.ops.tensorflow import tf
 from vsemb.runs.run import Run
 from vsemb.systems.regions.image_tower import regions_of
 from vsemb.systems.regions.region_store import RegionStore
@@ -67,7 +67,7 @@ class PointingMetrics:
 
     Attributes:
         accuracy: affinity -> share of correct words; affinity 0 is without smoothing.
-        chance: expected share of a random region of the image, computed exactly.
+        chance: expected share if each word takes a random region of its image, computed exactly.
         whole_image: share if every word takes the whole image.
         ceiling: share of words for which a correct region exists.
         images: number of images.
@@ -89,7 +89,7 @@ class PointingMetrics:
     regions: float
 
     def best_affinity(self) -> float:
-        """Return the affinity with most correct words; of equal ones the smallest."""
+        """Return the affinity with most correct words; ties select the smallest."""
         return min(self.accuracy, key=lambda affinity: (-self.accuracy[affinity].words, affinity))
 
     def to_json(self) -> dict[str, Any]:
@@ -295,7 +295,7 @@ def score_spread(blocks: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]) ->
         real = words[:, :, None] & regions[:, None]
         known = np.where(real, scores, 0).astype(np.float64)
         means = known.sum(axis=2, keepdims=True) / np.maximum(real.sum(axis=2, keepdims=True), 1)
-        # NaN or infinity of a score appears in the result.
+        # If a score is NaN or infinite, so is the result.
         with np.errstate(invalid="ignore"):
             squares += float(np.where(real, (known - means) ** 2, 0).sum())
         count += int(real.sum())
@@ -448,7 +448,7 @@ def measure_pointing(
     Args:
         run: run on regions.
         dataset: the dataset, see `PointingTask`.
-        split: name of the split.
+        split: name of the split; default `val`.
         affinities: finite numbers >= 0; None for the defaults, in units of the scores' spread on the validation split.
         bootstrap: see `evaluate_pointing`.
 

@@ -1,13 +1,13 @@
 """Candidate boxes of an image from its pixels, and the selection of the best boxes.
 
-- `propose`, in graph: the boxes of a multi-scale grid with the largest objectness, moved to fit.
+- `propose`, in graph: the boxes of a multi-scale grid with the largest objectness, with refined edges.
 - `selective_search`: selective search of OpenCV (Uijlings et al. 2013), the candidates of R-CNN. Needs the extra
   `regions`.
 
-Objectness measures by colours inside and around a box whether the box holds one object. The boxes of an image never
-depend on the rest of its batch. All results are exact, or rounded alike at every place of a batch: they use sums of
-whole numbers, and only operations that IEEE 754 rounds correctly. Network activations are not used, since their last
-bits depend on the batch.
+Objectness compares the colours inside and around a box; it is large for a box that fits one object. The boxes of an
+image never depend on the rest of its batch. All results are exact, or rounded equally at every place of a batch: they
+use sums of whole numbers, and only operations that IEEE 754 rounds correctly. Network activations are not used, since
+their last bits depend on the batch.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import functools
 import math
 
 import numpy as np
-import tensorflow as tf
 
 from vsemb.errors import DataError, missing_extra
+from vsemb.ops.tensorflow import tf
 from vsemb.systems.regions.region_store import RegionConfig
 
 #: Cells per side of an image. Boxes of the grid have edges between cells, and objectness is measured on cells.
@@ -33,12 +33,12 @@ _STEP = 1 / 3
 
 # Width of the ring around a box, as a share of the box's shorter side; at least one cell.
 _RING = 0.1
-# Standard deviations of colour (in 0..1) in the ring below this are noise or compression, and have little effect.
+# Added to the standard deviation of colour in the ring, in 0..1, so that noise and compression have little effect.
 _NOISE = 0.2
 # Weight of the distance between a box's centre and the image's centre.
 _CENTRE = 0.5
 
-# Minimum number of refined boxes of the grid; some of them become equal.
+# Minimum number of boxes of the grid that are refined; more than needed, since some become equal.
 _REFINED = 64
 # Moves of one edge in refinement, in cells, and number of moves.
 _MOVES, _STEPS = (-1, 1, -3, 3), 6
@@ -151,8 +151,9 @@ def objectness(pixels: tf.Tensor, boxes: tf.Tensor) -> tf.Tensor:
     - d: distance between the centres of box and image, in units of the image's sides.
 
     A box that fits an object has an even ring (V small) of another colour (D large). A margin around the object lowers
-    D. A part of the object in the ring raises V. The factors with r and d are for photographs, where corners of sky
-    would win otherwise. Boxes are rounded to 64 x 64 cells. Images of one colour and boxes of zeros have objectness 0.
+    D. A part of the object in the ring raises V. In photographs, corners of sky would have the largest values without
+    the factors with r and d. Boxes are rounded to 64 x 64 cells. Images of one colour and boxes of zeros have
+    objectness 0.
 
     Args:
         pixels: (batch, height, width, 3), RGB in 0..255.

@@ -26,7 +26,7 @@ from vsemb.data.features.files import FeatureWriter, load_array
 from vsemb.data.readers.source import text_lines
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument, one_line
-from vsemb.files import reading, sha256_bytes, sha256_file
+from vsemb.files import reading, remove_partial, sha256_bytes, sha256_file
 from vsemb.systems.regions.detections import name_forms
 from vsemb.systems.regions.region_store import WHOLE_IMAGE, RegionConfig, RegionStore, refuse_wrong_regions
 
@@ -121,7 +121,7 @@ def write_published(
         dataset: the dataset.
         paths: the files, see `read_published`; together they have every image of the dataset once.
         names: for `.npy` files, the file of names of each.
-        count: number of first boxes per image; images with fewer are padded.
+        count: number of first boxes per image; default 36; images with fewer are padded.
 
     Returns:
         The opened regions, and notes about images that the dataset does not have.
@@ -137,6 +137,7 @@ def write_published(
     fingerprint = sha256_bytes(json.dumps([sources, regions.to_json()], sort_keys=True).encode())[:16]
     directory = dataset.path / RegionStore.plural() / fingerprint
     if (directory / "manifest.json").is_file():
+        remove_partial(directory)
         return RegionStore.open(directory, dataset), ()
     stream = (
         each for number, path in enumerate(paths) for each in read_published(path, names[number] if names else None)

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from PIL import Image
 
 from vsemb.console import progress
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument
 from vsemb.evaluation import Embedder
+from vsemb.ops.tensorflow import tf
 from vsemb.runs.indexing import ALL, split_names
 from vsemb.runs.pictures import MOST_TILES, Rectangle, contact_sheet, crop, decimals, pixel_box, read_picture
 from vsemb.runs.run import Run
@@ -82,8 +82,8 @@ def search_regions(
         run: run on regions.
         dataset: the dataset.
         snippet: a few words, such as "red bus".
-        k: number of regions.
-        split: name of the split, or `all`.
+        k: number of regions; default 10.
+        split: name of the split; default `all`, for all splits.
         every: whether an image may be found by several regions; if false, only by its best one.
         parts: whether whole images are left out.
         report: receives one-line notes about unknown words.
@@ -194,7 +194,7 @@ def region_sheet(dataset: Dataset, found: Sequence[FoundRegion], side: int = 160
     Args:
         dataset: dataset of the regions.
         found: the regions, see `search_regions`.
-        side: side of a crop's square in pixels.
+        side: side of a crop's square in pixels; default 160.
 
     Raises:
         InvalidArgumentError: if `found` is empty.
@@ -253,7 +253,7 @@ def word_norms(run: Run, dataset: Dataset, split: str, min_count: int = 5) -> li
         run: run whose texts are sequences of word vectors.
         dataset: the dataset.
         split: name of the split.
-        min_count: minimum number of occurrences of a word.
+        min_count: minimum number of occurrences of a word; default 5.
 
     Returns:
         Words and norms, smallest norm first.
@@ -306,8 +306,8 @@ def measure_norms(
     Args:
         run: run on regions.
         dataset: the dataset.
-        split: name of the split.
-        k: number of words per list, and of regions.
+        split: name of the split; default `val`.
+        k: number of words per list, and of regions; default 40.
         min_count: see `word_norms`.
         every, parts: see `vsemb.systems.regions.region_search.search_regions`.
 
@@ -328,7 +328,7 @@ def measure_norms(
         )
     if k < 1:
         raise invalid_argument("k", k, "an integer >= 1")
-    # Errors of missing regions come before the work of embedding.
+    # Missing regions are reported before anything is embedded.
     regions_of(run, dataset)
     words = word_norms(run, dataset, split, min_count)
     regions = best_regions(

@@ -245,14 +245,14 @@ def region_fingerprint(
 
 
 def _is_published(manifest: dict[str, Any]) -> bool:
-    """Whether the features are published ones, of a network that is not known."""
+    """Return whether the features are published ones, of an unknown network."""
     return manifest["backbone"] is None and manifest["weights_sha256"] is None
 
 
 def _fingerprint_of(manifest: dict[str, Any], *, detections: bool = True) -> str:
     """Compute the fingerprint of a manifest's content, with or without the detections."""
     if _is_published(manifest):
-        # All that is known of the network behind published features.
+        # The network behind published features is unknown.
         return f"published, {manifest['dim']} entries"
     backbone, regions = BackboneConfig.from_json(manifest["backbone"]), RegionConfig.from_json(manifest["regions"])
     named = detections or regions.source != "detections"
@@ -312,6 +312,6 @@ def _largest(block: np.ndarray) -> np.ndarray:
     """Return the largest magnitude of each row (..., dim); NaN if the row has NaN."""
     if block.dtype != np.float16:
         return np.abs(block).max(axis=-1, initial=0)
-    # The bits of IEEE numbers without sign have the order of the numbers, NaN last; float16 arithmetic is slow.
+    # Without the sign bit, IEEE numbers compare like their bits, with NaN last. Float16 arithmetic is slow.
     bits = np.asarray(block).view(np.uint16) & 0x7FFF
     return bits.max(axis=-1, initial=0).view(np.float16)

@@ -7,10 +7,10 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from keras import ops
 
 from vsemb.data.store import Dataset
+from vsemb.ops.tensorflow import tf
 from vsemb.recipes.retrieval import Retrieval
 from vsemb.report.page import EXPLAINED, Section, View
 from vsemb.report.space import Picture, Space

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import tensorflow as tf
 from keras import ops
 
 from vsemb.console import progress
@@ -20,6 +19,7 @@ from vsemb.data.store import Dataset
 from vsemb.errors import DataError, InvalidArgumentError, invalid_argument
 from vsemb.evaluation import Embedder
 from vsemb.ops.geometry import l2_normalize
+from vsemb.ops.tensorflow import tf
 from vsemb.runs.indexing import DatasetItems, captions_read, index_source
 from vsemb.runs.run import Run
 from vsemb.runs.searching import Query, Searcher
@@ -136,9 +136,9 @@ class MultiVectorSearch(Searcher):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Find the k best items for each query, after scoring all items.
 
-        Among items of its own kind a query takes the role of the text, as in `vsemb.searching.SearchIndex.search`. An
-        image query has its regions as words, and each of them is compared with its best region by cosine. With the
-        norms of regions, the same few images would be nearest to nearly all queries.
+        Among items of its own kind a query takes the role of the text, as in `vsemb.searching.SearchIndex.search`. The
+        regions of an image query then take the role of words, and regions are compared by cosine. With inner products,
+        a few images with regions of large norms would be nearest to nearly all queries.
 
         Args:
             queries: (queries, items, dim) float32; a row of zeros is padding.

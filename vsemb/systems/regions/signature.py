@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-import tensorflow as tf
 
 from vsemb.exporting import ImageInput, ServedModel, Signature
 from vsemb.exporting.reference_outputs import Arrays, Tie, golden_images, golden_texts
@@ -23,6 +22,7 @@ from vsemb.exporting.served_model import (
     score_scale,
     tensors,
 )
+from vsemb.ops.tensorflow import tf
 from vsemb.similarities import Similarity
 from vsemb.systems.regions.extractor import ImageRegions, RegionExtractor
 from vsemb.systems.regions.similarities import item_mask

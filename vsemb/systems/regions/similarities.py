@@ -213,7 +213,7 @@ def region_word_scores(regions: Tensor, words: Tensor, reduce: str = "max") -> T
     Args:
         regions: (n, M, dim) float; padding is never the best region.
         words: (m, T, dim) float; padding adds 0.
-        reduce: reduction over the regions, `"max"` or `"sum"`.
+        reduce: reduction over the regions, `"max"` or `"sum"`; default `"max"`.
 
     Returns:
         (n, m) float32; 0 for images without regions and sentences without words.
@@ -375,14 +375,14 @@ def cross_attention_scores(regions: Tensor, words: Tensor, attend: str = "region
     The score is the mean of R over the words, or log(sum of exp(lse_temperature R)) / lse_temperature. With
     `attend="words"`, every region attends to the words in the same way.
 
-    The vectors a_j are never computed. With the Gram matrix G of the regions, cosine(e_j, a_j) is the weighted sum of
-    s_ij over sqrt(w' G w), in which the denominators of the softmax cancel. The authors' code has a leaky rectifier of
-    slope 0.1. Their equations and this function have [.]+ instead.
+    The vectors a_j are never computed. With x_i = exp(temperature w_ij) and the Gram matrix G of the regions,
+    cosine(e_j, a_j) = (sum over i of x_i s_ij) / sqrt(x' G x): the denominators of the softmax cancel. The authors'
+    code has a leaky rectifier of slope 0.1. Their equations and this function have [.]+ instead.
 
     Args:
         regions: (n, M, dim) float, of unit length or zero.
         words: (m, T, dim) float, of unit length or zero.
-        attend: attended items, `"regions"` or `"words"`.
+        attend: attended items, `"regions"` or `"words"`; default `"regions"`.
         **options: `temperature`, inverse temperature of the softmax, above 0 and at most 30, default 9, published 9 for
             regions and 4 for words; `pooling`, `"mean"` (default) or `"lse"`; `lse_temperature`, above 0 and at most
             80, default and published 6.
@@ -454,7 +454,7 @@ def _attended(
     real = ops.cast(query_mask, "float32")
     count = ops.sum(real, axis=-2)
     if pooling == "mean":
-        # Queries of padding have relevance 0.
+        # Padding has relevance 0.
         return ops.sum(relevance, axis=-2) / ops.maximum(count, 1.0)
     total = ops.sum(ops.exp(lse_temperature * relevance) * real, axis=-2)
     something = ops.logical_and(count > 0, ops.any(context_mask, axis=-3)[..., 0])

@@ -17,9 +17,9 @@ def best_chain(unaries: Tensor, words: Tensor, regions: Tensor, affinity: Tensor
 
     The result maximises the sum over words of `unaries[t, a_t]`, plus `affinity` for each pair of neighbours with
     a_t = a_(t+1) (equations 10 to 12). The paper writes that it minimises this energy, but both of its parts are
-    rewards. A word that changes the region always comes from the best region, so a step costs O(M) operations and not
-    O(M^2). With an affinity of 0 each word takes its own best region. With a very large affinity all words share the
-    region of the best sum.
+    rewards. A change of region always starts from the best region of the previous word, so a step costs O(M) operations
+    and not O(M^2). With an affinity of 0 each word takes its own best region. With a very large affinity all words
+    share the region of the best sum.
 
     Args:
         unaries: (b, T, M) float, v_i . s_t of every word and region.
@@ -48,7 +48,8 @@ def best_chain(unaries: Tensor, words: Tensor, regions: Tensor, affinity: Tensor
     before = ops.cumsum(real, axis=1) - real
     affinity = ops.broadcast_to(ops.reshape(ops.cast(affinity, "float32"), (-1, 1)), (ops.shape(words)[0], 1))
     known, unaries = ops.expand_dims(regions, 1), ops.cast(unaries, "float32")
-    # A larger affinity than the total possible gain of changes gives the same chain, but loses the unaries in rounding.
+    # Clip the affinity at the largest possible gain of changes: above it the chain is the same, but rounding would lose
+    # the unaries.
     spread = _largest(ops.where(known, unaries, _LOWEST)) + _largest(ops.where(known, -unaries, _LOWEST))
     enough = ops.minimum(affinity, 2.0 * ops.sum(ops.where(words, spread, 0.0), axis=1, keepdims=True))
     # Reward of a word for staying: 0 for the first, which has no neighbour before it.
@@ -82,7 +83,7 @@ def best_chain(unaries: Tensor, words: Tensor, regions: Tensor, affinity: Tensor
     given = ops.logical_and(words, ops.any(regions, axis=1, keepdims=True))
     path = ops.where(given, ops.transpose(path), -1)
     score = _largest(last)
-    # If the affinity was cut, the whole chain stays on one region.
+    # If the affinity was clipped, the whole chain stays on one region.
     links, more = ops.sum(real, axis=1) - 1.0, (affinity - enough)[:, 0]
     score = score + ops.where(ops.logical_and(links > 0, more > 0), links * more, 0.0)
     return path, ops.where(ops.any(given, axis=1), score, 0.0)

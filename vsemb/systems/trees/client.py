@@ -31,7 +31,7 @@ ParserLike = str | os.PathLike[str] | Callable[[list[str]], Sequence[Any]]
 _EXPECTED = "pairs of words and heads, or trees with `words` and `heads`"
 # The limit of text models (`vsemb.text.normalize`, whose import loads TensorFlow).
 _MAX_BYTES = 4096
-# A request may hold this much padding; more only up to four places per word.
+# Maximum padding of a request, in places, or four times its number of words if that is more.
 _MUCH_PADDING = 16_384
 
 _Pair = tuple[list[bytes], np.ndarray]

@@ -20,12 +20,12 @@ def _configure_dependencies(parser: argparse._ActionsContainer) -> None:
 
 
 def _annotate_dependencies(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Dependency trees, for recipes that read trees.
+    """Add dependency trees, for recipes that read trees.
 
     Writes the tree of every caption to DATA/parses. Trees come from a spaCy pipeline (--model), which is copied beside
     them for new sentences, or from CoNLL-U files (--conllu) of any parser, such as Stanza, UDPipe or CoreNLP. With
     both options, trees come from the files, and the pipeline parses new sentences. A sentence is matched to its caption
-    by sent_id. Sentences without ids must be all captions in order. The same command resumes an interrupted run.
+    by sent_id. Without ids, the sentences must be all captions, in order. The same command resumes an interrupted run.
     """
     from vsemb.data.store import Dataset
     from vsemb.errors import invalid_argument

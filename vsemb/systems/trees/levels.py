@@ -15,7 +15,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-import tensorflow as tf
+from vsemb.ops.tensorflow import tf
 
 Tensor = Any
 
@@ -74,7 +74,7 @@ def _schedule(heads: Tensor, mask: Tensor, depth: Tensor, slot: Tensor, slots: i
     number = tf.range(1, steps + 1)
     has_child = tf.reduce_any(heads[:, None] == number[:, None], 2)
     is_leaf = mask & ~has_child & (heads > 0)
-    levels = tf.maximum(tf.reduce_max(tf.where(mask, depth, 0)), 0) + 1  # one of no nodes, if need be
+    levels = tf.maximum(tf.reduce_max(tf.where(mask, depth, 0)), 0) + 1  # one level without nodes for an empty batch
     level = levels - 1 - depth
 
     # Nodes: the trunk by level, the leaves by level, padding.
@@ -84,7 +84,7 @@ def _schedule(heads: Tensor, mask: Tensor, depth: Tensor, slot: Tensor, slots: i
     nodes = order[:count]
     place = tf.minimum(tf.math.invert_permutation(order), count)
 
-    # Edges, each named by its child: by the child's level, then by slot.
+    # Edges are identified by their child, and sorted by the child's level, then by slot.
     is_edge = mask & (heads > 0)
     order, sizes = _sorted(level * slots + slot, is_edge, levels * slots)
     sizes = tf.reshape(sizes, [-1, slots])
@@ -93,22 +93,22 @@ def _schedule(heads: Tensor, mask: Tensor, depth: Tensor, slot: Tensor, slots: i
     child = tf.gather(place, edges)
     head = tf.gather(tf.reshape(heads, [-1]), edges) - 1
     parent = tf.gather(place, edges - edges % tf.maximum(steps, 1) + head)
-    # A level's children stand in the loop as its trunk nodes, then its leaves.
+    # The loop reads the nodes of a level in this order: trunk nodes, then leaves.
     at = tf.gather(tf.reshape(level, [-1]), edges)
     trunk_before, leaves_before = tf.gather(start, at), tf.gather(start, levels + at)
     trunk_there = tf.gather(start, at + 1) - trunk_before
     leaf = trunk_there + child - leaves_before
     return SimpleNamespace(
         levels=levels,
-        nodes=nodes,  # (nodes,) where each stands in (batch * steps,)
-        place=place,  # (batch * steps,) where each is among the nodes; their number for padding
+        nodes=nodes,  # (nodes,) index of each node in (batch * steps,)
+        place=place,  # (batch * steps,) index of each token in `nodes`; for padding, the number of nodes
         start=start,  # (2 levels + 1,) first node of each level of the trunk, then of the leaves
-        trunk=start[levels],  # nodes of the trunk
-        sizes=sizes,  # (levels, slots) edges of each level in each slot
+        trunk=start[levels],  # number of trunk nodes
+        sizes=sizes,  # (levels, slots) number of edges of each level in each slot
         ends=ends,  # (levels + 1,) first edge of each level
-        child=child,  # (edges,) the node
-        here=tf.where(child < start[levels], child - trunk_before, leaf),  # the same within its level
-        parent=parent,  # (edges,) its head, a node of the trunk
+        child=child,  # (edges,) index of the child in `nodes`
+        here=tf.where(child < start[levels], child - trunk_before, leaf),  # the same, within the child's level
+        parent=parent,  # (edges,) index of the head, a trunk node
         slot=tf.gather(tf.reshape(slot, [-1]), edges),
     )
 
@@ -151,7 +151,7 @@ def _forward(rule: Any, plan: Any, x: Tensor, recurrent: Tensor) -> tuple[Tensor
         [0, empty, empty, arrays],
         shape_invariants=_loop_shapes(units, arrays),
     )
-    # Tensors, since a SavedModel cannot store arrays for the gradient; unused ones are pruned.
+    # Converted to tensors, since a SavedModel cannot store arrays for the gradient. Unused tensors are pruned.
     trunk_h, *saved = (a.concat() for a in arrays)
     return tf.concat([trunk_h, leaf_h], 0), (saved, leaf_saved)
 

@@ -124,7 +124,8 @@ class TreeReader(WordReader):
         """Return one parsed text per raw text, see `vsemb.systems.trees.trees`.
 
         Raises:
-            DataError: for a sentence if the run has no parser. Letters and digits without a blank count as one word.
+            DataError: for a text that needs a parser, if the run has none. A text of letters and digits only needs
+                none: it is read as one word.
         """
         return parsed_texts(super().__call__(raw), self._parse)
 

@@ -21,7 +21,7 @@ from vsemb.errors import DataError, invalid_argument, needs_extra, one_line
 from vsemb.files import sha256_file
 from vsemb.systems.trees.trees import Tree
 
-#: The relation of a later sentence's root to that of the first (Universal Dependencies).
+#: Relation of the root of a later sentence to the root of the first (Universal Dependencies).
 PARATAXIS = "parataxis"
 
 _CONFIG = "config.cfg"
@@ -91,7 +91,7 @@ class Parser:
     Args:
         pipeline: the loaded `spacy.language.Language`, whose documents have heads.
         info: identity of the parser.
-        folder: folder of the pipeline on disk.
+        folder: folder of the pipeline on disk; None for an installed pipeline.
 
     Attributes:
         info: identity of the parser.
@@ -307,7 +307,7 @@ def _idle_components(config: Any) -> list[str]:
     """Return the names of components that do not affect trees."""
     components = config.get("components", {})
     factories = {name: components.get(name, {}).get("factory", "") for name in config["nlp"]["pipeline"]}
-    # A component from elsewhere may read the output of any other; then all run.
+    # A component outside both lists may read the output of any other, so all run.
     if not set(factories.values()) <= _IDLE | _WORKING:
         return []
     return [name for name, factory in factories.items() if factory in _IDLE]

@@ -139,8 +139,8 @@ def write_parses(
     Args:
         dataset: the dataset, which gets the annotation `parses`.
         trees: split name -> tree of each caption in order, for all splits.
-        parser: JSON-able record of the parser.
-        parser_folder: folder of the parser, to be copied for new sentences.
+        parser: record of the parser, serializable as JSON; None if the parser is unknown.
+        parser_folder: folder of the parser, to be copied for new sentences; None to copy nothing.
         overwrite: whether to replace existing parses.
 
     Returns:

@@ -23,7 +23,7 @@ from vsemb.console import progress
 from vsemb.data.caption_index import CaptionIndex
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument, one_line
-from vsemb.files import locked, read_json, write_json
+from vsemb.files import locked, read_json, remove_partial, write_json
 from vsemb.systems.trees.parsers import Parser, ParserInfo, open_parser, parser_files
 from vsemb.systems.trees.parses import Parses, find, write_parses
 from vsemb.systems.trees.trees import Sentence, Tree, read_conllu, write_conllu
@@ -106,6 +106,7 @@ def parse_dataset(
         raise invalid_argument("processes", processes, "an integer >= 1")
     if not overwrite and (present := _present(dataset, parser.info)):
         report(f"{dataset.path} already has the parses of this parser; nothing to do.")
+        remove_partial(dataset.path / "parses")
         return Parsed(present)
     if parser.folder is not None:
         parser_files(parser.folder)  # Refuse before hours of parsing.
@@ -137,7 +138,7 @@ def import_conllu(
     Args:
         dataset: the dataset.
         files: CoNLL-U files, plain or gzip, which together contain every caption.
-        parser: parser of new sentences, such as queries; the parser of the files, or one with the same annotation
+        parser: parser for new sentences, such as queries. Use the parser of the files, or one with the same annotation
             scheme. A sample of captions is parsed to measure the agreement.
         overwrite: whether to replace existing parses.
         report: called with progress messages.

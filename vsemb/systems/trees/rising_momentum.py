@@ -21,8 +21,8 @@ class RisingMomentumSGD(keras.optimizers.SGD):
     """SGD with a momentum that starts at `momentum_start` and approaches `momentum`.
 
     The imgcap report, section 4: "momentum constant µ = 0.5 asymptotically grew to µ = 0.95". The report gives no
-    formula. Here the distance to the end shrinks by the factor e every `momentum_steps` steps. At step t,
-    counted from 0:
+    formula. Here the distance to `momentum` shrinks by the factor e every `momentum_steps` steps. At step t, counted
+    from 0:
 
         µ(t) = momentum - (momentum - momentum_start) exp(-t / momentum_steps)
         v ← µ(t) v - rate(t) gradient

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
-import tensorflow as tf
 
 from vsemb.exporting import TextInput
 from vsemb.exporting.reference_outputs import Arrays
 from vsemb.exporting.served_model import Outputs, first_rows, function_of, one_row_at_least
+from vsemb.ops.tensorflow import tf
 from vsemb.systems.trees.tree_tokenizer import Parse, TreeTokenizer, parsed_texts
 
 

@@ -246,8 +246,8 @@ class TreeLSTMEncoder(PooledSentenceEncoder):
         dim: size of the sentence embedding; None for the size of the pooled states; default 1024.
         units: size of the states; default 300.
         slots: p, slots for left children and for right children; default 2; unused with `children="sum"`.
-        children: `"slots"`, each with its own matrices and forget gate, or `"sum"`.
-        pooling: `"root"` (the papers), or `"mean"`, `"max"` or `"mean+max"` over all nodes.
+        children: `"slots"` (the default), each with its own matrices and forget gate, or `"sum"`.
+        pooling: `"root"` (as in both papers; the default), or `"mean"`, `"max"` or `"mean+max"` over all nodes.
         dropout: share of pooled entries dropped in training, in [0, 1).
         init_scale: both kernels start uniform in [-init_scale, init_scale]. None gives Glorot's range, for the matrix
             from a word vector to all gates, and for the matrix from the states of all slots to all gates. Biases start
@@ -321,7 +321,7 @@ class TreeLSTMEncoder(PooledSentenceEncoder):
         word_ids, heads = token_ids[..., 0], token_ids[..., 1]
         mask = padding_mask(word_ids)
         vectors = self.words(word_ids, training=training)
-        # One matrix product: one per sentence is several times slower, and its gradient more.
+        # A single matrix product. One per sentence is several times slower; its gradient is slower still.
         rows = ops.matmul(ops.reshape(vectors, (-1, self.words.dim)), self.kernel) + self.bias
         inputs = ops.reshape(rows, (*ops.shape(word_ids), 4 * self.units))
         states = tree_lstm_states(inputs, self.recurrent_kernel, heads, mask, child_sum=self.children == "sum")

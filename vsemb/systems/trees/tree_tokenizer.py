@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar
 
-import tensorflow as tf
-
 from vsemb.errors import DataError, InvalidArgumentError, invalid_argument
+from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, require
 from vsemb.systems.trees.trees import is_parsed
 from vsemb.text.normalize import readable_part
@@ -21,7 +20,7 @@ Parse = Callable[[list[str]], Sequence[str]]
 _WORD = r"[^\t\n\r\x00]+"
 _LINE = r"[^\t]*\t[0-9]{1,9}"
 _NO_HEAD = "-1"
-_ALL = tf.int32.max
+_ALL = 2**31 - 1
 
 
 class TreeTokenizer(Tokenizer):
@@ -32,11 +31,11 @@ class TreeTokenizer(Tokenizer):
     not a tree (`vsemb.systems.trees.trees.Tree.check`) has no tokens; other rows are unaffected.
 
     A longer tree keeps its first `max_length` words. A word whose head is cut off gets its nearest remaining ancestor
-    as head. If the root is cut off, the first word without a remaining ancestor becomes the root, and
-    the head of the others without one. Words that are cut off must be part of a valid tree too.
+    as head. If the root is cut off, the first word without a remaining ancestor becomes the root. It becomes the head
+    of the other words without a remaining ancestor. The whole tree must be valid, including words that are cut off.
 
     Args:
-        vocabulary: the known words, of which two never differ in capitalization only; see `tree_vocabulary`.
+        vocabulary: the known words, distinct when capitalization is ignored; see `tree_vocabulary`.
         max_length: maximum words; default 64.
 
     Raises:
@@ -87,7 +86,7 @@ class TreeTokenizer(Tokenizer):
         tf.debugging.assert_equal(tf.shape(tokens), tf.shape(heads), "tokens and heads differ in shape.")
         places = tf.range(1, tf.shape(tokens)[1] + 1)
         lengths = tf.reduce_max(tf.where(tf.equal(tokens, ""), 0, places), axis=1)
-        lengths = tf.maximum(lengths, 0)  # The maximum of no steps is the least integer.
+        lengths = tf.maximum(lengths, 0)  # Over zero steps, the maximum is the smallest integer.
         inside = places <= lengths[:, tf.newaxis]
         words = _rows(_valid_utf8(tf.boolean_mask(tokens, inside)), lengths)
         # A cast to int32 must not turn an impossible head into a possible one.
@@ -189,7 +188,7 @@ def _cut(words: tf.RaggedTensor, heads: tf.Tensor, size: int) -> tuple[tf.Ragged
     def double(steps: tf.Tensor, tops: tf.Tensor, nearest: tf.Tensor) -> tuple[tf.Tensor, ...]:
         return 2 * steps, tf.gather(tops, tops), tf.gather(nearest, nearest)
 
-    # Tops end at a root or stay in a cycle; nearest ends at the first kept word, or at a root.
+    # `tops` ends at a root or stays in a cycle; `nearest` ends at the first kept word or at a root.
     _, tops, nearest = tf.while_loop(
         lambda steps, tops, nearest: steps < longest,
         double,

@@ -117,7 +117,7 @@ class MLPText(TextEncoderPart, kind="projection-mlp"):
 
 @dataclass(frozen=True)
 class MLP(Projection, kind="mlp"):
-    """Two layers with leaky ReLUs (the imgcap report's twin column).
+    """Two layers with leaky ReLUs (a column of the twin network in the imgcap report).
 
     Attributes:
         activate_first: whether a leaky ReLU follows the first layer too.

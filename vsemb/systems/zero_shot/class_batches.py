@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
-import tensorflow as tf
 
 from vsemb.data.batches import ORDER, BatchesPart, PairBatches, stream
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Split
 from vsemb.errors import DataError
+from vsemb.ops.tensorflow import tf
 from vsemb.parts import Range
 from vsemb.text.tokenizers import Tokenizer
 
@@ -24,15 +24,15 @@ class ClassBatches(PairBatches):
 
     "In each mini-batch we first sample an image from each class, and then sample one of its ten
     corresponding captions" (Reed et al. 2016, section 3). Classes are drawn uniformly, without replacement within a
-    batch. Images are drawn uniformly within their class, captions within their image. An epoch has as many batches as
-    the images of the split fill. A batch has the entries of `PairBatches` and `class_id` int64 (batch_size,), the
+    batch. Images are drawn uniformly within their class, captions within their image. An epoch has
+    images // `batch_size` batches. A batch has the entries of `PairBatches` and `class_id` int64 (batch_size,), the
     alphabetical index of the class.
 
     Args:
         split: the split, usually `train`; each image has a class.
         images: images of the split.
         tokenizer: converts captions to ids, once.
-        batch_size: classes per batch.
+        batch_size: classes per batch; default 40.
         seed: seed of all draws; seed and epoch determine an epoch.
 
     Raises:
@@ -60,7 +60,7 @@ class ClassBatches(PairBatches):
                 f"Split {split.name!r} must have at least batch_size={batch_size} classes, one per image of a "
                 f"batch; got {len(self.class_names)}. Lower it with --set batches.size={len(self.class_names)}."
             )
-        # One caption per image, as captions="one".
+        # With captions="one", the number of images defines the length of an epoch.
         super().__init__(split, images, tokenizer, batch_size=batch_size, captions="one", seed=seed)
         self._sizes = np.bincount(self._class_ids)
         self._by_class = np.argsort(self._class_ids, kind="stable")

@@ -7,21 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-import tensorflow as tf
-
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, invalid_argument
+from vsemb.ops.tensorflow import tf
 from vsemb.systems.zero_shot.attributes import ClassAttributes
 from vsemb.text.normalize import WHITE_SPACE, readable
 from vsemb.text.tokenizers import TextReader, Tokenizer, TokenizerPart
 from vsemb.text.vocabulary import Vocabulary
 
-#: Splits whose classes a recipe trains on, selects on and recognises.
+#: Splits with the classes of training, model selection and test.
 USUAL_SPLITS = ("train", "val", "test")
 
 
 class ClassTokenizer(Tokenizer):
-    """Look up the whole text, trimmed, as the name of a class (0 empty, 1 unknown class).
+    """Look up a trimmed text as the name of a class: one id per text, 0 for an empty text, 1 for an unknown class.
 
     Names are case-sensitive, as in a dataset.
 

@@ -1,9 +1,9 @@
 """Classification of images with any run, from class names and prompt templates.
 
-The prompts of a class are its name in each template. The score of a class is the mean of the scores of its prompts, the
-expectation of Reed et al. 2016, equation 3. Probabilities are the softmax over the classes of the scores times the
-run's logit scale. The mean embedding is not normalised. In a multi-vector run the score of a prompt is a sum over its
-words, so classes should have equal numbers of words.
+The prompts of a class are its name in each template. The score of a class is the mean score of its prompts, the
+expectation of Reed et al. 2016, equation 3; mean embeddings are not normalised. Probabilities are the softmax, over the
+classes, of the scores times the run's logit scale. In a multi-vector run the score of a prompt is a sum over its words,
+so classes should have equal numbers of words.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from vsemb.console import progress
 from vsemb.data.readers.source import text_lines
@@ -24,6 +23,7 @@ from vsemb.errors import DataError, invalid_argument, one_line
 from vsemb.evaluation import Embedder
 from vsemb.exporting import ServedModel, Signature, TextInput
 from vsemb.exporting.served_model import Outputs, score_scale
+from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, require
 from vsemb.runs.images import embed_image
 from vsemb.runs.run import Run
@@ -47,7 +47,7 @@ class ClassNamesInput(TextInput):
 
 @dataclass(frozen=True, eq=False)
 class ClassPrompts:
-    """Embedded prompts of the classes that images are classified among.
+    """Embedded prompts of classes, for the classification of images.
 
     Attributes:
         names: c names, in the order of the scores.
@@ -84,7 +84,7 @@ class ClassPrompts:
         if similarity.linear:
             means = self.embeddings.mean(axis=1, dtype=np.float64).astype(np.float32)
             return similarity.scores(images, tf.constant(means))
-        # `scores` of an order is compiled for fixed shapes, which a served graph lacks.
+        # `OrderViolation.scores` is compiled for fixed shapes; a served graph has dynamic ones.
         prompts = tf.constant(self.embeddings)
         each = [
             similarity.pair_scores(images[:, None], prompts[None, :, number])
@@ -133,7 +133,7 @@ class ClassPrompts:
 
 
 PLACE = "{}"
-# Unknown words named in a warning at most.
+# Maximum number of unknown words in a warning.
 _SHOWN = 10
 
 
@@ -224,7 +224,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _warn_of_lengths(ids: np.ndarray, names: Sequence[str], report: Callable[[str], None]) -> None:
-    """Warn if classes have different numbers of words, (classes, tokens), since scores are sums over words."""
+    """Warn if the names in `ids`, (classes, tokens), differ in number of words, since scores are sums over words."""
     words = np.count_nonzero(ids, axis=1)
     if words.min() < words.max():
         longest, shortest = names[int(words.argmax())], names[int(words.argmin())]
@@ -235,7 +235,7 @@ def _warn_of_lengths(ids: np.ndarray, names: Sequence[str], report: Callable[[st
 
 
 def _check_distinct(names: Sequence[str], ids: np.ndarray) -> None:
-    """Check that no two classes give the same tokens, (classes, tokens): they would always tie."""
+    """Check that the rows of `ids`, (classes, tokens), are distinct; equal ones would always tie."""
     first: dict[bytes, str] = {}
     for name, row in zip(names, ids, strict=True):
         other = first.setdefault(row.tobytes(), name)
@@ -289,7 +289,7 @@ def classify_images(
         images: image files, or keys of images of the dataset.
         prompts: result of `embed_classes`.
         dataset: dataset of the keys, whose size limit also applies to files.
-        top: number of classes per image.
+        top: number of classes per image; default 5.
 
     Raises:
         InvalidArgumentError: for top < 1.
@@ -331,7 +331,7 @@ class SplitClassification:
     Attributes:
         split: name of the split.
         images: number of images.
-        counts: class -> number of images with this class as best.
+        counts: class -> number of images for which it has the highest score.
         labelled: number of images whose labelled class is among the classes.
         accuracy: mean of the per-class accuracies of labelled images, in percent; None without labels.
         accuracy_images: accuracy over labelled images, in percent; None without labels.

@@ -119,8 +119,9 @@ def difference(one: Parts, other: Parts) -> int:
 def classes(seed: int = 0) -> dict[str, dict[str, dict[str, str]]]:
     """Return the classes of each split: 40 in train, 8 in val, 12 in test.
 
-    Two classes differ in at least two parts. In train, the values of a part are balanced up to one class. Val and test
-    have four petal colours each, so colour is not sufficient for recognition. Petals and centre have different colours.
+    Two classes differ in at least two parts. In train, numbers of classes with each value of a part differ by at most
+    1. Val and test have four petal colours each, so colour is not sufficient for recognition. Petals and centre have
+    different colours.
 
     Args:
         seed: an integer; determines the combinations of parts and their splits.
@@ -245,7 +246,7 @@ _PALE_MARK: Colour = (252, 240, 206)
 _PALE_PETALS = ("white", "yellow", "orange", "pink")
 _CENTRE_RADIUS = {"small": 0.2, "large": 0.4}
 
-# Share of the outline that a visible leaf shows.
+# Minimum share of its outline that a visible leaf shows.
 _SEEN = 0.6
 
 
@@ -254,7 +255,7 @@ def draw(flower: Flower, image_size: int = 64) -> Image.Image:
 
     Args:
         flower: the flower.
-        image_size: side of the image in pixels.
+        image_size: side of the image in pixels; default 64.
 
     Returns:
         RGB image of `image_size` x `image_size`.
@@ -283,7 +284,7 @@ def box(flower: Flower, image_size: int = 64) -> list[int]:
 
     Args:
         flower: the flower.
-        image_size: side of the image in pixels.
+        image_size: side of the image in pixels; default 64.
 
     Returns:
         [x, y, width, height] in whole pixels.
@@ -350,7 +351,7 @@ def _petal(flower: Flower, place: int, side: float) -> list[Point]:
 
 
 def _on_petal(flower: Flower, place: int, side: float, figure: tuple[Point, ...]) -> list[Point]:
-    """Puts a figure in its place on one of the petals."""
+    """Place a figure on one of the petals."""
     angle = flower.angle + 2 * math.pi * (place + flower.turns[place]) / flower.petals
     scale = flower.radius * flower.stretches[place] * side
     return placed(figure, flower.x * side, flower.y * side, angle, scale)
@@ -364,7 +365,7 @@ def _disc(pen: ImageDraw.ImageDraw, x: float, y: float, radius: float, fill: Col
 
 
 def _half_width(shape: str, count: int) -> float:
-    """The widest half-width of a petal, such that neighbours overlap a little and still can be counted."""
+    """Return the half-width of a petal at its widest point: neighbours may overlap a little but can be counted."""
     if shape == "narrow":
         return 0.12
     room = 0.64 * math.tan(math.pi / count)
@@ -389,7 +390,7 @@ def _petal_outline(shape: str, count: int) -> tuple[Point, ...]:
             for turn in turns
             if 0.52 * width + 0.5 * width * math.sin(turn) > 0.05 * width
         ]
-        # The petals of a full flower are slim, and a deep notch would make two of each.
+        # If there are many petals, each is narrow, and a deep notch would split it into two.
         upper += [({3: 0.68, 4: 0.7, 5: 0.77}.get(count, 0.84), 0.0)]
     else:
         turns = [math.pi * (1 - step / 16) for step in range(17)]
@@ -453,8 +454,8 @@ def _lens(x: float) -> float:
 COUNT = 10
 """Descriptions an image, as many as Reed et al. 2016 collected."""
 
-# What a description may call the values of a part, in their order; repeated words are likelier. Of the vague "few",
-# "several" and "many" each stands for more than one value.
+# Words for the values of a part, in their order; repeated words are more likely. "few" and "several" are ambiguous:
+# each stands for two values.
 _SAID = {
     "petal colour": (
         "white white snowy, yellow yellow golden, orange orange tangerine, red red crimson scarlet, pink pink rosy, "
@@ -481,7 +482,7 @@ MARKINGS: Mapping[str, tuple[str, ...]] = {
 }
 """Markings as they may stand behind the petals."""
 
-# How likely a description is to tell of a part, before it is held to two to five.
+# Probability that a description mentions a part. Draws with fewer than two or more than five parts are repeated.
 _TELLING = {
     "petal colour": 0.85,
     "petal number": 0.45,
@@ -518,7 +519,7 @@ def captions(seen: Mapping[str, str], rng: random.Random) -> tuple[str, ...]:
 
 
 class _Teller:
-    """Writes one description."""
+    """Writer of one description."""
 
     def __init__(self, seen: Mapping[str, str], rng: random.Random) -> None:
         self.rng = rng
@@ -563,7 +564,7 @@ class _Teller:
         return f"{petals} {how} {centre}{self._above(leaves)}"
 
     def _statements(self, nouns: list[str]) -> str:
-        """Sentences about petals, centre and leaves instead of a list."""
+        """Return sentences about petals, centre and leaves instead of a list."""
         clauses = []
         if petals := self._tells("petal"):
             number = [self.words[part] for part in petals if part == "petal number"]
@@ -641,7 +642,7 @@ def generate(images: Mapping[str, int], *, seed: int = 0, image_size: int = 64) 
     Args:
         images: split -> number of images.
         seed: an integer; determines classes and images.
-        image_size: side of the images in pixels, 16 to 1024; below 64, details of the parts are lost.
+        image_size: side of the images in pixels, 16 to 1024; default 64. Below 64, details of the parts are lost.
 
     Returns:
         Iterator of records: `image` is PNG bytes, RGB; `class_name` has the form "flower 07"; `captions` are ten
@@ -695,7 +696,7 @@ def _record(split: str, index: int, seed: int, image_size: int, known: Mapping[s
     name = tuple(known)[index % len(known)]
     flower = sample_flower(random.Random(f"{seed}/flowers/{split}/{index}/flower"), known[name])
     seen = visible(flower)
-    # Descriptions have a generator of their own, so that a new way to say it leaves the images as they are.
+    # Descriptions have a separate generator, so that a change of wording does not change the images.
     written = captions(seen, random.Random(f"{seed}/flowers/{split}/{index}/captions"))
     return ImageRecord(
         key=f"{split}/{index:06d}.png",

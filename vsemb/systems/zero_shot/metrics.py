@@ -17,7 +17,7 @@ from vsemb.errors import DataError, invalid_argument
 from vsemb.parts import Count, Range, require
 from vsemb.similarities import Similarity
 
-# Number of scores held at a time.
+# Maximum number of scores in memory.
 _SCORES = 1 << 22
 #: Numbers of texts per class in figure 4b.
 COUNTS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -30,7 +30,7 @@ class CurvePoint:
     """Recognition and retrieval with a subset of the texts of each class: mean and deviation over repeats.
 
     Attributes:
-        texts: number of texts per class, or all texts of smaller classes; None for all texts.
+        texts: number of texts per class, or all of a class with fewer; None for all texts of every class.
         top1: mean of the per-class accuracies, in percent.
         top1_deviation: population standard deviation of `top1` over the repeats.
         average_precision: share of the correct class among the top images of a class, in percent.
@@ -245,7 +245,7 @@ def evaluate_zero_shot(
         text_classes: (m,) int64 in [0, c).
         similarity: scores images against texts.
         names: the c classes.
-        top: number of ranked images per class, K of AP@K; at most all.
+        top: number of ranked images per class, K of AP@K, default 50; all if there are fewer.
 
     Raises:
         InvalidArgumentError: for top < 1.
@@ -332,13 +332,13 @@ def text_curve(
     repeats: int = 10,
     seed: int = 0,
 ) -> list[CurvePoint]:
-    """Measure with a few texts per class, drawn anew each time (Reed et al. 2016, figure 4b).
+    """Measure with a few random texts per class, several times (Reed et al. 2016, figure 4b).
 
     Args:
         measure: measures with a subset of the texts, given by its rows.
         text_classes: (m,) int64.
         counts: numbers of texts per class, ascending; numbers that cover all texts are left out.
-        repeats: draws per number.
+        repeats: draws per number; default 10.
         seed: seed of the draws, from 0 to 2**32 - 1.
 
     Returns:

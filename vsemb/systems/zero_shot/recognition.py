@@ -39,17 +39,17 @@ class ZeroShotTask:
         run: the run.
         dataset: the dataset; each image has a class.
         split: name of the split.
-        seen: whether to allow classes of the training, which is ordinary classification.
+        seen: whether to allow training classes, for ordinary classification; default False.
 
     Attributes:
         names: the c classes, in alphabetical order.
         image_classes: (n,) int64.
         texts: m texts: captions, or class names for a run on attributes.
         text_classes: (m,) int64.
-        seen: whether a class was in the training; None if unknown, for a run trained on images without classes.
+        seen: whether a class is a training class; None if unknown, for a run trained on images without classes.
 
     Raises:
-        DataError: for an image without a class, or a class of the training with `seen=False`.
+        DataError: for an image without a class, or a training class with `seen=False`.
         InvalidArgumentError: for an unknown split.
 
     Example:
@@ -95,7 +95,7 @@ class ZeroShotTask:
         Args:
             curve: whether to measure also with 1, 2, 4, ..., 128 texts per class, ten draws each.
             corrupt: share of mistyped characters, see `mistyped`.
-            top: number of ranked images per class, K of AP@K.
+            top: number of ranked images per class, K of AP@K; default 50.
             seed: seed of the draws and the typing errors.
 
         Raises:
@@ -218,7 +218,7 @@ def mistyped(texts: Sequence[str], share: float, seed: int = 0) -> list[str]:
 def _mistyped(text: str, share: float, chance: random.Random) -> str:
     characters = list(text)
     last = len(text) - 1
-    # Positions are drawn, regardless of earlier swaps.
+    # A position that an earlier swap changed may be changed again.
     for place in range(len(text)):
         if chance.random() >= share:
             continue

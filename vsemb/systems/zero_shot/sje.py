@@ -20,10 +20,10 @@ alone shrank all embeddings to zero within a few epochs on synthetic flowers (`d
 `da-sje-word-cnn-rnn`), so training starts with the sum and blends into the maximum over four epochs.
 
 These settings follow the paper: 1024 dimensions, margin 1, batches of 40 classes, RMSprop at 7e-4, texts of at most 201
-characters or 30 words. Training images have ten random crops (`vsemb features
---training-crops`); in evaluation, images are not cropped. The paper omits filter sizes and the decay of the learning
-rate. The convolutions follow the authors' released code: 384, 512 and 256 filters of width 4 over characters, pooled to
-eight steps, then a recurrent network with ReLU and a linear map.
+characters or 30 words. Training images have ten random crops (`vsemb features --training-crops`); in evaluation, images
+are not cropped. The paper omits filter sizes and the decay of the learning rate. The convolutions follow the authors'
+released code: 384, 512 and 256 filters of width 4 over characters, pooled to eight steps, then a recurrent network with
+ReLU and a linear map.
 
 Deviations:
 
@@ -35,7 +35,7 @@ Deviations:
   on training and validation classes together. To do so, prepare the data with `--val-to-train`, and train with `--set
   validation=last --epochs N`, where N is the selected epoch.
 - The vocabulary has all words of the training captions. The paper has "all vocabulary words in the dataset", test
-  classes included. No training updates the vectors of those further words; here they are the unknown word.
+  classes included. Training would not update the vectors of these additional words; here they are the unknown word.
 - `word2vec` learns its vectors from the training captions (`vsemb.text.word_vectors`). For vectors of a larger corpus
   pass a file with `--set text.encoder.words.vectors=PATH`.
 - Training has fewer epochs than the paper's 300, because the best epoch comes early on smaller data.

@@ -19,9 +19,10 @@ class StructuredJointEmbedding(PairwiseRanking):
     """max over classes y of max(0, Delta(y_n, y) + E[F(v_n, t)] - F(v_n, t_n)), t of class y.
 
     Reed et al. 2016, equations 5 to 7: l_v with image queries, l_t with text queries; the sum of both is the
-    symmetric DS-SJE, one of them the asymmetric DA-SJE. Delta is the 0-1 loss times `margin`. The expectation runs over
-    the batch's items of a class, including the query's own class with Delta 0; `vsemb.models.in_batch.class_labels`
-    computes it. With one item per class (`vsemb.systems.zero_shot.class_batches.ClassBatches`), it is the item's score.
+    symmetric DS-SJE, one of them the asymmetric DA-SJE. Delta is the 0-1 loss times `margin`, so it is 0 for the
+    query's own class. The expectation is the mean over the batch's items of class y, from
+    `vsemb.models.in_batch.class_labels`. With one item per class
+    (`vsemb.systems.zero_shot.class_batches.ClassBatches`), it is the item's score.
 
     Which one to use: `"hardest"` is the paper's equation. `"all"` is the authors' released code: the sum of the hinges
     of all wrong classes over the number of classes, which learns from more pairs per step. From random weights, the
@@ -30,8 +31,8 @@ class StructuredJointEmbedding(PairwiseRanking):
     `PairwiseRanking` for data without classes.
 
     Args:
-        margin: Delta of a wrong class, >= 0.
-        negatives: `"hardest"` or `"all"` wrong classes.
+        margin: Delta of a wrong class, >= 0; default 1.
+        negatives: `"hardest"` (the default) or `"all"` wrong classes.
         **kwargs: arguments of `PairwiseRanking`; the paper uses the mean over queries.
 
     Raises:

@@ -82,19 +82,19 @@ class ConvolutionalSentenceEncoder(Configured, keras.layers.Layer):
     Temporal convolutions without padding, each followed by a ReLU and max-pooling. Then either fully-connected layers,
     phi(t) = CNN(t), or a recurrent layer over the remaining steps, phi(t) = the average of its hidden states, and a
     linear map to `dim`. The paper omits filter sizes: `CHARACTER_STAGES`, `"rnn"` with ReLU and the linear map follow
-    the authors' released code; `WORD_STAGES` reduce 30 words to the same eight steps. A trained table with a row per
-    character before the first convolution is the same function as the paper's one-hot characters.
+    the authors' released code; `WORD_STAGES` reduce 30 words to the same eight steps. The paper's input is one-hot
+    characters; a trained vector per character before the first convolution computes the same functions.
 
     Every text has exactly `length` steps: longer ones are truncated, shorter ones padded with zero vectors.
 
     Args:
         words: vectors of the words or characters.
-        dim: size of the sentence embedding.
+        dim: size of the sentence embedding; None for `units`; default 1024.
         length: steps of the input (201 characters or 30 words in the paper).
         stages: filters, width, pool size and pool stride of each convolution; pool size 1 disables pooling.
         recurrent: None for the CNN; `"rnn"` (with ReLU), `"gru"` or `"lstm"` for the CNN-RNN.
-        units: size of the recurrent state.
-        hidden: size of the CNN's hidden layer, with ReLU.
+        units: size of the recurrent state; default 256.
+        hidden: size of the CNN's hidden layer, with ReLU; default 1024.
         dropout: share of entries set to 0 before the last layer in training.
         **kwargs: arguments of `keras.layers.Layer`.
 
@@ -226,13 +226,12 @@ class Convolutional(WordEncoderPart, kind="convolutional"):
 class BinaryBagOfWords(Configured, keras.layers.Layer):
     """phi(t) = W I(t) + b, I(t) in {0, 1}^|V| the words of t (Reed et al. 2016, section 4.4).
 
-    Computed as the sum of the rows of W of the distinct words, without the indicator vector. The paper's vocabulary has
-    every word. Here unknown words are ignored in I(t), because training may contain none; a text without a known word
-    becomes b.
+    Computed as b plus the rows of W of the distinct words, without the indicator vector. The paper's vocabulary has
+    every word. Here I(t) omits unknown words, because training may contain none and leave their row untrained.
 
     Args:
         vocabulary_size: number of ids, including padding (0) and unknown (1).
-        dim: size of the embedding.
+        dim: size of the embedding; default 1024.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Attributes:
@@ -257,7 +256,7 @@ class BinaryBagOfWords(Configured, keras.layers.Layer):
     def __init__(self, vocabulary_size: int, dim: int = 1024, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.keep_arguments(locals())
-        # As the kernel of a dense layer: Glorot's range and a dense gradient.
+        # Like the kernel of a dense layer: Glorot's range and a dense gradient.
         limit = math.sqrt(6 / (vocabulary_size + dim))
         self.words = WordEmbedding(vocabulary_size, dim, init_scale=limit, dense_gradient=True, dtype=self.dtype_policy)
 
@@ -280,7 +279,7 @@ class BinaryBagOfWordsPart(TextEncoderPart, kind="binary-bag-of-words"):
     """Binary bag of words with a linear map."""
 
     def build(self, dim: int | None, spec: TextSpec, dtype: str) -> BinaryBagOfWords:
-        # Without `dim` it would have one entry per word.
+        # None is the size of the features, here one entry per word; too large for an embedding.
         return BinaryBagOfWords(spec.vocabulary_size, 1024 if dim is None else dim, dtype=dtype)
 
 
@@ -294,7 +293,7 @@ class AttributeEncoder(Configured, keras.layers.Layer):
     Args:
         classes: number of classes, including classes without training images.
         attributes: number of attributes.
-        dim: size of the embedding.
+        dim: size of the embedding; default 1024.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call args:
@@ -358,7 +357,7 @@ class Attributes(TextEncoderPart, kind="attributes"):
     accepts: ClassVar[str] = "classes"
 
     def build(self, dim: int | None, spec: TextSpec, dtype: str) -> AttributeEncoder:
-        # Ids of padding and of unknown classes are no classes.
+        # Ids 0 (padding) and 1 (unknown) are not classes.
         classes, attributes = spec.vocabulary_size - 2, spec.info["attribute_dim"]
         return AttributeEncoder(classes, attributes, attributes if dim is None else dim, dtype=dtype)
 

@@ -96,7 +96,7 @@ class Descriptions:
         return records
 
     def _texts(self, class_folder: str, stem: str) -> tuple[str, ...]:
-        """Return the descriptions of an image in the order of its file; an empty list without a file."""
+        """Return the descriptions of an image in the order of its file; () without a file."""
         path = self.folder / class_folder / f"{stem}.txt"
         if not path.is_file():
             return ()
@@ -107,7 +107,7 @@ class Descriptions:
         return tuple(line for line in lines if line)
 
     def sha256(self) -> str:
-        """Return a SHA-256 over all descriptions so far, to detect changes.
+        """Return a SHA-256 over all descriptions read so far, to detect changes.
 
         Raises:
             DataError: if all images lack descriptions.

@@ -73,7 +73,7 @@ def read(
         Classes whose concept is missing or malformed are left out, and named in `Source.bad`.
 
     Raises:
-        DataError: if class folders or images are missing, or most of the concepts are.
+        DataError: if class folders, images, or the concepts of more than half of the folders are missing.
         InvalidArgumentError: if `class_splits` does not match the number of classes.
     """
     root = existing(source)
@@ -177,7 +177,7 @@ def read_concepts(
                     "its folder."
                 )
             synset = file.synset(places[offset.encode()])
-            # definition; "example"; "example" - a definition may itself hold semicolons and quotation marks.
+            # Form: definition; "example"; "example". A definition may contain semicolons and quotation marks.
             definition, _, examples = synset.gloss.partition('; "')
             found[offset] = Concept(
                 words=tuple(dict.fromkeys(word.replace("_", " ") for word in synset.words)),
@@ -192,7 +192,7 @@ def read_concepts(
 
 
 def _entries(places: Iterable[Path], wanted: Callable[[Path], bool]) -> list[Path]:
-    """Return the entries of the first folder that holds any."""
+    """Return the wanted entries of the first folder that has any."""
     for place in places:
         if place.is_dir() and (found := sorted(path for path in place.iterdir() if wanted(path))):
             return found
