@@ -39,11 +39,8 @@ def run(arguments: argparse.Namespace) -> None:
         shown = [{"name": name, "summary": summary(name)} for name in recipes.names()]
         for about, rows in itertools.groupby(shown, lambda row: row["summary"]):
             print(accented(about))
-            print(
-                textwrap.indent(
-                    textwrap.fill(", ".join(row["name"] for row in rows), 100, break_on_hyphens=False), "  "
-                )
-            )
+            names = ", ".join(row["name"] for row in rows)
+            print(textwrap.fill(names, 100, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False))
         print("\nvsemb recipes RECIPE shows the variants, equations, deviations and fields of a recipe.")
     else:
         recipe = recipes.get(arguments.name, arguments.variant)

@@ -64,14 +64,14 @@ def size_of(path: Path) -> int:
 
 
 def megabytes(size: int) -> str:
-    """Return a number of bytes as text in megabytes.
+    """Return a number of bytes as text in megabytes, or in kilobytes below 0.1 MB.
 
     Example:
 
     >>> megabytes(123_456_789), megabytes(5_000)
-    ('123.5 MB', '0.0 MB')
+    ('123.5 MB', '5.0 kB')
     """
-    return f"{size / 1e6:,.1f} MB"
+    return f"{size / 1e6:,.1f} MB" if size >= 1e5 else f"{size / 1e3:,.1f} kB"
 
 
 #: File that gives the modification time, facts, and suggested next commands.
