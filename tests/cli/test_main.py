@@ -55,3 +55,24 @@ def test_options_are_not_abbreviated(capsys):
     with pytest.raises(SystemExit):
         command_parser("search").parse_intermixed_args(["runs/a", "a dog", "--k", "3"])
     assert "unrecognized arguments: --k" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("module", "package"), [("tensorflow", "tensorflow"), ("tensorflow_text.tools", "tensorflow-text")]
+)
+def test_a_missing_backend_is_named_in_one_line(monkeypatch, capsys, module: str, package: str) -> None:
+    def run(arguments) -> None:
+        raise ModuleNotFoundError(f"No module named {module!r}", name=module)
+
+    monkeypatch.setattr("vsemb.cli.recipes.run", run)
+    assert main(["recipes"]) == 1
+    said = capsys.readouterr().err
+    assert f"run `pip install {package}`" in said and "--backend jax" in said and "Traceback" not in said
+
+
+def test_only_training_runs_on_other_backends(monkeypatch, capsys) -> None:
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    assert main(["recipes"]) == 0 and os.environ["KERAS_BACKEND"] == "tensorflow"
+    # Keras cannot change its backend in this process.
+    assert main(["train", "vsepp", "--backend", "jax", "--data", "d", "--out", "o"]) == 1
+    assert "`backend` must be tensorflow, which Keras uses in this process" in capsys.readouterr().err

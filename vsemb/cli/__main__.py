@@ -144,8 +144,9 @@ def _reason(error: Exception) -> str:
     """Return the reason why a command failed, in one line. Raise internal errors again."""
     if isinstance(error, VsembError):
         return " ".join(str(error).split())
-    if isinstance(error, ModuleNotFoundError) and error.name in ("tensorflow", "jax"):
-        return f"{error.name} must be installed for this command; run `pip install {error.name}`. {_WITHOUT}"
+    if isinstance(error, ModuleNotFoundError) and str(error.name).startswith(("tensorflow", "jax")):
+        package = str(error.name).partition(".")[0].replace("_", "-")
+        return f"{package} must be installed for this command; run `pip install {package}`. {_WITHOUT}"
     if isinstance(error, MemoryError):
         return f"not enough memory. {error}"
     if isinstance(error, OSError):
