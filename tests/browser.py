@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -87,4 +88,11 @@ def axe_violations(browser: Any) -> list[str]:
         pytest.skip("axe-playwright-python is not installed, which brings axe-core (extra dev)")
     # The package's file alone, since its functions are for another driver.
     browser.execute_script(Path(package.origin).with_name("axe.min.js").read_text(encoding="utf-8"))
-    return browser.execute_async_script(_AXE)
+    found = browser.execute_async_script(_AXE)
+    # Results that fade in have too little contrast for a moment; a violation that stays is returned.
+    for _ in range(20):
+        if not found:
+            break
+        time.sleep(0.5)
+        found = browser.execute_async_script(_AXE)
+    return found

@@ -97,4 +97,4 @@ def test_a_language_model_writes_by_its_encoder(language_run, tmp_path):
     assert contract.golden["caption"].outputs["valid"].tolist() == [True, False, True, False, False]
     card = (tmp_path / "contracts" / "sc-nlm.md").read_text()
     assert "images are looked at by their encoder" in card and "The best of 12 candidates" in card
-    assert "taking the likeliest word each time" in card
+    assert "choosing the most probable word at each step" in card
