@@ -198,11 +198,13 @@ class PixelEncoder(Configured, keras.layers.Layer):
         build_layers((self.head, (input_shape[0], self.backbone.output_shape[-1])))
 
     def call(self, pixels: Tensor, training: bool = False) -> Tensor:
-        reads, shape = self.backbone.input_shape[1:], tuple(pixels.shape)
-        last = zip(reads, shape[-len(reads) :], strict=True) if len(shape) > len(reads) else [(1, 0)]
-        if any(None not in sizes and sizes[0] != sizes[1] for sizes in last):
+        expected, shape = self.backbone.input_shape[1:], tuple(pixels.shape)
+        found = shape[-len(expected) :]
+        if len(shape) <= len(expected) or any(
+            None not in sizes and sizes[0] != sizes[1] for sizes in zip(expected, found, strict=True)
+        ):
             fix = "Resize the images, or build the backbone for their size."
-            raise invalid_argument("pixels", f"shape {shape}", f"of shape (batch, {str(reads)[1:]}", fix)
+            raise invalid_argument("pixels", f"shape {shape}", f"of shape (batch, {str(expected)[1:]}", fix)
         if len(pixels.shape) > len(self.backbone.input_shape):
             rows = self.call(ops.reshape(pixels, (-1, *pixels.shape[2:])), training)
             return ops.mean(ops.reshape(rows, (-1, pixels.shape[1], rows.shape[-1])), axis=1)

@@ -144,12 +144,12 @@ def multiplies_bfloat16() -> bool:
         device = jax.devices()[0]
         if device.platform != "cpu":
             return float(getattr(device, "compute_capability", 8)) >= 8
-        return bool(_MULTIPLIES_BFLOAT16 & processor_flags())
-    import tensorflow as tf
+    else:
+        import tensorflow as tf
 
-    if gpus := tf.config.list_physical_devices("GPU"):
-        capabilities = (tf.config.experimental.get_device_details(gpu) for gpu in gpus)
-        return all(details.get("compute_capability", (0, 0)) >= (8, 0) for details in capabilities)
+        if gpus := tf.config.list_physical_devices("GPU"):
+            capabilities = (tf.config.experimental.get_device_details(gpu) for gpu in gpus)
+            return all(details.get("compute_capability", (0, 0)) >= (8, 0) for details in capabilities)
     return bool(_MULTIPLIES_BFLOAT16 & processor_flags())
 
 

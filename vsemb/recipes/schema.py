@@ -238,9 +238,9 @@ class Recipe(Part, family="task"):
         """
         if options:
             raise invalid_argument("options", sorted(options), f"options of the task {self.kind}")
-        text_input = run.recipe.text.tokenizer.text_input(run.tokenizer, run.reader)
         from vsemb.exporting.served_model import ServedModel
 
+        text_input = run.recipe.text.tokenizer.text_input(run.tokenizer, run.reader)
         return ServedModel(run.model, text_input, run.image_input if images else None, corpus=corpus, extras=extras)
 
     def card_facts(self, run: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import contextlib
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -200,14 +200,13 @@ class JaxDevices(DistributionContext):
     JAX compiles a step for the whole batch and divides it among the devices by itself, so candidates come from all.
 
     Args:
-        count: number of devices; 1 for the default device.
+        names: the devices, as `keras.distribution.list_devices` names them; none for the default device.
     """
 
-    def __init__(self, count: int = 1) -> None:
+    def __init__(self, names: Sequence[str] = ()) -> None:
         super().__init__()
-        self.replicas = count
-        names = [f"{device.platform}:{device.id}" for device in _jax_devices(count)]
-        self._distribution = None if count == 1 else keras.distribution.DataParallel(devices=names)
+        self.replicas = max(len(names), 1)
+        self._distribution = keras.distribution.DataParallel(devices=[*names]) if self.replicas > 1 else None
 
     @contextlib.contextmanager
     def guarded(self) -> Iterator[None]:
@@ -218,15 +217,16 @@ class JaxDevices(DistributionContext):
         return {"x": batches.arrays(epoch, step), "steps_per_epoch": batches.steps_per_epoch - step}
 
 
-def _jax_devices(count: int | None) -> list[Any]:
+def _jax_devices(count: int | None) -> list[str]:
     import jax
 
-    with contextlib.suppress(RuntimeError):  # JAX runs already.
-        jax.config.update("jax_num_cpu_devices", count or 1)
-    devices = jax.devices()
-    if count is not None and count > len(devices):
-        raise invalid_argument("devices", count, f"at most the {len(devices)} devices that JAX has")
-    return devices[:count]
+    if count is not None:
+        with contextlib.suppress(RuntimeError):  # JAX runs already.
+            jax.config.update("jax_num_cpu_devices", count)
+    names = keras.distribution.list_devices()
+    if count is not None and count > len(names):
+        raise invalid_argument("devices", count, f"at most the {len(names)} devices that JAX has")
+    return names[:count]
 
 
 def open_distribution(strategy: str = "none", count: int | None = None) -> DistributionContext:
@@ -259,7 +259,7 @@ def open_distribution(strategy: str = "none", count: int | None = None) -> Distr
     if keras.backend.backend() == "jax":
         if strategy == "multiworker":
             raise invalid_argument("strategy", strategy, "none or mirrored on the JAX backend")
-        return JaxDevices(1 if strategy == "none" else count or len(_jax_devices(None)))
+        return JaxDevices() if strategy == "none" else JaxDevices(_jax_devices(count))
     for gpu in tf.config.list_physical_devices("GPU"):
         # TensorFlow raises this error if it is already initialized. Training also works with the earlier setting.
         with contextlib.suppress(RuntimeError):

@@ -13,6 +13,7 @@ import sys
 import time
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -25,7 +26,7 @@ from vsemb.data.features.store import FeatureStore, feature_fingerprint
 from vsemb.data.records import ImageRecord
 from vsemb.data.store import Dataset
 from vsemb.data.writing.writer import write_dataset
-from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.errors import DataError, InvalidArgumentError, VsembError
 from vsemb.files import locked, sha256_bytes
 from vsemb.image.backbones import BackboneConfig, build_backbone, weights_sha256
 from vsemb.image.views import encode_images
@@ -428,3 +429,10 @@ def test_bad_arguments(data):
         cache_features(data, CONFIG, weights=None, batch_size=0)
     with pytest.raises(InvalidArgumentError, match="crops"):
         cache_features(data, CONFIG, weights=None, crops=3)
+
+
+def test_features_are_computed_on_tensorflow_only(scenes_copy, monkeypatch) -> None:
+    config = BackboneConfig("SmallConvNet", size=32)
+    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+    with pytest.raises(VsembError, match="must be computed on TensorFlow; got jax.*vsemb features .*SmallConvNet"):
+        cache_features(scenes_copy, config, weights=None)

@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+import keras
 import numpy as np
 
 from vsemb.console import progress, say
 from vsemb.data.features.files import WEIGHTS_NAME, FeatureWriter, blocks, check_ids
 from vsemb.data.features.store import FeatureFolder, FeatureStore, feature_fingerprint, refuse_not_finite, views_kept
 from vsemb.data.store import Dataset
-from vsemb.errors import DataError, invalid_argument
+from vsemb.errors import DataError, VsembError, invalid_argument
 from vsemb.files import remove_partial
 from vsemb.image.backbones import BackboneConfig, build_backbone, save_backbone_weights
 from vsemb.image.backbones import weights_sha256 as hash_weights
@@ -75,10 +76,14 @@ def cache_features(
     views = 2 if mirror else 11 if training_crops else config.crops if keep_crops else 1
     network = build_backbone(config, weights)
     weights_sha256 = hash_weights(network)
-    encode = tf.function(lambda pixels: encode_views(network, pixels), reduce_retracing=True, autograph=False)
     cropped = dataclasses.replace(config, crops=10)
 
     def compute(encoded: Any) -> Iterator[tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]]:
+        if keras.backend.backend() != "tensorflow":
+            fix = f"Compute them first: vsemb features {dataset.path} --backbone {config.name}"
+            raise VsembError(f"Image features must be computed on TensorFlow; got {keras.backend.backend()}. {fix}")
+        encode = tf.function(lambda pixels: encode_views(network, pixels), reduce_retracing=True, autograph=False)
+
         @tf.autograph.experimental.do_not_convert
         def decoded(ids: tf.Tensor, images: tf.Tensor) -> tuple[tf.Tensor, ...]:
             return ids, images, *decode_views(images, config)
