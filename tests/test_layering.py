@@ -348,4 +348,4 @@ def test_the_package_stays_small() -> None:
     """
     lines = {module: code_lines(path) for module, path in MODULES.items()}
     base = sum(count for module, count in lines.items() if room_of(module) != "systems")
-    assert sum(lines.values()) <= 36_240 and base <= 22_320, f"{sum(lines.values())} lines, {base} of the base"
+    assert sum(lines.values()) <= 36_255 and base <= 22_335, f"{sum(lines.values())} lines, {base} of the base"

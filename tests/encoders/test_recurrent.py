@@ -130,6 +130,36 @@ def test_both_directions_are_two_readings(cell: str) -> None:
     np.testing.assert_allclose(average(IDS), (expected[:, :4] + expected[:, 4:]) / 2, **SAME)
 
 
+@pytest.mark.parametrize(
+    ("cell", "directions", "pooling"),
+    [("gru", "concat", "mean+max"), ("gru", "forward", "last"), ("lstm", "average", "sum"), ("lstm", "concat", "last")],
+)
+def test_packed_words_are_the_layers(cell: str, directions: str, pooling: str) -> None:
+    keras.utils.set_random_seed(4)
+    encoder = make_encoder(cell=cell, directions=directions, pooling=pooling)
+    encoder(IDS)
+    weights = [each.value for each in encoder.recurrent.trainable_weights]
+    graph = tf.function(encoder, input_signature=[tf.TensorSpec((None, None), tf.int32)], autograph=False)
+
+    def layers(ids: tf.Tensor) -> tf.Tensor:
+        states = encoder.recurrent(encoder.words(ids), mask=ids != 0)
+        return encoder.head(states if pooling == "last" else encoder._pool(states, ids != 0))
+
+    def computed(encode: Any, ids: tf.Tensor) -> list[Any]:
+        with tf.GradientTape() as tape:
+            embedded = encode(ids)
+            loss = tf.reduce_sum(embedded * [1.0, -2.0, 3.0, -4.0, 5.0])
+        return [embedded, *tape.gradient(loss, weights, unconnected_gradients="zero")]
+
+    # With zeros between words, a row without words, and no rows at all.
+    all_ids = np.array([[2, 3, 2, 5], [5, 0, 0, 0], [4, 0, 2, 2], [0, 0, 0, 0]], np.int32)
+    for rows in (slice(None), slice(3, None), slice(0, 0)):
+        ids = tf.constant(all_ids[rows])
+        for eager, traced, expected in zip(*(computed(each, ids) for each in (encoder, graph, layers)), strict=True):
+            np.testing.assert_allclose(eager, expected, **SAME)
+            np.testing.assert_allclose(traced, expected, **SAME)
+
+
 def test_init_scale_bounds_all_matrices() -> None:
     for cell in typing.get_args(Cell):
         encoder = make_encoder(cell=cell, init_scale=0.08, dim=4)

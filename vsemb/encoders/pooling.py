@@ -113,6 +113,16 @@ class SequencePooling(Configured, keras.layers.Layer):
         pooled = [pool(states, mask) for pool in POOLINGS[self.pooling]]
         return pooled[0] if len(pooled) == 1 else ops.concatenate(pooled, axis=-1)
 
+    def of_words(self, states: Tensor, rows: Tensor, count: int | Tensor) -> Tensor:
+        """Pool the states of words without padding, (words, dim), by their rows, (words,) from 0 to `count` - 1."""
+        words = ops.segment_sum(ops.ones_like(states[:, :1]), rows, count)
+        sums = {
+            "sum": lambda: ops.segment_sum(states, rows, count),
+            "mean": lambda: ops.segment_sum(states, rows, count) / ops.maximum(words, 1),
+            "max": lambda: ops.where(words > 0, ops.segment_max(states, rows, count), 0),
+        }
+        return ops.concatenate([sums[name]() for name in self.pooling.split("+")], axis=-1)
+
     def compute_output_shape(self, states_shape: Any, mask_shape: Any = None) -> tuple[Any, Any]:
         return states_shape[0], states_shape[-1] * len(POOLINGS[self.pooling])
 

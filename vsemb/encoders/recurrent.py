@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -41,7 +42,6 @@ class FastLoop:
             return super().inner_loop(sequences, initial_state, mask, training)  # type: ignore[misc]
         from vsemb.ops.recurrent_loops import LOOPS
 
-        loop, over_words = LOOPS[self.loop]
         mask = mask[0] if isinstance(mask, (list, tuple)) else mask
         inputs = ops.transpose(sequences, (1, 0, 2))
         if mask is not None:
@@ -49,34 +49,25 @@ class FastLoop:
         if layer.go_backwards:
             inputs = ops.flip(inputs, axis=0)
             mask = None if mask is None else ops.flip(mask, axis=0)
-        dtype, cell = _STATE_DTYPES[layer.compute_dtype], layer.cell
-        kernel, recurrent = (ops.cast(each, layer.compute_dtype) for each in (cell.kernel, cell.recurrent_kernel))
-        bias = ops.cast(cell.bias, dtype)
-        initial = tuple(ops.cast(state, dtype) for state in initial_state)
-
-        def sums_of(inputs: Tensor) -> Tensor:
-            """Return the inputs' share, (..., size), of the gates: one product, in the state's dtype."""
-            flat = ops.reshape(ops.cast(inputs, layer.compute_dtype), (-1, inputs.shape[-1]))
-            return ops.reshape(ops.cast(ops.matmul(flat, kernel), dtype), (*ops.shape(inputs)[:-1], kernel.shape[1]))
-
-        def whole(mask: Tensor | None) -> tuple[Tensor, ...]:
-            return loop(sums_of(inputs), recurrent, bias, mask, initial, training)
-
-        if training or mask is None:
-            # Batches of training have sentences of nearly one length.
-            states = whole(mask)
-        else:
-            states = ops.cond(
-                ops.all(mask),
-                lambda: whole(None),
-                lambda: over_words(inputs, mask, sums_of, recurrent, bias, initial),
-            )
+        kernel, recurrent, bias, _ = self.direction()
+        flat = ops.reshape(ops.cast(inputs, kernel.dtype), (-1, inputs.shape[-1]))
+        sums = ops.cast(ops.matmul(flat, kernel), bias.dtype)
+        sums = ops.reshape(sums, (*ops.shape(inputs)[:-1], kernel.shape[1]))
+        initial = tuple(ops.cast(state, bias.dtype) for state in initial_state)
+        states = LOOPS[self.loop][0](sums, recurrent, bias, mask, initial, training)
         outputs, last = states[0], [each[-1] for each in states]
         if not layer.return_sequences:
             return last[0], ops.expand_dims(last[0], 1), last
         if layer.zero_output_for_mask and mask is not None:
             outputs = ops.where(mask, outputs, ops.zeros((), outputs.dtype))
         return last[0], ops.transpose(outputs, (1, 0, 2)), last
+
+    def direction(self) -> tuple[Tensor, Tensor, Tensor, bool]:
+        """Return kernel and recurrent matrix, in the dtype of the products, the bias, and `go_backwards`."""
+        layer: Any = self
+        cell, dtype = layer.cell, layer.compute_dtype
+        kernel, recurrent = (ops.cast(each, dtype) for each in (cell.kernel, cell.recurrent_kernel))
+        return kernel, recurrent, ops.cast(cell.bias, _STATE_DTYPES[dtype]), layer.go_backwards
 
     def own_loop_serves(self, training: bool) -> bool:
         """Whether the loops of `vsemb.ops` serve the layer's options here."""
@@ -99,9 +90,9 @@ class FastLoop:
 class GRU(FastLoop, keras.layers.GRU):
     """`keras.layers.GRU`: same arguments, weights and results up to rounding, faster on a CPU.
 
-    On TensorFlow without a GPU, the loop over the steps has a custom gradient, skips padding outside training and, with
-    bfloat16, keeps its state in float32. On other devices and backends, and with options that this loop does not
-    support (dropout, other activations, `reset_after=False`, `unroll`), it is the loop of Keras.
+    On TensorFlow without a GPU, the loop over the steps has a custom gradient and, with bfloat16, keeps its state in
+    float32. On other devices and backends, and with options that this loop does not support (dropout, activations,
+    `reset_after=False`, `unroll`), it is the loop of Keras.
 
     Example:
 
@@ -214,9 +205,22 @@ class RecurrentSentenceEncoder(PooledSentenceEncoder):
 
     def call(self, token_ids: Tensor, training: bool = False) -> Tensor:
         mask = padding_mask(token_ids)
+        layers = [getattr(self.recurrent, name, None) for name in ("forward_layer", "backward_layer")]
+        layers = layers if layers[0] else [self.recurrent]
+        if not training and all(isinstance(each, FastLoop) and each.own_loop_serves(training) for each in layers):
+            return self.head(self._packed(layers, token_ids, mask))
         states = self.recurrent(self.words(token_ids, training=training), mask=mask, training=training)
-        pooled = states if self.pooling == "last" else self._pool(states, mask)
-        return self.head(pooled, training)
+        return self.head(states if self.pooling == "last" else self._pool(states, mask), training)
+
+    def _packed(self, layers: Sequence[FastLoop], token_ids: Tensor, mask: Tensor) -> Tensor:
+        """Return the pooled states, in less time than the layers; see `packed_loop`."""
+        from vsemb.ops.recurrent_loops import packed_loop
+
+        directions = [each.direction() for each in layers]
+        found, rows = packed_loop(layers[0].loop, directions, self.words, token_ids, mask)
+        states = [last if self.pooling == "last" else each for each, last in found]
+        merged = (states[0] + states[1]) / 2 if self.directions == "average" else ops.concatenate(states, axis=-1)
+        return merged if self.pooling == "last" else self._pool.of_words(merged, rows, ops.shape(mask)[0])
 
 
 @dataclass(frozen=True)

@@ -45,11 +45,11 @@ def gru_loop(
     moves = None if mask is None else tf.cast(mask, inputs.dtype)
 
     def run(x: Tensor, recurrent: Tensor, biases: Any, initial: Tensor, *widths: int) -> list[Any]:
-        merged = _merged(*biases)
+        state_bias, candidate_bias = _merged(*biases)
 
         def step(number: Tensor, h: Tensor) -> tuple[Any, Any]:
             moving = None if moves is None else moves[number]
-            values = _gru_step(x[number], h, recurrent, *merged, moving)
+            values = _gru_step(x[number], _product(h, recurrent) + state_bias, h, candidate_bias, moving)
             return values[:1], values[: len(widths)]
 
         return _scan(step, (initial,), x, widths)[1]
@@ -123,7 +123,7 @@ def lstm_loop(
 
     def run(x: Tensor, recurrent: Tensor, initial: tuple[Tensor, Tensor], *widths: int) -> list[Any]:
         def step(number: Tensor, h: Tensor, c: Tensor) -> tuple[Any, Any]:
-            new_h, new_c, gates = _lstm_step(x[number], h, c, recurrent)
+            new_h, new_c, gates = _lstm_step(x[number], _product(h, recurrent), h, c)
             carried = at(number, new_h, h), at(number, new_c, c)
             return carried, (*carried, gates)[: len(widths)]
 
@@ -169,51 +169,75 @@ def lstm_loop(
     return states(inputs, recurrent, *initial)
 
 
-def gru_over_words(
-    inputs: Tensor,
-    mask: Tensor,
-    sums_of: Callable[[Tensor], Tensor],
-    recurrent: Tensor,
-    bias: Tensor,
-    initial: tuple[Tensor],
-) -> Sequence[Tensor]:
-    """Run `gru_loop` for inference, without computation for padding.
+def packed_loop(
+    cell: str, directions: Sequence[tuple[Any, ...]], words: Callable[[Tensor], Tensor], ids: Tensor, mask: Tensor
+) -> tuple[list[tuple[Tensor, Tensor]], Tensor]:
+    """Run one or both directions of a layer for inference, without computation for padding.
+
+    Rows are packed as in PyTorch: sorted by length, so that a step works on the first rows of the state. A word that
+    occurs several times is multiplied by the kernel once, and both directions are in one loop.
 
     Args:
-        inputs: (steps, batch, size).
-        mask: (steps, batch, 1) bool; h does not change in steps with False, which are skipped.
-        sums_of: computes the (n, 3 units) input products of `gru_loop` from (n, size) rows of `inputs`.
-        recurrent, bias, initial: as in `gru_loop`.
+        cell: a key of `LOOPS`.
+        directions: of each layer, the kernel and the recurrent matrix, in the dtype of the products, the bias, in the
+            dtype of the state, and whether it goes backwards.
+        words: function from distinct ids, (n,), to their vectors, (n, size).
+        ids: (batch, steps) int32.
+        mask: (batch, steps) bool; steps with False are skipped.
 
     Returns:
-        h, (steps, batch, units).
+        For each direction, h of each word, (words, units), ordered by row, and the last h, (batch, units), 0 for rows
+        without words; and the row of each word, (words,) int32.
     """
     import tensorflow as tf
 
-    merged = _merged(*tf.unstack(bias))
-    return _scan_packed(lambda x, h: _gru_step(x, h, recurrent, *merged)[:1], inputs, mask, sums_of, initial)
+    _, step, states_of = LOOPS[cell]
+    shown = tf.where(mask)  # (words, 2), sorted by row
+    distinct, places = tf.unique(tf.gather_nd(ids, shown))
+    vectors, rows = words(distinct), tf.cast(shown[:, 0], tf.int32)
+    lengths = tf.reduce_sum(tf.cast(mask, tf.int32), 1)
+    numbers = tf.range(tf.size(places)) - tf.gather(tf.cumsum(lengths, exclusive=True), rows)
+    left = tf.gather(lengths, rows) - 1 - numbers
+    ranks = tf.gather(tf.math.invert_permutation(tf.argsort(-lengths, stable=True)), rows)
+    steps = tf.maximum(tf.reduce_max(lengths), 0)  # The maximum of no row is the least integer.
+    active = tf.reduce_sum(tf.cast(lengths > tf.range(steps)[:, None], tf.int32), 1)
+    starts = tf.cumsum(active, exclusive=True)
+    # The loop's order of words is by step, then by rank: where each word stands in it.
+    orders = [tf.gather(starts, left if backwards else numbers) + ranks for *_, backwards in directions]
+    inputs, products = [], []
+    for (kernel, recurrent, bias, _), order in zip(directions, orders, strict=True):
+        of_inputs, *of_state = tf.unstack(bias) if cell == "gru" else [bias]
+        sums = tf.cast(tf.matmul(tf.cast(vectors, kernel.dtype), kernel), bias.dtype) + of_inputs
+        inputs.append(tf.gather(sums, tf.gather(places, tf.math.invert_permutation(order))))
+        products.append(lambda h, recurrent=recurrent, of_state=of_state: sum(of_state, _product(h, recurrent)))
 
+    def body(number: Tensor, states: Any, arrays: Any) -> tuple[Any, Any, Any]:
+        start, count = starts[number], active[number]
+        states = [[state[:count] for state in each] for each in states]
+        x = [each[start : start + count] for each in inputs]
+        sums = [product(h) for product, (h, *_) in zip(products, states, strict=True)]
+        # What is elementwise is computed for both directions at once.
+        values = step(*(tf.concat(parts, 0) for parts in (x, sums, *zip(*states, strict=True))))
+        states = list(zip(*(tf.split(value, len(directions)) for value in values[:states_of]), strict=True))
+        return number + 1, states, [array.write(number, h) for array, (h, *_) in zip(arrays, states, strict=True)]
 
-def lstm_over_words(
-    inputs: Tensor,
-    mask: Tensor,
-    sums_of: Callable[[Tensor], Tensor],
-    recurrent: Tensor,
-    bias: Tensor,
-    initial: tuple[Tensor, Tensor],
-) -> Sequence[Tensor]:
-    """Run `lstm_loop` for inference, without computation for padding; see `gru_over_words`."""
-
-    return _scan_packed(
-        lambda x, h, c: _lstm_step(x, h, c, recurrent)[:2], inputs, mask, lambda inputs: sums_of(inputs) + bias, initial
+    units, dtype = directions[0][1].shape[0], inputs[0].dtype
+    zero, shape = tf.zeros((tf.shape(mask)[0], units), dtype), tf.TensorShape((None, units))
+    arrays = [tf.TensorArray(dtype, steps + 1, element_shape=(None, units), infer_shape=False) for _ in directions]
+    arrays = [each.write(steps, zero[:0]) for each in arrays]  # Eagerly, nothing cannot be joined.
+    _, _, arrays = tf.while_loop(
+        lambda number, *_: number < steps,
+        body,
+        (0, [(zero,) * states_of] * len(directions), arrays),
+        (tf.TensorShape(()), [(shape,) * states_of] * len(directions), [tf.TensorShape(None)] * len(directions)),
+        parallel_iterations=1,
     )
-
-
-#: Cell -> its loop over all steps of all rows, and its loop that skips padding.
-LOOPS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
-    "gru": (gru_loop, gru_over_words),
-    "lstm": (lstm_loop, lstm_over_words),
-}
+    found = []
+    for (*_, backwards), order, array in zip(directions, orders, arrays, strict=True):
+        states = tf.gather(array.concat(), order)
+        ended = tf.where(tf.equal(numbers if backwards else left, 0))
+        found.append((states, tf.scatter_nd(tf.gather(rows, ended), tf.gather_nd(states, ended), tf.shape(zero))))
+    return found, rows
 
 
 def _merged(of_inputs: Tensor, of_state: Tensor) -> tuple[Tensor, Tensor]:
@@ -225,33 +249,29 @@ def _merged(of_inputs: Tensor, of_state: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _gru_step(
-    x: Tensor,
-    h: Tensor,
-    recurrent: Tensor,
-    bias: Tensor,
-    candidate_bias: Tensor,
-    moves: Tensor | None = None,
+    x: Tensor, sums: Tensor, h: Tensor, candidate_bias: Tensor | None = None, moves: Tensor | None = None
 ) -> tuple[Tensor, ...]:
     """Return the next h, then the values that the gradient needs: gates, candidate, and h U + b of the candidate."""
     import tensorflow as tf
 
     sizes = (2 * h.shape[1], h.shape[1])
     x_gates, x_candidate = tf.split(x, sizes, 1)
-    gate_sums, candidate_sum = tf.split(_product(h, recurrent) + bias, sizes, 1)
+    gate_sums, candidate_sum = tf.split(sums, sizes, 1)
     gates = tf.sigmoid(x_gates + gate_sums)
     z, r = tf.split(gates, 2, 1)
-    candidate = tf.tanh(x_candidate + candidate_bias + r * candidate_sum)
+    x_candidate = x_candidate if candidate_bias is None else x_candidate + candidate_bias
+    candidate = tf.tanh(x_candidate + r * candidate_sum)
     # A masked step changes h by exactly 0.
-    share = 1 - z if moves is None else (1 - z) * moves
-    return h + share * (candidate - h), gates, candidate, candidate_sum
+    new_h = candidate + z * (h - candidate) if moves is None else h + (1 - z) * moves * (candidate - h)
+    return new_h, gates, candidate, candidate_sum
 
 
-def _lstm_step(x: Tensor, h: Tensor, c: Tensor, recurrent: Tensor) -> tuple[Tensor, ...]:
+def _lstm_step(x: Tensor, sums: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, ...]:
     """Return the next h and c, then the gates i, f, g, o."""
     import tensorflow as tf
 
     units = h.shape[1]
-    total = x + _product(h, recurrent)
+    total = x + sums
     i_f, o = tf.sigmoid(total[:, : 2 * units]), tf.sigmoid(total[:, 3 * units :])
     g = tf.tanh(total[:, 2 * units : 3 * units])
     new_c = i_f[:, units:] * c + i_f[:, :units] * g
@@ -314,29 +334,8 @@ def _scan(
     return states, stacked
 
 
-def _scan_packed(
-    step: Callable[..., tuple[Tensor, ...]],
-    inputs: Tensor,
-    mask: Tensor,
-    sums_of: Callable[[Tensor], Tensor],
-    initial: tuple[Tensor, ...],
-) -> list[Tensor]:
-    """Run each step on the rows of the batch that its mask shows; return the states of all steps."""
-    import tensorflow as tf
-
-    shown = tf.squeeze(mask, 2)
-    places = tf.where(shown)  # (n, 2), sorted by step
-    sums = sums_of(tf.gather_nd(inputs, places))
-    rows, counts = places[:, 1:], tf.reduce_sum(tf.cast(shown, tf.int32), 1)
-    starts, ends = tf.cumsum(counts, exclusive=True), tf.cumsum(counts)
-
-    def packed(number: Tensor, *states: Tensor) -> tuple[Any, Any]:
-        start, end = starts[number], ends[number]
-        here = rows[start:end]
-        values = step(sums[start:end], *(tf.gather_nd(state, here) for state in states))
-        states = tuple(
-            tf.tensor_scatter_nd_update(state, here, value) for state, value in zip(states, values, strict=True)
-        )
-        return states, states
-
-    return _scan(packed, initial, inputs, [1] * len(initial))[1]
+#: Cell -> its loop over all steps of all rows, its step, and its number of states.
+LOOPS: dict[str, tuple[Callable[..., Sequence[Tensor]], Callable[..., tuple[Tensor, ...]], int]] = {
+    "gru": (gru_loop, _gru_step, 1),
+    "lstm": (lstm_loop, _lstm_step, 2),
+}
