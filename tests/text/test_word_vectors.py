@@ -184,7 +184,7 @@ def test_malformed_lines_are_named(tmp_path, text: str, line: int) -> None:
         read(tmp_path, text)
 
 
-@pytest.mark.parametrize("text", ["", "wolf 1 2\n", "3 2\n", b"\xff\xfe 1 2\n"])
+@pytest.mark.parametrize("text", ["", "wolf 1 2\n", "3 2\n", b"\xff\xfe 1 2\n", "3 ²\n", f"3 {'9' * 5000}\n"])
 def test_none_found(tmp_path, text) -> None:
     with pytest.raises(VsembError, match="vectors.txt"):
         read(tmp_path, text)

@@ -59,7 +59,7 @@ def read_word_vectors(path: str | os.PathLike[str], vocabulary: Vocabulary, seed
     with reading(path, "file of word vectors"), open(path, encoding="utf-8-sig", errors="replace") as file:
         for number, line in enumerate(file, 1):
             parts = line.rstrip().split(" ")
-            if number == 1 and len(parts) == 2 and all(part.isdigit() for part in parts):
+            if number == 1 and len(parts) == 2 and all(part.isdecimal() and len(part) < 16 for part in parts):
                 dim = int(parts[1])
                 continue
             if not line.strip():
