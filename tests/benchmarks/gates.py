@@ -120,6 +120,8 @@ GATES = (
     # In processor time: Python once per batch, and `pread` once per image, beside libjpeg.
     Gate("scale", "pixel batches / decoding alone", 0.85),
     Gate("scale", "images read / by tf.data", 2.0),
+    # Merging wins where many requests wait; with 8 clients both are as fast, and noise would decide.
+    Gate("serving", "requests/s, 64 clients / plain aiohttp", 1.0),
     # Without TensorFlow, which takes seconds.
     Gate("startup", "import vsemb, seconds", 0.2, most=True),
     Gate("startup", "vsemb --help, seconds", 0.3, most=True),
