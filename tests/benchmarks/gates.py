@@ -41,6 +41,7 @@ PARTS: dict[str, Part] = {
     "gradient_caching": Part(("--batches", "256", "512"), threads=False),
     "scale": Part(("--images", "1000", "--rows", "1000", "2000", "--ranked", "200", "400", "--pixels", "64")),
     "serving": Part(("--requests", "200"), threads=False),
+    "startup": Part(("--rounds", "1"), threads=False),
 }
 
 
@@ -119,6 +120,14 @@ GATES = (
     # In processor time: Python once per batch, and `pread` once per image, beside libjpeg.
     Gate("scale", "pixel batches / decoding alone", 0.85),
     Gate("scale", "images read / by tf.data", 2.0),
+    # Merging wins where many requests wait; with 8 clients both are as fast, and noise would decide.
+    Gate("serving", "requests/s, 64 clients / plain aiohttp", 1.0),
+    # Without TensorFlow, which takes seconds.
+    Gate("startup", "import vsemb, seconds", 0.2, most=True),
+    Gate("startup", "vsemb --help, seconds", 0.3, most=True),
+    Gate("startup", "vsemb recipes, seconds", 0.3, most=True),
+    Gate("startup", "vsemb search, first result / import tensorflow", 1.2, most=True),
+    Gate("startup", "vsemb serve, ready / import tensorflow", 2.0, most=True),
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from statistics import median
 from typing import Any
 
 from tests.benchmarks.timing import left_out, row
@@ -66,6 +67,14 @@ def serving(report: Report) -> Rows:
     rates = {mode: sorted(found["requests_per_second"]) for mode, found in modes.items()}
     merged, single = (values[len(values) // 2] for values in rates.values())
     yield row("requests/s, merged / unmerged", f"{report['load']['requests']} requests", merged / single)
+    for clients, servers in report["rest"]["clients"].items():
+        middles = {name: median(found) for name, found in servers.items()}
+        (_, ours), *peers = middles.items()
+        for name, peer in peers:
+            size = f"{report['rest']['requests']} requests"
+            yield row(f"requests/s, {clients} clients / {name}", size, ours / peer, ours=ours, peer=peer)
+        for name, reason in report["rest"]["left_out"].items():
+            yield left_out(f"requests/s, {clients} clients / {name}", reason)
 
 
 FORMS: dict[str, Callable[[Report], Rows]] = {

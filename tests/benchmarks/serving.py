@@ -7,6 +7,10 @@ requests: single texts, texts by eights and images, one in ten malformed. Every 
 afterwards: its status, and its embedding against the SavedModel's own in this process. A lost or wrong answer
 ends the benchmark with status 1. With merging of requests into batches and without, in turns.
 
+Over REST: good requests of single texts, from 8 and from 64 clients in a process of their own, beside the same
+SavedModel behind a plain handler of aiohttp, and behind TensorFlow Serving's own server where it is on PATH. Every
+server has a process of its own, and every answer is checked likewise.
+
 Latency: `encode_text` at batch 1 and 64 in this process, five ways in turns, as ratios to the signature.
 
 Without --model and --run those of the quickstart are taken, or where there is none a small run is trained.
@@ -18,8 +22,8 @@ import argparse
 import contextlib
 import itertools
 import logging
-import multiprocessing
 import os
+import shutil
 import sys
 import tempfile
 import threading
@@ -36,8 +40,11 @@ import numpy as np
 import urllib3
 
 from pipelines.quickstart import SETTINGS
+from tests.benchmarks import plain_server
+from tests.benchmarks.processes import MODEL_SERVER, in_process, model_server
 from tests.benchmarks.serving_cases import Answer, Case, make_cases, wrong
 from tests.benchmarks.serving_latency import measure_latency
+from tests.benchmarks.serving_throughput import in_turns
 from vsemb import recipes
 from vsemb.commands import table
 from vsemb.data import synthetic as scenes
@@ -53,6 +60,8 @@ from vsemb.serving.server import Server
 QUICKSTART = Path("quickstart")
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
 ROUNDS, WARM_UP = 3, 0.1
+OURS, PLAIN = "vsemb serve", "plain aiohttp"
+CLIENTS, REST_ROUNDS = (8, 64), 5
 
 
 def serve(connection: Any, base: str, batch_size: int) -> None:
@@ -62,20 +71,9 @@ def serve(connection: Any, base: str, batch_size: int) -> None:
         connection.recv()
 
 
-@contextlib.contextmanager
-def served(base: Path, batch_size: int) -> Iterator[tuple[int, int]]:
+def served(base: Path, batch_size: int) -> contextlib.AbstractContextManager[tuple[int, int]]:
     """Yields the ports, REST's first, of a server in another process."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=serve, args=(theirs, str(base), batch_size), daemon=True)
-    process.start()
-    theirs.close()
-    try:
-        yield ours.recv()
-    finally:
-        with contextlib.suppress(OSError):
-            ours.send(None)
-        process.join(60)
+    return in_process(serve, str(base), batch_size)
 
 
 def rest_sender(port: int) -> Callable[[Case], tuple[int, bytes]]:
@@ -171,6 +169,35 @@ def measure_load(path: Path, requests: int, clients: int) -> dict[str, Any]:
     return report
 
 
+def measure_rest(path: Path, requests: int) -> dict[str, Any]:
+    """Measures single texts over REST beside other servers of the model, in turns, and checks every answer."""
+    cases = [case for case in make_cases(path) if case.kind == "text"]
+    report: dict[str, Any] = {"requests": requests, "rounds": REST_ROUNDS, "clients": {}, "wrong": {}, "left_out": {}}
+    with contextlib.ExitStack() as stack:
+        ports = {
+            OURS: stack.enter_context(served(path.parent, 64))[0],
+            PLAIN: stack.enter_context(in_process(plain_server.serve, str(path))),
+        }
+        if shutil.which(MODEL_SERVER) is None:
+            report["left_out"][MODEL_SERVER] = f"{MODEL_SERVER} is not on PATH"
+        else:
+            try:
+                ports[MODEL_SERVER] = stack.enter_context(model_server(path.parent))
+            except (OSError, RuntimeError) as error:
+                report["left_out"][MODEL_SERVER] = str(error)
+        for clients in CLIENTS:
+            bodies = [case.rest for case in cases]
+            rates, replies = in_turns(ports, bodies, requests, clients, REST_ROUNDS)
+            report["clients"][str(clients)] = {
+                name: [round(rate, 1) for rate in sorted(found)] for name, found in rates.items()
+            }
+            for name, came in replies.items():
+                answers = (Answer("REST", cases[place], 0.0, status, content) for place, status, content in came)
+                faults = Counter(fault for answer in answers if (fault := wrong(answer)))
+                report["wrong"][f"{name}, {clients} clients"] = dict(faults)
+    return report
+
+
 def percentiles(seconds: list[float]) -> dict[str, float]:
     """Returns percentiles in milliseconds."""
     return {f"p{p}": round(1e3 * float(np.percentile(seconds, p)), 2) for p in (50, 95, 99)} if seconds else {}
@@ -204,6 +231,12 @@ def tables(report: dict[str, Any]) -> Iterator[str]:
         ]
     header = ["load", "", "p50 ms", "p95 ms", "p99 ms", "requests/s of both", "lost", "wrong"]
     yield table(header, [[str(cell) for cell in [*row, "", "", ""][:8]] for row in rows], text=(0, 1))
+    rows = [
+        [f"{clients} clients", name, f"{found[len(found) // 2]:.0f} ({found[0]:.0f} to {found[-1]:.0f})"]
+        for clients, servers in report["rest"]["clients"].items()
+        for name, found in servers.items()
+    ]
+    yield table(["single texts over REST", "server", "requests/s"], rows, text=(0, 1))
     for batch, ways in report.get("encode_text", {}).items():
         rows = [
             [
@@ -239,12 +272,17 @@ def main() -> int:
         path = model / str(existing_versions(model)[-1])
         report: dict[str, Any] = {"cores": os.cpu_count()}
         report["load"] = measure_load(path, arguments.requests, arguments.clients)
+        report["rest"] = measure_rest(path, arguments.requests)
         if run is not None:
             report["encode_text"] = measure_latency(path, Run.open(run))
     print("\n\n".join(tables(report)))
     faults = [mode for mode, found in report["load"]["modes"].items() if found["lost"] or found["wrong"]]
     for mode in faults:
         print(f"{mode}: {report['load']['modes'][mode]['wrong']}", file=sys.stderr)
+    for name, found in report["rest"]["wrong"].items():
+        if found:
+            faults.append(name)
+            print(f"{name}: {found}", file=sys.stderr)
     if arguments.json:
         write_json(arguments.json, report)
     return 1 if faults else 0

@@ -103,7 +103,7 @@ def make_cases(path: Path, size: int = 80) -> list[Case]:
     }
     unknown = ("INVALID_ARGUMENT", "NOT_FOUND", "FAILED_PRECONDITION")
     malformed = [
-        Case("not a message", b'{"inputs": [', b"\xff" * 9, None, None, ("INTERNAL", "UNKNOWN")),
+        Case("not a message", b'{"inputs": [', b"\xff" * 9, None, None, unknown[:1]),
         Case("no input", body("encode_text", {}), message("encode_text", {}), None, None, unknown[:1]),
         Case(
             "wrong type",

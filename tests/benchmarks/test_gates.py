@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.benchmarks import __main__ as command
-from tests.benchmarks import gates, hypernymy, latency, order, pipeline, retrieval, scale, search, timing
+from tests.benchmarks import gates, hypernymy, latency, order, pipeline, retrieval, scale, search, startup, timing
 from tests.benchmarks.gates import Gate, Part
 from tests.benchmarks.reports import rows_of
 from vsemb.files import read_json, write_json
@@ -72,6 +72,10 @@ def test_every_gate_has_the_name_of_a_row() -> None:
             )
         },
         "search": {search.EXACT.format(128, 1024), search.GROWTH.format(1024)},
+        "startup": {
+            *(startup.IMPORT, startup.HELP, startup.RECIPES),
+            *(f"{name} / {startup.PEER}" for name in (startup.SEARCH, startup.SERVE)),
+        },
     }
     for part, names in rows.items():
         assert names == {gate.row for gate in gates.GATES if gate.part == part}
