@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.benchmarks import __main__ as command
-from tests.benchmarks import gates, hypernymy, latency, order, pipeline, retrieval, scale, search, timing
+from tests.benchmarks import gates, growth, hypernymy, latency, order, pipeline, retrieval, scale, search, timing
 from tests.benchmarks.gates import Gate, Part
 from tests.benchmarks.reports import rows_of
 from vsemb.files import read_json, write_json
@@ -57,6 +57,7 @@ def test_every_gate_belongs_to_a_part_that_exists() -> None:
 
 def test_every_gate_has_the_name_of_a_row() -> None:
     rows = {
+        "growth": {text.format(axis) for text in (growth.TIME, growth.MEMORY) for axis in growth.AXES},
         "retrieval": {retrieval.LOOPS, retrieval.FLOOR, retrieval.MEMORY, retrieval.GROWTH},
         "order": {order.EXPANDED, order.MEMORY, order.GROWTH, order.LOSS},
         "hypernymy": {hypernymy.SPARSE_ADAM, hypernymy.GROWTH},
