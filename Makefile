@@ -85,7 +85,7 @@ docs: $(VENV)/installed-dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 # PyTorch, FAISS and NLTK, which the numbers are ratios to, each in an environment of its own. A peer that cannot be
-# installed is a row of the benchmark, so `-` goes on. QUICK=1 for small sizes.
+# installed is a row of the benchmark, so `-` goes on. Reports are kept in benchmarks/. QUICK=1 for small sizes.
 PEERS = $(patsubst tests/benchmarks/peers/%.txt,build/peers/%/installed,$(wildcard tests/benchmarks/peers/*.txt))
 
 build/peers/%/installed: tests/benchmarks/peers/%.txt
@@ -95,7 +95,7 @@ build/peers/%/installed: tests/benchmarks/peers/%.txt
 
 benchmark: $(VENV)/installed-dev
 	-$(MAKE) --keep-going $(PEERS)
-	$(BIN)/python -m tests.benchmarks --out benchmark.json $(if $(QUICK),--quick)
+	$(BIN)/python -m tests.benchmarks --history benchmarks $(if $(QUICK),--quick)
 
 clean:
 	rm -rf $(VENV) quickstart build site *.egg-info

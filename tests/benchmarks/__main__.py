@@ -2,13 +2,17 @@
 
     python -m tests.benchmarks [--only retrieval order] [--quick] [--out benchmark.json] [--threads 1]
     python -m tests.benchmarks --compare OLD.json [OLDER.json]
+    python -m tests.benchmarks --history benchmarks
 
 Each part runs by itself, in a process of its own, one after the other: every number is a ratio to a named
 peer or limit of the same run. Of a row measured at several sizes the largest is judged. `growth` rows are
 the exponent b of a * size ** b: 1 is linear. A peer that is not installed and a part that fails are rows
 that say why. With `--quick` sizes are small and no gate is judged. Parts and gates are in `gates.py`.
 
-The exit status is 1 where a part fails, a gate is not met or a row is worse than in the reports of `--compare`.
+Beside the report is a picture of the growth rows, `.svg`. `--history` keeps reports in a folder, one per run, named by
+time and commit, and compares with those that the same machine made there with the same settings.
+
+The exit status is 1 where a part fails, a gate is not met or a row is worse than in all earlier reports.
 """
 
 from __future__ import annotations
@@ -26,14 +30,15 @@ from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-from tests.benchmarks.comparison import compared, comparison
+from tests.benchmarks.comparison import compared, comparison, history, same_settings
 from tests.benchmarks.gates import PARTS, judged
 from tests.benchmarks.peers import THREAD_VARIABLES
+from tests.benchmarks.picture import picture
 from tests.benchmarks.reports import rows_of
 from tests.benchmarks.timing import left_out
 from vsemb.commands import table
 from vsemb.errors import DataError
-from vsemb.files import read_json, write_json
+from vsemb.files import read_json, write_json, write_text
 
 _ROOT = Path(__file__).resolve().parents[2]
 _REASON = 100
@@ -115,21 +120,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=list(PARTS), default=list(PARTS), metavar="PART")
     parser.add_argument("--quick", action="store_true", help="small sizes, no gates")
-    parser.add_argument("--out", metavar="FILE", type=Path, help="the report as JSON")
+    kept = parser.add_mutually_exclusive_group()
+    kept.add_argument("--out", metavar="FILE", type=Path, help="the report as JSON")
+    kept.add_argument(
+        "--history", metavar="FOLDER", type=Path, help="of reports, to keep this one and compare with them"
+    )
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--hours", type=float, default=2.0, help="until a part is given up (%(default)g)")
     parser.add_argument(
         "--compare", nargs="+", metavar="FILE", default=[], help="earlier reports, oldest first, to mark regressions"
     )
     arguments = parser.parse_args()
-    try:
-        earlier = [read_json(path) for path in arguments.compare]
-    except DataError as error:
-        parser.error(f"--compare: {error}")
-    if any(each["quick"] != arguments.quick or each["threads"] != arguments.threads for each in earlier):
-        parser.error("--compare: the reports must have the same --quick and --threads")
-    if arguments.out is not None and not arguments.out.absolute().parent.is_dir():
-        parser.error(f"--out: the folder {arguments.out.absolute().parent} does not exist")
     report: dict[str, Any] = {
         "commit": commit(),
         "machine": machine(),
@@ -138,6 +139,19 @@ def main() -> int:
         "rows": [],
         "parts": {},
     }
+    out = arguments.out
+    if out is not None and not out.absolute().parent.is_dir():
+        parser.error(f"--out: the folder {out.absolute().parent} does not exist")
+    try:
+        earlier = [read_json(path) for path in arguments.compare]
+        if not all(same_settings(report, each) for each in earlier):
+            parser.error("--compare: the reports must have the same --quick and --threads")
+        if arguments.history is not None:
+            arguments.history.mkdir(parents=True, exist_ok=True)
+            earlier = history(arguments.history, report) + earlier
+            out = arguments.history / f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{report['commit']}.json"
+    except DataError as error:
+        parser.error(f"an earlier report: {error}")
     failed = []
     for number, name in enumerate(arguments.only, 1):
         print(f"{number}/{len(arguments.only)} {name}", end=" ", file=sys.stderr, flush=True)
@@ -155,8 +169,9 @@ def main() -> int:
             rows = judged(name, rows)
         report["rows"] += [{"part": name} | each for each in rows]
         report["parts"][name] = {"seconds": round(time.perf_counter() - begun, 1), "report": found}
-        if arguments.out is not None:  # After each part: hours of measuring are not lost with the last.
-            write_json(arguments.out, report)
+        if out is not None:  # After each part: hours of measuring are not lost with the last.
+            write_json(out, report)
+            write_text(out.with_suffix(".svg"), picture(report["rows"], f"Growth at commit {report['commit']}"))
     missed = [each["name"] for each in report["rows"] if each.get("met") is False]
     print(summary(report["rows"]))
     gates = sum("met" in each for each in report["rows"])

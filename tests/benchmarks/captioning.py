@@ -115,11 +115,7 @@ def main() -> None:
         row |= {"loop_over_graph": peer / graph, "graph_over_limit": graph / floor}
         report["sizes"].append({name: round(value, 3) for name, value in row.items()})
         lines.append([str(count), f"{1e3 * graph / count:.1f}", f"{peer / graph:.1f}", f"{graph / floor:.2f}"])
-    if len(arguments.images) > 1:
-        seconds = [row["ms_per_image"] * row["images"] for row in report["sizes"]]
-        report["exponent"] = round(float(np.polyfit(np.log(arguments.images), np.log(seconds), 1)[0]), 2)
     print(table(["images", "ms an image", "loop / graph", "graph / limit"], lines))
-    print(f"time grows as images to the power {report.get('exponent', 'unknown')}")
     if arguments.json:
         write_json(arguments.json, report)
 

@@ -3,14 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from vsemb.commands import table
+from vsemb.files import read_json
 
 Rows = Sequence[Mapping[str, Any]]
 
-#: The share by which a ratio may be worse than the worst of the earlier reports.
+#: The share by which a ratio may be worse than the worst of the earlier reports; of an exponent, the difference.
 NOISE = 0.1
+#: Settings and parts of the machine that must be equal for a comparison.
+_SETTINGS, _MACHINE = ("quick", "threads"), ("processor", "cores")
+
+
+def same_settings(report: Mapping[str, Any], earlier: Mapping[str, Any]) -> bool:
+    """Whether two reports have the same sizes and threads."""
+    return all(report[each] == earlier[each] for each in _SETTINGS)
+
+
+def history(folder: Path, report: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The reports of a folder, oldest first, that were made on the machine of a report with its settings.
+
+    Args:
+        folder: of reports whose file names begin with their time.
+        report: the new one.
+
+    Raises:
+        DataError: for a file that is no JSON.
+    """
+    found = [read_json(path) for path in sorted(folder.glob("*.json"))]
+    machine = report["machine"]
+    return [
+        each
+        for each in found
+        if same_settings(report, each) and all(machine[part] == each["machine"][part] for part in _MACHINE)
+    ]
 
 
 def _keyed(rows: Rows) -> Iterator[tuple[tuple[str, str, int], float | None]]:
@@ -51,11 +79,15 @@ def compared(earlier: Sequence[Rows], rows: Rows) -> list[dict[str, Any]]:
         part, name, _ = key
         old, new = before.get(key, []), after.get(key)
         more = " / " in name or "share of" in name
+        # Exponents can be near zero, where every change is a large share.
+        below, above = (
+            (NOISE, NOISE) if "growth" in name else (NOISE * min(old, default=0), NOISE * max(old, default=0))
+        )
         if not old or new is None:
             mark = "lost" if old else "new" if new is not None else ""
-        elif new < min(old) * (1 - NOISE):
+        elif new < min(old) - below:
             mark = "REGRESSION" if more else "better"
-        elif new > max(old) * (1 + NOISE):
+        elif new > max(old) + above:
             mark = "better" if more else "REGRESSION"
         else:
             mark = ""

@@ -24,6 +24,12 @@ class Part:
 
 PARTS: dict[str, Part] = {
     "training": Part(("--variants", "tuned", "--rounds", "1")),
+    "growth": Part(
+        (
+            *("--vocabulary", "500", "1000", "--length", "4", "8", "--batch", "16", "32", "--dim", "32", "64"),
+            *("--axes", "vocabulary", "batch", "--steps", "5"),
+        )
+    ),
     "retrieval": Part(("--images", "200", "400", "800", "--rounds", "1", "--few", "20")),
     "order": Part(("--images", "100", "200", "400", "--batch-sizes", "64", "128", "--rounds", "1")),
     "hypernymy": Part(("--pairs", "10000", "20000", "40000", "--rounds", "1")),
@@ -76,6 +82,19 @@ GATES = (
     Gate("training", "training tuned, default / torch eager float32", 2.0),
     Gate("training", "training tuned, default / torch autocast", 1.4),
     Gate("training", "training tuned, float32, share of its GEMM floor", 0.60),
+    # Beyond a constant, all of Adam's rows: a line, whose exponent is between 0 and 1.
+    Gate("growth", "training time, growth with vocabulary", _LINEAR, most=True),
+    Gate("growth", "training time, growth with vocabulary, sparse updates", 0.2, most=True),
+    Gate("growth", "training time, growth with caption length", _LINEAR, most=True),
+    # Scores grow with the square of the batch, but take little of the time.
+    Gate("growth", "training time, growth with batch", _LINEAR, most=True),
+    # Recurrent weights grow with the square of the units.
+    Gate("growth", "training time, growth with dimensions", 2.1, most=True),
+    *(
+        Gate("growth", f"training memory, growth with {axis}", _LINEAR, most=True)
+        for axis in ("vocabulary", "vocabulary, sparse updates", "caption length", "batch")
+    ),
+    Gate("growth", "training memory, growth with dimensions", 2.1, most=True),
     Gate("retrieval", "cosine ranks / papers' loops", 40.0),
     Gate("retrieval", "cosine ranks, in products", 1.2, most=True),
     Gate("retrieval", "cosine ranks, GB", 1.5, most=True),

@@ -21,7 +21,7 @@ import keras
 import numpy as np
 
 from tests.benchmarks.peers import Peer
-from tests.benchmarks.timing import beside, cpu_seconds, exponent, interleaved, print_rows, row, set_threads
+from tests.benchmarks.timing import beside, cpu_seconds, growth_rows, interleaved, print_rows, set_threads
 from vsemb.files import write_json
 from vsemb.losses.max_margin import MaxMargin
 from vsemb.systems.hypernymy.model import HypernymModel
@@ -91,8 +91,7 @@ def main() -> None:
         found = measure(count, arguments.threads, arguments.rounds)
         rows += found
         seconds.append(found[-1]["ours"])
-    if len(seconds) > 1:
-        rows.append(row(GROWTH, f"{len(seconds)} sizes", exponent(arguments.pairs, seconds)))
+    rows += growth_rows(GROWTH, arguments.pairs, seconds)
     print_rows(rows)
     if arguments.json:
         write_json(arguments.json, {"threads": arguments.threads, "rows": rows})

@@ -27,7 +27,7 @@ import numpy as np
 import tensorflow as tf
 
 from tests.benchmarks.peers import Peer
-from tests.benchmarks.timing import beside, cpu_seconds, exponent, interleaved, print_rows, row, set_threads
+from tests.benchmarks.timing import beside, cpu_seconds, growth_rows, interleaved, print_rows, set_threads
 from tests.benchmarks.training import recurrent_part
 from vsemb import recipes
 from vsemb.data import synthetic as scenes
@@ -104,9 +104,7 @@ def measure(variant: str, batches: list[int], threads: int, rounds: int) -> list
             for name in encoders:
                 mine = seconds | {"ours": seconds[name]}
                 rows.append(beside(peer, name.format(variant, batch), f"{batch} texts", mine))
-    if len(batches) > 1:
-        rows.append(row(GROWTH.format(variant), f"{len(batches)} sizes", exponent(batches, taken)))
-    return rows
+    return rows + growth_rows(GROWTH.format(variant), batches, taken)
 
 
 def main() -> None:

@@ -31,7 +31,7 @@ from tests.benchmarks.timing import (
     beside,
     bytes_beyond,
     cpu_seconds,
-    exponent,
+    growth_rows,
     interleaved,
     left_out,
     own_process,
@@ -170,9 +170,7 @@ def main() -> None:
             found = pool.submit(scoring, *given).result()
         seconds.append(next(each["ours"] for each in found if each["name"] == BY_NUMPY))
         rows += found
-    if len(seconds) > 1:
-        pairs = [CAPTIONS * images**2 for images in arguments.images]
-        rows.append(row(GROWTH, f"{len(pairs)} sizes", exponent(pairs, seconds)))
+    rows += growth_rows(GROWTH, [CAPTIONS * images**2 for images in arguments.images], seconds)
     for batch in arguments.batch_sizes:
         with own_process(arguments.threads) as pool:
             given = (batch, arguments.dim, arguments.threads, 5 * arguments.rounds)

@@ -34,7 +34,7 @@ from PIL import Image
 
 from tests.benchmarks.noise import noise_split
 from tests.benchmarks.peers import Peer
-from tests.benchmarks.timing import beside, cpu_seconds, exponent, interleaved, print_rows, row, set_threads
+from tests.benchmarks.timing import beside, cpu_seconds, growth_rows, interleaved, print_rows, row, set_threads
 from vsemb.data.batches import PairBatches
 from vsemb.data.features.store import FeatureStore
 from vsemb.data.sources import FeatureImages
@@ -222,9 +222,9 @@ def main() -> None:
                 found = measure(size)
                 rows += found
                 rates += [v for each in found for k, v in each.items() if each["name"] == name and "_per_" in k]
-            if len(sizes) > 1 and len(rates) == len(sizes):
+            if len(rates) == len(sizes):
                 seconds = [size / rate for size, rate in zip(sizes, rates, strict=True)]
-                rows.append(row(GROWTH.format(name.split(" / ")[0]), f"{len(sizes)} sizes", exponent(sizes, seconds)))
+                rows += growth_rows(GROWTH.format(name.split(" / ")[0]), sizes, seconds)
     print_rows(rows)
     if arguments.json:
         write_json(arguments.json, {"threads": arguments.threads, "rows": rows})

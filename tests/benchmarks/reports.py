@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from statistics import median
 from typing import Any
 
-from tests.benchmarks.timing import left_out, row
+from tests.benchmarks.timing import growth_rows, left_out, row
 
 Report = Mapping[str, Any]
 Rows = Iterator[dict[str, Any]]
@@ -47,8 +47,9 @@ def captioning(report: Report) -> Rows:
         size = f"{found['images']} images"
         yield row("beam search / a loop in Python", size, found["loop_over_graph"])
         yield row("beam search, times the limit", size, found["graph_over_limit"])
-    if "exponent" in report:
-        yield row("beam search, growth with images", f"{len(report['sizes'])} sizes", report["exponent"])
+    sizes = [found["images"] for found in report["sizes"]]
+    seconds = [found["ms_per_image"] * found["images"] / 1000 for found in report["sizes"]]
+    yield from growth_rows("beam search, growth with images", sizes, seconds)
 
 
 def gradient_caching(report: Report) -> Rows:

@@ -23,7 +23,7 @@ import numpy as np
 from tests.benchmarks.timing import (
     bytes_beyond,
     cpu_seconds,
-    exponent,
+    growth_rows,
     interleaved,
     left_out,
     own_process,
@@ -134,9 +134,7 @@ def main() -> None:
             found = pool.submit(measure, *given).result()
         seconds.append(found[0]["ours"])
         rows += found
-    if len(seconds) > 1:
-        pairs = [CAPTIONS * images**2 for images in arguments.images]
-        rows.append(row(GROWTH, f"{len(pairs)} sizes", exponent(pairs, seconds)))
+    rows += growth_rows(GROWTH, [CAPTIONS * images**2 for images in arguments.images], seconds)
     print_rows(rows)
     if arguments.json:
         write_json(arguments.json, {"threads": arguments.threads, "rows": rows})

@@ -32,7 +32,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 
 from tests.benchmarks.scale_data import CAPTIONS, write_scale
-from tests.benchmarks.timing import cpu_seconds, exponent, interleaved, own_process, print_rows, row, set_threads
+from tests.benchmarks.timing import cpu_seconds, growth_rows, interleaved, own_process, print_rows, row, set_threads
 from tests.tiny import tiny
 from vsemb.files import read_json, write_json
 
@@ -253,14 +253,13 @@ def measure(arguments: argparse.Namespace, folder: Path) -> list[dict[str, Any]]
             times.append(seconds)
             memory.append(max(most, 1.0))
             shutil.rmtree(path)
-        size = f"{sizes[-1]:,} images"
         if name == "index":
-            found.append(row(INDEX, size, exponent(sizes, times)))
+            found += growth_rows(INDEX, sizes, times)
             found.append(row(INDEX_BYTES, size, 1e6 * float(np.polyfit(sizes, memory, 1)[0])))
         else:
             pairs = [CAPTIONS * count**2 for count in sizes]
-            found.append(row(EVALUATION, size, exponent(pairs, times)))
-            found.append(row(EVALUATION_BOUNDED, size, exponent(sizes, memory)))
+            found += growth_rows(EVALUATION, pairs, times)
+            found += growth_rows(EVALUATION_BOUNDED, sizes, memory, "MB")
     return found + measured(pixels, folder / "pixels", arguments.pixels)
 
 

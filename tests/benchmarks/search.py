@@ -26,11 +26,10 @@ from tests.benchmarks.timing import (
     beside,
     best_openblas,
     cpu_seconds,
-    exponent,
+    growth_rows,
     interleaved,
     left_out,
     print_rows,
-    row,
     set_threads,
 )
 from vsemb.errors import MissingExtraError
@@ -138,9 +137,7 @@ def main() -> None:
             found, taken = exact(items, dim, arguments.threads, arguments.rounds)
             rows += found
             seconds.append(taken)
-        if len(seconds) > 1:
-            growth = exponent(arguments.items, seconds)
-            rows.append(row(GROWTH.format(dim), f"{len(seconds)} sizes", growth))
+        rows += growth_rows(GROWTH.format(dim), arguments.items, seconds)
     if not arguments.exact_only:
         for dim in arguments.dim:
             rows += approximate(max(arguments.items), dim, arguments.threads, arguments.rounds)

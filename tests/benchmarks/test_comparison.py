@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.benchmarks.comparison import compared, comparison
+from tests.benchmarks.comparison import compared, comparison, history
+from vsemb.files import write_json
 
 
 def rows(**ratios: list[float | None]) -> list[dict[str, Any]]:
@@ -30,6 +32,9 @@ def rows(**ratios: list[float | None]) -> list[dict[str, Any]]:
         ("ranks, GB", [1.0], 0.8, "better"),
         ("float32, share of its GEMM floor", [0.6], 0.5, "REGRESSION"),
         ("scores, growth with pairs", [1.0], 1.05, ""),
+        ("scores, growth with pairs", [1.0], 1.15, "REGRESSION"),
+        ("memory, growth with images", [0.02], 0.06, ""),
+        ("memory, growth with images", [-0.02], -0.01, ""),
     ],
 )
 def test_marks(name: str, old: list[float | None], new: float | None, mark: str) -> None:
@@ -46,3 +51,19 @@ def test_rows_of_one_name_are_compared_in_order() -> None:
     ]
     printed = comparison(changes).splitlines()
     assert "+100%" in printed[-2] and "REGRESSION" in printed[-2] and "lost" in printed[-1]
+
+
+def test_history_has_the_reports_of_the_same_machine_and_settings(tmp_path: Path) -> None:
+    machine = {"processor": "EPYC", "cores": 2, "load": 0.5}
+    report = {"commit": "new", "machine": machine, "quick": False, "threads": 1}
+    others = {
+        "20260103T000000-last": {"machine": machine | {"load": 3.0}},
+        "20260101T000000-first": {},
+        "20260102T000000-processor": {"machine": machine | {"processor": "Xeon"}},
+        "20260102T000001-cores": {"machine": machine | {"cores": 4}},
+        "20260102T000002-quick": {"quick": True},
+        "20260102T000003-threads": {"threads": 2},
+    }
+    for name, other in others.items():
+        write_json(tmp_path / f"{name}.json", report | other | {"commit": name.partition("-")[2]})
+    assert [each["commit"] for each in history(tmp_path, report)] == ["first", "last"]

@@ -12,7 +12,19 @@ import numpy as np
 import pytest
 
 from tests.benchmarks import __main__ as command
-from tests.benchmarks import gates, hypernymy, latency, order, pipeline, retrieval, scale, search, startup, timing
+from tests.benchmarks import (
+    gates,
+    growth,
+    hypernymy,
+    latency,
+    order,
+    pipeline,
+    retrieval,
+    scale,
+    search,
+    startup,
+    timing,
+)
 from tests.benchmarks.gates import Gate, Part
 from tests.benchmarks.reports import rows_of
 from vsemb.files import read_json, write_json
@@ -57,6 +69,7 @@ def test_every_gate_belongs_to_a_part_that_exists() -> None:
 
 def test_every_gate_has_the_name_of_a_row() -> None:
     rows = {
+        "growth": {text.format(axis) for text in (growth.TIME, growth.MEMORY) for axis in growth.AXES},
         "retrieval": {retrieval.LOOPS, retrieval.FLOOR, retrieval.MEMORY, retrieval.GROWTH},
         "order": {order.EXPANDED, order.MEMORY, order.GROWTH, order.LOSS},
         "hypernymy": {hypernymy.SPARSE_ADAM, hypernymy.GROWTH},
@@ -118,8 +131,10 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str, *options: 
     python.chmod(0o755)
     monkeypatch.setattr(command.sys, "executable", str(python))
     out = tmp_path / "out.json"
-    monkeypatch.setattr(sys, "argv", ["benchmarks", "--only", "order", "--out", str(out), *options])
-    return command.main(), read_json(out)
+    kept = [] if "--history" in options else ["--out", str(out)]
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "--only", "order", *kept, *options])
+    status = command.main()
+    return status, read_json(out) if kept else None
 
 
 @pytest.mark.parametrize(
@@ -161,6 +176,18 @@ def test_a_regression_decides_the_status(monkeypatch: pytest.MonkeyPatch, tmp_pa
     with pytest.raises(SystemExit):
         run(monkeypatch, tmp_path, f"cp {part} $out", "--compare", str(old))
     assert "must have the same --quick" in capsys.readouterr().err
+
+
+def test_history_is_kept_and_compared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> None:
+    part, folder = tmp_path / "part.json", tmp_path / "history"
+    times = iter(["20260101T000000", "20260102T000000"])
+    monkeypatch.setattr(command.time, "strftime", lambda *_: next(times))
+    for ratio, expected in ((2.0, 0), (1.0, 1)):
+        write_json(part, {"rows": rows("a / b", ratio)})
+        assert run(monkeypatch, tmp_path, f"cp {part} $out", "--quick", "--history", str(folder))[0] == expected
+    assert "REGRESSION" in capsys.readouterr().out
+    first, second = sorted(folder.glob("*.json"))
+    assert read_json(first)["commit"] in first.name and second.with_suffix(".svg").is_file()
 
 
 def test_a_folder_that_does_not_exist_is_refused_at_once(

@@ -31,7 +31,7 @@ for _ in range(4):
     times.append(time.process_time() - begun)
 print(min(times[1:]))
 """
-_COLUMNS = ("name", "size", "ratio", "reason")
+_COLUMNS = ("name", "size", "ratio", "reason", "points", "unit")
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
@@ -103,6 +103,28 @@ def row(name: str, size: str, ratio: float, **details: float) -> dict[str, Any]:
     return {"name": name, "size": size, "ratio": float(f"{ratio:.4g}")} | {
         key: float(f"{value:.5g}") for key, value in details.items()
     }
+
+
+def growth_rows(
+    name: str, sizes: Sequence[float], values: Sequence[float], unit: str = "seconds"
+) -> list[dict[str, Any]]:
+    """The row of how values grow with size: the exponent, and the `points` of the picture; none for a single size.
+
+    Args:
+        name: of the row; it contains `growth`.
+        sizes: at which values were measured.
+        values: measured.
+        unit: of the values.
+
+    Example:
+
+    >>> growth_rows("ranks, growth with pairs", [1, 2], [3.0, 6.0])[0]["ratio"]
+    1.0
+    """
+    if len(sizes) < 2:
+        return []
+    points = [[float(f"{size:.5g}"), float(f"{value:.5g}")] for size, value in zip(sizes, values, strict=True)]
+    return [row(name, f"{len(sizes)} sizes", exponent(sizes, values)) | {"points": points, "unit": unit}]
 
 
 def left_out(name: str, reason: str | Exception) -> dict[str, Any]:

@@ -21,7 +21,7 @@ import functools
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 from unittest import mock
@@ -76,12 +76,22 @@ class RandomFeatures(ImageSource):
 
 
 class RandomTokens:
-    """A tokenizer whose captions have the lengths of real ones: about 11 words, from 5 to 40."""
+    """A tokenizer whose captions have the lengths of real ones: about 11 words, from 5 to 40.
+
+    Args:
+        words: of the vocabulary.
+        length: of all captions, in place of that of real ones.
+    """
+
+    def __init__(self, words: int = WORDS, length: int | None = None) -> None:
+        self.words, self.length = words, length
 
     def encode(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
         generator = np.random.default_rng(1)
         lengths = np.clip(np.rint(generator.lognormal(2.35, 0.33, len(texts))), 5, 40).astype(np.int64)
-        ids = generator.integers(2, WORDS, lengths.sum()).astype(np.int32)
+        if self.length is not None:
+            lengths[:] = self.length
+        ids = generator.integers(2, self.words, lengths.sum()).astype(np.int32)
         return ids, np.concatenate([[0], np.cumsum(lengths)])
 
 
@@ -132,9 +142,11 @@ def stock() -> Iterator[None]:
         yield
 
 
-def make_fit(recipe: Recipe, batches: PairBatches) -> Callable[[], None]:
-    """Returns what trains the next epoch inside `model.fit`."""
-    model = recipe.build(WORDS, {"feature_dim": FEATURES}, recipe.training.training_dtype)
+def make_fit(
+    recipe: Recipe, batches: PairBatches, words: int = WORDS, callbacks: Sequence[keras.callbacks.Callback] = ()
+) -> Callable[[], None]:
+    """Returns what trains the next epoch inside `model.fit`, with a vocabulary of so many words."""
+    model = recipe.build(words, {"feature_dim": FEATURES}, recipe.training.training_dtype)
     steps = batches.steps_per_epoch
     model.compile(
         optimizer=recipe.optimizer.build(steps, recipe.training.epochs),
@@ -145,7 +157,7 @@ def make_fit(recipe: Recipe, batches: PairBatches) -> Callable[[], None]:
     numbers = itertools.count()
 
     def epoch() -> None:
-        model.fit(batches.dataset(next(numbers)), epochs=1, verbose=0, shuffle=False)
+        model.fit(batches.dataset(next(numbers)), epochs=1, verbose=0, shuffle=False, callbacks=[*callbacks])
 
     return epoch
 

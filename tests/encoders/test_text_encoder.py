@@ -78,6 +78,14 @@ def test_a_repeated_word_takes_one_step(dense: bool) -> None:
     np.testing.assert_allclose(layer.get_weights()[0][:, 0], expected, atol=1e-3)
 
 
+def test_mixed_precision_casts_only_the_words_of_a_batch() -> None:
+    layer = WordEmbedding(6, 4, dtype="mixed_bfloat16")
+    layer.build((None, None))
+    traced = tf.function(layer).get_concrete_function(tf.TensorSpec(IDS.shape, tf.int32))
+    casts = [each.outputs[0].shape.as_list() for each in traced.graph.get_operations() if each.type == "Cast"]
+    assert casts == [[2, 3, 4]]
+
+
 def test_padding_mask() -> None:
     assert padding_mask(IDS).numpy().tolist() == [[True, True, True], [True, False, False]]
 

@@ -166,11 +166,10 @@ class WordEmbedding(Configured, keras.layers.Layer):
         self._dropout_layer = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
 
     def build(self, input_shape: Any) -> None:
+        start = keras.initializers.RandomUniform(-self.init_scale, self.init_scale)
+        # With autocast, mixed precision would cast all words in each step.
         self.table = self.add_weight(
-            shape=(self.vocabulary_size, self.dim),
-            initializer=keras.initializers.RandomUniform(-self.init_scale, self.init_scale),
-            trainable=self.train_words,
-            name="table",
+            (self.vocabulary_size, self.dim), start, trainable=self.train_words, autocast=False, name="table"
         )
         self._dropout_layer.build((*input_shape, self.dim))
 
