@@ -205,8 +205,9 @@ class RecurrentSentenceEncoder(PooledSentenceEncoder):
 
     def call(self, token_ids: Tensor, training: bool = False) -> Tensor:
         mask = padding_mask(token_ids)
-        layers = [getattr(self.recurrent, name, None) for name in ("forward_layer", "backward_layer")]
-        layers = layers if layers[0] else [self.recurrent]
+        layers: list[Any] = [self.recurrent]
+        if self.directions != "forward":
+            layers = [self.recurrent.forward_layer, self.recurrent.backward_layer]
         if not training and all(isinstance(each, FastLoop) and each.own_loop_serves(training) for each in layers):
             return self.head(self._packed(layers, token_ids, mask))
         states = self.recurrent(self.words(token_ids, training=training), mask=mask, training=training)
