@@ -25,7 +25,7 @@ from vsemb.data.readers.source import Source
 from vsemb.data.store import Dataset
 from vsemb.data.writing.prepare import described_source, open_source, write_beside
 from vsemb.data.writing.shards import WorkArea
-from vsemb.data.writing.writer import BadImageFound, description, holds_dataset, is_prepared
+from vsemb.data.writing.writer import BadImageFound, check_prepared, description, holds_dataset
 from vsemb.errors import DataError, invalid_argument
 from vsemb.files import read_json
 
@@ -130,7 +130,8 @@ def prepare(
     described = description(name or base, described_source(opened), images_per_shard, max_side)
     layout = Layout(storage.join(folder, f".{base}.partial"))
     with _destination(out, opened) as there:
-        if there is not None and not overwrite and is_prepared(there, described, on_bad_image):
+        if there is not None and not overwrite:
+            check_prepared(there, described, on_bad_image)
             report(f"{out} is already prepared from this source with these options; nothing to do.")
             manifest: dict[str, Any] = read_json(there / MANIFEST)
             if storage.is_local(out) and Path(layout.root).exists():

@@ -6,7 +6,9 @@ Five captions an image. Every row is a ratio to something measured in the same r
 (arXiv:1707.05612, its code's `order_sim`, which expands all pairs), NumPy's and TensorFlow's broadcasting,
 and the arithmetic limit. An order violation needs a subtraction, a maximum and a multiply-add where a matrix
 product needs a multiply-add alone, so the limit is three times the time of a matrix product of the same size,
-on processors that do as many of the one as of the other in a cycle. Peers are timed on some of the pairs,
+on processors that do as many of the one as of the other in a cycle. A loss with its gradient needs nine: three for
+the scores, and three for the gradient of either side. Rows named `at the limit` tell which ratio to VSE++ code at
+this limit would have, the most that is possible on a machine. Peers are timed on some of the pairs,
 and their scores must agree with ours. CPU time, in turns; each size is in a process of its own.
 """
 
@@ -47,6 +49,11 @@ from vsemb.similarities import OrderViolation
 
 CAPTIONS = 5
 EXPANDED, BY_NUMPY, LIMIT = "order scores / VSE++", "order scores / NumPy", "order scores, in limits"
+ROOF, LOSS_LIMIT, LOSS_ROOF = (
+    "order scores at the limit / VSE++",
+    "order loss, in limits",
+    "order loss at the limit / VSE++",
+)
 MEMORY, GROWTH = "order ranks, GB", "order scores, growth with pairs"
 LOSS, LOSS_TENSORFLOW = "order loss / VSE++", "order loss / TensorFlow"
 _NUMPY_IMAGES, _TORCH_IMAGES, _TORCH_TEXTS = 4, 20, 1000
@@ -105,6 +112,7 @@ def scoring(images: int, dim: int, threads: int, rounds: int) -> list[dict[str, 
     ours = seconds["ours"]
     rows = [
         beside(peer, EXPANDED, size, seconds),
+        beside(peer, ROOF, size, seconds | {"ours": seconds["limit"]}),
         row(BY_NUMPY, size, seconds["numpy"] / ours, ours=ours, peer=seconds["numpy"]),
         row(LIMIT, size, ours / seconds["limit"], ours=ours),
     ]
@@ -148,9 +156,15 @@ def losses(batch: int, dim: int, threads: int, rounds: int) -> list[dict[str, An
             return answer["seconds"]
 
         ways = {name: partial(cpu_seconds, step) for name, step in steps.items()}
+        ways["limit"] = lambda: 9 * 2 * batch**2 * dim / 1e9 / sgemm_gflops(clock=time.process_time)
         seconds = interleaved(ways | {"peer": theirs}, rounds)
     size = f"batch {batch} x {dim}"
-    return [beside(peer, LOSS, size, seconds), beside(peer, LOSS_TENSORFLOW, size, seconds, "tensorflow")]
+    return [
+        beside(peer, LOSS, size, seconds),
+        beside(peer, LOSS_ROOF, size, seconds | {"ours": seconds["limit"]}),
+        beside(peer, LOSS_TENSORFLOW, size, seconds, "tensorflow"),
+        row(LOSS_LIMIT, size, seconds["ours"] / seconds["limit"], ours=seconds["ours"]),
+    ]
 
 
 def main() -> None:

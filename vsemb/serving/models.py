@@ -229,8 +229,8 @@ def _from_proto(name: str, proto: Any) -> np.ndarray:
     sizes = [dim.size for dim in proto.tensor_shape.dim]
     if proto.tensor_shape.unknown_rank or any(size < 0 for size in sizes):
         raise invalid(f"The shape of input {name} must be complete; got {sizes}.")
-    if math.prod(sizes) > max(_ELEMENTS, proto.ByteSize()):
-        raise invalid(f"Input {name} must have at most {_ELEMENTS} elements; got shape {sizes}.")
+    if math.prod(sizes) > (most := max(_ELEMENTS, proto.ByteSize())):
+        raise invalid(f"Input {name} must have at most {most} elements; got shape {sizes}.")
     try:
         array = tf.make_ndarray(proto)
     except (ValueError, TypeError, LookupError, ArithmeticError) as error:

@@ -89,7 +89,8 @@ def write_dataset(
     plan = described | {"version": VERSION, "pillow": PIL.__version__}
     say = report or (lambda line: None)
     with _disk_errors(area):
-        if holds_dataset(area.out) and not overwrite and is_prepared(area.out, described, on_bad_image):
+        if holds_dataset(area.out) and not overwrite:
+            check_prepared(area.out, described, on_bad_image)
             if area.root.exists():
                 with area.locked():
                     area.remove()
@@ -229,8 +230,8 @@ def _write_index(area: WorkArea, writers: dict[str, SplitWriter], described: dic
     write_index_and_manifest(area.dataset, described, splits, skipped, dropped)
 
 
-def is_prepared(out: Path, described: dict[str, Any], on_bad_image: str = "skip") -> bool:
-    """Check that the dataset at `out` is the requested one, and return True.
+def check_prepared(out: Path, described: dict[str, Any], on_bad_image: str = "skip") -> None:
+    """Check that the dataset at `out` is the requested one.
 
     Args:
         out: the directory of a dataset, see `holds_dataset`.
@@ -253,7 +254,6 @@ def is_prepared(out: Path, described: dict[str, Any], on_bad_image: str = "skip"
             f"{out} was prepared without {len(manifest['skipped'])} bad images, first {first['key']!r}: "
             f"{first['reason']}. Mend them and prepare it again with --overwrite."
         )
-    return True
 
 
 def holds_dataset(out: Path) -> bool:
