@@ -81,8 +81,9 @@ def gru_loop(
             # The sums of a gate have the same gradient for x, a and h U + b. In the candidate, r multiplies h U + b.
             d_inputs = tf.concat([d_inner[:, :, : 2 * units], d_candidates], 2)
             d_inner = tf.reshape(d_inner, [-1, 3 * units])
-            d_b = tf.reduce_sum(d_inner, 0)
-            d_a = tf.concat([d_b[: 2 * units], tf.reduce_sum(d_candidates, [0, 1])], 0)
+            # This operation adds rows in a third of the time of `tf.reduce_sum`.
+            d_b, d_candidate = (tf.raw_ops.BiasAddGrad(out_backprop=each) for each in (d_inner, d_candidates))
+            d_a = tf.concat([d_b[: 2 * units], d_candidate], 0)
             return d_inputs, _outer(before, d_inner, recurrent), d_a, d_b, d_initial
 
         return h, gradient
@@ -116,7 +117,7 @@ def lstm_loop(
     """
     import tensorflow as tf
 
-    inputs = inputs + bias
+    inputs = tf.nn.bias_add(inputs, bias)
 
     def at(number: Tensor, new: Tensor, old: Tensor) -> Tensor:
         return new if mask is None else tf.where(mask[number], new, old)
