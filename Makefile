@@ -40,7 +40,7 @@ test-all: test test-slow
 test-lowest:
 	$(PYTHON) -m venv build/lowest
 	build/lowest/bin/python -m pip install uv
-	build/lowest/bin/python -m uv pip install --python build/lowest/bin/python --resolution lowest-direct -e '.[dev,serving,index,report]'
+	build/lowest/bin/python -m uv pip install --python build/lowest/bin/python --resolution lowest-direct -e '.[dev,serving,index,report,captions]'
 	build/lowest/bin/python -m pytest -m 'not slow and not real_data' --processes $(WORKERS) tests
 
 # Damaged files and requests, drawn anew: EXAMPLES for each test.

@@ -14,8 +14,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from pipelines.notebooks import execute
-
 ROOT = Path(__file__).parents[1]
 TITLES = re.findall(r"^### `(.*)`$", (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8"), re.MULTILINE)
 
@@ -76,9 +74,12 @@ def test_a_site_that_asks_other_machines_is_refused(page, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("path", sorted((ROOT / "docs/notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
 def test_notebooks_run_and_are_small(path, tmp_path, monkeypatch):
+    import nbformat
+
+    from pipelines.notebooks import execute
+
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     execute(path, tmp_path)
-    import nbformat
 
     stored = nbformat.read(path, as_version=4)
     assert path.stat().st_size < 300_000

@@ -265,7 +265,7 @@ def test_a_large_body_is_refused_before_it_is_sent(narrow: Server) -> None:
         with socket.create_connection(("127.0.0.1", narrow.rest_port), timeout=60) as client:
             head = f"POST {MODEL}:predict HTTP/1.1\r\nHost: h\r\nContent-Length: 10000000\r\n".encode()
             client.sendall(head + expect + b"\r\n")
-            answer = client.recv(4096)
+            answer = client.makefile("rb").read()
         assert answer.startswith(b"HTTP/1.1 413")
         assert b"at most 1000 bytes" in answer
 
@@ -275,7 +275,7 @@ def test_a_body_that_stands_still_gives_its_place_back(server: Server, monkeypat
     with socket.create_connection(("127.0.0.1", server.rest_port), timeout=60) as connection:
         head = f"POST {MODEL}:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{{"
         connection.sendall(head.encode())
-        answer = connection.recv(4096).decode()
+        answer = connection.makefile("rb").read().decode()
     assert answer.startswith("HTTP/1.1 408 ") and "with pauses of at most" in answer
 
 

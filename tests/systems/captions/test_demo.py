@@ -67,5 +67,6 @@ def test_the_page_writes_captions_of_a_key(caption_run, scenes):
 
 
 def test_a_second_run_that_writes_captions_is_refused(caption_run, scenes):
+    pytest.importorskip("gradio", reason="the extra demo is not installed")
     with pytest.raises(InvalidArgumentError, match="`captions`.*generates captions itself"):
         serve_demo(caption_run, scenes, captioning=caption_run)

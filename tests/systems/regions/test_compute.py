@@ -266,6 +266,7 @@ def test_images_that_no_longer_decode_are_named_whatever_the_source(source, bare
 
 
 def test_the_network_can_only_rank_boxes_with_its_classifier(bare):
+    pytest.importorskip("cv2", reason="the extra regions is not installed")
     config = RegionConfig("selective-search", rank="confidence")
     with pytest.raises(InvalidArgumentError, match="SmallConvNet, which has no classifier"):
         cache_regions(bare, CONFIG, config, weights=None)
