@@ -66,7 +66,7 @@ def check_config(instance: Any) -> Any:
 
 
 def _without_shapes(serialized: Any) -> Any:
-    """A serialised object without what it was built for, tuples as lists."""
+    """A serialized object without what it was built for, tuples as lists."""
     if isinstance(serialized, dict):
         return {k: _without_shapes(v) for k, v in serialized.items() if k != "build_config"}
     return [_without_shapes(v) for v in serialized] if isinstance(serialized, (list, tuple)) else serialized
@@ -168,10 +168,10 @@ def check_similarity(similarity: Any, images: np.ndarray, texts: np.ndarray) -> 
     import tensorflow as tf
 
     check_config(similarity)
-    normalised = similarity.normalize(tf.cast(images, tf.bfloat16))
-    assert normalised.dtype == tf.float32
+    normalized = similarity.normalize(tf.cast(images, tf.bfloat16))
+    assert normalized.dtype == tf.float32
     # In the similarity's own geometry already: a second time changes nothing.
-    np.testing.assert_allclose(similarity.normalize(normalised), normalised, rtol=1e-6)
+    np.testing.assert_allclose(similarity.normalize(normalized), normalized, rtol=1e-6)
     images, texts = similarity.normalize(images), similarity.normalize(texts)
     whole = similarity.scores(images, texts)
     assert whole.shape == (len(images), len(texts)) and whole.dtype == tf.float32

@@ -31,7 +31,7 @@ class Similarity(Part, family="similarity"):
     #: Whether scores are linear in the embedding of the text, and so the mean score of several texts the
     #: score of their mean (Reed et al. 2016, equation 8).
     linear: ClassVar[bool] = False
-    #: Whether scores are the inner products of normalised embeddings, so that `scores` need not be called.
+    #: Whether scores are the inner products of normalized embeddings, so that `scores` need not be called.
     inner_product: ClassVar[bool] = False
     #: Whether items with large inner products are good candidates for exact scores. Without this and without
     #: `inner_product`, all items are scored.
@@ -94,7 +94,7 @@ class Similarity(Part, family="similarity"):
         """Return the embeddings by each member of an ensemble, whose losses are averaged; most have one member.
 
         Args:
-            embeddings: (rows, dim) normalised embeddings.
+            embeddings: (rows, dim) normalized embeddings.
         """
         return [embeddings]
 
@@ -102,8 +102,8 @@ class Similarity(Part, family="similarity"):
         """Score every image against every text.
 
         Args:
-            images: (images, dim) normalised embeddings.
-            texts: (texts, dim) normalised embeddings.
+            images: (images, dim) normalized embeddings.
+            texts: (texts, dim) normalized embeddings.
 
         Returns:
             (images, texts) float32.
@@ -114,8 +114,8 @@ class Similarity(Part, family="similarity"):
         """Score each image against the text at the same position.
 
         Args:
-            images: (..., dim) normalised embeddings.
-            texts: (..., dim) normalised embeddings; the shape must broadcast with `images`.
+            images: (..., dim) normalized embeddings.
+            texts: (..., dim) normalized embeddings; the shape must broadcast with `images`.
 
         Returns:
             (...) float32.

@@ -27,7 +27,7 @@ class Case:
     Attributes:
         kind: what it is, for the report.
         rest: the body.
-        rpc: the serialised message.
+        rpc: the serialized message.
         embedding: (rows, dim) float32; None where the request must be refused.
         valid: (rows,) bool; None likewise.
         codes: statuses of gRPC that refuse it; REST answers 400.
@@ -53,7 +53,7 @@ class Answer:
 
 
 def message(signature: str, inputs: dict[str, Any]) -> bytes:
-    """Returns a serialised PredictRequest for the model `model`."""
+    """Returns a serialized PredictRequest for the model `model`."""
     request = predict_pb2.PredictRequest()
     request.model_spec.name, request.model_spec.signature_name = "model", signature
     for name, values in inputs.items():

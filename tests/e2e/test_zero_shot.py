@@ -11,7 +11,7 @@ from pipelines import zero_shot
 
 
 @pytest.mark.slow
-def test_unseen_flowers_are_recognised_from_their_descriptions(tmp_path: Path) -> None:
+def test_unseen_flowers_are_recognized_from_their_descriptions(tmp_path: Path) -> None:
     found = tmp_path / "found.json"
     command = ["--out", str(tmp_path / "out"), "--encoders", "attributes", "word2vec", "bow"]
     assert zero_shot.main([*command, "--json", str(found)]) == 0

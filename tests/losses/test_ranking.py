@@ -81,7 +81,7 @@ def test_cosine_scores_then_loss() -> None:
     np.testing.assert_allclose(other, entry.expected["sum_image_negatives"], **TOLERANCE)
 
 
-def test_dot_with_only_the_texts_normalised() -> None:
+def test_dot_with_only_the_texts_normalized() -> None:
     # The released Kiros code in training: image vectors keep their length.
     entry = oracle("released_kiros_training_scores")
     images = np.array(entry.inputs["image_vectors"], np.float32)

@@ -248,7 +248,7 @@ def test_float16_with_loss_scaling() -> None:
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-5)
 
 
-def with_batch_normalisation(**options: Any) -> DualEncoder:
+def with_batch_normalization(**options: Any) -> DualEncoder:
     keras.utils.set_random_seed(2)
     inputs = keras.Input((2, 2, 3))
     outputs = keras.layers.BatchNormalization(momentum=0.5)(keras.layers.Flatten()(inputs))
@@ -263,7 +263,7 @@ def with_batch_normalisation(**options: Any) -> DualEncoder:
 def test_statistics_are_updated_once_a_chunk() -> None:
     batch = make_batch("")
     batch["image"] = np.random.default_rng(1).normal(size=(ROWS, 2, 2, 3)).astype(np.float32)
-    whole, model = with_batch_normalisation(), with_batch_normalisation(chunk_size=3)
+    whole, model = with_batch_normalization(), with_batch_normalization(chunk_size=3)
     expected = loss_and_gradients(whole, batch, lambda x: in_chunks_by_hand(whole, x, 3))
     found = loss_and_gradients(model, batch, lambda x: model(x, training=True), graph=True)
     check_same(found, expected)

@@ -331,7 +331,7 @@ class Dataset(store.Dataset):
                 first.captions.extend(text for item in others for text in item.captions)
                 yield first.record()
 
-        # Rows of an earlier call can only be recognised by a fingerprint of the source, if it has one.
+        # Rows of an earlier call can only be recognized by a fingerprint of the source, if it has one.
         sources = [getattr(part, "_fingerprint", None) or secrets.token_hex(8) for part in parts.values()]
         described = {"format": kind, "path_name": "", "sha256": {}, "options": {"rows": sources, "columns": columns}}
         return cls._write(images(), out, described, None, problems, on_bad, overwrite)

@@ -148,7 +148,7 @@ class PixelEncoder(Configured, keras.layers.Layer):
             (batch, ..., features), which is averaged over positions.
         head: layer from (batch, features) to (batch, dim), such as an `ImageEncoder`.
         train_backbone: whether the backbone's weights are trained.
-        frozen_statistics: whether the backbone runs in inference mode in training. Batch normalisation then uses
+        frozen_statistics: whether the backbone runs in inference mode in training. Batch normalization then uses
             its stored statistics, as is usual when a pretrained backbone is fine-tuned with small batches.
         learning_rate_share: the share of the learning rate that the backbone's weights are trained with, by
             `vsemb.training.optimizers.FusedAdam`.

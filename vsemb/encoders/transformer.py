@@ -25,7 +25,7 @@ class TransformerSentenceEncoder(PooledSentenceEncoder):
     """Encode a sentence: word and position vectors -> Transformer blocks -> pooling -> (if sizes differ) linear map.
 
     A block consists of multi-head self-attention and a two-layer network with a GELU, each with a residual connection
-    and a layer normalisation (`keras_hub.layers.TransformerEncoder`). Every word attends to all words of its text, but
+    and a layer normalization (`keras_hub.layers.TransformerEncoder`). Every word attends to all words of its text, but
     not to padding. Word vectors of another size than `units` are first mapped linearly; then the position embedding is
     added (`keras_hub.layers.PositionEmbedding`).
 
@@ -40,8 +40,8 @@ class TransformerSentenceEncoder(PooledSentenceEncoder):
         layers: number of blocks.
         heads: number of attention heads; `units` must be a multiple of it.
         feed_forward: size of the inner layer of a block's network; None for 4 times `units`.
-        pre_norm: whether the inputs of each part of a block are normalised, with one more normalisation after the last
-            block (CLIP). Otherwise the outputs are normalised (Vaswani et al., BERT), which needs a learning rate
+        pre_norm: whether the inputs of each part of a block are normalized, with one more normalization after the last
+            block (CLIP). Otherwise the outputs are normalized (Vaswani et al., BERT), which needs a learning rate
             warm-up.
         pooling: `"last"` word, `"mean"`, `"max"` or `"mean+max"`. There is not a separate token for the sentence.
         dropout: share of entries set to 0 in training.
@@ -158,7 +158,7 @@ class Transformer(WordEncoderPart, kind="transformer"):
         layers: number of blocks.
         heads: attention heads per block; `units` must be a multiple of it.
         feed_forward: size of the inner layer of a block; null for 4 times `units`.
-        pre_norm: whether a block normalises its inputs instead of its outputs.
+        pre_norm: whether a block normalizes its inputs instead of its outputs.
         pooling: `last` (the last word), `mean`, `max` or `mean+max`.
         dropout: share of entries dropped in training, pooled and within the blocks.
         init_scale: weights of the blocks are uniform in +- this; null for Keras' defaults.

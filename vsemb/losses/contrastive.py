@@ -91,7 +91,7 @@ class SigmoidLoss(InBatchLoss):
     When to use it: in place of `InfoNCE` for batches of fewer than a few thousand pairs. For the learned temperature
     and bias of the paper, pass `DualEncoder(logit_scale=LogitScale(10.0, bias=-10.0))` and leave the arguments of this
     loss at their defaults. Both directions are the same sum over all pairs. With weights 0.5 and 0.5, or 1 and 0, a
-    `DualEncoder` minimises the loss of the paper; with 1 and 1, twice this loss.
+    `DualEncoder` minimizes the loss of the paper; with 1 and 1, twice this loss.
 
     Args:
         temperature: divisor of the scores, > 0.

@@ -86,7 +86,7 @@ class DualEncoder(Configured, ReplicatedModel):
         training: whether dropout is applied.
 
     Returns:
-        {"image": (n, dim) float32, "text": (n, dim) float32}, normalised, for the given inputs; for sets, (n, regions,
+        {"image": (n, dim) float32, "text": (n, dim) float32}, normalized, for the given inputs; for sets, (n, regions,
         dim) and (n, steps, dim).
 
     Raises:
@@ -202,7 +202,7 @@ class DualEncoder(Configured, ReplicatedModel):
             training: whether dropout is applied.
 
         Returns:
-            (n, dim) float32, normalised by the similarity; (n, regions, dim) for sets.
+            (n, dim) float32, normalized by the similarity; (n, regions, dim) for sets.
         """
         with _named_rows():
             return self.similarity.normalize(self.image_encoder(self._numbers("image", images), training=training))
@@ -215,7 +215,7 @@ class DualEncoder(Configured, ReplicatedModel):
             training: whether dropout is applied.
 
         Returns:
-            (n, dim) float32, normalised by the similarity; (n, steps, dim) for sets.
+            (n, dim) float32, normalized by the similarity; (n, steps, dim) for sets.
         """
         with _named_rows():
             return self.similarity.normalize(self.text_encoder(self._numbers("text", texts), training=training))
@@ -442,7 +442,7 @@ def encode_in_chunks(
 
     The gradients for the encoder's weights equal the gradients for all rows at once, up to rounding. Dropout draws each
     chunk's masks once: where a chunk is computed again for its gradient, they are the same. State of
-    an encoder, such as the moving averages of a batch normalisation, is updated once per chunk.
+    an encoder, such as the moving averages of a batch normalization, is updated once per chunk.
     The gradient of a table of word vectors has one row per word, see `WordEmbedding`'s `dense_gradient`.
 
     Args:
@@ -458,7 +458,7 @@ def encode_in_chunks(
         VsembError: if the encoder adds losses of its own while it embeds (`add_loss`, activity
             regularisers), which would be counted for a chunk instead of a batch.
 
-    Where an encoder looks at several rows at once, as a batch normalisation with batch statistics does, it
+    Where an encoder looks at several rows at once, as a batch normalization with batch statistics does, it
     sees the rows of a chunk. Random numbers must come from `keras.random` with a `SeedGenerator` that the
     encoder owns, as in Keras' layers.
 

@@ -1,4 +1,4 @@
-"""Norms and normalisation."""
+"""Norms and normalization."""
 
 from __future__ import annotations
 

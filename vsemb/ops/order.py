@@ -2,7 +2,7 @@
 
 The matrix of all pairs holds no matrix product, so it is a loop over slices of a few dimensions, compiled
 into one pass over the result each. Two results take turns, one read and one written: a loop that reads and
-writes the same buffer is not vectorised on CPUs, and eight times slower.
+writes the same buffer is not vectorized on CPUs, and eight times slower.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def sum_over_ring(
 
     Returns:
         float32 scalar, this replica's sum. It has a gradient for all tensors, computed together with it: all
-        replicas must weigh their sums alike in what they minimise.
+        replicas must weigh their sums alike in what they minimize.
 
     Example: without a strategy there is one turn.
 

@@ -9,7 +9,7 @@
 It is variant `tuned` of the recipe `vsepp` with four changes:
 
 - The layers of the network above `block_13_project_BN` are trained with the text encoders, at a tenth of the learning
-  rate and with stored statistics of batch normalisation. The layers below are computed once.
+  rate and with stored statistics of batch normalization. The layers below are computed once.
 - Images have 288 x 288 pixels. The network was trained on 224 x 224.
 - An image's embedding is the mean of its own and its mirror image's, which doubles the time per image.
 - Three text encoders with random weights of their own read each caption, and the image has an embedding for each. The

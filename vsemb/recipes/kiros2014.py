@@ -30,8 +30,8 @@ Flickr8K; for Flickr30K it is 100 (`--set batches.size=100`). Deviations, and ch
 Variant `released` follows the authors' released code (visual-semantic-embedding). It has a GRU of 1024 units, 1024
 dimensions, trained word vectors of 300 entries and an image map with a bias. It trains for 15 epochs with Adam at 2e-4,
 gradients clipped to global norm 2, batches of 128, and Xavier-like and orthogonal initial weights. Two details differ
-from the released code. Its Adam has almost no bias correction; ours is the usual Adam. It normalises image vectors only
-at test time; we also normalise them in training.
+from the released code. Its Adam has almost no bias correction; ours is the usual Adam. It normalizes image vectors only
+at test time; we also normalize them in training.
 
 `kiros2014-linear` is the model of section 3.2: the sum of trained word vectors. It also is the paper's DeViSE, the mean
 of word vectors with the same objective: at unit length, the sum and the mean are the same vector.

@@ -22,7 +22,7 @@ choices that the paper leaves open:
   resets after the matrix, as the Toronto code, Keras and cuDNN do. `--set text.encoder.cell=gru-reset-before` is the
   original.
 - The epoch with the best recall sum is selected. Training ends after 10 epochs without a better one.
-- Features are not standardised (`image.standardize=false`). The absolute value maps a vector and its opposite to the
+- Features are not standardized (`image.standardize=false`). The absolute value maps a vector and its opposite to the
   same point, so centred features would lose their sign.
 
 `order-embedding-symmetric` is the baseline of table 2: cosine similarity, entries of either sign, margin 0.2.
@@ -33,7 +33,7 @@ place of 46.7. Here, `tuned` after 8 epochs has a recall sum of 204 in place of 
 Variant `tuned` keeps the order similarity, its margin and its loss. It takes these settings from `vsepp`: a
 bidirectional GRU of 256 units with mean and maximum over its states, a bag of words, dropout, mirror images, all
 captions in batches of 256, and a cosine schedule, here over 16 epochs. It does not take the initialization by canonical
-correlation, the standardised features or the loss of `vsepp`. After 8 epochs on Flickr8k's validation split, the recall
+correlation, the standardized features or the loss of `vsepp`. After 8 epochs on Flickr8k's validation split, the recall
 sum was 231 with and without these three. The mean rank from texts to images was 40.4 with them and 31.8 without.
 """
 

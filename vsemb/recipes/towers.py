@@ -406,7 +406,7 @@ class Pixels(ImageTower, kind="pixels"):
         size: width and height of the input in pixels; null for the backbone's default.
         pooling: pooling of the backbone's last feature map; null for its default.
         layer: an inner layer of the backbone in place of the last one.
-        frozen_statistics: whether batch normalisation keeps its stored statistics.
+        frozen_statistics: whether batch normalization keeps its stored statistics.
         augment: whether training images are randomly cropped and mirrored.
         augmentation: further augmentation of training images; null for none.
         erasing: probability that a rectangle of a training image is replaced by noise.

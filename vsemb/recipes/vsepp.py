@@ -20,7 +20,7 @@ differ by about 3.
 - Word vectors and image map are initialized by canonical correlation of training captions and features (+12).
 - A bag of words, in which rare words have larger weights, is added to the recurrent encoder (+8).
 - Features come from several layers, the default of `vsemb features` for MobileNetV2 (+12). They are scaled to unit
-  length and standardised. Training reads features of mirror images at random (not measured separately).
+  length and standardized. Training reads features of mirror images at random (not measured separately).
 - The encoder is a bidirectional GRU of 256 units with mean and maximum over its states, and dropout throughout. Larger
   encoders overfit the 6,000 training images.
 - Training uses Adam at 1e-3 with a cosine schedule, batches of 256 and 8 epochs.

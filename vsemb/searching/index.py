@@ -275,7 +275,7 @@ class SearchIndex:
         An image query is scored as an image against captions, and as a text against images.
 
         Args:
-            queries: (queries, dim) float32, normalised.
+            queries: (queries, dim) float32, normalized.
             k: number of results.
             exclude: rows to exclude.
             query_kind: kind of the queries, `"image"` or `"text"`; None for the kind that differs from the items.
@@ -323,7 +323,7 @@ class SearchIndex:
         """Compute exact scores of some items for each query.
 
         Args:
-            queries: (queries, dim) float32, normalised.
+            queries: (queries, dim) float32, normalized.
             rows: (queries, n) int64, the items of each query; -1 for none.
             query_kind: see `search`.
 

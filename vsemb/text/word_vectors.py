@@ -103,9 +103,9 @@ def cooccurrence_vectors(
     window: int = 5,
     shift: float = 1.0,
 ) -> np.ndarray:
-    """Factorise the positive pointwise mutual information of words and their neighbours.
+    """Factorize the positive pointwise mutual information of words and their neighbours.
 
-    Word2vec's skip-gram with `shift` negative samples implicitly factorises PMI - log(shift). This function clips that
+    Word2vec's skip-gram with `shift` negative samples implicitly factorizes PMI - log(shift). This function clips that
     matrix at 0 and computes its truncated singular value decomposition U S V^T. The word vectors are U S^(1/2), scaled
     to a mean length of 1. No labels or images are used.
 

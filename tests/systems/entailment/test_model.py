@@ -33,7 +33,7 @@ def make_inputs(rows: int = 5, seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def with_vectors(similarity: str, vectors: list[list[float]]) -> EntailmentModel:
-    """A model whose sentences of the one word 2, 3, ... are these vectors, before they are normalised."""
+    """A model whose sentences of the one word 2, 3, ... are these vectors, before they are normalized."""
     model = make_model(similarity)
     table = np.zeros((WORDS, DIM), np.float32)
     table[2 : 2 + len(vectors)] = vectors

@@ -34,7 +34,7 @@ def class_scenes(made_once: MadeOnce):
 
 @pytest.fixture(scope="session")
 def class_run(class_scenes, tiny_recipe, trained):
-    """A `Run` on `class_scenes` that recognises classes far better than by chance; treat it as read-only."""
+    """A `Run` on `class_scenes` that recognizes classes far better than by chance; treat it as read-only."""
     return trained("class-run", tiny_recipe.with_overrides(["training.epochs=4"]), class_scenes)
 
 

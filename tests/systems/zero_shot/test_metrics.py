@@ -16,7 +16,7 @@ from vsemb.systems.zero_shot.metrics import (
     evaluate_zero_shot,
     image_rankings,
     precision_at,
-    recognised,
+    recognized,
 )
 
 
@@ -99,7 +99,7 @@ def test_mean_embeddings_and_mean_scores_agree_where_scores_are_linear(monkeypat
     np.testing.assert_allclose(fast, slow, rtol=1e-5, atol=1e-5)
 
 
-def test_a_constant_model_recognises_and_retrieves_nothing() -> None:
+def test_a_constant_model_recognizes_and_retrieves_nothing() -> None:
     image_classes, text_classes = np.array([0, 0, 1, 1, 2, 2]), np.arange(3)
     metrics = evaluate_zero_shot(
         np.ones((6, 2), np.float32), image_classes, np.ones((3, 2), np.float32), text_classes, Dot(),
@@ -113,7 +113,7 @@ def test_a_constant_model_recognises_and_retrieves_nothing() -> None:
 def test_ties_count_against_the_model_and_keep_their_order_otherwise() -> None:
     scores = np.array([[2.0, 1.0], [2.0, 2.0], [0.0, 2.0], [2.0, 3.0]])
     classes = np.array([0, 0, 1, 1])
-    assert recognised(scores, classes).tolist() == [True, False, True, True]
+    assert recognized(scores, classes).tolist() == [True, False, True, True]
     # Class 0: images 0, 1 and 3 tie, of which 3 is wrong. Class 1: 3 is best, then 1 (wrong) and 2 tie.
     assert image_rankings(scores, classes).tolist() == [[3, 0, 1, 2], [3, 1, 2, 0]]
     assert precision_at(image_rankings(scores, classes), classes, 2) == 0.5

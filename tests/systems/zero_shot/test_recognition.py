@@ -16,7 +16,7 @@ from vsemb.systems.zero_shot.recognition import SIDE, ZeroShotTask
 from vsemb.text.vocabulary import Vocabulary
 
 
-def test_unseen_classes_are_recognised_by_their_texts(class_run, class_scenes) -> None:
+def test_unseen_classes_are_recognized_by_their_texts(class_run, class_scenes) -> None:
     metrics = ZeroShotTask(class_run, class_scenes, "test").measure(top=3)
     assert (metrics.classes, metrics.images, metrics.texts, metrics.top) == (15, 48, 240, 3)
     assert metrics.chance == pytest.approx(100 / 15)
@@ -127,7 +127,7 @@ def test_picture(class_run, class_scenes, tmp_path) -> None:
         task.draw(tmp_path / "classes.jpg")
 
 
-def test_sets_are_recognised_by_the_mean_scores_of_their_texts(region_run, region_scenes, tmp_path) -> None:
+def test_sets_are_recognized_by_the_mean_scores_of_their_texts(region_run, region_scenes, tmp_path) -> None:
     task = ZeroShotTask(region_run, region_scenes, "val", seen=True)
     metrics = task.measure(top=3)
     part, similarity = region_scenes.split("val"), region_run.model.similarity

@@ -32,7 +32,7 @@ def test_a_run_on_classes_names_classes(flowers, sje_run, tmp_path) -> None:
     assert cells == [f"{value:.1f}" for value in (measured.top1, measured.top1_images, measured.average_precision)]
     # Two images of a class share their text, of which neither could come first.
     assert not root.all("section", id="recall")
-    assert root.one("h1").text.endswith(" % of images are recognised among 8 classes; chance 12 %")
+    assert root.one("h1").text.endswith(" % of images are recognized among 8 classes; chance 12 %")
     assert any(chart.text.startswith("Zero-shot") for chart in root.all("figcaption"))
     with pytest.raises(InvalidArgumentError, match="class names"):
         write_report(run, flowers, "val", tmp_path / "r.html", arithmetic=[(part.keys[0], "a", "b")])

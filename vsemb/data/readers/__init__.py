@@ -1,6 +1,6 @@
 """Readers of the dataset layouts of others, one file per format.
 
-Each module has a function `read`. It may have a function `recognises`, from which the format of a source is inferred.
+Each module has a function `read`. It may have a function `recognizes`, from which the format of a source is inferred.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def infer_format(source: str | os.PathLike[str]) -> str:
     found = []
     for name, reference in registry.entries("readers").items():
         module, _, function = reference.partition(":")
-        recognises = getattr(registry.load(module), function.replace("read", "recognises", 1), None)
-        if recognises is not None and recognises(path):
+        recognizes = getattr(registry.load(module), function.replace("read", "recognizes", 1), None)
+        if recognizes is not None and recognizes(path):
             found.append(name)
     if len(found) != 1:
         fits = f"fits several formats: {', '.join(found)}" if found else "has no known format"

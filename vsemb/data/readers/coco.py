@@ -30,7 +30,7 @@ from vsemb.files import read_json
 _FILE_NAME = re.compile(r"captions_([a-z]+?)_?(\d{4})?\.json")
 
 
-def recognises(path: Path) -> bool:
+def recognizes(path: Path) -> bool:
     """Return whether a path is a COCO captions file, or a folder that holds some."""
     if path.is_dir():
         return bool(_named_files(path))

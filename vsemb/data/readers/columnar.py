@@ -26,14 +26,14 @@ _KEYS = ("key", "file_name", "filename", "image_id", "uid", "id")
 _ROWS = 64
 
 
-def recognises_parquet(path: Path) -> bool:
+def recognizes_parquet(path: Path) -> bool:
     """Return whether a path is a Parquet file, or a folder that holds some and no tar files with them."""
     if path.is_dir():
         return bool(_files(path, "parquet")) and not any(_files(path, "tar"))
     return path.suffix.lower() == ".parquet"
 
 
-def recognises_hf(path: Path) -> bool:
+def recognizes_hf(path: Path) -> bool:
     """Return whether a path is the folder that `save_to_disk` of a Hugging Face dataset wrote."""
     return any((path / name).is_file() for name in ("dataset_dict.json", "state.json"))
 

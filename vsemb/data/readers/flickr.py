@@ -41,7 +41,7 @@ _IMAGE_FOLDERS = (
 )
 
 
-def recognises(path: Path) -> bool:
+def recognizes(path: Path) -> bool:
     """Return whether a path is a token file, or a folder that holds one."""
     return bool(_token_files(path)) if path.is_dir() else _LABELLED.match(head(path)) is not None
 

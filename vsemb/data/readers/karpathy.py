@@ -26,7 +26,7 @@ from vsemb.errors import DataError, invalid_argument
 from vsemb.files import read_json
 
 
-def recognises(path: Path) -> bool:
+def recognizes(path: Path) -> bool:
     """Return whether a path is a Karpathy JSON file, or a folder that holds one."""
     files = _files(path) if path.is_dir() else [path]
     return any(file.suffix == ".json" and '"sentences"' in head(file) for file in files)

@@ -46,7 +46,7 @@ _DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
 _ESCAPED = re.compile(r'(?:^|\t)"(?:[^"]|"")*""(?:[^"]|"")*"(?:\t|$)')
 
 
-def recognises(path: Path) -> bool:
+def recognizes(path: Path) -> bool:
     """Return whether a path is a table, or a folder that holds one."""
     return bool(_tables(path)) if path.is_dir() else path.suffix.lower() in _SUFFIXES
 
@@ -243,7 +243,7 @@ def _layout(path: Path) -> _Layout:
     usual = "\t" if path.suffix.lower() == ".tsv" else ","
     # max() returns the first of equals, so the usual delimiter wins a tie.
     delimiter = max((usual, *_DELIMITERS), key=header.count)
-    # Most tables with tabs have no quoting, so that a quotation mark is text. A quoted table is recognised by quoted
+    # Most tables with tabs have no quoting, so that a quotation mark is text. A quoted table is recognized by quoted
     # column names, or by an escaped mark in a quoted field.
     quoted = delimiter != "\t" or header.startswith('"')
     lines = numbered_lines(path, bad=BadRows())

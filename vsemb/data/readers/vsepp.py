@@ -22,7 +22,7 @@ _SPLITS = {"train": "train", "dev": "val", "test": "test"}
 _BLOCK = 1024
 
 
-def recognises(path: Path) -> bool:
+def recognizes(path: Path) -> bool:
     """Return whether a path is a folder of precomputed features."""
     return any((path / f"{split}_ims.npy").exists() for split in _SPLITS)
 

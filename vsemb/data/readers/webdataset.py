@@ -31,7 +31,7 @@ _BRACES = re.compile(r"\{([^{}]*)\}")
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
 
 
-def recognises(path: Path) -> bool:
+def recognizes(path: Path) -> bool:
     """Return whether a path is a tar file, or a folder that holds some."""
     return bool(_shards(path)) if path.is_dir() else path.name.lower().endswith(_SHARDS)
 

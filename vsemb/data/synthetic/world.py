@@ -151,7 +151,7 @@ def requested(images: Mapping[str, int], splits: Collection[str], image_size: in
 
 
 def compositional_pools() -> dict[str, Pools]:
-    """Return the pools of splits that test compositional generalisation: split -> pools.
+    """Return the pools of splits that test compositional generalization: split -> pools.
 
     Only the split `compositional` shows the combinations of `HOLD_OUT`. Its main object is always one of them.
     """

@@ -218,7 +218,7 @@ def meteor_of_tokens(candidates: Sequence[str], references: Sequence[Sequence[st
     """Compute METEOR 1.5 (Denkowski and Lavie 2014) with the Java program of `pycocoevalcap`.
 
     Args:
-        candidates: the caption of each image, tokenised (`caption_tokens`), words joined by single spaces.
+        candidates: the caption of each image, tokenized (`caption_tokens`), words joined by single spaces.
         references: the references of each image, in the same format.
 
     Returns:
@@ -352,7 +352,7 @@ _TOKEN = re.compile(
 def caption_tokens(text: str) -> list[str]:
     """Split a caption into the words that metrics count, without Java.
 
-    The COCO caption evaluation tokenises candidates and references with Stanford's PTBTokenizer, a Java program. It
+    The COCO caption evaluation tokenizes candidates and references with Stanford's PTBTokenizer, a Java program. It
     returns words of the Penn treebank in lower case, without punctuation. Here regular expressions do the same, so
     that scores do not depend on the installed software. Both give the same words for all 35,000 captions of Flickr8k's
     train and val.

@@ -193,7 +193,7 @@ class PieceModel:
         pieces: subwords by id.
         scores: float32 log probabilities.
         kinds: types, as numbered by the library.
-        normalized: letter -> its normalised form, for letters that change.
+        normalized: letter -> its normalized form, for letters that change.
         blank_first: whether a space is added before a text.
     """
 
@@ -233,7 +233,7 @@ class PieceModel:
                 f"{name} must be a unigram model of sentencepiece, as in presets of SigLIP. Presets of SigLIP 2 have "
                 "another model."
             )
-        # `|` is not composed with letters, so the two mark the ends of a normalised letter.
+        # `|` is not composed with letters, so the two mark the ends of a normalized letter.
         whole = processor.Normalize([f"|{letter}|" for letter in _LETTERS])
         found = {
             letter: text.removeprefix(BLANK)[1:-1].replace(BLANK, " ")
@@ -246,7 +246,7 @@ class PieceModel:
 class SentencePieceTokenizer(PretrainedSubwordTokenizer):
     """Split texts into the subwords of a unigram model.
 
-    Returns the ids of the sentencepiece library, with two exceptions: letters are normalised one by one, so separate
+    Returns the ids of the sentencepiece library, with two exceptions: letters are normalized one by one, so separate
     accents stay separate, and words are truncated to 256 letters. Subwords never span two words. Each word is segmented
     by dynamic programming over its letters.
 

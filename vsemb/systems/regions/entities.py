@@ -25,7 +25,7 @@ _FOLDERS = ("flickr30k-images", "flickr30k_images", "images")
 Pairs = tuple[tuple[int, int], ...]
 
 
-def recognises(path: Path) -> bool:
+def recognizes(path: Path) -> bool:
     """Return whether a path is a folder of Flickr30k Entities."""
     return (path / "Annotations").is_dir() and (path / "Sentences").is_dir()
 
@@ -43,7 +43,7 @@ def read(source: str | os.PathLike[str], *, images: str | os.PathLike[str] | Non
     """
     folder = existing(source)
     lists = [folder / f"{split}.txt" for split in _SPLITS if (folder / f"{split}.txt").is_file()]
-    if not lists or not recognises(folder):
+    if not lists or not recognizes(folder):
         raise DataError(f"{folder} must hold Annotations, Sentences and train.txt, val.txt or test.txt.")
     members = {line.strip(): file.stem for file in lists for line in text_lines(file) if line.strip()}
     usual = [place / name for place in (folder, folder.resolve().parent) for name in _FOLDERS]

@@ -15,8 +15,8 @@ _LOWEST = -1e30
 def best_chain(unaries: Tensor, words: Tensor, regions: Tensor, affinity: Tensor) -> tuple[Tensor, Tensor]:
     """Compute the best region of each word of a sentence, with a bonus for neighbours on one region, exactly.
 
-    The result maximises the sum over words of `unaries[t, a_t]`, plus `affinity` for each pair of neighbours with
-    a_t = a_(t+1) (equations 10 to 12). The paper writes that it minimises this energy, but both of its parts are
+    The result maximizes the sum over words of `unaries[t, a_t]`, plus `affinity` for each pair of neighbours with
+    a_t = a_(t+1) (equations 10 to 12). The paper writes that it minimizes this energy, but both of its parts are
     rewards. A change of region always starts from the best region of the previous word, so a step costs O(M) operations
     and not O(M^2). With an affinity of 0 each word takes its own best region. With a very large affinity all words
     share the region of the best sum.

@@ -1,7 +1,7 @@
 """Classification of images with any run, from class names and prompt templates.
 
 The prompts of a class are its name in each template. The score of a class is the mean score of its prompts, the
-expectation of Reed et al. 2016, equation 3; mean embeddings are not normalised. Probabilities are the softmax, over the
+expectation of Reed et al. 2016, equation 3; mean embeddings are not normalized. Probabilities are the softmax, over the
 classes, of the scores times the run's logit scale. In a multi-vector run the score of a prompt is a sum over its words,
 so classes should have equal numbers of words.
 """
@@ -28,7 +28,7 @@ from vsemb.parts import Count, require
 from vsemb.runs.images import embed_image
 from vsemb.runs.run import Run
 from vsemb.similarities import Similarity
-from vsemb.systems.zero_shot.metrics import class_scores, recognised
+from vsemb.systems.zero_shot.metrics import class_scores, recognized
 
 
 class ClassNamesInput(TextInput):
@@ -230,7 +230,7 @@ def _warn_of_lengths(ids: np.ndarray, names: Sequence[str], report: Callable[[st
         longest, shortest = names[int(words.argmax())], names[int(words.argmin())]
         report(
             f"Warning: scores are sums over words, so {longest!r}, with more words than {shortest!r}, is favoured or "
-            "penalised. Use names of equal numbers of words."
+            "penalized. Use names of equal numbers of words."
         )
 
 
@@ -372,7 +372,7 @@ def classify_split(run: Run, dataset: Dataset, split: str, prompts: ClassPrompts
     rows, classes = _labels(part, prompts.names)
     accuracy = accuracy_images = None
     if len(rows):
-        right = recognised(scores[rows], classes)
+        right = recognized(scores[rows], classes)
         accuracy_images = 100 * float(right.mean())
         accuracy = 100 * float(np.mean([right[classes == label].mean() for label in np.unique(classes)]))
     return SplitClassification(split, len(part), counts, len(rows), accuracy, accuracy_images)

@@ -86,7 +86,7 @@ class ZeroShotMetrics:
 
 
 def class_means(texts: np.ndarray, text_classes: np.ndarray, classes: int) -> np.ndarray:
-    """Return the mean text embedding of each class, without normalisation.
+    """Return the mean text embedding of each class, without normalization.
 
     Args:
         texts: (m, dim) float32 embeddings.
@@ -160,7 +160,7 @@ def class_scores(images: np.ndarray, texts: np.ndarray, text_classes: np.ndarray
     return result
 
 
-def recognised(scores: np.ndarray, image_classes: np.ndarray) -> np.ndarray:
+def recognized(scores: np.ndarray, image_classes: np.ndarray) -> np.ndarray:
     """Return for each image whether its class scores higher than every other class.
 
     A tie counts as wrong.
@@ -174,7 +174,7 @@ def recognised(scores: np.ndarray, image_classes: np.ndarray) -> np.ndarray:
 
     Example:
 
-    >>> recognised(np.array([[3.0, 1.0], [2.0, 2.0], [0.0, 1.0]]), np.array([0, 0, 1])).tolist()
+    >>> recognized(np.array([[3.0, 1.0], [2.0, 2.0], [0.0, 1.0]]), np.array([0, 0, 1])).tolist()
     [True, False, True]
     """
     rows = np.arange(len(scores))
@@ -252,7 +252,7 @@ def evaluate_zero_shot(
         DataError: for a class without an image or a text, a class number out of range, or an embedding that is not
             finite.
 
-    Example: the second image of class 0 is recognised as class 1.
+    Example: the second image of class 0 is recognized as class 1.
 
     >>> from vsemb.similarities import Dot
     >>> images = np.array([[1.0, 0.0], [0.2, 0.8], [0.0, 1.0]], np.float32)
@@ -278,7 +278,7 @@ def evaluate_zero_shot(
             )
         _check_all(classes, names, side)
     scores = class_scores(images, texts, text_classes, similarity)
-    right = recognised(scores, image_classes)
+    right = recognized(scores, image_classes)
     sizes = np.bincount(image_classes)
     places = min(top, len(images))
     return ZeroShotMetrics(

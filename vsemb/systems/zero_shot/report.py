@@ -34,6 +34,6 @@ def sections(view: View) -> list[Section]:
     note = f"{found.images:,} images of {found.classes:,} classes, as measured by vsemb evaluate --zero-shot."
     pieces = page_template("vsemb.report", "pieces.html.jinja").module
     table = pieces.measures("recognition", ["Value"], measures, note)
-    said = f"{found.top1_images:.0f} % of images are recognised among {found.classes:,} classes"
+    said = f"{found.top1_images:.0f} % of images are recognized among {found.classes:,} classes"
     headline = f"{said}; chance {found.chance:.0f} %"
     return [Section(MEASURED, "recognition", "Zero-shot recognition", table, headline=headline)]

@@ -27,8 +27,8 @@ ReLU and a linear map.
 
 Deviations:
 
-- The image features are the embedding, as in the paper, so they set its size (1024 in the paper). They are normalised
-  and standardised first (`vsemb.encoders.FeatureScaling`). `--set image.projection=affine --set embedding_dim=1024`
+- The image features are the embedding, as in the paper, so they set its size (1024 in the paper). They are normalized
+  and standardized first (`vsemb.encoders.FeatureScaling`). `--set image.projection=affine --set embedding_dim=1024`
   adds an affine map. With it, the CNN-RNN over words did not learn at this rate, and bags of words and attributes had
   their best epoch within the first five.
 - The epoch with the best mean of top-1 accuracy and AP@50 on the validation classes is selected. The paper then trains

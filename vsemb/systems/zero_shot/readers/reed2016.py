@@ -135,7 +135,7 @@ def _found(given: str | os.PathLike[str] | None, near: Sequence[Path]) -> Path:
     )
 
 
-def recognises_cub(path: Path) -> bool:
+def recognizes_cub(path: Path) -> bool:
     """Return whether a path is the folder of CUB-200-2011."""
     return any((root / "images.txt").is_file() for root in (path, path / "CUB_200_2011"))
 
@@ -236,7 +236,7 @@ def _attributes(root: Path) -> tuple[ClassAttributes | None, list[Path]]:
     )
 
 
-def recognises_flowers102(path: Path) -> bool:
+def recognizes_flowers102(path: Path) -> bool:
     """Return whether a path is the folder of Flowers-102."""
     return (path / "jpg").is_dir()
 

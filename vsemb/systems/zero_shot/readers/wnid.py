@@ -45,7 +45,7 @@ class Concept:
     hypernyms: tuple[str, ...]
 
 
-def recognises(path: Path) -> bool:
+def recognizes(path: Path) -> bool:
     """Return whether a path holds class folders."""
     return path.is_dir() and bool(_entries((path, path / "train"), _is_class))
 
