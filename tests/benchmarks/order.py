@@ -48,6 +48,8 @@ from vsemb.ops.order import order_violation_matrix
 from vsemb.similarities import OrderViolation
 
 CAPTIONS = 5
+#: Steps of a loss that are measured in a row: in training, only steps alike come between two steps.
+CONSECUTIVE = 5
 EXPANDED, BY_NUMPY, LIMIT = "order scores / VSE++", "order scores / NumPy", "order scores, in limits"
 ROOF, LOSS_LIMIT, LOSS_ROOF = (
     "order scores at the limit / VSE++",
@@ -155,7 +157,7 @@ def losses(batch: int, dim: int, threads: int, rounds: int) -> list[dict[str, An
             np.testing.assert_allclose(answer["gradient"], reference, rtol=1e-3, atol=1e-3)
             return answer["seconds"]
 
-        ways = {name: partial(cpu_seconds, step) for name, step in steps.items()}
+        ways = {name: partial(cpu_seconds, step, CONSECUTIVE) for name, step in steps.items()}
         ways["limit"] = lambda: 9 * 2 * batch**2 * dim / 1e9 / sgemm_gflops(clock=time.process_time)
         seconds = interleaved(ways | {"peer": theirs}, rounds)
     size = f"batch {batch} x {dim}"

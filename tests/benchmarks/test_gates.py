@@ -71,7 +71,7 @@ def test_every_gate_has_the_name_of_a_row() -> None:
     rows = {
         "growth": {text.format(axis) for text in (growth.TIME, growth.MEMORY) for axis in growth.AXES},
         "retrieval": {retrieval.LOOPS, retrieval.FLOOR, retrieval.MEMORY, retrieval.GROWTH},
-        "order": {order.EXPANDED, order.MEMORY, order.GROWTH, order.LOSS},
+        "order": {order.LIMIT, order.MEMORY, order.GROWTH, order.LOSS, order.LOSS_LIMIT},
         "hypernymy": {hypernymy.SPARSE_ADAM, hypernymy.GROWTH},
         "pipeline": {
             getattr(pipeline, name) for name in ("JPEG", "PHONE", "NLTK", "TFRECORD", "DISK", "MEMMAP", "LOADER")
