@@ -30,6 +30,7 @@ import tensorflow as tf
 
 from tests.benchmarks.peers import Peer
 from tests.benchmarks.timing import (
+    CONSECUTIVE,
     beside,
     bytes_beyond,
     cpu_seconds,
@@ -48,8 +49,6 @@ from vsemb.ops.order import order_violation_matrix
 from vsemb.similarities import OrderViolation
 
 CAPTIONS = 5
-#: Steps of a loss that are measured in a row: in training, only steps alike come between two steps.
-CONSECUTIVE = 5
 EXPANDED, BY_NUMPY, LIMIT = "order scores / VSE++", "order scores / NumPy", "order scores, in limits"
 ROOF, LOSS_LIMIT, LOSS_ROOF = (
     "order scores at the limit / VSE++",

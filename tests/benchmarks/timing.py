@@ -32,6 +32,8 @@ for _ in range(4):
 print(min(times[1:]))
 """
 _COLUMNS = ("name", "size", "ratio", "reason", "points", "unit")
+#: Steps of a training that are measured in a row, as nothing else comes between them there.
+CONSECUTIVE = 5
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 

@@ -82,8 +82,8 @@ def gru_loop(
             d_inputs = tf.concat([d_inner[:, :, : 2 * units], d_candidates], 2)
             d_inner = tf.reshape(d_inner, [-1, 3 * units])
             # This operation adds rows in a third of the time of `tf.reduce_sum`.
-            d_b, d_candidate = (tf.raw_ops.BiasAddGrad(out_backprop=each) for each in (d_inner, d_candidates))
-            d_a = tf.concat([d_b[: 2 * units], d_candidate], 0)
+            d_b, d_candidate_bias = (tf.raw_ops.BiasAddGrad(out_backprop=each) for each in (d_inner, d_candidates))
+            d_a = tf.concat([d_b[: 2 * units], d_candidate_bias], 0)
             return d_inputs, _outer(before, d_inner, recurrent), d_a, d_b, d_initial
 
         return h, gradient

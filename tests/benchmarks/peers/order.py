@@ -8,10 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tests.benchmarks.timing import cpu_seconds
-
-#: As in `tests.benchmarks.order`, whose TensorFlow this process does without.
-CONSECUTIVE = 5
+from tests.benchmarks.timing import CONSECUTIVE, cpu_seconds
 
 
 def expanded(images: Any, texts: Any) -> Any:
