@@ -141,17 +141,18 @@ def test_multilevel_pooling_adds_inner_layers_and_is_saved(tmp_path):
     ("name", "layer", "pooling", "dim"),
     [
         ("SmallConvNet", "block2_relu", "mean+max", 2 * 128 + 96),
+        ("SmallConvNet", "block2_relu", "regional", 2 * 128 + 96),
         # Mean and max of the last map, and the means of this map and of the level above it.
         ("MobileNetV2", "block_13_project_BN", "multilevel", 2 * 1280 + 160 + 320),
     ],
 )
 def test_the_layers_above_an_inner_map_are_the_rest_of_the_network(name, layer, pooling, dim, tmp_path):
-    whole = build_backbone(BackboneConfig(name, size=64), seed=3)
+    whole = build_backbone(BackboneConfig(name, size=64, pooling=pooling), seed=3)
     file = tmp_path / "b.weights.h5"
     save_backbone_weights(whole, file)
     config = BackboneConfig(name, size=64, layer=layer)
-    assert config.pooling == "flat" and BackboneConfig(name, size=64).pooling == pooling
-    below, top = build_backbone(config, file), build_top(config, file)
+    assert config.pooling == "flat"
+    below, top = build_backbone(config, file), build_top(config, file, pooling)
     maps, wanted = below(pixels(64)).numpy(), whole(pixels(64)).numpy()
     found = top(maps).numpy()
     assert found.shape == (2, dim)

@@ -1,4 +1,4 @@
-"""Spatial pyramid pooling: by hand, and where things may move."""
+"""Poolings of maps by hand, and where things may move."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from vsemb.errors import InvalidArgumentError
 from vsemb.image.backbones import BackboneConfig, build_backbone
-from vsemb.image.pooling import PyramidPooling
+from vsemb.image.pooling import PyramidPooling, pooled_map
 
 
 def pooled(features: np.ndarray, *levels: int) -> np.ndarray:
@@ -29,6 +29,17 @@ def test_equals_loops(height, width):
                 ]
                 expected.append(features[:, rows][:, :, columns].max(axis=(1, 2)))
     np.testing.assert_allclose(pooled(features, 1, 2, 3), np.concatenate(expected, axis=1), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("side", "starts", "region"), [(9, (0, 2, 4), 5), (7, (0, 2), 5), (4, (0,), 4)])
+def test_regional_pooling_is_the_mean_of_the_maxima_of_regions(side, starts, region):
+    features = np.random.default_rng(0).normal(size=(2, side, side, 3)).astype(np.float32)
+    given = keras.Input((side, side, 3))
+    model = keras.Model(given, pooled_map(given, "regional", [given]))
+    squares = [features[:, y : y + region, x : x + region] for y in starts for x in starts]
+    maxima = np.mean([square.max(axis=(1, 2)) for square in squares], axis=0)
+    means = features.mean(axis=(1, 2))
+    np.testing.assert_allclose(model(features), np.concatenate([means, maxima, means], axis=1), rtol=1e-5, atol=1e-6)
 
 
 def test_the_whole_stays_where_a_thing_moves_and_the_cells_tell_where():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from vsemb.commands import add_json, command_line, picked, save_json, say_store, say_verified
 
-_POOLINGS = ("mean", "max", "mean+max", "multilevel", "flat", "pyramid", "token", "embedding")
+_POOLINGS = ("mean", "max", "mean+max", "multilevel", "regional", "flat", "pyramid", "token", "embedding")
 _RESIZES = ("squash", "short-side")
 
 
@@ -41,9 +41,10 @@ def run(arguments: argparse.Namespace) -> None:
     --weights: Keras downloads imagenet and preset. A file ends in .weights.h5 or .h5. A run must be trained from
     pixels; its network is used.
 
-    --pooling: multilevel adds the means of inner layers to mean and max of the last layer. flat keeps all grid cells.
-    pyramid takes the maximum of the map and of each ninth of it. For transformers, token is the class token, and
-    embedding is the joint embedding of CLIP and SigLIP.
+    --pooling: multilevel adds the means of inner layers to mean and max of the last layer. regional has the mean of the
+    maxima of overlapping regions in place of the max. flat keeps all grid cells. pyramid takes the maximum of the map
+    and of each ninth of it. For transformers, token is the class token, and embedding is the joint embedding of CLIP
+    and SigLIP.
 
     --resize squash gives the network the whole image as a square. short-side keeps the aspect ratio: the shorter side
     becomes 256 pixels and crops have 224, or the same ratio for other sizes. One crop is then the centre.

@@ -47,7 +47,7 @@ class Architecture:
         pooling: the default pooling.
         layers: names of inner layers that can replace the last map: `fc6` and `fc7`, or maps. The layers above such a
             map can be trained (`build_top`).
-        levels: Keras' names of the inner layers whose mean `"multilevel"` pooling adds.
+        levels: Keras' names of the inner layers whose mean `"multilevel"` and `"regional"` pooling add.
         poolings: the other supported poolings.
     """
 
@@ -95,10 +95,11 @@ class BackboneConfig:
         size: width and height of input images in pixels; 0 or None for the architecture's default.
         pooling: pooling of the last feature map; empty or None for the architecture's default, mean for most: `"mean"`,
             `"max"` or `"mean+max"` (concatenated) over grid cells; `"multilevel"`, mean and maximum of the last map and
-            means of inner maps, which are less specific to the classes of ImageNet; `"flat"`, all grid cells
-            concatenated, which keeps positions; `"pyramid"`, the maximum over the map and over each ninth of it, which
-            keeps rough positions. For transformers in presets also `"token"`, the class token; for CLIP and SigLIP
-            `"embedding"`, their joint embedding.
+            means of inner maps, which are less specific to the classes of ImageNet; `"regional"`, the same with the
+            mean of the maxima over overlapping regions of 5 x 5 cells (R-MAC, Tolias et al. 2016, arXiv:1511.05879) in
+            place of the maximum; `"flat"`, all grid cells concatenated, which keeps positions; `"pyramid"`, the maximum
+            over the map and over each ninth of it, which keeps rough positions. For transformers in presets also
+            `"token"`, the class token; for CLIP and SigLIP `"embedding"`, their joint embedding.
         layer: an inner layer in place of the last map: `"fc6"` or `"fc7"` of VGG, the 4096-d features of the papers,
             which need the weights of the whole network and size 224; or a map, `"block_13_project_BN"` of MobileNetV2
             or `"block2_relu"` of SmallConvNet, whose default pooling is `"flat"`.
@@ -236,8 +237,8 @@ def build_backbone(config: BackboneConfig, weights: str | os.PathLike[str] | Non
     inner: tuple[Any, ...] = ()
     if config.inner_map:
         inner = (config.layer,)
-    elif config.pooling == "multilevel" and config.layer is None:
-        inner = ARCHITECTURES[config.name].levels
+    elif config.pooling in ("multilevel", "regional") and config.layer is None:
+        inner = config.architecture.levels
     if inner:
         # The last map stays an output, so that the network keeps all its weights.
         outputs = [*(base.get_layer(name).output for name in inner), base.output]
@@ -258,12 +259,13 @@ def build_backbone(config: BackboneConfig, weights: str | os.PathLike[str] | Non
     return keras.Model(pixels, features, name="backbone")
 
 
-def build_top(config: BackboneConfig, weights: str | os.PathLike[str] | None = None) -> keras.Model:
-    """Build the layers of a network above an inner map, with the architecture's default pooling of all these maps.
+def build_top(config: BackboneConfig, weights: str | Path | None = None, pooling: str = "regional") -> keras.Model:
+    """Build the layers of a network above an inner map, with a pooling of all these maps.
 
     Args:
         config: configuration of the network below, whose `layer` is a map and whose `pooling` is `"flat"`.
         weights: a file of the whole network's weights; None for random ones.
+        pooling: pooling of the last map, see `BackboneConfig`; means of the inner maps are added.
 
     Returns:
         A functional model from flat maps (batch, height x width x channels) to features (batch, dim).
@@ -289,7 +291,7 @@ def build_top(config: BackboneConfig, weights: str | os.PathLike[str] | None = N
     flat = keras.Input((math.prod(start.shape[1:]),), name="map")
     below = keras.layers.Reshape(start.shape[1:])(flat)
     *levels, last = keras.tree.flatten(top(below))
-    return keras.Model(flat, pooled_map(last, config.architecture.pooling, [below, *levels]), name="backbone")
+    return keras.Model(flat, pooled_map(last, pooling, [below, *levels]), name="backbone")
 
 
 def scaled(pixels: Any, config: BackboneConfig) -> Any:

@@ -12,7 +12,10 @@ from vsemb.configured import Configured
 from vsemb.errors import invalid_argument
 
 #: Poolings of a map.
-MAP_POOLINGS = ("mean", "max", "mean+max", "flat", "pyramid")
+MAP_POOLINGS = ("mean", "max", "mean+max", "regional", "flat", "pyramid")
+
+# Side and stride of the regions of "regional", in grid cells.
+_REGION, _STRIDE = 5, 2
 
 
 def pooled_map(features: Any, pooling: str, levels: Sequence[Any] = ()) -> Any:
@@ -20,8 +23,7 @@ def pooled_map(features: Any, pooling: str, levels: Sequence[Any] = ()) -> Any:
 
     Args:
         features: the last map, (batch, height, width, channels), of a functional model.
-        pooling: `"mean"`, `"max"`, `"mean+max"`, `"multilevel"`, `"flat"` or `"pyramid"`, see
-            `BackboneConfig`.
+        pooling: one of `MAP_POOLINGS`, or `"multilevel"`, see `BackboneConfig`.
         levels: inner maps, whose means are appended.
 
     Returns:
@@ -31,10 +33,13 @@ def pooled_map(features: Any, pooling: str, levels: Sequence[Any] = ()) -> Any:
         InvalidArgumentError: if the map is too small for the pooling.
     """
     pooled = []
-    if pooling in ("mean", "mean+max", "multilevel"):
+    if pooling in ("mean", "mean+max", "multilevel", "regional"):
         pooled.append(keras.layers.GlobalAveragePooling2D(name="mean")(features))
     if pooling in ("max", "mean+max", "multilevel"):
         pooled.append(keras.layers.GlobalMaxPooling2D(name="max")(features))
+    if pooling == "regional":
+        maxima = keras.layers.MaxPooling2D(min(_REGION, *features.shape[1:3]), _STRIDE, name="maxima")(features)
+        pooled.append(keras.layers.GlobalAveragePooling2D(name="regions")(maxima))
     if pooling == "flat":
         pooled.append(keras.layers.Flatten(name="flat")(features))
     if pooling == "pyramid":

@@ -6,11 +6,13 @@
 | | mean of the members' cosines | `vsemb.similarities.MeanCosine` |
 | | layers of the network that are trained from cached maps | `vsemb.recipes.towers.Top` |
 
-It is variant `tuned` of the recipe `vsepp` with four changes:
+It is variant `tuned` of the recipe `vsepp` with five changes:
 
 - The layers of the network above `block_13_project_BN` are trained with the text encoders, at a tenth of the learning
   rate and with stored statistics of batch normalization. The layers below are computed once.
 - Images have 288 x 288 pixels. The network was trained on 224 x 224.
+- The maximum of each channel is taken over overlapping regions of the last map, and averaged over them (`regional`
+  pooling), in place of the maximum over the map.
 - An image's embedding is the mean of its own and its mirror image's, which doubles the time per image.
 - Three text encoders with random weights of their own read each caption, and the image has an embedding for each. The
   similarity is the mean of the three cosines, and each pair of embeddings has a loss of its own.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import keras
 import numpy as np
@@ -319,11 +319,13 @@ class Top(Features, kind="top"):
 
     Attributes:
         layer: the inner layer.
+        pooling: pooling of the last map, to which means of inner maps are added, see `vsemb features`.
         mirror: whether an image's embedding, outside training, is the mean of its own and its mirror image's.
         learning_rate_share: factor of the learning rate for the layers of the network.
     """
 
     layer: str = "block_13_project_BN"
+    pooling: Literal["regional", "mean", "max", "mean+max"] = "regional"
     mirror: bool = True
     learning_rate_share: Positive = 0.1
 
@@ -365,19 +367,19 @@ class Top(Features, kind="top"):
         return {**super().describe(store), "backbone": store.backbone.to_json()}
 
     def build(self, dim: int | None, info: Mapping[str, Any], *, seed: int, dtype: str) -> keras.layers.Layer:
-        top = build_top(BackboneConfig.from_json(info["backbone"]))
+        top = build_top(BackboneConfig.from_json(info["backbone"]), None, self.pooling)
         options: dict[str, Any] = {"dropout": self.dropout, "standardize": self.standardize, "dtype": dtype}
         size = top.output_shape[-1]
         head = self.projection.build(size, size if dim is None else dim, **options)
         return PixelEncoder(top, head, learning_rate_share=self.learning_rate_share, dtype=dtype)
 
     def features(self, store: Any, split: Split) -> np.ndarray:
-        top, ids = build_top(store.backbone, store.weights_path), split.ids[:MOST_IMAGES]
+        top, ids = build_top(store.backbone, store.weights_path, self.pooling), split.ids[:MOST_IMAGES]
         starts = range(0, len(ids), _ROWS)
         return np.concatenate([top.predict_on_batch(store.rows(ids[start : start + _ROWS])) for start in starts])
 
     def initialize(self, layer: Any, features: np.ndarray | None, store: Any) -> None:
-        layer.backbone.set_weights(build_top(store.backbone, store.weights_path).get_weights())
+        layer.backbone.set_weights(build_top(store.backbone, store.weights_path, self.pooling).get_weights())
         super().initialize(layer.head, features, store)
 
 
