@@ -41,10 +41,10 @@ def run(arguments: argparse.Namespace) -> None:
     --weights: Keras downloads imagenet and preset. A file ends in .weights.h5 or .h5. A run must be trained from
     pixels; its network is used.
 
-    --pooling: multilevel adds the means of inner layers to mean and max of the last layer. regional has the mean of the
-    maxima of overlapping regions in place of the max. flat keeps all grid cells. pyramid takes the maximum of the map
-    and of each ninth of it. For transformers, token is the class token, and embedding is the joint embedding of CLIP
-    and SigLIP.
+    --pooling: multilevel adds the means of inner layers to mean and max of the last layer. In place of the max,
+    regional has the mean of the maxima of overlapping regions. flat keeps all grid cells. pyramid takes the maximum of
+    the map and of each ninth of it. For transformers, token is the class token, and embedding is the joint embedding of
+    CLIP and SigLIP.
 
     --resize squash gives the network the whole image as a square. short-side keeps the aspect ratio: the shorter side
     becomes 256 pixels and crops have 224, or the same ratio for other sizes. One crop is then the centre.
