@@ -78,8 +78,9 @@ def test_poolings_of_patches(preset_path) -> None:
         assert build_backbone(config).output_shape == (None, size)
 
 
-def test_a_map_takes_other_sizes_and_patches_do_not(preset_path) -> None:
-    config = BackboneConfig(f"hub:{preset_path('resnet')}", size=64, pooling="mean+max")
+@pytest.mark.parametrize("pooling", ["mean+max", "regional"])
+def test_a_map_takes_other_sizes_and_patches_do_not(pooling, preset_path) -> None:
+    config = BackboneConfig(f"hub:{preset_path('resnet')}", size=64, pooling=pooling)
     assert build_backbone(config).output_shape == (None, 128)
     with pytest.raises(InvalidArgumentError, match="`size` must be 32.*; got 64"):
         BackboneConfig(f"hub:{preset_path('vit')}", size=64)

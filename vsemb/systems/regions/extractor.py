@@ -302,7 +302,8 @@ def feature_maps(backbone: keras.Model, config: BackboneConfig) -> keras.Model:
 
     Returns:
         A functional model from float pixels (batch, size, size, 3) in 0..255 to the last map (batch, height, width,
-        channels). With `"multilevel"` pooling it returns a list of the inner maps and the last map.
+        channels). With `"multilevel"` or `"regional"` pooling of a network with inner maps, a list of them and the
+        last map.
 
     Raises:
         InvalidArgumentError: if the network's features come from an inner layer instead of a pooled map.
