@@ -116,7 +116,7 @@ def schedule(ids: tf.Tensor) -> tf.Tensor:
     from vsemb.systems.trees.levels import _schedule
 
     heads, mask, depth, slot = trees._shape(ids[..., 1], ids[..., 0] > 0, 2)
-    plan = _schedule(tf, heads, mask, depth, slot, 4)
+    plan = _schedule(heads, mask, depth, slot, 4)
     return sum(tf.reduce_sum(part) for part in vars(plan).values())
 
 
