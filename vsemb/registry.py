@@ -354,7 +354,7 @@ BASE = System(
         "optimizer": dict.fromkeys(("adam", "adamw", "rmsprop", "sgd"), "vsemb.training.optimizers"),
         "schedule": dict.fromkeys(("constant", "step", "exponential", "cosine"), "vsemb.training.optimizers"),
         "augmentation": dict.fromkeys(("randaugment", "autoaugment"), "vsemb.image.augmentation"),
-        "batches": {"pairs": "vsemb.data.batches"},
+        "batches": {"pairs": "vsemb.data.batches", "groups": "vsemb.data.caption_groups"},
         "validation": dict.fromkeys(("recall", "last"), "vsemb.training.validation"),
         "initialization": dict.fromkeys(("random", "cca"), "vsemb.training.initialization"),
     },

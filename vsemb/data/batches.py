@@ -265,15 +265,18 @@ class PairBatches(BatchSource):
         rows = generator.integers(len(self.split.ids), size=(self.steps_per_epoch, self.batch_size))
         return bucketed(captions, generator, self.batch_size, *self.lengths), rows
 
+    def images_of(self, captions: np.ndarray) -> np.ndarray:
+        """Return the rows of a batch's images."""
+        return self.split.rows_of(captions)
+
     def gather(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the texts of a batch, and the ids of their images."""
-        images = self.split.rows_of(rows)
-        return {"text": pad_ids(self._ids, self._offsets, rows), "image_id": self.split.ids[images]}
+        """Return the texts of a batch, and the ids of its images."""
+        return {"text": pad_ids(self._ids, self._offsets, rows), "image_id": self.split.ids[self.images_of(rows)]}
 
     def epoch(self, epoch: int, start: int) -> Iterator[dict[str, np.ndarray]]:
         """Yield the batches of an epoch, beginning at step `start`."""
         plan = self.plan(epoch)[start:]
-        images = self._images(map(self.split.rows_of, plan), epoch, start, IMAGES)
+        images = self._images(map(self.images_of, plan), epoch, start, IMAGES)
         pairs = ({**self.gather(captions), **image} for captions, image in zip(plan, images, strict=True))
         if self.negatives == "batch":
             yield from pairs
