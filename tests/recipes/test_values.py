@@ -51,6 +51,7 @@ PLAIN = {
     "image": "features",
     "image.fingerprint": "null",
     "image.size": "null",
+    "image.pooling": "null",
     "image.standardize": "false",
     "image.dropout": "0.0",
     "image.augment": "true",
@@ -132,6 +133,9 @@ _BEST = [
     "embedding_dim=1536",
     "similarity=mean-cosine",
     "similarity.members=3",
+    "batches=groups",
+    "batches.size=128",
+    "batches.group_size=2",
     "text.encoder=ensemble",
     *(setting.replace("text.encoder", "text.encoder.encoder") for setting in _TUNED_TEXT[2:]),
 ]
@@ -193,7 +197,7 @@ SET = {
     },
     "best": {
         "top": [*_BEST, "image=top", "image.size=288", "image.standardize=true", "image.dropout=0.5"],
-        "frozen": [*_BEST, "image.size=288"],
+        "frozen": [*_BEST, "image.size=288", "image.pooling=regional"],
     },
     "contrastive": {
         "default": [*_COSINE, *_SHORT_TEXT, *_AVERAGED_GRU, "training.precision=auto", "loss=infonce"],

@@ -261,16 +261,18 @@ class Features(CachedImages, kind="features"):
     Attributes:
         augment: whether training reads mirror images or crops if the cache has them.
         size: width and height of images for features that training makes (`--backbone`); null for the network's.
+        pooling: pooling of the network's last map for these features; null for the network's.
         projection: map from features to the embedding.
     """
 
     augment: bool = True
     size: Size | None = None
+    pooling: str | None = None
     projection: Projection = field(default_factory=Affine)
 
     @property
     def network(self) -> dict[str, Any]:
-        return {"size": self.size}
+        return {"size": self.size, "pooling": self.pooling}
 
     def open(self, dataset: Dataset) -> FeatureStore:
         return FeatureStore.find(dataset, self.fingerprint)
@@ -331,7 +333,7 @@ class Top(Features, kind="top"):
 
     @property
     def network(self) -> dict[str, Any]:
-        return {**super().network, "layer": self.layer}
+        return {"size": self.size, "layer": self.layer}
 
     def open(self, dataset: Dataset) -> FeatureStore:
         store = FeatureStore.find(dataset, self.fingerprint, self.layer)
