@@ -155,6 +155,13 @@ def test_a_part_that_fails_is_a_row(
     assert reason in capsys.readouterr().out
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", gates.PARTS)
+def test_every_part_runs_to_its_end(name: str, tmp_path: Path) -> None:
+    report, reason = command.run_part(name, tmp_path, threads=1, quick=True, hours=0.1)
+    assert reason is None and rows_of(name, report)
+
+
 def test_gates_decide_the_status(gate: Gate, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     part = tmp_path / "part.json"
     for ratio, expected in ((3.0, 0), (1.0, 1)):
