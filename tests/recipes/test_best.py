@@ -101,6 +101,7 @@ def test_maps_are_no_features_of_a_whole_network(run) -> None:
         small("frozen").image.open(data)
 
 
-def test_the_recipe_names_the_size_of_its_features(scenes_copy) -> None:
+def test_the_recipe_names_size_and_pooling_of_its_features(scenes_copy) -> None:
     recipe = with_features(small("frozen"), scenes_copy, "SmallConvNet", "random")
-    assert recipe.image.open(scenes_copy).backbone.size == 32
+    config = recipe.image.open(scenes_copy).backbone
+    assert (config.size, config.pooling) == (32, "regional")

@@ -20,7 +20,8 @@ It is variant `tuned` of the recipe `vsepp` with six changes:
 
 Training takes 6 epochs: more do not raise the recall.
 
-Variant `frozen` reads features of the whole network, which is not trained.
+Variant `frozen` reads features of the whole network, which is not trained. With a preset without maps,
+`--set image.pooling=null` chooses its own pooling.
 
 docs/results/best.md has the effect of each change.
 """
