@@ -156,8 +156,8 @@ def test_a_part_that_fails_is_a_row(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", gates.PARTS)
-def test_every_part_runs_to_its_end(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["trees", "captioning"])
+def test_parts_come_to_their_end(name: str, tmp_path: Path) -> None:
     report, reason = command.run_part(name, tmp_path, threads=1, quick=True, hours=0.1)
     assert reason is None and rows_of(name, report)
 
