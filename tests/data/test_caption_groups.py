@@ -20,7 +20,8 @@ def make(scenes):
     tokenizer = WordTokenizer(Vocabulary.from_captions(split.captions))
 
     def build(**options) -> GroupBatches:
-        return GroupBatches(split, images, tokenizer, **{"batch_size": 6, "group_size": 2, "seed": 4, **options})
+        options = {"split": split, "batch_size": 6, "group_size": 2, "seed": 4, **options}
+        return GroupBatches(images=images, tokenizer=tokenizer, **options)
 
     return build
 
@@ -57,6 +58,22 @@ def test_epochs_differ_and_go_on_at_any_step(make) -> None:
     steps = make().steps_per_epoch
     whole, other = (read(make().dataset(epoch).take(steps)) for epoch in (1, 2))
     assert not same(whole, other) and same(read(make().dataset(1, 2)), whole[2:])
+
+
+@pytest.mark.parametrize("captions", [1, 2])
+def test_a_group_has_at_most_the_captions_of_an_image(make, captions: int) -> None:
+    few = make().split.first_captions(captions)
+    batches = make(split=few, group_size=4)
+    assert batches.group_size == captions and batches.plan(0).shape[1] == batches.batch_size == 6 * captions
+    assert np.unique(batches.plan(0)).size == batches.plan(0).size
+
+
+def test_a_small_training_set_has_smaller_batches(make, capsys) -> None:
+    few = make().split.first_captions(3)
+    batches = make(split=few, batch_size=10_000)
+    assert f"lowered from 20000 to {len(few.captions)}, the number of pairs" in capsys.readouterr().err
+    assert batches.units == len(few.captions) // 2 and batches.steps_per_epoch == 1
+    assert batches.plan(0).shape == (1, batches.batch_size)
 
 
 def test_a_group_has_a_caption(make) -> None:

@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[2]
 DATA = {
     "vsepp": "scenes_path",
     "contrastive": "scenes_path",
+    "best frozen": "scenes_path",
     "dvsa": "region_scenes",
     "ds-sje-word-cnn": "flowers_path",
     "multimodal-rnn": "scenes_path",

@@ -66,6 +66,8 @@ class RaggedLengths:
         return self._offsets[1:][rows] - self._offsets[:-1][rows]
 
 
+#: Size of a batch that has negatives.
+BatchSize: TypeAlias = Annotated[int, Range("an integer >= 2", lambda value: value >= 2)]
 #: A length of every row.
 Lengths: TypeAlias = np.ndarray | RaggedLengths
 
@@ -114,6 +116,11 @@ class BatchSource:
             say(f"The batch size is lowered from {batch_size} to {count}, the number of {unit}.")
         self.batch_size = min(batch_size, count)
         self.steps_per_epoch = count // self.batch_size
+
+    @property
+    def units(self) -> int:
+        """Number of units of a batch that devices divide among them: rows, or groups of rows that belong together."""
+        return self.batch_size
 
     def rows(self, generator: np.random.Generator) -> np.ndarray:
         """Return the rows of an epoch in random order, as a new array."""
@@ -338,7 +345,7 @@ class BatchesPart(Part, family="batches"):
 
     in_batch: ClassVar[bool] = True
 
-    size: Annotated[int, Range("an integer >= 2", lambda value: value >= 2)] = 128
+    size: BatchSize = 128
     captions_per_image: Count | None = None
 
     def build(self, split: Split, images: ImageSource, tokenizer: Tokenizer, seed: int) -> PairBatches:

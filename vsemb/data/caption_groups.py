@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
 
 import numpy as np
 
-from vsemb.data.batches import ORDER, BatchesPart, PairBatches, bucketed, stream
+from vsemb.data.batches import ORDER, BatchesPart, BatchSize, PairBatches, bucketed, stream
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Split
 from vsemb.errors import invalid_argument
 from vsemb.ops.tensorflow import tf
-from vsemb.parts import Count, Range
+from vsemb.parts import Count
 from vsemb.text.tokenizers import Tokenizer
 
 
@@ -27,7 +26,7 @@ class GroupBatches(PairBatches):
         images: images of the split.
         tokenizer: converts all captions to ids once.
         batch_size: images per batch, each with `group_size` captions.
-        group_size: captions of an image that are in a batch together.
+        group_size: captions of an image that are in a batch together; at most the captions of an image.
         seed: seed of all draws.
 
     Raises:
@@ -52,13 +51,17 @@ class GroupBatches(PairBatches):
     ) -> None:
         if group_size < 1:
             raise invalid_argument("group_size", group_size, "an integer >= 1")
-        self.group_size = group_size
-        super().__init__(split, images, tokenizer, batch_size=batch_size * group_size, seed=seed)
-        self._groups = -(-np.diff(split.caption_offsets) // self.group_size)
-        rows = int(self._groups.sum())
-        self.images_per_batch = min(batch_size, rows)
-        self.batch_size = self.images_per_batch * self.group_size
-        self.steps_per_epoch = rows // self.images_per_batch
+        count = np.diff(split.caption_offsets)
+        self.group_size = min(group_size, int(count.max(initial=1)))
+        super().__init__(split, images, tokenizer, batch_size=batch_size * self.group_size, seed=seed)
+        self._groups = -(-count // self.group_size)
+        self.batch_size = self.units * self.group_size
+        self.steps_per_epoch = int(self._groups.sum()) // self.units
+
+    @property
+    def units(self) -> int:
+        """Number of images of a batch."""
+        return self.batch_size // self.group_size
 
     def plan(self, epoch: int) -> np.ndarray:
         """Return the captions of an epoch's batches, (steps, batch_size); captions of an image stand side by side."""
@@ -70,7 +73,7 @@ class GroupBatches(PairBatches):
         start = (generator.random(len(first)) * count).astype(np.int64)
         captions = (first[image] + (start[image] + place) % count[image]).reshape(-1, self.group_size)
         longest = self.lengths[0][captions].max(axis=1)
-        order = bucketed(generator.permutation(len(captions)), generator, self.images_per_batch, longest)
+        order = bucketed(generator.permutation(len(captions)), generator, self.units, longest)
         return captions[order].reshape(len(order), self.batch_size)
 
     def images_of(self, captions: np.ndarray) -> np.ndarray:
@@ -87,8 +90,8 @@ class GroupBatches(PairBatches):
         signature = super().signature()
         image, ids = signature["image"], signature["image_id"]
         return signature | {
-            "image": tf.TensorSpec((self.images_per_batch, *image.shape[1:]), image.dtype),
-            "image_id": tf.TensorSpec((self.images_per_batch,), tf.int64),
+            "image": tf.TensorSpec((self.units, *image.shape[1:]), image.dtype),
+            "image_id": tf.TensorSpec((self.units,), tf.int64),
             "text_image_id": ids,
         }
 
@@ -99,10 +102,10 @@ class Groups(BatchesPart, kind="groups"):
 
     Attributes:
         size: images per batch, over all devices.
-        group_size: captions per image and batch.
+        group_size: captions per image and batch; at most the captions of an image.
     """
 
-    size: Annotated[int, Range("an integer >= 2", lambda value: value >= 2)] = 64
+    size: BatchSize = 64
     group_size: Count = 5
 
     def build(self, split: Split, images: ImageSource, tokenizer: Tokenizer, seed: int) -> GroupBatches:

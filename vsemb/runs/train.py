@@ -98,7 +98,7 @@ def train(
         return _finished(recipe, data, out, devices)
     batches = job.batches()
     # A small training set has smaller batches than the recipe.
-    devices.check_batch_size(batches.batch_size)
+    devices.check_batch_size(batches.units)
     steps = batches.steps_per_epoch
     with devices.scope():
         with starting_weights(recipe) as starting:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
 
 import numpy as np
 
-from vsemb.data.batches import ORDER, BatchesPart, PairBatches, stream
+from vsemb.data.batches import ORDER, BatchesPart, BatchSize, PairBatches, stream
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Split
 from vsemb.errors import DataError
 from vsemb.ops.tensorflow import tf
-from vsemb.parts import Range
 from vsemb.text.tokenizers import Tokenizer
 
 # Crops of a training image in the paper.
@@ -94,7 +92,7 @@ class Classes(BatchesPart, kind="classes"):
         size: classes per batch, over all devices.
     """
 
-    size: Annotated[int, Range("an integer >= 2", lambda value: value >= 2)] = 40
+    size: BatchSize = 40
 
     def build(self, split: Split, images: ImageSource, tokenizer: Tokenizer, seed: int) -> ClassBatches:
         return ClassBatches(split, images, tokenizer, batch_size=self.size, seed=seed)
