@@ -345,8 +345,8 @@ def test_the_package_stays_small() -> None:
     the base, and signed contracts with the description of the REST API 200. Silent errors of the Python API and kept
     token ids took 40 of the base. Training under JAX without TensorFlow took 200 of the base.
     Skipped batches and the OpenAPI description took 71 of the base, and the systems shrank by 11. Packed sentences
-    took 11 of the base, and batches with several captions of an image 69.
+    took 11 of the base, batches with several captions of an image 69, and copies of trained layers 12.
     """
     lines = {module: code_lines(path) for module, path in MODULES.items()}
     base = sum(count for module, count in lines.items() if room_of(module) != "systems")
-    assert sum(lines.values()) <= 36_326 and base <= 22_405, f"{sum(lines.values())} lines, {base} of the base"
+    assert sum(lines.values()) <= 36_338 and base <= 22_417, f"{sum(lines.values())} lines, {base} of the base"

@@ -30,7 +30,7 @@ def run(scenes_path, tmp_path_factory):
     data = Dataset.open(shutil.copytree(scenes_path, folder / "scenes"))
     shutil.rmtree(data.path / "features")
     return train(
-        small("top", f"image.layer={LAYER}", "initialization=cca"),
+        small("top", f"image.layer={LAYER}", "initialization=cca", "image.networks=2"),
         data,
         folder / "run",
         backbone="SmallConvNet",
@@ -44,7 +44,7 @@ def test_the_layers_above_are_trained_and_kept(run) -> None:
     config = BackboneConfig.from_json(found.info["backbone"])
     assert (config.layer, config.size, config.pooling) == (LAYER, 32, "flat")
     start = build_backbone(BackboneConfig("SmallConvNet", size=32), found.path / "backbone" / "backbone.weights.h5")
-    top = found.model.image_encoder.backbone
+    top, other = (member.backbone for member in found.model.image_encoder.members)
     names = {weight.path.rsplit("/", 2)[-2] for weight in top.trainable_weights}
     assert names == {"block3_conv", "block3_norm"}
     base = next(layer for layer in start.layers if hasattr(layer, "layers"))
@@ -52,6 +52,14 @@ def test_the_layers_above_are_trained_and_kept(run) -> None:
     # Two epochs at a tenth of the learning rate.
     assert 0 < np.abs(moved).max() < 0.05
     assert all(weight.learning_rate_share == 0.1 for weight in top.trainable_weights)
+    # Each network has the loss of its own members, so their equal weights part.
+    kernels = [each.get_layer("top").get_layer("block3_conv").kernel for each in (top, other)]
+    assert np.abs(kernels[0] - kernels[1]).max() > 1e-4
+
+
+def test_networks_share_the_embedding_equally() -> None:
+    with pytest.raises(InvalidArgumentError, match="`embedding_dim` must be a multiple of image.networks=2; got 7"):
+        small("top", "image.networks=2").image.build(7, {}, seed=0, dtype="float32")
 
 
 @pytest.mark.slow

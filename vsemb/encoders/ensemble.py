@@ -1,4 +1,4 @@
-"""An ensemble of text encoders whose embeddings are concatenated."""
+"""An ensemble of encoders whose embeddings are concatenated."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ Tensor = Any
 
 @keras.saving.register_keras_serializable("vsemb")
 class EnsembleEncoder(Configured, keras.layers.Layer):
-    """Several text encoders; the embedding is theirs, one behind the other.
+    """Several encoders of the same texts or images; the embedding is theirs, one behind the other.
 
-    Use it with `vsemb.similarities.MeanCosine`, which trains each with a loss of its own.
+    Use it with `vsemb.similarities.MeanCosine`, which trains each part with a loss of its own.
 
     Args:
-        members: text encoders.
+        members: text encoders or image encoders.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call args:
-        token_ids: (batch, steps) int, 0 = padding.
+        inputs: what each member reads, such as token ids, (batch, steps) int, 0 = padding.
         training: whether dropout is applied.
 
     Returns:
@@ -44,14 +44,20 @@ class EnsembleEncoder(Configured, keras.layers.Layer):
     """
 
     def __init__(self, members: list[keras.layers.Layer], **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        # Each member casts what it reads.
+        super().__init__(**{"autocast": False, **kwargs})
         self.keep_arguments(locals())
+
+    @property
+    def dim(self) -> int:
+        """Size of the embedding."""
+        return sum(member.dim for member in self.members)
 
     def build(self, input_shape: Any) -> None:
         build_layers(*((member, input_shape) for member in self.members), dtype="int32")
 
-    def call(self, token_ids: Tensor, training: bool = False) -> Tensor:
-        return ops.concatenate([member(token_ids, training=training) for member in self.members], axis=-1)
+    def call(self, inputs: Tensor, training: bool = False) -> Tensor:
+        return ops.concatenate([member(inputs, training=training) for member in self.members], axis=-1)
 
     def compute_output_shape(self, input_shape: Any) -> tuple[Any, ...]:
         sizes = [member.compute_output_shape(input_shape)[-1] for member in self.members]

@@ -13,6 +13,7 @@ import numpy as np
 from vsemb.data.features.store import FeatureStore
 from vsemb.data.sources import FeatureImages, FeatureViews, ImageSource, PixelImages, ServicePixels
 from vsemb.data.store import Dataset, Split
+from vsemb.encoders.ensemble import EnsembleEncoder
 from vsemb.encoders.image import Affine, PixelEncoder, Projection
 from vsemb.encoders.recurrent import Recurrent
 from vsemb.encoders.text_encoder import TextCorpus, TextEncoderPart, TextSpec
@@ -293,7 +294,10 @@ class Features(CachedImages, kind="features"):
         return None, info["feature_dim"]
 
     def build(self, dim: int | None, info: Mapping[str, Any], *, seed: int, dtype: str) -> keras.layers.Layer:
-        size = info["feature_dim"]
+        return self.build_projection(info["feature_dim"], dim, dtype)
+
+    def build_projection(self, size: int, dim: int | None, dtype: str) -> keras.layers.Layer:
+        """Build the map from features to the embedding, see `Projection.build`; without `dim` it keeps `size`."""
         options: dict[str, Any] = {"dropout": self.dropout, "standardize": self.standardize, "dtype": dtype}
         return self.projection.build(size, size if dim is None else dim, **options)
 
@@ -324,12 +328,15 @@ class Top(Features, kind="top"):
         pooling: pooling of the last map, to which means of inner maps are added, see `vsemb features`.
         mirror: whether an image's embedding, outside training, is the mean of its own and its mirror image's.
         learning_rate_share: factor of the learning rate for the layers of the network.
+        networks: how many copies of the layers are trained. Each gives an equal share of the embedding, and has a
+            map and dropout of its own; use it with the similarity `mean-cosine`.
     """
 
     layer: str = "block_13_project_BN"
     pooling: Literal["regional", "mean", "max", "mean+max"] = "regional"
     mirror: bool = True
     learning_rate_share: Positive = 0.1
+    networks: Size = 1
 
     @property
     def network(self) -> dict[str, Any]:
@@ -369,11 +376,14 @@ class Top(Features, kind="top"):
         return {**super().describe(store), "backbone": store.backbone.to_json()}
 
     def build(self, dim: int | None, info: Mapping[str, Any], *, seed: int, dtype: str) -> keras.layers.Layer:
-        top = build_top(BackboneConfig.from_json(info["backbone"]), None, self.pooling)
-        options: dict[str, Any] = {"dropout": self.dropout, "standardize": self.standardize, "dtype": dtype}
-        size = top.output_shape[-1]
-        head = self.projection.build(size, size if dim is None else dim, **options)
-        return PixelEncoder(top, head, learning_rate_share=self.learning_rate_share, dtype=dtype)
+        if dim is not None and dim % self.networks:
+            raise invalid_argument("embedding_dim", dim, f"a multiple of image.networks={self.networks}")
+        part, members = None if dim is None else dim // self.networks, []
+        for _ in range(self.networks):
+            top = build_top(BackboneConfig.from_json(info["backbone"]), None, self.pooling)
+            head = self.build_projection(top.output_shape[-1], part, dtype)
+            members.append(PixelEncoder(top, head, learning_rate_share=self.learning_rate_share, dtype=dtype))
+        return EnsembleEncoder(members, dtype=dtype)
 
     def features(self, store: Any, split: Split) -> np.ndarray:
         top, ids = build_top(store.backbone, store.weights_path, self.pooling), split.ids[:MOST_IMAGES]
@@ -381,8 +391,10 @@ class Top(Features, kind="top"):
         return np.concatenate([top.predict_on_batch(store.rows(ids[start : start + _ROWS])) for start in starts])
 
     def initialize(self, layer: Any, features: np.ndarray | None, store: Any) -> None:
-        layer.backbone.set_weights(build_top(store.backbone, store.weights_path, self.pooling).get_weights())
-        super().initialize(layer.head, features, store)
+        weights = build_top(store.backbone, store.weights_path, self.pooling).get_weights()
+        for member in layer.members:
+            member.backbone.set_weights(weights)
+            super().initialize(member.head, features, store)
 
 
 def kept_backbone(path: Path) -> tuple[BackboneConfig, Path] | None:

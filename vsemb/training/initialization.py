@@ -160,19 +160,22 @@ class CCA(Initialization, kind="cca"):
     maps_features: ClassVar[bool] = True
 
     def apply(self, model: DualEncoder, corpus: TextCorpus, rows: np.ndarray, features: np.ndarray | None) -> None:
-        encoder: Any = getattr(model.image_encoder, "head", model.image_encoder)
+        towers = getattr(model.image_encoder, "members", [model.image_encoder])
+        maps = [getattr(tower, "head", tower) for tower in towers]
         members = getattr(model.text_encoder, "members", [model.text_encoder])
         # The recipe has checked that the image tower maps cached features by an affine map.
         assert features is not None
         if not all(hasattr(member, "words") for member in members):
             raise invalid_argument("initialization", self.kind, "random with an encoder without word vectors")
-        if encoder.scaling is not None:
-            features = keras.ops.convert_to_numpy(encoder.scaling(features)).astype(np.float32)
-        texts, dim = len(corpus.offsets) - 1, encoder.dim // len(members)
+        if maps[0].scaling is not None:
+            features = keras.ops.convert_to_numpy(maps[0].scaling(features)).astype(np.float32)
+        texts, dim = len(corpus.offsets) - 1, model.image_encoder.dim // len(members)
         rarity = np.log((1 + texts) / (1 + corpus.document_frequencies))
         vectors, image, _ = canonical_correlation(corpus.ids, corpus.offsets, rows, features, rarity, dim)
         deviation = np.abs(features @ image).std() * np.sqrt(dim)
-        encoder.affine.kernel.assign(np.tile(image / deviation, len(members)))
+        kernels = np.split(np.tile(image / deviation, len(members)), len(maps), axis=1)
+        for each, kernel in zip(maps, kernels, strict=True):
+            each.affine.kernel.assign(kernel)
         for member in members:
             _set_words(member, vectors)
 
