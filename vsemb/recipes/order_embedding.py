@@ -30,7 +30,7 @@ choices that the paper leaves open:
 `--set similarity=order-reversed` puts images above captions. In the paper this is much worse on COCO: R@1 of 11.2 in
 place of 46.7. Here, `tuned` after 8 epochs has a recall sum of 204 in place of 231 on Flickr8k's validation split.
 
-Variant `tuned` keeps the order similarity, its margin and its loss. It takes these settings from `vsepp`: a
+Variant `tuned` keeps the order similarity, its margin and its loss. It takes these settings from `vsepp`, `tuned`: a
 bidirectional GRU of 256 units with mean and maximum over its states, a bag of words, dropout, mirror images, all
 captions in batches of 256, and a cosine schedule, here over 16 epochs. It does not take the initialization by canonical
 correlation, the standardized features or the loss of `vsepp`. After 8 epochs on Flickr8k's validation split, the recall
