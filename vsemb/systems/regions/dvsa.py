@@ -15,8 +15,9 @@
 Variant `paper` is section 3.3: batches of 100, SGD with momentum 0.9, gradients clipped elementwise at 5, words with at
 least five occurrences. Deviations, and values missing in the paper:
 
-- The paper has dropout in all layers except the recurrent ones, and does not give its rate. Here dropout is off. With
-  Adam and a rate of 0.3, the recall sum of 20 regions after two epochs was 53; without dropout it is 145.
+- The paper has dropout in all layers except the recurrent ones, and does not give its rate. Here half of the features
+  of a region are dropped, and nothing in the text layers. With Adam and 20 regions, this raises the recall sum from 181
+  to 220. With a rate of 0.3 in all layers, it was 53 after two epochs, in place of 145.
 - Features are scaled to unit length and standardized, and the map to the embedding is initialized uniformly in +- 0.01.
   The paper gives neither. Without standardization, SGD learns more slowly, and Adam becomes unstable after a few
   epochs.
@@ -31,7 +32,7 @@ least five occurrences. Deviations, and values missing in the paper:
   text.encoder.words.trainable=false` does the same. By default they are random and trained; the paper finds "little
   change" with such vectors.
 
-Variant `adam` is `paper` with Adam at 3e-4 instead of SGD. Its recall sum with 20 regions is 181, and the paper's 200.
+Variant `adam` is `paper` with Adam at 3e-4 instead of SGD. Its recall sum with 20 regions is 220, and the paper's 200.
 Variant `tuned` (the default) keeps the regions, the network over words and the best region of each word. It changes
 three parts. All vectors have unit length, and the score of a sentence is the mean over its words
 (`vsemb.systems.regions.similarities.LateInteraction`). The loss is the ranking loss with the hardest negatives, plus
@@ -66,7 +67,7 @@ _PAPER = Retrieval(
         tokenizer=Words(min_count=5, max_length=40),
         encoder=ContextualTokens(words=WordVectors(), cell="brnn", units=512),
     ),
-    image=Regions(standardize=True, init_scale=0.01),
+    image=Regions(standardize=True, dropout=0.5, init_scale=0.01),
     loss=Ranking(margin=1.0),
     optimizer=SGD(learning_rate=1e-5, momentum=0.9, clipvalue=5.0),
     batches=Pairs(size=100),
