@@ -1,6 +1,6 @@
 """Trains under JAX where TensorFlow cannot be imported: as a whole, interrupted, and on two devices.
 
-KERAS_BACKEND=jax python -m tests.runs.jax_trainings DATA OUT "RECIPE [VARIANT]"
+KERAS_BACKEND=jax python -m tests.runs.jax_trainings DATA OUT "RECIPE [VARIANT] [FIELD=VALUE ...]"
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from vsemb.training.strategies import open_distribution  # noqa: E402
 def main(data: str, out: str, name: str) -> None:
     # Before JAX runs, which then has two devices.
     devices = open_distribution("mirrored", 2)
-    recipe = tiny(recipes.get(*name.split()))
+    words = name.split()
+    settings = [word for word in words if "=" in word]
+    recipe = tiny(recipes.get(*(word for word in words if word not in settings)), *settings)
     train(recipe, data, Path(out) / "whole")
     train(recipe, data, Path(out) / "two", strategy=devices)
     on_train_batch_end, steps = TrainingState.on_train_batch_end, iter(range(1 << 30))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from tests.training.test_strategies import assert_same
 from vsemb.cli.__main__ import main
 from vsemb.data.store import Dataset
+from vsemb.runs.features import make_features
 from vsemb.runs.measure import evaluate_run
 from vsemb.runs.run import Run
 
@@ -22,6 +24,7 @@ DATA = {
     "vsepp": "scenes_path",
     "contrastive": "scenes_path",
     "best frozen": "scenes_path",
+    "best top image.layer=block2_relu image.size=32": "maps_of_scenes",
     "dvsa": "region_scenes",
     "ds-sje-word-cnn": "flowers_path",
     "multimodal-rnn": "scenes_path",
@@ -35,6 +38,13 @@ QUICK = {
 }
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def maps_of_scenes(scenes_copy: Dataset) -> Dataset:
+    shutil.rmtree(scenes_copy.path / "features")
+    make_features(scenes_copy, "SmallConvNet", "random", size=32, layer="block2_relu")
+    return scenes_copy
 
 
 @pytest.mark.parametrize("name", DATA)
