@@ -28,9 +28,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import keras
 import numpy as np
 
-from tests.benchmarks.noise import noise_split
+from tests.benchmarks.noise import FEATURES, RandomFeatures, RandomTokens, noise_split
 from tests.benchmarks.timing import bytes_beyond, growth_rows, left_out, own_process, print_rows, row, set_threads
-from tests.benchmarks.training import FEATURES, RandomFeatures, RandomTokens, make_fit
+from tests.benchmarks.training import make_fit
 from vsemb import recipes
 from vsemb.data.batches import PairBatches
 from vsemb.files import write_json

@@ -32,13 +32,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tests.benchmarks.noise import noise_split
+from tests.benchmarks.noise import FEATURES, WORDS, RandomFeatures, RandomTokens, noise_split
 from tests.benchmarks.peers import Peer
 from tests.benchmarks.timing import cpu_seconds, interleaved
 from vsemb import recipes
 from vsemb.commands import table
 from vsemb.data.batches import PairBatches
-from vsemb.data.sources import ImageSource
 from vsemb.encoders import recurrent
 from vsemb.files import write_json
 from vsemb.parts import walk
@@ -47,7 +46,7 @@ from vsemb.training import optimizers
 
 # An epoch of at least 30 steps: to begin one takes a third of a second, a tenth of an epoch of 10 steps, and
 # nothing of one on 30,000 captions.
-WORDS, FEATURES, IMAGES = 8000, 2048, 1536
+IMAGES = 1536
 BASE = "vsemb"
 DTYPES = ("float32", "bfloat16")
 PEER = "tests.benchmarks.peers.vsepp:epoch"
@@ -56,43 +55,6 @@ PEERS: dict[str, dict[str, bool]] = {
     "torch autocast bfloat16": {"bfloat16": True},
     "torch compiled float32": {"compiled": True},
 }
-
-
-class RandomFeatures(ImageSource):
-    """An image source of noise."""
-
-    def __init__(self, count: int, dim: int) -> None:
-        self.rows = np.random.default_rng(0).normal(size=(count, dim)).astype(np.float32)
-
-    @property
-    def spec(self) -> tf.TensorSpec:
-        return tf.TensorSpec(self.rows.shape[1:], tf.float32)
-
-    def gather(self, rows: np.ndarray) -> np.ndarray:
-        return self.rows[rows]
-
-    def finish(self, images: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
-        return images
-
-
-class RandomTokens:
-    """A tokenizer whose captions have the lengths of real ones: about 11 words, from 5 to 40.
-
-    Args:
-        words: of the vocabulary.
-        length: of all captions, in place of that of real ones.
-    """
-
-    def __init__(self, words: int = WORDS, length: int | None = None) -> None:
-        self.words, self.length = words, length
-
-    def encode(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        generator = np.random.default_rng(1)
-        lengths = np.clip(np.rint(generator.lognormal(2.35, 0.33, len(texts))), 5, 40).astype(np.int64)
-        if self.length is not None:
-            lengths[:] = self.length
-        ids = generator.integers(2, self.words, lengths.sum()).astype(np.int32)
-        return ids, np.concatenate([[0], np.cumsum(lengths)])
 
 
 def sgemm_gflops(size: int = 2048, dtype: str = "float32", clock: Callable[[], float] = time.perf_counter) -> float:

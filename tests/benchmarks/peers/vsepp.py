@@ -62,7 +62,7 @@ class Towers(nn.Module):
 def ranking(scores: Any, hardest: bool) -> Any:
     """The hinge with margin 0.2 in both directions, over the hardest negative or the sum of all."""
     positive = scores.diag()
-    same = torch.eye(len(scores), dtype=torch.bool)
+    same = torch.eye(len(scores), dtype=torch.bool, device=scores.device)
     loss: Any = 0.0
     for rows in (scores, scores.T):
         cost = (0.2 + rows - positive[:, None]).clamp(min=0).masked_fill(same, 0)
