@@ -130,13 +130,14 @@ _TUNED = [
 _BEST = [
     *_TUNED,
     "training.epochs=6",
-    "embedding_dim=1536",
+    "embedding_dim=2048",
     "similarity=mean-cosine",
-    "similarity.members=3",
+    "similarity.members=4",
     "batches=groups",
     "batches.size=128",
     "batches.group_size=2",
     "text.encoder=ensemble",
+    "text.encoder.members=4",
     *(setting.replace("text.encoder", "text.encoder.encoder") for setting in _TUNED_TEXT[2:]),
 ]
 _ORDER = [
@@ -196,7 +197,14 @@ SET = {
         "tuned": [*_TUNED, *_TUNED_TEXT, "embedding_dim=512"],
     },
     "best": {
-        "top": [*_BEST, "image=top", "image.size=288", "image.standardize=true", "image.dropout=0.5"],
+        "top": [
+            *_BEST,
+            "image=top",
+            "image.networks=2",
+            "image.size=288",
+            "image.standardize=true",
+            "image.dropout=0.5",
+        ],
         "frozen": [*_BEST, "image.size=288", "image.pooling=regional"],
     },
     "contrastive": {

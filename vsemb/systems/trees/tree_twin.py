@@ -27,9 +27,9 @@ Tree-LSTM, dimension of the columns, batch size and learning rate. `vs` is the d
 - `--set text.tokenizer=words --set text.encoder.encoder=recurrent` reads the words in sentence order, with the same
   columns.
 
-Variant `tuned` keeps the trees and takes the other settings from `vsepp`, `tuned`: embeddings of unit length, the hardest
-negatives with InfoNCE, words and image map initialized by canonical correlation, a bag of words, and mean and maximum
-over the states of all nodes. It has no columns. With the text tower of `vsepp`, `tuned`, it equals it.
+Variant `tuned` keeps the trees and takes the other settings from the variant `tuned` of `vsepp`: embeddings of unit
+length, the hardest negatives with InfoNCE, words and image map initialized by canonical correlation, a bag of words,
+and mean and maximum over the states of all nodes. It has no columns. With the text tower of that variant it equals it.
 
 Deviations, and choices that the report leaves open:
 
