@@ -72,6 +72,7 @@ def run(arguments: argparse.Namespace) -> None:
 
     formats of boxes:
       entities  Flickr30k Entities: Annotations/, Sentences/ and lists of splits, for `vsemb evaluate --pointing`
+      refcoco   RefCOCO, RefCOCO+ or RefCOCOg: refs(unc).p or refs(umd).p, and instances.json; likewise
 
     formats of classes:
       cub       CUB_200_2011/ with Reed's descriptions (text_c10/) and lists of classes (trainclasses.txt, ...)

@@ -20,10 +20,11 @@ from vsemb.data.readers.source import (
     image_folders,
     image_path,
     split_name,
+    typed_fields,
 )
 from vsemb.data.records import ImageRecord
 from vsemb.data.uris import RemoteFolder
-from vsemb.errors import DataError, one_line
+from vsemb.errors import DataError
 from vsemb.files import read_json
 
 # captions_train2017.json -> train, 2017
@@ -104,7 +105,7 @@ def _records(file: Path, split: str, stem: str, folders: list[Path | RemoteFolde
     captions: dict[Any, dict[Any, str]] = {}
     for place, entry in enumerate(entries):
         with bad:
-            number, name = _fields(f"{file}: image {place}", entry, id=int | str, file_name=str)
+            number, name = typed_fields(f"{file}: image {place}", entry, id=int | str, file_name=str)
             if number in names:
                 raise DataError(f"{file}: image {place} has the id {number!r} of an earlier one.")
             names[number], captions[number] = name, {}
@@ -112,7 +113,7 @@ def _records(file: Path, split: str, stem: str, folders: list[Path | RemoteFolde
     for place, note in enumerate(annotations):
         where = f"{file}: annotation {place}"
         with bad:
-            identity, number, text = _fields(where, note, id=int | str, image_id=int | str, caption=str)
+            identity, number, text = typed_fields(where, note, id=int | str, image_id=int | str, caption=str)
             if identity in seen:
                 raise DataError(f"{where} has the id {identity!r} of an earlier one.")
             seen.add(identity)
@@ -136,11 +137,3 @@ def _records(file: Path, split: str, stem: str, folders: list[Path | RemoteFolde
             image = image_path(folder, name)
             records.append(ImageRecord(name, tuple(texts.values()), split, image, caption_ids=tuple(texts)))
     return records
-
-
-def _fields(where: str, entry: Any, **kinds: Any) -> list[Any]:
-    """Return the values of an entry's fields, after a check of their types."""
-    values = [entry.get(name) for name in kinds] if isinstance(entry, dict) else []
-    if not values or not all(map(isinstance, values, kinds.values())):
-        raise DataError(f"{where} must have {', '.join(kinds)}; got {one_line(repr(entry), 120)}.")
-    return values

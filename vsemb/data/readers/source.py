@@ -16,7 +16,7 @@ from vsemb.console import progress
 from vsemb.data.records import ImageRecord
 from vsemb.data.store import Dataset
 from vsemb.data.uris import RemoteFolder, RemoteImage, images_folder
-from vsemb.errors import DataError
+from vsemb.errors import DataError, one_line
 from vsemb.files import reading
 
 _PROBES = 64
@@ -294,3 +294,25 @@ def _is_there(folder: Path | RemoteFolder, name: str) -> bool:
     path = None if below(folder, name) is None else image_path(folder, name)
     # `os.path.exists`, unlike `Path.exists`, returns False for a name that is too long.
     return isinstance(path, Path) and os.path.exists(path)
+
+
+def typed_fields(where: str, entry: Any, **kinds: Any) -> list[Any]:
+    """Return the values of an entry's fields, after a check of their types.
+
+    Args:
+        where: file and number of the entry, for the message.
+        entry: the entry, any object.
+        **kinds: field -> its type.
+
+    Raises:
+        DataError: if the entry is not a dictionary with these fields.
+
+    Example:
+
+    >>> typed_fields("boxes.json: image 0", {"id": 7, "width": 60}, id=int | str)
+    [7]
+    """
+    values = [entry.get(name) for name in kinds] if isinstance(entry, dict) else []
+    if not values or not all(map(isinstance, values, kinds.values())):
+        raise DataError(f"{where} must have {', '.join(kinds)}; got {one_line(repr(entry), 120)}.")
+    return values

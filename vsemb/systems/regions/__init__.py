@@ -22,7 +22,10 @@ SYSTEM = System(
         "search": {"regions": "vsemb.systems.regions.commands:SEARCH"},
         "analyze": {"norms": "vsemb.systems.regions.commands:NORMS"},
     },
-    readers={"entities": "vsemb.systems.regions.entities:read"},
+    readers={
+        "entities": "vsemb.systems.regions.entities:read",
+        "refcoco": "vsemb.systems.regions.refcoco:read",
+    },
     examples={
         "prepare": ("vsemb prepare Flickr30kEntities --images flickr30k-images --out data/entities",),
         "evaluate": ("vsemb evaluate runs/dvsa --data data/scenes --split test --pointing",),

@@ -330,8 +330,8 @@ def _evaluate_pointing(arguments: argparse.Namespace, opened: Run) -> Measured:
     """Measure the share of words whose region is the object that they name.
 
     A word is correct if its region overlaps its object with an intersection over union of 0.5 or more. The dataset must
-    contain the words of a caption that name each object, like the data of `vsemb scenes` and of Flickr30k Entities
-    (`vsemb prepare --format entities`).
+    contain the words of a caption that name each object, like the data of `vsemb scenes`, of Flickr30k Entities and of
+    RefCOCO (`vsemb prepare --format entities`, `--format refcoco`).
     """
     from vsemb.systems.regions.pointing import measure_pointing
 

@@ -1,0 +1,164 @@
+"""RefCOCO, RefCOCO+ and RefCOCOg: expressions that name one object each (Kazemzadeh et al. 2014), for `--pointing`.
+
+Files: `refs(unc).p`, `refs(umd).p` or `refs(google).p`, a pickled list of objects with their expressions, and
+`instances.json`, COCO's images, boxes and categories.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import pickle
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from vsemb.data.readers.source import (
+    BadRows,
+    Source,
+    existing,
+    find_images,
+    image_folders,
+    image_path,
+    split_name,
+    the_file,
+    typed_fields,
+)
+from vsemb.data.records import ImageRecord
+from vsemb.errors import DataError, one_line
+from vsemb.files import read_json, reading
+
+_NAME, _BOXES = re.compile(r"refs\(\w+\)\.p"), "instances.json"
+_FOLDERS = ("images", "train2014", "images/train2014")
+
+
+@dataclass
+class _Image:
+    """The expressions of an image, gathered from all of its objects."""
+
+    name: str
+    split: str = ""
+    objects: dict[int, dict[str, Any]] = field(default_factory=dict)
+    expressions: list[tuple[str, int]] = field(default_factory=list)
+
+
+def recognizes(path: Path) -> bool:
+    """Return whether a path is a file of expressions, or the folder of one, with its boxes beside it."""
+    folder = path if path.is_dir() else path.parent
+    return bool(_files(path)) and (folder / _BOXES).is_file()
+
+
+def read(source: str | os.PathLike[str], *, images: str | os.PathLike[str] | None = None) -> Source:
+    """Read RefCOCO. Every word of an expression names the object.
+
+    Args:
+        source: a file `refs(...).p`, or a folder with one; with `instances.json` beside it.
+        images: the folder of COCO's images, a path or URI; default: `images` or `train2014` in the folder or beside it.
+
+    Raises:
+        DataError: if a file is missing or of another form, or no image can be used. Malformed entries, and entries of
+            an image that already is in another split, are named in `Source.bad`.
+    """
+    path = existing(source)
+    file = the_file(_files(path), path, "files refs(...).p")
+    bad = BadRows()
+    found = _expressions(file, *_boxes(file.parent / _BOXES, bad), bad)
+    usual = [place / name for place in (file.parent, file.parent.resolve().parent) for name in _FOLDERS]
+    folder = find_images([image.name for image in found], image_folders(images, *usual))
+    records: list[ImageRecord] = []
+    for image in found:
+        with bad:
+            places = {number: place for place, number in enumerate(image.objects)}
+            captions, named = zip(*image.expressions, strict=True)
+            alignments = tuple(
+                tuple((word, places[number]) for word in range(len(caption.split())))
+                for caption, number in image.expressions
+            )
+            where = image_path(folder, image.name)
+            objects = tuple(image.objects.values())
+            records.append(ImageRecord(image.name, captions, image.split, where, None, objects, alignments))
+    bad.require(file, records)
+    return Source("refcoco", path.resolve().name, records, files=(file, file.parent / _BOXES), bad=tuple(bad))
+
+
+def read_plain_pickle(path: Path) -> Any:
+    """Read a pickle of dictionaries, lists, strings and numbers.
+
+    A pickle can name any class or function to call. This function refuses such files, so they cannot run code.
+
+    Raises:
+        DataError: if the file is missing, broken, or has anything else than these types.
+    """
+    with reading(path):
+        try:
+            with open(path, "rb") as file:
+                return _PlainUnpickler(file, encoding="utf-8", errors="replace").load()
+        except OSError:
+            raise
+        # A broken pickle can raise errors of any type.
+        except Exception as error:
+            raise DataError(f"{path} must be a pickle of plain values: {one_line(str(error), 100)}.") from error
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    def find_class(self, module_name: str, global_name: str) -> Any:
+        raise pickle.UnpicklingError(f"it names {module_name}.{global_name}, which is not loaded")
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_dir():
+        return sorted(file for file in path.glob("refs*.p") if _NAME.fullmatch(file.name))
+    return [path] if path.suffix == ".p" else []
+
+
+def _boxes(path: Path, bad: BadRows) -> tuple[dict[int, _Image], dict[int, tuple[int, dict[str, Any]]]]:
+    """Return image id -> image, and object id -> its image id, label and box."""
+    content = read_json(path, "file of boxes")
+    images, notes, categories = typed_fields(str(path), content, images=list, annotations=list, categories=list)
+    labels: dict[int, str] = {}
+    for place, entry in enumerate(categories):
+        with bad:
+            number, name = typed_fields(f"{path}: category {place}", entry, id=int, name=str)
+            labels[number] = name
+    named: dict[int, _Image] = {}
+    for place, entry in enumerate(images):
+        with bad:
+            number, name = typed_fields(f"{path}: image {place}", entry, id=int, file_name=str)
+            named[number] = _Image(name)
+    objects: dict[int, tuple[int, dict[str, Any]]] = {}
+    for place, entry in enumerate(notes):
+        where = f"{path}: annotation {place}"
+        with bad:
+            number, image, box, category = typed_fields(where, entry, id=int, image_id=int, bbox=list, category_id=int)
+            sides = [float(side) for side in box if type(side) in (int, float) and math.isfinite(side)]
+            if len(sides) != 4 or len(box) != 4 or min(sides) < 0 or not (sides[2] and sides[3]):
+                raise DataError(f"{where}: the box must be [x, y, w, h], in pixels; got {one_line(repr(box), 80)}.")
+            objects[number] = image, {"label": labels.get(category, ""), "box": sides}
+    return named, objects
+
+
+def _expressions(
+    file: Path, images: dict[int, _Image], objects: dict[int, tuple[int, dict[str, Any]]], bad: BadRows
+) -> list[_Image]:
+    """Return the images with expressions, in the order of the file."""
+    content = read_plain_pickle(file)
+    if not isinstance(content, list):
+        raise DataError(f"{file} must be a list of objects with expressions; got {type(content).__name__}.")
+    found: dict[int, _Image] = {}
+    for place, entry in enumerate(content):
+        where = f"{file}: object {place}"
+        with bad:
+            number, split, sentences = typed_fields(where, entry, ann_id=int, split=str, sentences=list)
+            texts = [typed_fields(where, sentence, sent=str)[0] for sentence in sentences]
+            expressions = [(text, number) for text in texts if text.split()]
+            if number not in objects or objects[number][0] not in images or not expressions:
+                raise DataError(f"{where} must have an expression, and {_BOXES} the box and the image of {number}.")
+            image = images[objects[number][0]]
+            if image.split not in ("", split_name(split)):
+                raise DataError(f"{where} puts {image.name} into the split {split}; it is in {image.split} already.")
+            image.split = split_name(split)
+            image.objects[number] = objects[number][1]
+            image.expressions += expressions
+            found[objects[number][0]] = image
+    return list(found.values())
