@@ -1,4 +1,4 @@
-"""The entailment model for `tests.systems.test_steps`."""
+"""The models of sentence pairs for `tests.systems.test_steps`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tests.models import backend_steps
 from tests.models.replica_cases import DIM, ROWS, STEPS, WORDS
 from vsemb.encoders import LinearSentenceEncoder, RecurrentSentenceEncoder, WordEmbedding
 from vsemb.losses.max_margin import MaxMargin
+from vsemb.systems.entailment.classifier import PairClassifier
 from vsemb.systems.entailment.model import EntailmentModel
 
 
@@ -25,6 +26,17 @@ def entailment() -> tuple[EntailmentModel, Any]:
     return model, ({"premise": premise, "hypothesis": hypothesis}, generator.integers(2, size=STEPS * ROWS))
 
 
+def classes() -> tuple[PairClassifier, Any]:
+    """A classifier without dropout, built, and its pairs."""
+    keras.utils.set_random_seed(4)
+    _, (inputs, _) = entailment()
+    model = PairClassifier(LinearSentenceEncoder(WordEmbedding(WORDS, DIM, init_scale=1.0)), units=6, dropout=0.0)
+    model.build()
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.SGD(0.05), loss=loss, jit_compile=False)
+    return model, (inputs, np.random.default_rng(2).integers(3, size=STEPS * ROWS))
+
+
 def on_backends() -> backend_steps.Case:
     """An entailment model and its batches, for training on several backends."""
     model = EntailmentModel(RecurrentSentenceEncoder(backend_steps.word_vectors(), 4, units=6))
@@ -36,5 +48,5 @@ def on_backends() -> backend_steps.Case:
     return model, MaxMargin(0.3), batches
 
 
-REPLICAS = {"entailment": entailment}
+REPLICAS = {"entailment": entailment, "classes": classes}
 BACKENDS = {"entailment": on_backends}

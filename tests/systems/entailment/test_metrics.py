@@ -14,7 +14,7 @@ from vsemb.encoders import LinearSentenceEncoder, RecurrentSentenceEncoder, Word
 from vsemb.errors import DataError
 from vsemb.losses.max_margin import MaxMargin
 from vsemb.systems.entailment.data import SentencePairBatches
-from vsemb.systems.entailment.metrics import EnergyMeasure, EntailmentValidation, evaluate_entailment
+from vsemb.systems.entailment.metrics import PairMeasure, PairValidation, evaluate_classes, evaluate_entailment
 from vsemb.systems.entailment.model import EntailmentModel
 from vsemb.training import averaged_weights
 
@@ -64,7 +64,7 @@ def test_classes_that_are_not_there() -> None:
 def test_energies_are_those_of_each_pair_alone() -> None:
     split = make_split(50)
     model = EntailmentModel(RecurrentSentenceEncoder(WordEmbedding(10_100, 4, init_scale=1.0), 4, units=6))
-    measure = EnergyMeasure(model)
+    measure = PairMeasure(model)
     found = measure(split, 7)
     for batch_size in (50, 256):
         np.testing.assert_allclose(measure(split, batch_size), found, **SAME)
@@ -90,8 +90,10 @@ def test_the_logs_are_those_of_the_split() -> None:
     split = make_split(60)
     model = make_model()
     batches = SentencePairBatches(split, batch_size=20)
-    history = model.fit(batches.dataset(), epochs=2, callbacks=[EntailmentValidation(split)], verbose=0, shuffle=False)
-    metrics = evaluate_entailment(EnergyMeasure(model)(split), split.classes)
+    history = model.fit(
+        batches.dataset(), epochs=2, callbacks=[PairValidation(split, evaluate_entailment)], verbose=0, shuffle=False
+    )
+    metrics = evaluate_entailment(PairMeasure(model)(split), split.classes)
     for name in ("accuracy", "average_precision", "roc_auc"):
         assert len(history.history[f"val_{name}"]) == 2
         np.testing.assert_allclose(history.history[f"val_{name}"][-1], getattr(metrics, name), atol=1e-6)
@@ -102,12 +104,12 @@ def test_the_logs_are_those_of_the_split() -> None:
 def test_the_moving_average_is_what_is_measured() -> None:
     split = make_split(60)
     model = make_model(use_ema=True, ema_momentum=0.9)
-    validation = EntailmentValidation(split)
+    validation = PairValidation(split, evaluate_entailment)
     model.fit(SentencePairBatches(split, batch_size=20).dataset(), verbose=0, shuffle=False)
     model.text_encoder.words.table.assign(np.zeros((10_100, 4)))
     validation.set_model(model)
     with averaged_weights(model):
-        expected = evaluate_entailment(EnergyMeasure(model)(split), split.classes)
+        expected = evaluate_entailment(PairMeasure(model)(split), split.classes)
     logs: dict[str, float] = {}
     validation.on_epoch_end(0, logs)
     assert logs["val_roc_auc"] == expected.roc_auc != 0.5
@@ -117,7 +119,17 @@ LOGS = {"val_accuracy": 0.875, "val_average_precision": 0.5}
 
 
 def test_metrics_as_text() -> None:
-    assert (
-        EntailmentValidation.__new__(EntailmentValidation).shown(LOGS)
-        == "val accuracy 87.5 %  average precision 50.0 %"
-    )
+    shown = PairValidation.__new__(PairValidation).shown({"loss": 1.0, **LOGS})
+    assert shown == "val accuracy 87.5 %  val average precision 50.0 %"
+
+
+def test_three_classes_by_hand() -> None:
+    # Predicted: 0, 1, 2, 1, 0, 2. Right: the first, the second, the last; the fourth is right in two classes.
+    logits = np.array([[3, 1, 2], [0, 1, 0], [0, 0, 9], [-3, -1, -2], [5, 4, 4], [0, 0, 0.1]], np.float32)
+    metrics = evaluate_classes(logits, CLASSES)
+    assert (metrics.pairs, metrics.accuracy, metrics.majority) == (6, 0.5, pytest.approx(1 / 3))
+    assert metrics.two_class_accuracy == pytest.approx(4 / 6)
+    assert metrics.class_accuracy == {"entailment": 0.5, "neutral": 0.5, "contradiction": 0.5}
+    assert json.loads(json.dumps(metrics.to_json())) == metrics.to_json()
+    with pytest.raises(DataError, match="must be numbers; got NaN"):
+        evaluate_classes(np.full((6, 3), np.nan), CLASSES)

@@ -21,8 +21,8 @@ from vsemb.runs.run import Run
 from vsemb.runs.train import train
 from vsemb.similarities import Cosine, OrderViolation
 from vsemb.systems.entailment.data import EntailmentData
-from vsemb.systems.entailment.metrics import EntailmentValidation
-from vsemb.systems.entailment.recipe import ENTAILMENT, evaluate_entailment_run
+from vsemb.systems.entailment.metrics import PairValidation
+from vsemb.systems.entailment.recipe import ENTAILMENT
 
 LINEAR = (
     *(one for one in SMALL if not one.startswith("text.encoder.units")),
@@ -64,7 +64,7 @@ def test_what_a_run_holds(tiny_entailment_run, snli_path: Path) -> None:
     assert info["best_accuracy"] == max(row["val_accuracy"] for row in found)
     assert {"loss", "val_average_precision", "val_roc_auc"} < set(found[0])
     # What validation measured is what the stored weights give.
-    again = evaluate_entailment_run(Run.open(run.path), run.open_data(), "val")
+    again = run.recipe.measure(Run.open(run.path), run.open_data(), "val")
     assert again.accuracy == pytest.approx(info["best_accuracy"])
 
 
@@ -82,8 +82,26 @@ def test_it_learns_and_the_threshold_comes_from_validation(snli_path: Path, tmp_
     # Two of three pairs are not entailed; the rule of the pairs is learned.
     assert found["majority"] == pytest.approx(2 / 3) and found["accuracy"] > 0.9
     run = Run.open(out)
-    on_val = evaluate_entailment_run(run, run.open_data(), "val")
+    on_val = run.recipe.measure(run, run.open_data(), "val")
     assert found["threshold"] == on_val.threshold
+
+
+CLASSES = (*(one for one in SMALL if not one.startswith("loss.")), "units=16", "dropout=0.1")
+
+
+def test_three_classes(snli_path: Path, tmp_path: Path, capfd) -> None:
+    out, report = tmp_path / "run", tmp_path / "report.json"
+    settings = (*CLASSES, "training.epochs=15", "batches.size=16")
+    assert main(command(snli_path, out, *settings, variant="classes")) == 0
+    assert "validation accuracy" in capfd.readouterr().out
+    assert main(["evaluate", str(out), "--split", "test", "--json", str(report)]) == 0
+    table, found = capfd.readouterr().out, json.loads(report.read_text())
+    assert "accuracy, three classes" in table and f"{100 * found['accuracy']:.1f} %" in table
+    # Each class has a third of the pairs; the rules of the three are learned.
+    assert found["pairs"] == 36 and found["majority"] == pytest.approx(1 / 3)
+    assert found["accuracy"] > 0.8 and found["two_class_accuracy"] >= found["accuracy"]
+    assert main(["export", str(out), str(tmp_path / "served")]) == 1
+    assert "got a classifier of pairs" in complaint(capfd) and not (tmp_path / "served").exists()
 
 
 @pytest.mark.slow
@@ -91,7 +109,7 @@ def test_interrupted_equals_uninterrupted(snli_path: Path, tmp_path: Path, monke
     # Killed processes are in tests/training/test_resume.py.
     whole, out = tmp_path / "whole", tmp_path / "run"
     assert main(command(snli_path, whole, *RESUMED)) == 0
-    measure = EntailmentValidation.on_epoch_end
+    measure = PairValidation.on_epoch_end
 
     def stop(self, epoch: int, logs=None) -> None:
         if epoch == 1:
@@ -99,7 +117,7 @@ def test_interrupted_equals_uninterrupted(snli_path: Path, tmp_path: Path, monke
         measure(self, epoch, logs)
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(EntailmentValidation, "on_epoch_end", stop)
+        patched.setattr(PairValidation, "on_epoch_end", stop)
         recipe = recipes.get("entailment", "order").with_overrides(RESUMED)
         train(recipe, snli_path, out, checkpoint_steps=7)
     # The last state before the second epoch of 18 steps was measured is that of its step 14 or later.
@@ -125,7 +143,8 @@ def test_every_variant_takes_a_step(variant: str, snli_path: Path, tmp_path: Pat
     small += ["text.encoder=linear"] if variant == "symmetric" else ["text.encoder.units=8"]
     recipe = recipes.get("entailment", variant).with_overrides(small)
     run = train(recipe, EntailmentData.open(snli_path), tmp_path / "run")
-    assert run.model.similarity == (Cosine() if variant == "symmetric" else OrderViolation())
+    if variant != "classes":
+        assert run.model.similarity == (Cosine() if variant == "symmetric" else OrderViolation())
     assert run.info["best_epoch"] == 0
 
 
@@ -186,6 +205,7 @@ def test_export_has_text_alone(tiny_entailment_run, tmp_path: Path, capsys) -> N
         ("loss.name=ranking", "recipe field"),
         ("loss.margin=0", "loss.margin"),
         ("loss.reduction=max", "one of sum, mean"),
+        ("units=8", "recipe field"),
         ("training.precision=float16", "float32"),
         ("text.encoder=recurent", "Did you mean 'recurrent'"),
         ("text.encoder.cell=grru", "Did you mean 'gru'"),

@@ -1,4 +1,4 @@
-"""`vsemb evaluate --entailment`: two-class accuracy, average precision, area under ROC."""
+"""`vsemb evaluate --entailment`: accuracy in two or three classes, average precision, area under ROC."""
 
 from __future__ import annotations
 
@@ -9,30 +9,20 @@ from vsemb.commands import Measured, Mode, table
 
 if TYPE_CHECKING:
     from vsemb.runs.run import Run
-    from vsemb.systems.entailment.metrics import EntailmentMetrics
+    from vsemb.systems.entailment.metrics import PairMetrics
 
 
 def _evaluate(arguments: argparse.Namespace, opened: Run) -> Measured:
-    """Measure entailment at the best threshold of the validation split."""
-    from vsemb.systems.entailment.recipe import evaluate_entailment_run
-
+    """Measure entailment: two classes at the best threshold of the validation split, or three."""
     data = opened.open_data(arguments.data)
-    metrics = evaluate_entailment_run(opened, data, arguments.split)
+    metrics = opened.recipe.measure(opened, data, arguments.split)
     return Measured(f"{entailment_table(metrics, arguments.split)}\n\n{data.protocol}", metrics.to_json())
 
 
-def entailment_table(metrics: EntailmentMetrics, split: str) -> str:
-    """Format entailment metrics as a table, in percent."""
-    measured = {
-        "accuracy": metrics.accuracy,
-        "majority class": metrics.majority,
-        "average precision": metrics.average_precision,
-        "area under ROC": metrics.roc_auc,
-        **{f"accuracy on {name}": share for name, share in metrics.class_accuracy.items()},
-    }
-    rows = [[name, f"{100 * value:.1f} %"] for name, value in measured.items()]
-    rows.append(["threshold, from val", f"{metrics.threshold:.3g}  "])
-    return table([f"{split}: {metrics.pairs} pairs, {metrics.entailed} entailed", ""], rows)
+def entailment_table(metrics: PairMetrics, split: str) -> str:
+    """Format metrics of pairs as a table, in percent."""
+    rows = [[name, value] for name, value in metrics.rows().items()]
+    return table([f"{split}: {metrics.pairs} pairs", ""], rows)
 
 
-ENTAILMENT = Mode(_evaluate, recipes=("vsemb.systems.entailment.recipe:Entailment",))
+ENTAILMENT = Mode(_evaluate, recipes=("vsemb.systems.entailment.recipe:SentencePairs",))

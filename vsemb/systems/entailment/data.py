@@ -398,10 +398,10 @@ class SentencePairBatches(BatchSource):
     """Batches of (inputs, label) for `EntailmentModel.fit`.
 
     The inputs are {"premise": (n, steps) int32, "hypothesis": (n, steps) int32}, each padded to its longest sentence.
-    The label, (n,) int32, is 1 for entailment.
 
     Args:
         split: the split, usually `train`.
+        labels: (pairs,) int32; default: 1 for entailment, else 0.
         batch_size: pairs per batch; default 128. Pairs after the last full batch of an epoch are dropped.
         seed: seed of the order; default 0.
 
@@ -415,12 +415,14 @@ class SentencePairBatches(BatchSource):
         model.fit(batches.dataset(), epochs=10)
     """
 
-    def __init__(self, split: EntailmentSplit, *, batch_size: int = 128, seed: int = 0) -> None:
+    def __init__(
+        self, split: EntailmentSplit, labels: np.ndarray | None = None, *, batch_size: int = 128, seed: int = 0
+    ) -> None:
         # By length of the premise, the longer side, then of the hypothesis.
         lengths = [split.premises.lengths, split.hypotheses.lengths]
         super().__init__(lengths, batch_size=batch_size, seed=seed, unit=f"pairs of the split {split.name!r}")
         self.split = split
-        self._labels = split.labels
+        self._labels = split.labels if labels is None else labels
 
     def gather(self, rows: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray]:
         """Return the inputs and labels of a batch."""

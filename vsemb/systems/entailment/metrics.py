@@ -1,24 +1,45 @@
-"""Entailment as two classes: entailed or not (Vendrov et al. 2016, section 5)."""
+"""Metrics of labelled sentence pairs: two classes, entailed or not (Vendrov et al. 2016, section 5), or three."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
 
 from vsemb.console import progress
+from vsemb.errors import DataError
 from vsemb.evaluation.binary import accuracy, average_precision, find_threshold, roc_auc
 from vsemb.ops.tensorflow import tf
 from vsemb.systems.entailment.data import CLASSES, EntailmentSplit
-from vsemb.systems.entailment.model import EntailmentModel
 from vsemb.training.validation import Validation
 
 
-@dataclass(frozen=True)
-class EntailmentMetrics:
+class PairMetrics:
     """Metrics of labelled pairs; shares and areas are in [0, 1].
+
+    Attributes:
+        pairs: number of pairs.
+        logged: names of the metrics of a validation.
+    """
+
+    pairs: int
+    logged: ClassVar[tuple[str, ...]] = ("accuracy",)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        raise NotImplementedError
+
+    def rows(self) -> dict[str, str]:
+        """Return the metrics as text, by name."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class EntailmentMetrics(PairMetrics):
+    """Metrics of two classes, entailed or not.
 
     Attributes:
         pairs: number of pairs.
@@ -30,6 +51,8 @@ class EntailmentMetrics:
         threshold: maximum energy of a pair that counts as entailed.
         class_accuracy: class -> share of its pairs classified correctly.
     """
+
+    logged: ClassVar[tuple[str, ...]] = ("accuracy", "average_precision", "roc_auc")
 
     pairs: int
     entailed: int
@@ -44,19 +67,68 @@ class EntailmentMetrics:
         """Return plain values; an infinite threshold is null."""
         return {**asdict(self), "threshold": self.threshold if np.isfinite(self.threshold) else None}
 
+    def rows(self) -> dict[str, str]:
+        measured = {
+            "accuracy": self.accuracy,
+            "majority class": self.majority,
+            "average precision": self.average_precision,
+            "area under ROC": self.roc_auc,
+            **{f"accuracy on {name}": share for name, share in self.class_accuracy.items()},
+        }
+        # Other numbers are aligned with those before " %".
+        threshold = {"threshold, from val": f"{self.threshold:.3g}  "}
+        return {"entailed pairs": f"{self.entailed}  ", **_percent(measured), **threshold}
 
-class EnergyMeasure:
-    """Compute energies of pairs in batches, with a function compiled once.
+
+@dataclass(frozen=True)
+class ClassMetrics(PairMetrics):
+    """Metrics of three classes.
+
+    Attributes:
+        pairs: number of pairs.
+        accuracy: share of pairs whose class is found.
+        majority: accuracy of always predicting the most frequent class.
+        two_class_accuracy: accuracy with neutral and contradiction merged.
+        class_accuracy: class -> share of its pairs whose class is found.
+    """
+
+    logged: ClassVar[tuple[str, ...]] = ("accuracy", "two_class_accuracy")
+
+    pairs: int
+    accuracy: float
+    majority: float
+    two_class_accuracy: float
+    class_accuracy: dict[str, float]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def rows(self) -> dict[str, str]:
+        measured = {
+            "accuracy, three classes": self.accuracy,
+            "majority class": self.majority,
+            "accuracy, two classes": self.two_class_accuracy,
+            **{f"accuracy on {name}": share for name, share in self.class_accuracy.items()},
+        }
+        return _percent(measured)
+
+
+def _percent(shares: dict[str, float]) -> dict[str, str]:
+    return {name: f"{100 * share:.1f} %" for name, share in shares.items()}
+
+
+class PairMeasure:
+    """Compute the outputs of a model for pairs in batches, with a function compiled once.
 
     Args:
         model: the model; later changes of its weights take effect.
 
     Example:
 
-        energies = EnergyMeasure(model)(splits["val"])
+        energies = PairMeasure(model)(splits["val"])
     """
 
-    def __init__(self, model: EntailmentModel) -> None:
+    def __init__(self, model: keras.Model) -> None:
         self.model = model
         self._compiled: Any = model
         if keras.backend.backend() == "tensorflow":
@@ -65,8 +137,8 @@ class EnergyMeasure:
             self._compiled = tf.function(lambda inputs: model(inputs), signature, autograph=False)
 
     def __call__(self, split: EntailmentSplit, batch_size: int = 256) -> np.ndarray:
-        """Return the energies of a split's pairs, (pairs,) float32."""
-        energies = np.empty(len(split), np.float32)
+        """Return the outputs for a split's pairs: (pairs, ...) float32, such as energies (pairs,)."""
+        outputs: np.ndarray | None = None
         # Sorted by length for less padding.
         order = np.lexsort((split.hypotheses.lengths, split.premises.lengths))
         with progress(total=len(order), desc=split.name, unit="pair", leave=False) as bar:
@@ -76,9 +148,13 @@ class EnergyMeasure:
                     "premise": tf.constant(split.premises.padded(rows)),
                     "hypothesis": tf.constant(split.hypotheses.padded(rows)),
                 }
-                energies[rows] = keras.ops.convert_to_numpy(self._compiled(inputs))
+                found = keras.ops.convert_to_numpy(self._compiled(inputs))
+                if outputs is None:
+                    outputs = np.empty((len(split), *found.shape[1:]), np.float32)
+                outputs[rows] = found
                 bar.update(len(rows))
-        return energies
+        assert outputs is not None  # `EntailmentData.encode` refuses splits without pairs.
+        return outputs
 
 
 def evaluate_entailment(energies: np.ndarray, classes: np.ndarray, threshold: float | None = None) -> EntailmentMetrics:
@@ -112,47 +188,77 @@ def evaluate_entailment(energies: np.ndarray, classes: np.ndarray, threshold: fl
         average_precision=average_precision(energies, labels),
         roc_auc=roc_auc(energies, labels),
         threshold=float(threshold),
-        class_accuracy={
-            name: float(right[classes == number].mean())
-            for number, name in enumerate(CLASSES)
-            if (classes == number).any()
-        },
+        class_accuracy=_by_class(right, classes),
     )
 
 
-class EntailmentValidation(Validation):
-    """Callback that measures entailment on a split after every epoch and adds the metrics to the logs.
+def evaluate_classes(logits: np.ndarray, classes: np.ndarray) -> ClassMetrics:
+    """Measure a classifier of pairs.
 
-    Later callbacks read `val_accuracy` (at the split's own best threshold), `val_average_precision` and `val_roc_auc`,
-    all in [0, 1]. Place this callback before them.
+    Args:
+        logits: (pairs, 3) float; the largest is the predicted class.
+        classes: (pairs,) 0 entailment, 1 neutral, 2 contradiction.
+
+    Raises:
+        DataError: if a logit is NaN.
+
+    Example: a contradiction is taken for neutral, which is right in two classes.
+
+    >>> metrics = evaluate_classes(np.eye(3)[[0, 1, 1]], np.array([0, 1, 2]))
+    >>> round(metrics.accuracy, 3), metrics.two_class_accuracy
+    (0.667, 1.0)
+    """
+    if np.isnan(logits).any():
+        raise DataError("The classifier's outputs must be numbers; got NaN. The model is broken; nothing was measured.")
+    classes, found = np.asarray(classes), logits.argmax(axis=1)
+    right = found == classes
+    return ClassMetrics(
+        pairs=len(classes),
+        accuracy=float(right.mean()),
+        majority=float(np.bincount(classes).max() / len(classes)),
+        two_class_accuracy=float(((found == 0) == (classes == 0)).mean()),
+        class_accuracy=_by_class(right, classes),
+    )
+
+
+def _by_class(right: np.ndarray, classes: np.ndarray) -> dict[str, float]:
+    numbers = [number for number in range(len(CLASSES)) if (classes == number).any()]
+    return {CLASSES[number]: float(right[classes == number].mean()) for number in numbers}
+
+
+class PairValidation(Validation):
+    """Callback that measures a split after every epoch and adds the metrics to the logs.
+
+    Later callbacks read `val_accuracy` and the other metrics that `evaluate` returns, all in [0, 1]. Place this
+    callback before them.
 
     Args:
         split: the validation split.
+        evaluate: from outputs (pairs, ...) and classes (pairs,) to metrics, such as `evaluate_entailment`, which takes
+            the split's own best threshold.
 
     Example:
 
-        model.fit(batches.dataset(), epochs=10, callbacks=[EntailmentValidation(splits["val"])])
+        validation = PairValidation(splits["val"], evaluate_entailment)
+        model.fit(batches.dataset(), epochs=10, callbacks=[validation])
     """
 
-    measured_by = EnergyMeasure
+    measured_by = PairMeasure
 
-    def __init__(self, split: EntailmentSplit) -> None:
+    def __init__(self, split: EntailmentSplit, evaluate: Callable[[np.ndarray, np.ndarray], PairMetrics]) -> None:
         super().__init__()
         self.split = split
+        self.evaluate = evaluate
 
-    def measure(self) -> EntailmentMetrics:
+    def measure(self) -> PairMetrics:
         """Measure the model with its current weights."""
         with self.measures() as measure:
-            return evaluate_entailment(measure(self.split), self.split.classes)
+            return self.evaluate(measure(self.split), self.split.classes)
 
     def shown(self, logs: dict[str, Any]) -> str:
-        precision = f"average precision {100 * logs['val_average_precision']:.1f} %"
-        return f"val accuracy {100 * logs['val_accuracy']:.1f} %  {precision}"
+        named = {name: value for name, value in logs.items() if name.startswith("val_")}
+        return "  ".join(f"{name.replace('_', ' ')} {100 * value:.1f} %" for name, value in named.items())
 
     def metrics(self) -> dict[str, float]:
         found = self.measure()
-        return {
-            "val_accuracy": found.accuracy,
-            "val_average_precision": found.average_precision,
-            "val_roc_auc": found.roc_auc,
-        }
+        return {f"val_{name}": getattr(found, name) for name in found.logged}

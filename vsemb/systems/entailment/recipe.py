@@ -8,6 +8,7 @@
 | section 5.1 | f: the GRU of the caption task | `vsemb.encoders.RecurrentSentenceEncoder` |
 | section 5.2 | neutral and contradiction are false pairs | `labels` |
 | section 5.3 | threshold found on validation | `vsemb.systems.entailment.metrics.evaluate_entailment` |
+| section 5.3 | network on two sentence vectors and their difference | `vsemb.systems.entailment.classifier.PairClassifier` |
 
 Variants `order` (the default) and `symmetric` (cosine distance, no absolute value) are the paper's two rows: word
 vectors of 300, GRU and embedding of 1024, batches of 128, Adam 1e-3, at most 10 epochs. Deviations, and choices that
@@ -20,10 +21,12 @@ the paper leaves open:
   one.
 - Section 5 mentions unit length only. The absolute value is taken from the caption task, since the order is defined on
   non-negative vectors.
-- Classification is two-class, as in the paper. An order gives one energy per pair, which does not tell contradictions
-  from neutral pairs, so table 3 has no 3-class accuracy of order-embeddings. `vsemb evaluate` prints the accuracy on
-  each of the three classes of SNLI.
-- The skip-thought row of table 3 needs the vectors of Kiros et al. 2015, which are not available.
+- An order gives one energy per pair, which does not tell contradictions from neutral pairs, so order-embeddings have no
+  3-class accuracy in table 3. `vsemb evaluate` prints their accuracy on the pairs of each class.
+- The skip-thought row of table 3 needs the vectors of Kiros et al. 2015, which are not available. Variant `classes` is
+  the network of this row: two hidden layers of 1000 PReLU units and a dropout of 0.5, on [u, v, |u - v|]. Its sentence
+  vectors u and v come from the encoder of `tuned`, which is trained with it. It has no batch normalization, which would
+  depend on the number of devices. It is measured with three classes, and with two.
 - The GRU resets its state after the recurrent matrix. `--set text.encoder.cell=gru-reset-before` is the GRU of Cho et
   al. 2014, which the paper cites.
 - Every word of the training sentences has a vector. Pairs after the last full batch of an epoch are dropped.
@@ -67,13 +70,22 @@ from vsemb.encoders.text_encoder import TextCorpus, WordVectors
 from vsemb.errors import DataError, invalid_argument
 from vsemb.evaluation.binary import find_threshold
 from vsemb.losses.max_margin import MaxMargin
-from vsemb.parts import Part, Positive, Seed, Size
+from vsemb.parts import Count, Part, Positive, Seed, Share, Size
 from vsemb.recipes.schema import Job, Recipe, Training
 from vsemb.recipes.towers import Text
 from vsemb.runs.run import Run
 from vsemb.similarities import Cosine, OrderViolation, Similarity
+from vsemb.systems.entailment.classifier import PairClassifier
 from vsemb.systems.entailment.data import EntailmentData, EntailmentSplit, PairBatching, SentencePairBatches
-from vsemb.systems.entailment.metrics import EnergyMeasure, EntailmentMetrics, EntailmentValidation, evaluate_entailment
+from vsemb.systems.entailment.metrics import (
+    ClassMetrics,
+    EntailmentMetrics,
+    PairMeasure,
+    PairMetrics,
+    PairValidation,
+    evaluate_classes,
+    evaluate_entailment,
+)
 from vsemb.systems.entailment.model import EntailmentModel
 from vsemb.training.optimizers import Adam
 
@@ -96,14 +108,12 @@ class PairLoss(Part):
 
 
 @dataclass(frozen=True)
-class Entailment(Recipe, kind="entailment"):
-    """An encoder of sentences in a partial order, trained on labelled pairs.
+class SentencePairs(Recipe):
+    """A model of labelled sentence pairs; base of both kinds.
 
     Attributes:
         embedding_dim: size of the embedding.
         text: the encoder of both sentences.
-        similarity: similarity of embeddings; the energy of a pair is the best score minus its score.
-        loss: max-margin over energies.
         batches: batches of pairs.
         split_seed: seed of the splits of a source without splits.
     """
@@ -113,16 +123,11 @@ class Entailment(Recipe, kind="entailment"):
 
     embedding_dim: Size = 1024
     text: Text = field(default_factory=Text)
-    similarity: Similarity = field(default_factory=OrderViolation)
-    loss: PairLoss = field(default_factory=PairLoss)
     batches: PairBatching = field(default_factory=PairBatching)
     split_seed: Seed = 0
 
     def check(self) -> None:
         super().check()
-        if self.similarity.self_score is None:
-            allowed = "a similarity with a best score, such as order or cosine"
-            raise invalid_argument("similarity", self.similarity.kind, allowed)
         if self.text.encoder.produces != "vector":
             raise invalid_argument("text.encoder", self.text.encoder.kind, "an encoder of one vector per text")
         if self.text.tokenizer.produces != "ids":
@@ -144,12 +149,31 @@ class Entailment(Recipe, kind="entailment"):
             raise invalid_argument("split_seed", self.split_seed, f"{data.split_seed}, as the data were opened", fix)
         return EntailmentJob(self, data)
 
-    def build(self, vocabulary_size: int, info: Mapping[str, Any], dtype: str) -> EntailmentModel:
+    def build(self, vocabulary_size: int, info: Mapping[str, Any], dtype: str) -> keras.Model:
         keras.utils.set_random_seed(self.training.seed)
-        encoder = self.text.build(self.embedding_dim, vocabulary_size, info, dtype)
-        model = EntailmentModel(encoder, self.similarity)
+        model = self.model_of(self.text.build(self.embedding_dim, vocabulary_size, info, dtype))
         model.build()
         return model
+
+    def model_of(self, encoder: keras.layers.Layer) -> keras.Model:
+        """Build the model of pairs on an encoder of sentences."""
+        raise NotImplementedError
+
+    def build_loss(self) -> keras.losses.Loss:
+        """Build the loss of pairs."""
+        raise NotImplementedError
+
+    def labels(self, split: EntailmentSplit) -> np.ndarray:
+        """Return the labels for the loss, (pairs,) int."""
+        raise NotImplementedError
+
+    def evaluate(self, outputs: np.ndarray, classes: np.ndarray) -> PairMetrics:
+        """Measure outputs of the validation split."""
+        raise NotImplementedError
+
+    def measure(self, run: Run, data: EntailmentData, split: str) -> PairMetrics:
+        """Measure a run on a split."""
+        raise NotImplementedError
 
     def summary(self, info: Mapping[str, Any], out: str, data: str) -> list[str]:
         return [
@@ -159,8 +183,81 @@ class Entailment(Recipe, kind="entailment"):
         ]
 
 
+@dataclass(frozen=True)
+class Entailment(SentencePairs, kind="entailment"):
+    """An encoder of sentences in a partial order: two classes, entailed or not.
+
+    Attributes:
+        similarity: similarity of embeddings; the energy of a pair is the best score minus its score.
+        loss: max-margin over energies.
+    """
+
+    similarity: Similarity = field(default_factory=OrderViolation)
+    loss: PairLoss = field(default_factory=PairLoss)
+
+    def check(self) -> None:
+        super().check()
+        if self.similarity.self_score is None:
+            allowed = "a similarity with a best score, such as order or cosine"
+            raise invalid_argument("similarity", self.similarity.kind, allowed)
+
+    def model_of(self, encoder: keras.layers.Layer) -> EntailmentModel:
+        return EntailmentModel(encoder, self.similarity)
+
+    def build_loss(self) -> MaxMargin:
+        return self.loss.build()
+
+    def labels(self, split: EntailmentSplit) -> np.ndarray:
+        return split.labels
+
+    def evaluate(self, outputs: np.ndarray, classes: np.ndarray) -> EntailmentMetrics:
+        return evaluate_entailment(outputs, classes)
+
+    def measure(self, run: Run, data: EntailmentData, split: str) -> EntailmentMetrics:
+        # At the best threshold of the validation split.
+        splits = data.encode(run.tokenizer, tuple(dict.fromkeys(("val", split))))
+        energies = PairMeasure(run.model)
+        threshold = find_threshold(energies(splits["val"]), splits["val"].labels)
+        return evaluate_entailment(energies(splits[split]), splits[split].classes, threshold)
+
+
+@dataclass(frozen=True)
+class EntailmentClasses(SentencePairs, kind="entailment-classes"):
+    """A feed-forward network on two sentence vectors: three classes.
+
+    Attributes:
+        units: units of a hidden layer.
+        depth: number of hidden layers.
+        dropout: share of the inputs of each layer dropped in training.
+    """
+
+    units: Size = 1000
+    depth: Count = 2
+    dropout: Share = 0.5
+
+    def model_of(self, encoder: keras.layers.Layer) -> PairClassifier:
+        return PairClassifier(encoder, units=self.units, depth=self.depth, dropout=self.dropout)
+
+    def build_loss(self) -> keras.losses.Loss:
+        return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+    def labels(self, split: EntailmentSplit) -> np.ndarray:
+        return split.classes.astype(np.int32)
+
+    def evaluate(self, outputs: np.ndarray, classes: np.ndarray) -> ClassMetrics:
+        return evaluate_classes(outputs, classes)
+
+    def measure(self, run: Run, data: EntailmentData, split: str) -> ClassMetrics:
+        (part,) = data.encode(run.tokenizer, (split,)).values()
+        return evaluate_classes(PairMeasure(run.model)(part), part.classes)
+
+    def served(self, run: Any, **options: Any) -> Any:
+        fix = "Export a run of the variant order, symmetric or tuned."
+        raise DataError(f"{run.path} must have embeddings to compare; got a classifier of pairs. {fix}")
+
+
 class EntailmentJob(Job):
-    """Job of `Entailment` on sentence pairs.
+    """Job of `SentencePairs`.
 
     Args:
         recipe: the recipe.
@@ -170,7 +267,7 @@ class EntailmentJob(Job):
     unit = "pairs"
     monitor = "val_accuracy"
 
-    def __init__(self, recipe: Entailment, data: EntailmentData) -> None:
+    def __init__(self, recipe: SentencePairs, data: EntailmentData) -> None:
         self.recipe = recipe
         self.data = data
         self.vocabulary = recipe.text.tokenizer.learn(data.texts("train"))
@@ -204,10 +301,11 @@ class EntailmentJob(Job):
 
     def batches(self) -> SentencePairBatches:
         """Return the training batches."""
-        recipe = self.recipe
-        return SentencePairBatches(self.splits["train"], batch_size=recipe.batches.size, seed=recipe.training.seed)
+        recipe, split = self.recipe, self.splits["train"]
+        labels = recipe.labels(split)
+        return SentencePairBatches(split, labels, batch_size=recipe.batches.size, seed=recipe.training.seed)
 
-    def model(self, recipe: Any, dtype: str) -> EntailmentModel:
+    def model(self, recipe: Any, dtype: str) -> keras.Model:
         """Build the model and initialize it from the training sentences."""
         model = recipe.build(len(self.vocabulary), self.info, dtype)
         sides = [getattr(self.splits["train"], name) for name in ("premises", "hypotheses")]
@@ -221,30 +319,13 @@ class EntailmentJob(Job):
         recipe.text.encoder.initialize(model.text_encoder, corpus)
         return model
 
-    def loss(self, steps_per_epoch: int) -> MaxMargin:
+    def loss(self, steps_per_epoch: int) -> keras.losses.Loss:
         """Return the loss."""
-        return self.recipe.loss.build()
+        return self.recipe.build_loss()
 
-    def validation(self) -> EntailmentValidation:
+    def validation(self) -> PairValidation:
         """Return the callback that measures the split `val`."""
-        return EntailmentValidation(self.splits["val"])
-
-
-def evaluate_entailment_run(run: Run, data: EntailmentData, split: str = "test") -> EntailmentMetrics:
-    """Measure a run on a split, at the best threshold of the validation split.
-
-    Args:
-        run: an entailment run.
-        data: the sentence pairs.
-        split: name of the split; default `test`.
-
-    Raises:
-        VsembError: if a split is missing or does not have both classes.
-    """
-    splits = data.encode(run.tokenizer, tuple(dict.fromkeys(("val", split))))
-    measure = EnergyMeasure(run.model)
-    threshold = find_threshold(measure(splits["val"]), splits["val"].labels)
-    return evaluate_entailment(measure(splits[split]), splits[split].classes, threshold)
+        return PairValidation(self.splits["val"], self.recipe.evaluate)
 
 
 _ORDER = Entailment(
@@ -268,5 +349,15 @@ ENTAILMENT = {
         variant="tuned",
         embedding_dim=512,
         text=Text(encoder=Recurrent(words=WordVectors(dim=300), cell="gru", units=256, pooling="max")),
+    ),
+    "classes": EntailmentClasses(
+        name="entailment",
+        variant="classes",
+        paper=_ORDER.paper,
+        embedding_dim=512,
+        text=Text(encoder=Recurrent(words=WordVectors(dim=300), cell="gru", units=256, pooling="max")),
+        optimizer=Adam(learning_rate=1e-3),
+        batches=PairBatching(size=128),
+        training=Training(epochs=10, patience=3),
     ),
 }
