@@ -178,11 +178,11 @@ def check_scored_once(inputs: dict[str, np.ndarray], similarity: similarities.Si
 
 
 def test_each_image_is_scored_once() -> None:
-    check_scored_once(random_split(0), similarities.get("dot"))
+    check_scored_once(random_split(0), similarities.get("order"))
 
 
 def test_what_is_not_kept_is_scored_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    inputs, similarity, calls = random_split(0), similarities.get("dot"), []
+    inputs, similarity, calls = random_split(0), similarities.get("order"), []
     scores = similarity.scores
     vars(similarity)["scores"] = lambda *given: calls.append(given) or scores(*given)
     # Room for two blocks of two images.
@@ -193,7 +193,7 @@ def test_what_is_not_kept_is_scored_twice(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_tiles_are_few_of_one_shape_and_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    inputs, similarity, shapes = random_split(0), similarities.get("dot"), []
+    inputs, similarity, shapes = random_split(0), similarities.get("order"), []
     images, texts = (len(inputs[name]) for name in ("images", "texts"))
     scores = similarity.scores
     vars(similarity)["scores"] = lambda *given: shapes.append(tuple(map(len, given))) or scores(*given)

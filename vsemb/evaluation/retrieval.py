@@ -8,7 +8,7 @@ image, so both directions rank the same number of candidates.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from typing import Any
@@ -111,8 +111,10 @@ def retrieval_ranks(
     """Rank in both directions, from tiles of scores: a block of images against a block of texts.
 
     The first pass takes the scores of texts with their own images, and the second counts the others that reach them.
-    All tiles have the same shape. Otherwise equal scores could differ in their last bits, which would break ties. Large
-    numbers of inner products are ranked by `vsemb.evaluation.rank_scan` if that is faster.
+    Equal embeddings must have equal scores, or ties would be broken by last bits. So inner products are summed in
+    float64 and rounded to float32, because products of float32 depend on the place in a tile. For other similarities,
+    all tiles have the same shape. Large numbers of inner products are ranked by `vsemb.evaluation.rank_scan` if that is
+    faster.
 
     Args:
         images: (n, dim) embeddings, (n, items, dim) for a similarity of sets; an array or tensor.
@@ -141,13 +143,12 @@ def retrieval_ranks(
         found = scanned_ranks(images, texts, own, height, width)
         if found is not None:
             return found
-    # A similarity of sets converts a few sets at a time to tensors by itself.
-    converted = (lambda part: part) if similarity.multi_vector else ops.convert_to_tensor
+    score = _scorer(similarity)
 
     def scored(row: int, column: int) -> Any:
         # The last tile has the size of the others, so it overlaps the tile before.
         top, left = min(row, len(images) - height), min(column, len(texts) - width)
-        scores = similarity.scores(converted(images[top : top + height]), converted(texts[left : left + width]))
+        scores = score(images[top : top + height], texts[left : left + width])
         return scores[row - top :, column - left :]
 
     tiles = list(product(range(0, len(images), height), range(0, len(texts), width)))
@@ -190,6 +191,22 @@ def _own_images(image_ids: np.ndarray, text_image_ids: np.ndarray) -> np.ndarray
     """Return the row of each text's image."""
     order = np.argsort(image_ids)
     return order[np.searchsorted(image_ids, text_image_ids, sorter=order)]
+
+
+def _scorer(similarity: Similarity) -> Callable[[np.ndarray, np.ndarray], Any]:
+    """Return the function that scores arrays of embeddings."""
+    if similarity.inner_product:
+        return _inner_products
+    if similarity.multi_vector:
+        # It converts a few sets at a time to tensors by itself.
+        return similarity.scores
+    return lambda images, texts: similarity.scores(ops.convert_to_tensor(images), ops.convert_to_tensor(texts))
+
+
+def _inner_products(images: np.ndarray, texts: np.ndarray) -> Any:
+    with np.errstate(all="ignore"):  # Scores that are not finite are found later.
+        scores = images.astype(np.float64) @ texts.T.astype(np.float64)
+        return ops.convert_to_tensor(scores.astype(np.float32))
 
 
 def _count_reaching(scores: Any, in_row: np.ndarray, in_column: np.ndarray) -> list[np.ndarray]:
