@@ -120,6 +120,8 @@ def _configure_retrieval(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--pairs", type=int, nargs="?", const=True, metavar="N", help="also rank N images, each with its first text"
     )
+    csls = "also rank with scores corrected for hubs by K neighbours (10), which reads all queries at once"
+    parser.add_argument("--csls", type=int, nargs="?", const=10, metavar="K", help=csls)
     parser.add_argument("--kept", action="store_true", help="average over the epochs that training.keep kept")
 
 
@@ -131,7 +133,7 @@ def _evaluate_retrieval(arguments: argparse.Namespace, opened: Run) -> Measured:
     dataset = opened.open_data(arguments.data)
     # `--pairs` without a number ranks all images.
     pairs = len(dataset.split(arguments.split)) if arguments.pairs is True else arguments.pairs
-    options = picked(arguments, "folds", "bootstrap", "recalls")
+    options = picked(arguments, "folds", "bootstrap", "recalls", "csls")
     metrics = evaluate_run(opened, dataset, arguments.split, **options, pairs=pairs)
     return Measured(retrieval_table(metrics), metrics.to_json(), metrics)
 

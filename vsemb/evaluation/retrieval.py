@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 
 from vsemb import similarities
 from vsemb.errors import DataError, invalid_argument
+from vsemb.evaluation.hubs import correct_hubs
 from vsemb.evaluation.rank_scan import scanned_ranks, worth_a_scan
 from vsemb.ops.backend import compiled
 from vsemb.similarities import Similarity
@@ -53,6 +54,7 @@ class RetrievalMetrics:
         intervals_95: 95 % bootstrap intervals of both directions and of `recall_sum` in the same form, if requested.
         folds: the mean of the metrics of each fold, if requested.
         pairs: the metrics of the protocol with one caption per image, if requested.
+        csls: the metrics with scores corrected for hubs, which are transductive, if requested.
 
     Example:
 
@@ -68,6 +70,7 @@ class RetrievalMetrics:
     intervals_95: dict[str, Any] | None = None
     folds: RetrievalMetrics | None = None
     pairs: RetrievalMetrics | None = None
+    csls: RetrievalMetrics | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "recall_sum", _recall_sum(self.image_to_text, self.text_to_image))
@@ -313,6 +316,7 @@ def check_protocol(
     bootstrap: int = 0,
     recalls: Sequence[int] = RECALLS,
     pairs: int | None = None,
+    csls: int | None = None,
 ) -> None:
     """Check options of `evaluate_retrieval` before images are embedded.
 
@@ -327,6 +331,8 @@ def check_protocol(
         raise invalid_argument("recalls", list(recalls), "distinct integers >= 1")
     if pairs is not None and not (_whole(pairs) and 1 <= pairs <= images):
         raise invalid_argument("pairs", pairs, f"an integer from 1 to {images}, the number of images")
+    if csls is not None and not (_whole(csls) and 1 <= csls <= images):
+        raise invalid_argument("csls", csls, f"an integer from 1 to {images}, the number of images")
 
 
 def _whole(value: object) -> bool:
@@ -345,6 +351,7 @@ def evaluate_retrieval(
     seed: int = 0,
     recalls: Sequence[int] = RECALLS,
     pairs: int | None = None,
+    csls: int | None = None,
 ) -> RetrievalMetrics:
     """Measure retrieval in both directions.
 
@@ -361,13 +368,16 @@ def evaluate_retrieval(
         recalls: the K of recall at K, distinct; 1, 5 and 10 are always measured.
         pairs: number of images for the protocol of pairs, independent of folds: the first images, each with its first
             text; None for none.
+        csls: number of neighbours of `vsemb.evaluation.hubs.correct_hubs`, independent of folds; None for no
+            correction.
 
     Returns:
         Recall, median rank and mean rank in both directions.
 
     Raises:
         InvalidArgumentError: for folds < 1 or more folds than images, bootstrap < 0, recalls other than
-            distinct integers >= 1, or pairs < 1 or more than images; and as `retrieval_ranks`.
+            distinct integers >= 1, pairs or csls < 1 or more than images, or csls with a similarity that is no inner
+            product; and as `retrieval_ranks`.
         DataError: as `retrieval_ranks`.
 
     Example: the first image ranks its second text first.
@@ -381,7 +391,9 @@ def evaluate_retrieval(
     images, texts, image_ids, text_image_ids = _checked(images, texts, image_ids, text_image_ids, scored_by)
     if not scored_by.multi_vector:
         images, texts = scored_by.normalized_array(images), scored_by.normalized_array(texts)
-    check_protocol(len(images), folds, bootstrap, recalls, pairs)
+    check_protocol(len(images), folds, bootstrap, recalls, pairs, csls)
+    if csls is not None and not scored_by.inner_product:
+        raise invalid_argument("csls", csls, f"omitted for the similarity {scored_by.kind}, which is no inner product")
 
     def ranked(rows: np.ndarray | slice, chosen: np.ndarray | slice) -> _Ranked:
         ids, own_ids = image_ids[rows], text_image_ids[chosen]
@@ -402,6 +414,10 @@ def evaluate_retrieval(
         ids, first = np.unique(text_image_ids, return_index=True)
         chosen = first[np.searchsorted(ids, image_ids[:pairs])]
         metrics = replace(metrics, pairs=_summary([ranked(np.arange(pairs), chosen)], *options))
+    if csls is not None:
+        corrected = correct_hubs(images, texts, csls)
+        protocol: dict[str, Any] = {"bootstrap": bootstrap, "seed": seed, "recalls": recalls}
+        metrics = replace(metrics, csls=evaluate_retrieval(*corrected, image_ids, text_image_ids, "dot", **protocol))
     return metrics
 
 

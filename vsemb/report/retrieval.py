@@ -166,6 +166,8 @@ def retrieval_table(metrics: RetrievalMetrics) -> str:
     rows = _rows(metrics, f"{metrics.images} images, {metrics.texts} texts")
     if metrics.folds is not None:
         rows += [[""] * len(rows[0]), *_rows(metrics.folds, f"mean over folds of {metrics.folds.images} images")]
+    if metrics.csls is not None:
+        rows += [[""] * len(rows[0]), *_rows(metrics.csls, "hubs corrected (CSLS, transductive)")]
     if metrics.pairs is not None:
         rows += [[""] * len(rows[0]), *_rows(metrics.pairs, f"{metrics.pairs.images} pairs, one text per image")]
     return table(rows[0], rows[1:])

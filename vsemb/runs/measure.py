@@ -42,8 +42,8 @@ def evaluate_run(run: Run, dataset: Dataset, split: str = "val", **protocol: Any
         run: the run.
         dataset: the dataset.
         split: name of the split.
-        **protocol: `folds`, `bootstrap`, `recalls` and `pairs` of `evaluate_retrieval`. For pairs, images are in the
-            order of the dataset's index; captions are in the order of their image.
+        **protocol: `folds`, `bootstrap`, `recalls`, `pairs` and `csls` of `evaluate_retrieval`. For pairs, images are
+            in the order of the dataset's index; captions are in the order of their image.
 
     Raises:
         VsembError: if run and dataset do not match, the split is missing, or the protocol does not fit the split.

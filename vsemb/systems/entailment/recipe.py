@@ -8,7 +8,7 @@
 | section 5.1 | f: the GRU of the caption task | `vsemb.encoders.RecurrentSentenceEncoder` |
 | section 5.2 | neutral and contradiction are false pairs | `labels` |
 | section 5.3 | threshold found on validation | `vsemb.systems.entailment.metrics.evaluate_entailment` |
-| section 5.3 | network on two sentence vectors and their difference | `vsemb.systems.entailment.classifier.PairClassifier` |
+| section 5.3 | network on two sentence vectors | `vsemb.systems.entailment.classifier.PairClassifier` |
 
 Variants `order` (the default) and `symmetric` (cosine distance, no absolute value) are the paper's two rows: word
 vectors of 300, GRU and embedding of 1024, batches of 128, Adam 1e-3, at most 10 epochs. Deviations, and choices that
