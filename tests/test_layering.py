@@ -244,7 +244,8 @@ def test_what_unpickles_is_found(source: str) -> None:
 def test_nothing_unpickles() -> None:
     """A file that others made is data: opening it runs no code of theirs.
 
-    RefCOCO is published as a pickle; `tests.systems.regions.test_refcoco` checks that its reader loads plain values alone.
+    RefCOCO is published as a pickle. `tests.systems.regions.test_refcoco` checks that its reader loads plain values
+    alone.
     """
     for path in FILES:
         if path == PACKAGE / "systems" / "regions" / "refcoco.py":

@@ -376,7 +376,7 @@ def evaluate_retrieval(
 
     Raises:
         InvalidArgumentError: for folds < 1 or more folds than images, bootstrap < 0, recalls other than
-            distinct integers >= 1, pairs or csls < 1 or more than images, or csls with a similarity that is no inner
+            distinct integers >= 1, pairs or csls < 1 or more than images, or csls with a similarity other than an inner
             product; and as `retrieval_ranks`.
         DataError: as `retrieval_ranks`.
 
@@ -393,7 +393,7 @@ def evaluate_retrieval(
         images, texts = scored_by.normalized_array(images), scored_by.normalized_array(texts)
     check_protocol(len(images), folds, bootstrap, recalls, pairs, csls)
     if csls is not None and not scored_by.inner_product:
-        raise invalid_argument("csls", csls, f"omitted for the similarity {scored_by.kind}, which is no inner product")
+        raise invalid_argument("csls", csls, f"omitted for the similarity {scored_by.kind}, which is not an inner product")
 
     def ranked(rows: np.ndarray | slice, chosen: np.ndarray | slice) -> _Ranked:
         ids, own_ids = image_ids[rows], text_image_ids[chosen]
