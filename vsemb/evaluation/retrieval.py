@@ -312,6 +312,7 @@ def _recall_sum(*sides: dict[str, float]) -> float:
 
 def check_protocol(
     images: int,
+    similarity: Similarity,
     folds: int = 1,
     bootstrap: int = 0,
     recalls: Sequence[int] = RECALLS,
@@ -333,6 +334,9 @@ def check_protocol(
         raise invalid_argument("pairs", pairs, f"an integer from 1 to {images}, the number of images")
     if csls is not None and not (_whole(csls) and 1 <= csls <= images):
         raise invalid_argument("csls", csls, f"an integer from 1 to {images}, the number of images")
+    if csls is not None and not similarity.inner_product:
+        allowed = f"omitted for the similarity {similarity.kind}, which is not an inner product"
+        raise invalid_argument("csls", csls, allowed)
 
 
 def _whole(value: object) -> bool:
@@ -391,9 +395,7 @@ def evaluate_retrieval(
     images, texts, image_ids, text_image_ids = _checked(images, texts, image_ids, text_image_ids, scored_by)
     if not scored_by.multi_vector:
         images, texts = scored_by.normalized_array(images), scored_by.normalized_array(texts)
-    check_protocol(len(images), folds, bootstrap, recalls, pairs, csls)
-    if csls is not None and not scored_by.inner_product:
-        raise invalid_argument("csls", csls, f"omitted for the similarity {scored_by.kind}, which is not an inner product")
+    check_protocol(len(images), scored_by, folds, bootstrap, recalls, pairs, csls)
 
     def ranked(rows: np.ndarray | slice, chosen: np.ndarray | slice) -> _Ranked:
         ids, own_ids = image_ids[rows], text_image_ids[chosen]

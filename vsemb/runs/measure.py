@@ -49,7 +49,7 @@ def evaluate_run(run: Run, dataset: Dataset, split: str = "val", **protocol: Any
         VsembError: if run and dataset do not match, the split is missing, or the protocol does not fit the split.
     """
     part = dataset.split(split)
-    check_protocol(len(part), **protocol)
+    check_protocol(len(part), run.recipe.similarity, **protocol)
     images, texts, rows = embedded(run, dataset, split)
     return evaluate_retrieval(images, texts, part.ids, part.ids[rows], run.model.similarity, **protocol)
 
