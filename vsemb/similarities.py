@@ -55,6 +55,11 @@ class Similarity(Part, family="similarity"):
         """Whether an embedding is a set of vectors."""
         return self.accepts == "multi_vector"
 
+    @property
+    def ensemble_size(self) -> int:
+        """Number of members whose embeddings stand one behind the other, see `split`."""
+        return 1
+
     def normalize(self, embeddings: Tensor) -> Tensor:
         """Normalize encoder outputs for this similarity, for example to unit length.
 
@@ -196,6 +201,10 @@ class MeanCosine(Cosine, kind="mean-cosine"):
     """
 
     members: Size = 2
+
+    @property
+    def ensemble_size(self) -> int:
+        return self.members
 
     def normalize(self, embeddings: Tensor) -> Tensor:
         shape = ops.shape(embeddings)

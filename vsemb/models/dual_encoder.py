@@ -15,6 +15,7 @@ from keras import ops
 
 from vsemb import losses, similarities
 from vsemb.configured import Configured, build_layers
+from vsemb.encoders.hubs import HubCorrection
 from vsemb.errors import InvalidArgumentError, VsembError, invalid_argument, one_line
 from vsemb.models.in_batch import InBatchObjective, LogitScale, check_pairs
 from vsemb.models.replicated import ReplicatedModel
@@ -76,6 +77,8 @@ class DualEncoder(Configured, ReplicatedModel):
             memory, and loss and gradients do not change. Each direction computes its own scores. `SigmoidLoss` computes
             both directions at once; under a strategy, it scores the candidates of one replica at a time
             (`vsemb.ops.replicas`).
+        hubs: a `vsemb.encoders.HubCorrection`, which is applied except in training; None for none. Fill its bank with
+            `vsemb.training.HubBankValidation`, or after training.
         tokenizer: callable from (n,) strings to (n, steps) int token ids, in graph: a tokenizer of `vsemb.text`, or a
             `keras.layers.TextVectorization`. The model then also takes raw strings, in training and when it is
             saved or exported. TensorFlow backend only.
@@ -130,6 +133,7 @@ class DualEncoder(Configured, ReplicatedModel):
         l2: NonNegative = 0.0,
         chunk_size: Count | None = None,
         block_size: Count | None = None,
+        hubs: HubCorrection | None = None,
         tokenizer: Callable[[Tensor], Tensor] | None = None,
         **kwargs: Any,
     ) -> None:
@@ -205,7 +209,10 @@ class DualEncoder(Configured, ReplicatedModel):
             (n, dim) float32, normalized by the similarity; (n, regions, dim) for sets.
         """
         with _named_rows():
-            return self.similarity.normalize(self.image_encoder(self._numbers("image", images), training=training))
+            embeddings = self.similarity.normalize(
+                self.image_encoder(self._numbers("image", images), training=training)
+            )
+        return embeddings if training or self.hubs is None else self.hubs(embeddings, side="image")
 
     def encode_texts(self, texts: Tensor, training: bool = False) -> Tensor:
         """Embed texts.
@@ -218,7 +225,8 @@ class DualEncoder(Configured, ReplicatedModel):
             (n, dim) float32, normalized by the similarity; (n, steps, dim) for sets.
         """
         with _named_rows():
-            return self.similarity.normalize(self.text_encoder(self._numbers("text", texts), training=training))
+            embeddings = self.similarity.normalize(self.text_encoder(self._numbers("text", texts), training=training))
+        return embeddings if training or self.hubs is None else self.hubs(embeddings, side="text")
 
     def call(self, inputs: Mapping[str, Tensor], training: bool = False) -> dict[str, Tensor]:
         if not isinstance(inputs, Mapping) or not {"image", "text"} & set(inputs):

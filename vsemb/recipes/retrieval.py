@@ -14,6 +14,7 @@ import numpy as np
 from vsemb.console import say
 from vsemb.data.batches import BatchesPart, PairBatches, Pairs
 from vsemb.data.store import Dataset
+from vsemb.encoders.hubs import HubCorrection
 from vsemb.errors import invalid_argument
 from vsemb.losses.in_batch import InBatchLoss, LossPart
 from vsemb.losses.ranking import Ranking
@@ -23,6 +24,7 @@ from vsemb.recipes.schema import Job, Recipe
 from vsemb.recipes.towers import MOST_IMAGES, Features, ImageTower, Text
 from vsemb.similarities import Cosine, Similarity
 from vsemb.training.callbacks import CollapseWarning
+from vsemb.training.hub_bank import HubBankValidation
 from vsemb.training.initialization import Initialization, Random
 from vsemb.training.validation import RecallSum, ValidationPart
 
@@ -46,6 +48,7 @@ class Retrieval(Recipe, kind="retrieval"):
         l2: weight of L2 regularization: half the sum of squares of all trained matrices except word vectors.
         chunk_size: rows that are embedded at a time (gradient caching); null for the whole batch. Gradients do not
             change.
+        hub_bank: training images and captions by which embeddings are corrected for hubs; null for no correction.
     """
 
     run_fields: ClassVar[tuple[str, ...]] = ("features", "feature_dim")
@@ -60,6 +63,7 @@ class Retrieval(Recipe, kind="retrieval"):
     initialization: Initialization = field(default_factory=Random)
     l2: NonNegative = 0.0
     chunk_size: Count | None = None
+    hub_bank: Count | None = None
 
     def check(self) -> None:
         super().check()
@@ -80,6 +84,9 @@ class Retrieval(Recipe, kind="retrieval"):
         if keeps_size != (self.embedding_dim is None):
             allowed = "null with image.projection=none, and a number with another"
             raise invalid_argument("embedding_dim", self.embedding_dim, allowed)
+        if self.hub_bank is not None and not (self.similarity.inner_product and self.similarity.unit_length):
+            fix = f"Corrections are added to cosines; the similarity is {self.similarity.kind!r}."
+            raise invalid_argument("hub_bank", self.hub_bank, "null with this similarity", fix)
         if self.loss.over_classes and not self.batches.in_batch:
             raise invalid_argument("batches.negatives", "sampled", "'batch' for losses over classes")
 
@@ -104,10 +111,17 @@ class Retrieval(Recipe, kind="retrieval"):
             temperature, bias = learned
             # A pretrained model may have learned a larger factor than CLIP's maximum of 100.
             scale = LogitScale(1 / temperature, max(100.0, 1 / temperature), bias)
+        hubs = None
+        if self.hub_bank is not None:
+            size = min(self.hub_bank, info["train_images"])
+            # One neighbour in a hundred was the best of several numbers.
+            members, neighbours = self.similarity.ensemble_size, max(1, size // 100)
+            hubs = HubCorrection(image_encoder.dim, members=members, size=size, neighbours=neighbours)
         model = DualEncoder(
             image_encoder,
             text_encoder,
             self.similarity,
+            hubs=hubs,
             logit_scale=scale,
             image_weight=self.loss.image_weight,
             text_weight=self.loss.text_weight,
@@ -201,8 +215,12 @@ class RetrievalJob(Job):
 
     def validation(self) -> keras.callbacks.Callback:
         """Return the callback that measures the split `val`."""
-        images = self.recipe.image.images(self.val, self.store)
-        return self.recipe.validation.build(self.val, images, self.tokenizer)
+        recipe = self.recipe
+        validation = recipe.validation.build(self.val, recipe.image.images(self.val, self.store), self.tokenizer)
+        if recipe.hub_bank is None:
+            return validation
+        images = recipe.image.images(self.train, self.store)
+        return HubBankValidation(validation, self.train, images, self.tokenizer, seed=recipe.training.seed)
 
     def checks(self, batch_size: int) -> Sequence[keras.callbacks.Callback]:
         """Return the warning about a collapsed model."""

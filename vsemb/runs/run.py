@@ -298,7 +298,10 @@ class Run:
     @cached_property
     def embedding_dim(self) -> int:
         """Size of an embedding."""
-        return self.recipe.embedding_dim or self.info["feature_dim"] or self.model.image_encoder.dim
+        dim = self.recipe.embedding_dim or self.info["feature_dim"] or self.model.image_encoder.dim
+        # Each member of an ensemble has two coordinates more, see `vsemb.encoders.HubCorrection`.
+        corrected = getattr(self.recipe, "hub_bank", None) is not None
+        return dim + 2 * self.recipe.similarity.ensemble_size if corrected else dim
 
     @property
     def sees_images(self) -> bool:
