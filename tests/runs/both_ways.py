@@ -45,6 +45,7 @@ class Case:
 _LANGUAGE = ("optimizer.learning_rate=0.05", "model.context=2", "model.dim=16")
 _CASES = {
     "hardest-negatives": Case("vsepp:tuned"),
+    "hubs": Case("vsepp:tuned", settings=("hub_bank=10",)),
     # Numbers enough for the compiled way to score, see `vsemb.ops.order`.
     "order": Case("order-embedding:paper", settings=("embedding_dim=300", "batches.size=32")),
     "sampled-negatives": Case("kiros2014:paper"),
@@ -61,6 +62,7 @@ _CASES = {
     "classes": Case("ds-sje-word-cnn-rnn:released", "flowers"),
     "attributes": Case("da-sje-attributes:released", "flowers"),
     "entailment": Case("entailment:order", "entailment"),
+    "classes-of-pairs": Case("entailment:classes", "entailment"),
     "captions": Case("multimodal-rnn:tuned"),
     "captions-of-regions": Case("multimodal-rnn-regions:tuned", "regions", beside=("alignment", "region_run")),
     "log-bilinear": Case("log-bilinear:adam", "tagged", _LANGUAGE),

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 DATA = {
     "vsepp": "scenes_path",
     "contrastive": "scenes_path",
-    "best frozen": "scenes_path",
+    "best frozen hub_bank=20": "scenes_path",
     "best top image.layer=block2_relu image.size=32": "maps_of_scenes",
     "dvsa": "region_scenes",
     "ds-sje-word-cnn": "flowers_path",
