@@ -15,6 +15,7 @@ import pytest
 from vsemb import recipes, registry
 from vsemb.commands import Command, Mode, Options
 from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.parts import walk
 from vsemb.registry import System
 
 PART = '''
@@ -81,6 +82,18 @@ def test_what_a_system_names_is_there(name: str) -> None:
     assert all(isinstance(registry.load(reference), Command) for reference, _ in system.commands.values())
     assert all(isinstance(registry.load(each), Mode) for modes in system.modes.values() for each in modes.values())
     assert all(isinstance(registry.load(each), Options) for options in system.options.values() for each in options)
+
+
+def test_every_part_of_a_recipe_is_declared() -> None:
+    """A fresh process opens a run by its kinds, before any module of the run's system is imported."""
+    wrong = {
+        f"{name}: {part.family} {part.kind}"
+        for name in recipes.names()
+        for recipe in recipes.variants(name).values()
+        for part in walk(recipe)
+        if part.kind is not None and part.kind not in registry.entries("parts", str(part.family))
+    }
+    assert wrong == set()
 
 
 def test_no_two_systems_claim_one_name() -> None:

@@ -5,7 +5,7 @@ from vsemb.registry import System
 SYSTEM = System(
     name="entailment",
     recipes={"entailment": "vsemb.systems.entailment.recipe:ENTAILMENT"},
-    parts={"task": {"entailment": "vsemb.systems.entailment.recipe"}},
+    parts={"task": dict.fromkeys(("entailment", "entailment-classes"), "vsemb.systems.entailment.recipe")},
     modes={"evaluate": {"entailment": "vsemb.systems.entailment.commands:ENTAILMENT"}},
     examples={
         "train": ("vsemb train entailment --data snli_1.0 --out runs/snli",),
