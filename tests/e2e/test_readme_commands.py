@@ -22,6 +22,8 @@ from PIL import Image
 
 import vsemb
 from tests.systems.entailment.entailment_files import write_snli
+from tests.systems.regions.test_entities import write_entities
+from tests.systems.regions.test_refcoco import REFS, write_refcoco
 from tests.test_readme import PAGES, ROOT, code, train_small
 from tests.tiny import settings
 from vsemb import recipes
@@ -94,6 +96,8 @@ def write_sources(folder: Path) -> None:
     for name in ("query", "blue_car", "puppy", "wolf", "girl", "dog", "child", "street", "photo"):
         picture.save(folder / f"{name}.jpg")
     write_snli(folder / "snli_1.0", train=144, val=36, test=36)
+    write_entities(folder / "Flickr30kEntities")
+    write_refcoco(folder / "refcoco", REFS)
 
 
 def _write_bird(folder: Path, number: int, picture: Image.Image) -> None:
@@ -256,6 +260,8 @@ def test_pages_run(tmp_path, monkeypatch, spacy_pipeline, preset_path):
             "eccv_caption/data": "instances_val2014.json",
             "sits_test.csv": "instances_val2014.json",
             "coco/val2017": "photos",
+            "flickr30k-images": "Flickr30kEntities/flickr30k-images",
+            "train2014": "refcoco/images",
             "dog": "circle",
             "cat": "square",
             "bicycle": "star",

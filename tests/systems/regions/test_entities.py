@@ -23,8 +23,11 @@ CAPTIONS = "[/EN#1/people Two young guys] at [/EN#3/scene a yard] .\nA cap on [/
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Two images in train and one in val, and a malformed one."""
-    root = tmp_path / "entities"
+    return write_entities(tmp_path / "entities")
+
+
+def write_entities(root: Path) -> Path:
+    """Write two images in train and one in val, and a malformed one."""
     for name in ("Annotations", "Sentences", "flickr30k-images"):
         (root / name).mkdir(parents=True)
     for image in (7, 8, 9, 10):

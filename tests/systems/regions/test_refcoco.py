@@ -42,7 +42,7 @@ REFS = [
 ]
 
 
-def write(folder: Path, refs: Any, boxes: Any = None, protocol: int = 2) -> Path:
+def write_refcoco(folder: Path, refs: Any, boxes: Any = None, protocol: int = 2) -> Path:
     """Write the files; Python 2, which wrote the published ones, has protocols up to 2."""
     folder.mkdir(exist_ok=True)
     (folder / "refs(unc).p").write_bytes(pickle.dumps(refs, protocol=protocol))
@@ -55,7 +55,7 @@ def write(folder: Path, refs: Any, boxes: Any = None, protocol: int = 2) -> Path
 
 @pytest.mark.parametrize("protocol", [0, 2, 5])
 def test_every_word_names_the_object(tmp_path: Path, protocol: int) -> None:
-    folder = write(tmp_path / "refcoco", REFS, protocol=protocol)
+    folder = write_refcoco(tmp_path / "refcoco", REFS, protocol=protocol)
     assert infer_format(folder) == infer_format(folder / "refs(unc).p") == "refcoco"
     dataset = prepare(folder, tmp_path / "data", report=lambda _: None)
     assert dataset.splits == ("train", "testa")
@@ -79,7 +79,7 @@ def test_malformed_entries_are_named(tmp_path: Path) -> None:
         {"ann_id": 70, "split": "train"},
         {"ann_id": 70, "split": "train", "sentences": [{"raw": "no sent"}]},
     ]
-    source = read(write(tmp_path / "refcoco", [*REFS, *wrong]))
+    source = read(write_refcoco(tmp_path / "refcoco", [*REFS, *wrong]))
     assert [record.captions for record in source.records] == [("guy on the left", "woman"), ("small one", "the dog")]
     parts = [
         "annotation 3: the box must be",
@@ -126,7 +126,7 @@ def test_a_pickle_runs_no_code(content: bytes, message: str, tmp_path: Path, mon
 )
 def test_files_of_another_form(refs: Any, boxes: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=message):
-        read(write(tmp_path / "refcoco", refs, boxes))
+        read(write_refcoco(tmp_path / "refcoco", refs, boxes))
 
 
 def test_a_folder_without_expressions(tmp_path: Path) -> None:
