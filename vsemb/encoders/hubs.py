@@ -24,7 +24,7 @@ _COMMON, _LARGEST = 0.3, 0.7
 class HubCorrection(Configured, keras.layers.Layer):
     """Append two coordinates to embeddings, by which hubs have lower scores; the length stays 1.
 
-    The score of an image and a text becomes about 0.91 (v . t - r(v) / 2 - r(t) / 2) plus a constant, where r is the
+    The score of an image and a text becomes about 0.91 (v . t - r(v) / 2 - r(t) / 2) plus a constant. Here r is the
     mean cosine of an item with its nearest items in a bank of training items of the other side. This is the correction
     of Conneau et al. 2018 (arXiv:1710.04087, section 2.3) with a bank of queries, as in Bogolin et al. 2022
     (arXiv:2112.12777). It needs no other query, so each item is embedded by itself.

@@ -17,8 +17,7 @@ least five occurrences. Deviations, and values missing in the paper:
 
 - The paper has dropout in all layers except the recurrent ones, and does not give its rate. Here half of the features
   of a region are dropped, and nothing in the text layers. With Adam and 20 regions, this raises the recall sum from 181
-  to 219. With a rate of 0.3 in all layers, it was 53 after two epochs, in place of 145. With
-  SGD, dropout was not measured.
+  to 211. With a rate of 0.3 in all layers, it was 53 after two epochs, in place of 145.
 - Features are scaled to unit length and standardized, and the map to the embedding is initialized uniformly in +- 0.01.
   The paper gives neither. Without standardization, SGD learns more slowly, and Adam becomes unstable after a few
   epochs.
@@ -33,7 +32,8 @@ least five occurrences. Deviations, and values missing in the paper:
   text.encoder.words.trainable=false` does the same. By default they are random and trained; the paper finds "little
   change" with such vectors.
 
-Variant `adam` is `paper` with Adam at 3e-4 instead of SGD. Its recall sum with 20 regions is 219, and the paper's 200.
+Variant `adam` is `paper` with Adam at 3e-4 instead of SGD. Its recall sum with 20 regions is 211, and the paper's 200.
+With SGD, it stays below 134, so `adam` reproduces the paper best.
 Variant `tuned` (the default) keeps the regions, the network over words and the best region of each word. It changes
 three parts. All vectors have unit length, and the score of a sentence is the mean over its words
 (`vsemb.systems.regions.similarities.LateInteraction`). The loss is the ranking loss with the hardest negatives, plus
