@@ -75,6 +75,7 @@ PLAIN = {
     "initialization": "random",
     "l2": "0.0",
     "chunk_size": "null",
+    "hub_bank": "null",
 }
 
 # Kiros et al. 2014, sections 3 and 3.1.
