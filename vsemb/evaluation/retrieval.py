@@ -33,6 +33,9 @@ _TILE, _KEPT = 1 << 23, 1 << 26
 # Minimum number of scores for which the compiled count is faster, including compilation.
 _COMPILED = 1 << 21
 
+# Relative difference of scores of sets, sums of products of float32, that is due to rounding alone.
+_ROUNDING = 4e-6
+
 #: The message for scores that cannot be ranked.
 NOT_FINITE = "Scores must be finite; got NaN or infinity. Check the features and the weights of the model."
 
@@ -115,9 +118,9 @@ def retrieval_ranks(
 
     The first pass takes the scores of texts with their own images, and the second counts the others that reach them.
     Equal embeddings must have equal scores, or ties would be broken by last bits. So inner products are summed in
-    float64 and rounded to float32, because products of float32 depend on the place in a tile. For other similarities,
-    all tiles have the same shape. Large numbers of inner products are ranked by `vsemb.evaluation.rank_scan` if that is
-    faster.
+    float64 and rounded to float32, because products of float32 depend on the place in a tile. Scores of sets that
+    differ by rounding count as equal. For other similarities, all tiles have the same shape. Large numbers of inner
+    products are ranked by `vsemb.evaluation.rank_scan` if that is faster.
 
     Args:
         images: (n, dim) embeddings, (n, items, dim) for a similarity of sets; an array or tensor.
@@ -170,6 +173,9 @@ def retrieval_ranks(
         raise DataError(NOT_FINITE)
     best = np.full(len(images), -np.inf, np.float32)
     np.maximum.at(best, own, reached)
+    if similarity.multi_vector:
+        reached -= _ROUNDING * np.abs(reached)
+        best -= _ROUNDING * np.abs(best)
     # Subtract positives: the image's texts that reach its best score, and the image of a text.
     of_images = -np.bincount(own[reached >= best[own]], minlength=len(images))
     of_texts = np.full(len(texts), -1, np.int64)

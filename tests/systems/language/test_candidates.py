@@ -191,7 +191,8 @@ def test_images_do_not_see_each_other(captioner) -> None:
     for row, image in enumerate(IMAGES):
         alone = captioner(image[None])
         np.testing.assert_array_equal(alone.texts[0], together.texts[row])
-        np.testing.assert_array_equal(alone.log_probs[0], together.log_probs[row])
+        # A product of float32 depends in its last bits on the rows beside it, on processors without AVX-512.
+        np.testing.assert_allclose(alone.log_probs[0], together.log_probs[row], rtol=1e-6)
     none = captioner(IMAGES[:0])
     assert (none.texts.shape, none.log_probs.shape) == ((0, 20), (0, 20))
 
