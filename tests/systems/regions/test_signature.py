@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.contract import SAME
 from tests.systems.regions.region_model import COUNT, DIM, LONGEST, TEXTS, candidates, pictures, region_parts
 from vsemb.errors import InvalidArgumentError
 from vsemb.exporting import Corpus, ImageInput, ServedModel, export_savedmodel
@@ -69,11 +70,11 @@ def test_images_are_regions_with_boxes(served):
     assert found["boxes"][0, 0].tolist() == found["boxes"][2, 0].tolist() == [0, 0, 1, 1]
     assert np.array_equal(found["embedding"].any(axis=2), found["boxes"].any(axis=2))
     alone = answers(served.encode_image, [second])
-    np.testing.assert_allclose(found["embedding"][2:], alone["embedding"], atol=1e-6)
+    np.testing.assert_allclose(found["embedding"][2:], alone["embedding"], **SAME)
     extracted = served.image_input.extractor(tf.constant([first]))
     np.testing.assert_allclose(found["boxes"][0], extracted.boxes[0])
     wanted = served.model.encode_images(extracted.features)
-    np.testing.assert_allclose(found["embedding"][:1], wanted, atol=1e-6)
+    np.testing.assert_allclose(found["embedding"][:1], wanted, **SAME)
 
 
 @pytest.mark.parametrize("affinity", [0.0, 0.5, 5.0, 1e30, float("inf")])
