@@ -357,4 +357,4 @@ def test_the_package_stays_small() -> None:
     """
     lines = {module: code_lines(path) for module, path in MODULES.items()}
     base = sum(count for module, count in lines.items() if room_of(module) != "systems")
-    assert sum(lines.values()) <= 36_778 and base <= 22_595, f"{sum(lines.values())} lines, {base} of the base"
+    assert sum(lines.values()) <= 36_777 and base <= 22_598, f"{sum(lines.values())} lines, {base} of the base"

@@ -90,6 +90,11 @@ class Retrieval(Recipe, kind="retrieval"):
         if self.loss.over_classes and not self.batches.in_batch:
             raise invalid_argument("batches.negatives", "sampled", "'batch' for losses over classes")
 
+    @property
+    def added_dim(self) -> int:  # type: ignore[override]
+        # Two for each member of an ensemble, see `vsemb.encoders.HubCorrection`.
+        return 0 if self.hub_bank is None else 2 * self.similarity.ensemble_size
+
     def open_data(self, path: str | os.PathLike[str]) -> Dataset:
         return Dataset.open(path)
 

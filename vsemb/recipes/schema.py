@@ -127,6 +127,7 @@ class Recipe(Part, family="task"):
         inputs: names of other runs that training accepts, such as `encoder`.
         evaluation: default protocol of `vsemb evaluate RUN`, a name in `vsemb.registry.System.modes`.
         run_fields: required fields of `run.json` for a run of this task.
+        added_dim: coordinates that the model appends to an encoder's vector.
 
     Example:
 
@@ -136,6 +137,7 @@ class Recipe(Part, family="task"):
     inputs: ClassVar[tuple[str, ...]] = ()
     evaluation: ClassVar[str] = "retrieval"
     run_fields: ClassVar[tuple[str, ...]] = ()
+    added_dim: ClassVar[int] = 0
     made_of: ClassVar[Mapping[str, str]] = {
         "dataset": "another dataset",
         "features": "other features",

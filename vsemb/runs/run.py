@@ -299,9 +299,7 @@ class Run:
     def embedding_dim(self) -> int:
         """Size of an embedding."""
         dim = self.recipe.embedding_dim or self.info["feature_dim"] or self.model.image_encoder.dim
-        # Each member of an ensemble has two coordinates more, see `vsemb.encoders.HubCorrection`.
-        corrected = getattr(self.recipe, "hub_bank", None) is not None
-        return dim + 2 * self.recipe.similarity.ensemble_size if corrected else dim
+        return dim + self.recipe.added_dim
 
     @property
     def sees_images(self) -> bool:

@@ -17,6 +17,7 @@ from vsemb.systems.entailment.data import CLASSES, EntailmentSplit
 from vsemb.training.validation import Validation
 
 
+@dataclass(frozen=True)
 class PairMetrics:
     """Metrics of labelled pairs; shares and areas are in [0, 1].
 
@@ -25,12 +26,13 @@ class PairMetrics:
         logged: names of the metrics of a validation.
     """
 
-    pairs: int
     logged: ClassVar[tuple[str, ...]] = ("accuracy",)
 
+    pairs: int
+
     def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
-        raise NotImplementedError
+        """Return plain values; an infinite threshold is null."""
+        return asdict(self)
 
     def rows(self) -> dict[str, str]:
         """Return the metrics as text, by name."""
@@ -42,7 +44,6 @@ class EntailmentMetrics(PairMetrics):
     """Metrics of two classes, entailed or not.
 
     Attributes:
-        pairs: number of pairs.
         entailed: number of pairs of class entailment.
         accuracy: share of pairs classified correctly as entailed or not.
         majority: accuracy of always predicting the more frequent class.
@@ -54,7 +55,6 @@ class EntailmentMetrics(PairMetrics):
 
     logged: ClassVar[tuple[str, ...]] = ("accuracy", "average_precision", "roc_auc")
 
-    pairs: int
     entailed: int
     accuracy: float
     majority: float
@@ -64,7 +64,6 @@ class EntailmentMetrics(PairMetrics):
     class_accuracy: dict[str, float]
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values; an infinite threshold is null."""
         return {**asdict(self), "threshold": self.threshold if np.isfinite(self.threshold) else None}
 
     def rows(self) -> dict[str, str]:
@@ -73,11 +72,10 @@ class EntailmentMetrics(PairMetrics):
             "majority class": self.majority,
             "average precision": self.average_precision,
             "area under ROC": self.roc_auc,
-            **{f"accuracy on {name}": share for name, share in self.class_accuracy.items()},
         }
         # Other numbers are aligned with those before " %".
         threshold = {"threshold, from val": f"{self.threshold:.3g}  "}
-        return {"entailed pairs": f"{self.entailed}  ", **_percent(measured), **threshold}
+        return {"entailed pairs": f"{self.entailed}  ", **_percent(measured, self.class_accuracy), **threshold}
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,6 @@ class ClassMetrics(PairMetrics):
     """Metrics of three classes.
 
     Attributes:
-        pairs: number of pairs.
         accuracy: share of pairs whose class is found.
         majority: accuracy of always predicting the most frequent class.
         two_class_accuracy: accuracy with neutral and contradiction merged.
@@ -94,26 +91,22 @@ class ClassMetrics(PairMetrics):
 
     logged: ClassVar[tuple[str, ...]] = ("accuracy", "two_class_accuracy")
 
-    pairs: int
     accuracy: float
     majority: float
     two_class_accuracy: float
     class_accuracy: dict[str, float]
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
     def rows(self) -> dict[str, str]:
         measured = {
             "accuracy, three classes": self.accuracy,
             "majority class": self.majority,
             "accuracy, two classes": self.two_class_accuracy,
-            **{f"accuracy on {name}": share for name, share in self.class_accuracy.items()},
         }
-        return _percent(measured)
+        return _percent(measured, self.class_accuracy)
 
 
-def _percent(shares: dict[str, float]) -> dict[str, str]:
+def _percent(shares: dict[str, float], of_classes: dict[str, float]) -> dict[str, str]:
+    shares |= {f"accuracy on {name}": share for name, share in of_classes.items()}
     return {name: f"{100 * share:.1f} %" for name, share in shares.items()}
 
 

@@ -70,7 +70,7 @@ def read(source: str | os.PathLike[str], *, images: str | os.PathLike[str] | Non
     for image in found:
         with bad:
             places = {number: place for place, number in enumerate(image.objects)}
-            captions, named = zip(*image.expressions, strict=True)
+            captions = tuple(caption for caption, _ in image.expressions)
             alignments = tuple(
                 tuple((word, places[number]) for word in range(len(caption.split())))
                 for caption, number in image.expressions
