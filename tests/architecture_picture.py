@@ -13,7 +13,7 @@ FILE = ROOT / "docs" / "design" / "architecture.svg"
 
 #: First subpackage of a row by name -> what the row holds.
 CONTENTS = {
-    "console": "exceptions; notices and progress bars",
+    "allocation": "memory; exceptions; notices and progress bars",
     "files": "atomic writing, checksums, JSON; HTML tables",
     "registry": "systems and parts, found by name; weights files",
     "parts": "typed parts of a recipe, read from JSON and --set",

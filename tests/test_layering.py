@@ -25,7 +25,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # Lowest first; a room, a folder or module of the package, imports only rooms of lines above its own, and itself.
 ORDER = [
-    {"errors", "console"},
+    {"allocation", "errors", "console"},
     {"files", "tables"},
     {"registry", "weights"},
     {"parts"},
@@ -353,8 +353,8 @@ def test_the_package_stays_small() -> None:
     Skipped batches and the OpenAPI description took 71 of the base, and the systems shrank by 11. Packed sentences
     took 11 of the base, batches with several captions of an image 69, and copies of trained layers 12. RefCOCO took
     116 of the systems, three classes of entailment 146, scores corrected for hubs 25 of the base, and
-    embeddings corrected for hubs 137. Ties of sets took 4.
+    embeddings corrected for hubs 137. Ties of sets took 4, and memory that is kept 13 of the base.
     """
     lines = {module: code_lines(path) for module, path in MODULES.items()}
     base = sum(count for module, count in lines.items() if room_of(module) != "systems")
-    assert sum(lines.values()) <= 36_777 and base <= 22_598, f"{sum(lines.values())} lines, {base} of the base"
+    assert sum(lines.values()) <= 36_790 and base <= 22_611, f"{sum(lines.values())} lines, {base} of the base"

@@ -17,6 +17,7 @@ import types
 from collections.abc import Iterator, Sequence
 
 from vsemb import __version__, registry
+from vsemb.allocation import keep_freed_memory
 from vsemb.commands import Command, Modes, console_of
 from vsemb.console import without_tracing_advice
 from vsemb.errors import VsembError
@@ -121,6 +122,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     backends = getattr(command, "BACKENDS", ("tensorflow",))
     backend = getattr(arguments, "backend", None) or os.environ.get("KERAS_BACKEND", "")
     os.environ["KERAS_BACKEND"] = backend if backend in backends else backends[0]
+    keep_freed_memory()
     main_thread = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGTERM, _terminate) if main_thread else None
     try:

@@ -1,0 +1,35 @@
+"""Memory that is freed is used again."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+
+import pytest
+
+#: Prints how often the system had to give a page to the second to the tenth buffer of 64 MiB.
+SCRIPT = """
+import resource
+from vsemb.allocation import keep_freed_memory
+
+keep_freed_memory()
+bytearray(64 << 20)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(9):
+    bytearray(64 << 20)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def faults(**environment: str) -> int:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC", "GLIBC"))}
+    command = [sys.executable, "-c", SCRIPT]
+    return int(subprocess.run(command, env=kept | environment, capture_output=True, text=True, check=True).stdout)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is not glibc")
+def test_freed_memory_is_reused_unless_the_environment_says_otherwise():
+    # Nine buffers are 576 MiB: 147,456 pages, or 288 huge ones.
+    assert faults() < 50 < 280 < faults(MALLOC_ARENA_MAX="8")
