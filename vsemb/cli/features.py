@@ -19,7 +19,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--crops", type=int, choices=(1, 10), default=1, help="one view of the image, or ten crops (1)")
     parser.add_argument("--resize", choices=_RESIZES, help="squash the image, or crop after resizing (squash)")
     parser.add_argument("--keep-crops", action="store_true", help="store features of each crop instead of their mean")
-    parser.add_argument("--training-crops", action="store_true", help="also store ten random crops for training")
+    parser.add_argument("--training-crops", action="store_true", help="also store ten crops for training")
     mirror = "also store features of mirror images (yes with one crop and without --training-crops)"
     parser.add_argument("--mirror", action=argparse.BooleanOptionalAction, help=mirror)
     parser.add_argument("--size", type=int, help="width and height of the input in pixels (the network's)")
@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> None:
     --resize squash gives the network the whole image as a square. short-side keeps the aspect ratio: the shorter side
     becomes 256 pixels and crops have 224, or the same ratio for other sizes. One crop is then the centre.
 
-    --crops 10 stores the mean of ten crops. --training-crops stores the features of the whole image and of ten random
+    --crops 10 stores the mean of ten crops. --training-crops stores the features of the whole image and of ten
     crops; training draws one of the crops each time. This takes eleven times as long.
 
     Examples:

@@ -8,9 +8,12 @@
 
 Variant `paper` (the default) has the settings of the authors: the last state of a GRU of 1024 units over 300-d word
 vectors, and a vocabulary of words that occur at least four times. It trains with Adam at 2e-4 for 30 epochs, a tenth of
-this rate after 15 epochs, gradients clipped to global norm 2, and batches of 128. One deviation: the loss changes
-gradually from the sum of hinges to the hardest negative during the first epoch. The authors start with the hardest
-negative, or train with the sum first. From random weights, the hardest negative alone can make all embeddings equal.
+this rate after 15 epochs, gradients clipped to global norm 2, and batches of 128. Deviations:
+
+- Mirror images replace the authors' random crops, if `vsemb features` has stored them.
+- The loss changes gradually from the sum of hinges to the hardest negative during the first epoch. The authors start
+  with the hardest negative, or train with the sum first. From random weights, the hardest negative alone can make all
+  embeddings equal.
 
 Variant `tuned` keeps the hardest negatives and changes the other settings. Figures in brackets are the
 gain of each change in recall sum on Flickr8k's validation split. They were measured in a prototype with one seed; seeds

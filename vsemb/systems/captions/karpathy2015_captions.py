@@ -7,12 +7,13 @@
 | 15 | y_t = softmax(W_oh h_t + b_o) | `vsemb.systems.captions.multimodal_rnn.MultimodalRNN` |
 | section 3.2 | the cost, -log p of every word and END | `vsemb.systems.captions.next_word.NextWordCrossEntropy` |
 | section 3.2 | START, END, beam search | `vsemb.systems.captions.decoding` |
-| section 3.3 | b_o starts at log frequencies | `vsemb.systems.captions.next_word.frequency_bias` |
+| section 6.5 | b_o starts at log frequencies | `vsemb.systems.captions.next_word.frequency_bias` |
 | 10-12 | captions cut into snippets of regions | `vsemb.systems.captions.snippets` |
 
 Variant `paper` follows sections 3.2 and 3.3: 512 units with ReLU, the image at the first step only, RMSprop, and
-batches of 100. Gradients are clipped elementwise at 5. Dropout is applied everywhere but in the recurrence. The
-vocabulary has the words seen at least five times.
+a vocabulary of words seen at least five times. It also has what section 3.3 says of the alignment model: batches of
+100, gradients clipped elementwise at 5, and dropout of word vectors and of the states that predict words, but not of
+the recurrence.
 
 Variant `tuned` (the default) keeps these settings, with three changes. An LSTM replaces equation 14, and the image
 goes to all gates (`--set decoder.cell=gru` for a GRU). The image has dropout too. Adam replaces RMSprop, with a
@@ -26,9 +27,11 @@ The model and its batches are smaller, because training the image network needs 
 Deviations, and choices that the paper leaves open:
 
 - START is a separate vector in the paper. Here it is row 0 of the word embedding, which no word uses.
-- The paper trains part of its CNN. Here the CNN is trained only with `--fine-tune`; otherwise its features are cached.
-  Features are standardized first (`vsemb.encoders.FeatureScaling`).
-- Learning rate and dropout were cross-validated in the paper and are not given.
+- The CNN is trained only with `--fine-tune`; otherwise its features are cached. Features are standardized first
+  (`vsemb.encoders.FeatureScaling`).
+- The paper gives no rates of learning, dropout and weight decay for this model. Here the learning rate is 1e-3, the
+  dropout is 0.5, and weights do not decay.
+- Captions are cut after 20 words. Training ends after 5 epochs without a better one, and at the latest after 30.
 - A ReLU around b_v and W_hx x_t before their sum, which "can help" in the paper, is left out, as in equation 14.
 - W_hh is initialized orthogonal. The authors' released code initializes all matrices uniform in +-0.1: `--set
   decoder.init_scale=0.1`.

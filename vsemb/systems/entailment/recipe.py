@@ -24,7 +24,8 @@ the paper leaves open:
 - An order gives one energy per pair, which does not tell contradictions from neutral pairs, so order-embeddings have no
   3-class accuracy in table 3. `vsemb evaluate` prints their accuracy on the pairs of each class.
 - The skip-thought row of table 3 needs the vectors of Kiros et al. 2015, which are not available. Variant `classes` is
-  the network of this row: two hidden layers of 1000 PReLU units and a dropout of 0.5, on [u, v, |u - v|]. Its sentence
+  the network of this row: two hidden layers of 1000 PReLU units and a dropout of 0.5 of the inputs of each
+  layer, the output layer included, on [u, v, |u - v|]. Its sentence
   vectors u and v come from the encoder of `tuned`, which is trained with it. It has no batch normalization, which would
   depend on the number of devices. It is measured with three classes, and with two.
 - The GRU resets its state after the recurrent matrix. `--set text.encoder.cell=gru-reset-before` is the GRU of Cho et

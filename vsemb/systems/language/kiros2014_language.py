@@ -22,9 +22,12 @@ dimension of the encoder's space. In SC-NLM, T^(u) maps u to G. Deviations from 
   unit length, is initialized with standard deviation 1.
 - The softmax bias is initialized with log word frequencies, or with 0 by `--set model.frequency_bias=false`.
 - Parts of speech come from `vsemb annotate --pos-tags`.
+- The paper has "2 sets" of content vectors: the image, and means of its nearest words and sentences. Here the mean of
+  the words and the mean of the sentences are two vectors.
 - The paper samples a content vector and a sequence of parts of speech for each candidate. Variant `paper` of `sc-nlm`
   does so (`--set model.writing.sampled=true`). By default, each sequence is used with all three vectors, so that no
-  candidate is written twice. In both, sequences come from at most 4,096 distinct ones, drawn by their frequency.
+  candidate is written twice. With `sampled`, the same pairs are drawn for all images. In both, sequences come from at
+  most 4,096 distinct ones, drawn by their frequency.
 - A candidate is "a MAP estimate" in the paper. Here it is found by greedy search, or by beam search with
   `--set model.writing.beam=7`.
 - The models and the trigram model are trained on the training captions. In the paper, the trigram model is trained on

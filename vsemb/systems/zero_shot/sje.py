@@ -20,10 +20,11 @@ alone shrank all embeddings to zero within a few epochs on synthetic flowers (`d
 `da-sje-word-cnn-rnn`), so training starts with the sum and blends into the maximum over four epochs.
 
 These settings follow the paper: 1024 dimensions, margin 1, batches of 40 classes, RMSprop at 7e-4, texts of at most 201
-characters or 30 words. Training images have ten random crops (`vsemb features --training-crops`); in evaluation, images
-are not cropped. The paper omits filter sizes and the decay of the learning rate. The convolutions follow the authors'
-released code: 384, 512 and 256 filters of width 4 over characters, pooled to eight steps, then a recurrent network with
-ReLU and a linear map.
+characters or 30 words. A training image has ten crops, of which one is drawn each time (`vsemb features
+--training-crops`): corners, centre, and their mirror images, as in the paper. In evaluation, images are not cropped.
+The paper omits filter sizes and the decay of the learning rate. The convolutions follow the authors' released code:
+384, 512 and 256 filters of width 4 over characters, pooled to eight steps, then a recurrent network with ReLU and a
+linear map.
 
 Deviations:
 
@@ -38,6 +39,7 @@ Deviations:
   classes included. Training would not update the vectors of these additional words; here they are the unknown word.
 - `word2vec` learns its vectors from the training captions (`vsemb.text.word_vectors`). For vectors of a larger corpus
   pass a file with `--set text.encoder.words.vectors=PATH`.
+- Images are resized to squares before crops are cut. The paper does not say how images are resized.
 - Training has fewer epochs than the paper's 300, because the best epoch comes early on smaller data.
 """
 
