@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import vsemb
 from vsemb.cli.__main__ import main
 from vsemb.errors import DataError
 from vsemb.systems.captions.clip_score import ClipScorer, clip_scores
@@ -43,6 +44,15 @@ def test_the_table_and_json_have_both(caption_run, tiny_run, capsys, tmp_path):
     assert header[header.index("CIDEr") + 1 :][:2] == ["CLIP-S", "RefCLIP-S"]
     assert main([*command, str(caption_run.path)]) == 1
     assert "must embed images and captions as one vector each, for CLIPScore" in capsys.readouterr().err
+
+
+def test_a_run_of_trees_parses_captions(tree_run, parsed_scenes):
+    part, rows = parsed_scenes.split("val"), np.arange(2)
+    references = [part.captions_of(row) for row in rows]
+    found, _ = ClipScorer(tree_run, parsed_scenes, "val", rows)([own[0] for own in references], references)
+    images = tree_run.model.encode_images(tree_run.images_of(parsed_scenes, part).gather(rows)).numpy()
+    texts = vsemb.load(tree_run).encode_texts([own[0] for own in references])
+    assert found.tolist() == pytest.approx(250 * np.maximum((images * texts).sum(axis=1), 0), rel=1e-3)
 
 
 def test_runs_of_sets_are_refused(region_run, region_scenes):

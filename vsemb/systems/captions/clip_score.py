@@ -65,7 +65,8 @@ class ClipScorer:
         rows: (n,) int64, the images.
 
     Raises:
-        DataError: if the run is of another kind, or run and dataset do not match.
+        DataError: if the run is of another kind, or run and dataset do not match; from a call, if captions must be
+            parsed and the run lacks a parser.
 
     Example:
 
@@ -73,7 +74,7 @@ class ClipScorer:
     """
 
     def __init__(self, run: Run, dataset: Dataset, split: str, rows: np.ndarray) -> None:
-        if not isinstance(run.recipe, Retrieval) or run.multi_vector or not run.recipe.text.tokenizer.per_caption:
+        if not isinstance(run.recipe, Retrieval) or run.multi_vector:
             raise DataError(
                 f"{run.path} must embed images and captions as one vector each, for CLIPScore; its recipe "
                 f"{run.recipe.name!r} does not. Name another run, such as one of vsepp."
