@@ -139,6 +139,7 @@ _BEST = [
     "batches.group_size=2",
     "text.encoder=ensemble",
     "text.encoder.members=4",
+    "hub_bank=2000",
     *(setting.replace("text.encoder", "text.encoder.encoder") for setting in _TUNED_TEXT[2:]),
 ]
 _ORDER = [
