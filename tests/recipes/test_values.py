@@ -130,7 +130,6 @@ _TUNED = [
 ]
 _BEST = [
     *_TUNED,
-    "training.epochs=6",
     "embedding_dim=2048",
     "similarity=mean-cosine",
     "similarity.members=4",
@@ -201,13 +200,14 @@ SET = {
     "best": {
         "top": [
             *_BEST,
+            "training.epochs=4",
             "image=top",
             "image.networks=2",
             "image.size=288",
             "image.standardize=true",
             "image.dropout=0.5",
         ],
-        "frozen": [*_BEST, "image.size=288", "image.pooling=regional"],
+        "frozen": [*_BEST, "training.epochs=6", "image.size=288", "image.pooling=regional"],
     },
     "contrastive": {
         "default": [*_COSINE, *_SHORT_TEXT, *_AVERAGED_GRU, "training.precision=auto", "loss=infonce"],
