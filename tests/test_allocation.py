@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from vsemb.cli import __main__ as cli
+
 #: Prints how often the system had to give a page to the second to the tenth buffer of 64 MiB.
 SCRIPT = """
 import resource
@@ -33,3 +35,13 @@ def faults(**environment: str) -> int:
 def test_freed_memory_is_reused_unless_the_environment_says_otherwise():
     # Nine buffers are 576 MiB: 147,456 pages, or 288 huge ones.
     assert faults() < 50 < 280 < faults(MALLOC_ARENA_MAX="8")
+
+
+def test_commands_keep_memory_except_servers(monkeypatch, tmp_path):
+    called = []
+    monkeypatch.setattr(cli, "keep_freed_memory", lambda: called.append(True))
+    assert cli.main(["serve", str(tmp_path / "missing")]) == 1
+    assert cli.main(["demo", str(tmp_path / "missing")]) == 1
+    assert not called
+    assert cli.main(["info", str(tmp_path / "missing")]) == 1
+    assert called

@@ -353,8 +353,9 @@ def test_the_package_stays_small() -> None:
     Skipped batches and the OpenAPI description took 71 of the base, and the systems shrank by 11. Packed sentences
     took 11 of the base, batches with several captions of an image 69, and copies of trained layers 12. RefCOCO took
     116 of the systems, three classes of entailment 146, scores corrected for hubs 25 of the base, and
-    embeddings corrected for hubs 137. Ties of sets took 4, and memory that is kept 13 of the base.
+    embeddings corrected for hubs 137. Ties of sets took 4. Memory that is kept took 16 of the base, and
+    settings of `best` 4.
     """
     lines = {module: code_lines(path) for module, path in MODULES.items()}
     base = sum(count for module, count in lines.items() if room_of(module) != "systems")
-    assert sum(lines.values()) <= 36_790 and base <= 22_611, f"{sum(lines.values())} lines, {base} of the base"
+    assert sum(lines.values()) <= 36_797 and base <= 22_618, f"{sum(lines.values())} lines, {base} of the base"

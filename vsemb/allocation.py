@@ -17,8 +17,9 @@ def keep_freed_memory() -> None:
     time: MobileNetV2 embeds 64 images of 288 x 288 pixels in 2.6 s on one core, and in 5.6 s with the default.
 
     All threads allocate from one heap, because only the main heap can grow without bound. The process keeps the memory
-    of its largest step until it ends. `vsemb` calls this function for its commands; call it at the start of your own
-    script. It does nothing if the environment variable `MALLOC_ARENA_MAX` is set, or the C library is not glibc.
+    of its largest step until it ends. `vsemb` calls this function for its commands, except servers; call it at the
+    start of your own script. It does nothing if the environment variable `MALLOC_ARENA_MAX` is set, or the C library
+    is not glibc.
 
     Example:
 

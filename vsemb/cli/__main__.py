@@ -122,7 +122,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     backends = getattr(command, "BACKENDS", ("tensorflow",))
     backend = getattr(arguments, "backend", None) or os.environ.get("KERAS_BACKEND", "")
     os.environ["KERAS_BACKEND"] = backend if backend in backends else backends[0]
-    keep_freed_memory()
+    if getattr(command, "KEEPS_MEMORY", True):
+        keep_freed_memory()
     main_thread = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGTERM, _terminate) if main_thread else None
     try:

@@ -7,6 +7,9 @@ import argparse
 from vsemb.cli.serve import access, configure_access
 from vsemb.commands import add_options, apply_options, picked
 
+#: As in `vsemb.cli.serve`.
+KEEPS_MEMORY = False
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""

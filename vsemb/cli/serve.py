@@ -10,6 +10,9 @@ from vsemb.commands import picked
 if TYPE_CHECKING:
     from vsemb.serving.access import Access
 
+#: A server runs for weeks, and should return memory that it does not need.
+KEEPS_MEMORY = False
+
 UNITS = {"": 1, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
 
