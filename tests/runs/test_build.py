@@ -62,7 +62,8 @@ def test_every_recipe_takes_a_step(name: str, variant: str, scenes) -> None:
     # The image map at least, even where the schedule starts from zero and takes no step at first.
     assert any(moved) or recipe.optimizer.schedule.kind == "cosine"
     outputs = model(next(iter(batches.dataset())))
-    assert outputs["image"].shape == (8, 16) and outputs["text"].shape == (batches.batch_size, 16)
+    dim = 16 + recipe.added_dim
+    assert outputs["image"].shape == (8, dim) and outputs["text"].shape == (batches.batch_size, dim)
 
 
 def test_weights_follow_from_the_seed(scenes, tiny_recipe) -> None:
