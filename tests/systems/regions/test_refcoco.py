@@ -103,6 +103,8 @@ class Dangerous:
     ("content", "message"),
     [
         (pickle.dumps([Dangerous()]), r"it names posix\.mkdir"),
+        # LONG_BINPUT, at a place that would take 256 MiB.
+        (b"\x80\x02]r\x00\x00\x00\x01.", "it stores a value at 16777216, in a file of 9 bytes"),
         (pickle.dumps(REFS)[:-20], "a pickle of plain values"),
         (b"", "a pickle of plain values"),
         (b"[1, 2]", "a pickle of plain values"),

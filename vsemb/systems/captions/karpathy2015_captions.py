@@ -29,8 +29,8 @@ Deviations, and choices that the paper leaves open:
 - START is a separate vector in the paper. Here it is row 0 of the word embedding, which no word uses.
 - The CNN is trained only with `--fine-tune`; otherwise its features are cached. Features are standardized first
   (`vsemb.encoders.FeatureScaling`).
-- The paper gives no rates of learning, dropout and weight decay for this model. Here the learning rate is 1e-3, the
-  dropout is 0.5, and weights do not decay.
+- The paper gives neither learning rate, dropout rate nor weight decay of this model. Here the learning rate is 1e-3,
+  the dropout is 0.5, and weights do not decay.
 - Captions are cut after 20 words. Training ends after 5 epochs without a better one, and at the latest after 30.
 - A ReLU around b_v and W_hx x_t before their sum, which "can help" in the paper, is left out, as in equation 14.
 - W_hh is initialized orthogonal. The authors' released code initializes all matrices uniform in +-0.1: `--set

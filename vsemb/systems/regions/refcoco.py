@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import pickle
+import pickletools
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -85,7 +86,8 @@ def read(source: str | os.PathLike[str], *, images: str | os.PathLike[str] | Non
 def read_plain_pickle(path: Path) -> Any:
     """Read a pickle of dictionaries, lists, strings and numbers.
 
-    A pickle can name any class or function to call. This function refuses such files, so they cannot run code.
+    A pickle can name any class or function to call. This function refuses such files, so they cannot run code. It also
+    refuses places of stored values beyond the size of the file, for which `pickle` would allocate that much memory.
 
     Raises:
         DataError: if the file is missing, broken, or has anything else than these types.
@@ -93,6 +95,11 @@ def read_plain_pickle(path: Path) -> Any:
     with reading(path):
         try:
             with open(path, "rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                for operation, argument, _ in pickletools.genops(file):
+                    if operation.name in ("PUT", "BINPUT", "LONG_BINPUT") and argument > size:
+                        raise pickle.UnpicklingError(f"it stores a value at {argument}, in a file of {size} bytes")
+                file.seek(0)
                 return _PlainUnpickler(file, encoding="utf-8", errors="replace").load()
         except OSError:
             raise
