@@ -97,7 +97,7 @@ def read_plain_pickle(path: Path) -> Any:
             with open(path, "rb") as file:
                 size = os.fstat(file.fileno()).st_size
                 for operation, argument, _ in pickletools.genops(file):
-                    if operation.name in ("PUT", "BINPUT", "LONG_BINPUT") and argument > size:
+                    if operation.name in ("PUT", "BINPUT", "LONG_BINPUT") and (argument or 0) > size:
                         raise pickle.UnpicklingError(f"it stores a value at {argument}, in a file of {size} bytes")
                 file.seek(0)
                 return _PlainUnpickler(file, encoding="utf-8", errors="replace").load()
