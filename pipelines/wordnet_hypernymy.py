@@ -1,6 +1,6 @@
 """Compare order-embeddings with four baselines on WordNet hypernymy (Vendrov et al. 2016, section 3, table 1).
 
-    python -m pipelines.wordnet_hypernymy [--wordnet DIR] [--json FILE] [--out DIR]
+    python -m pipelines.wordnet_hypernymy [--wordnet DIR] [--seeds N] [--json FILE] [--out DIR]
 
 | paper | content | code |
 | --- | --- | --- |
@@ -87,7 +87,7 @@ SETTINGS = {
 
 PATIENCE = 10  # Epochs without a better dev accuracy.
 PROJECTED = 2000  # Concepts in the tables for TensorBoard's projector.
-_SEEDS = {"dev": 1, "test": 2}  # Seeds of the corrupted pairs, in addition to --seed.
+_SEEDS = {"dev": 1, "test": 2}  # Seeds of the corrupted pairs, in addition to the run's.
 
 
 @dataclass(frozen=True)
@@ -251,6 +251,7 @@ def save_vectors(out: Path, wordnet: WordNet, model: HypernymModel) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Run the comparison and print its table."""
+    from vsemb.commands import over_seeds
     from vsemb.console import say
     from vsemb.data.readers.wordnet import find_wordnet
     from vsemb.errors import invalid_argument
@@ -261,18 +262,42 @@ def run(arguments: argparse.Namespace) -> None:
         raise invalid_argument("--out", str(arguments.out), "used with the model order, whose vectors it keeps")
     if arguments.epochs is not None and arguments.epochs < 1:
         raise invalid_argument("--epochs", arguments.epochs, "an integer >= 1")
-    if arguments.seed < 0:
-        raise invalid_argument("--seed", arguments.seed, "an integer >= 0")
+    if arguments.seeds < 1:
+        raise invalid_argument("--seeds", arguments.seeds, "an integer >= 1")
     if arguments.out and arguments.out.exists() and (not arguments.out.is_dir() or any(arguments.out.iterdir())):
         raise invalid_argument("--out", str(arguments.out), "a folder that is new or empty")
     started = time.perf_counter()
     wordnet = read_wordnet(find_wordnet(arguments.wordnet), say if arguments.skip_bad_lines else None)
     one_thread()
-    task = make_task(wordnet, arguments.edges, arguments.negatives, arguments.held_out, arguments.seed)
+    print(f"{len(wordnet.names):,} concepts, {len(wordnet.edges):,} direct edges", flush=True)
+    stored, orders = {}, []
+    for seed in range(arguments.seeds):
+        stored[f"seed-{seed}"], order = comparison(wordnet, arguments, seed)
+        orders += [order] if order else []
+    found = stored["seed-0"]
+    if arguments.seeds > 1:
+        measured = over_seeds({name: _measures(each) for name, each in stored.items()})
+        print(f"\n{measured.text}")
+        found = {**measured.values, "runs": stored}
+    print(f"\n{time.perf_counter() - started:.0f} s in all.")
+    if arguments.json:
+        write_json(arguments.json, found)
+    if arguments.out:
+        save_vectors(arguments.out, wordnet, orders[0])
+
+
+def comparison(
+    wordnet: WordNet, arguments: argparse.Namespace, seed: int
+) -> tuple[dict[str, Any], HypernymModel | None]:
+    """Draw split, corrupted pairs and vectors with a seed, measure all rows, and print them.
+
+    Returns:
+        (JSON values, the order-embeddings; None if they were not asked for)
+    """
+    task = make_task(wordnet, arguments.edges, arguments.negatives, arguments.held_out, seed)
     print(
-        f"{len(wordnet.names):,} concepts, {len(wordnet.edges):,} direct edges, {len(task.closure):,} in "
-        f"their closure; {len(task.split.train):,} / {len(task.split.dev):,} / {len(task.split.test):,} to "
-        f"train, dev, test ({arguments.edges} edges, {arguments.negatives} negatives)",
+        f"seed {seed}: {len(task.closure):,} pairs in the closure; {len(task.split.train):,} / {len(task.split.dev):,} "
+        f"/ {len(task.split.test):,} to train, dev, test ({arguments.edges} edges, {arguments.negatives} negatives)",
         flush=True,
     )
     rows, order = [], None
@@ -280,32 +305,32 @@ def run(arguments: argparse.Namespace) -> None:
         if name == CLOSURE:
             rows.append(closure_row(task))
         else:
-            row, model = trained_row(task, name, arguments.adam, arguments.epochs, arguments.seed)
+            row, model = trained_row(task, name, arguments.adam, arguments.epochs, seed)
             rows.append(row)
             order = model if name == "order" else order
         print(f"{name}: {100 * rows[-1].pairs.accuracy:.1f} %, {rows[-1].seconds:.0f} s", file=sys.stderr)
-    seconds = time.perf_counter() - started
-    print(f"\n{results_table(rows)}\n\n{seconds:.0f} s in all.")
+    print(f"\n{results_table(rows)}")
     if task.true_among_corrupted:
         print(
             f"Of the corrupted test pairs {100 * task.true_among_corrupted:.1f} % are true, so that a model "
             f"that knew everything would have an accuracy of {100 - 50 * task.true_among_corrupted:.1f}."
         )
-    if arguments.json:
-        stored = {key: getattr(arguments, key) for key in ("edges", "negatives", "adam", "held_out", "seed")}
-        stored |= {
-            "concepts": len(wordnet.names),
-            "direct_edges": len(wordnet.edges),
-            "closure": len(task.closure),
-            "train": len(task.split.train),
-            "true_among_corrupted": task.true_among_corrupted,
-            "seconds": seconds,
-            "rows": [row.to_json() for row in rows],
-        }
-        write_json(arguments.json, stored)
+    stored = {key: getattr(arguments, key) for key in ("edges", "negatives", "adam", "held_out")}
+    stored |= {
+        "seed": seed,
+        "concepts": len(wordnet.names),
+        "direct_edges": len(wordnet.edges),
+        "closure": len(task.closure),
+        "train": len(task.split.train),
+        "true_among_corrupted": task.true_among_corrupted,
+        "rows": [row.to_json() for row in rows],
+    }
+    return stored, order
 
-    if arguments.out and order is not None:
-        save_vectors(arguments.out, wordnet, order)
+
+def _measures(found: dict[str, Any]) -> dict[str, float]:
+    names = ("accuracy", "average_precision", "roc_auc", "mean_rank", "mean_average_precision")
+    return {f"{row['model']} {name.replace('_', ' ')}": row[name] for row in found["rows"] for name in names}
 
 
 def one_thread() -> None:
@@ -333,10 +358,10 @@ def parser() -> argparse.ArgumentParser:
     add("--adam", choices=("lazy", "dense"), default="lazy", help="what moves in a step (%(default)s)")
     add("--epochs", type=int, metavar="N", help="at most so many, instead of each model's own number")
     add("--held-out", type=int, default=4000, metavar="N", help="pairs in dev, and in test (%(default)s)")
-    add("--seed", type=int, default=0, metavar="N", help="of split, corruption, vectors (%(default)s)")
+    add("--seeds", type=int, default=1, metavar="N", help="draw split, corruption, vectors N times (%(default)s)")
     add("--models", nargs="+", choices=list(SETTINGS), default=list(SETTINGS), help="rows of the table (all)")
     add("--json", type=Path, metavar="FILE", help="also write the table to FILE as JSON")
-    add("--out", type=Path, metavar="DIR", help="also write the order-embeddings to a new folder DIR")
+    add("--out", type=Path, metavar="DIR", help="also write the order-embeddings of seed 0 to a new folder DIR")
     return result
 
 

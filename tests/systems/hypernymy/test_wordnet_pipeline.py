@@ -82,6 +82,20 @@ def test_order_learns_and_runs_repeat(folder, tmp_path, monkeypatch):
     assert stored[2]["accuracy"] > 0.8
 
 
+def test_mean_of_seeds(folder, tmp_path, capsys):
+    result = tmp_path / "table.json"
+    options = ["--models", "closure", "order", "--epochs", "2", "--seeds", "2", "--json", str(result)]
+    assert run(folder, *options, "--out", str(tmp_path / "vectors")) == 0
+    stored = json.loads(result.read_text())
+    each = [stored["runs"][name]["rows"][1] for name in ("seed-0", "seed-1")]
+    assert each[0]["mean_rank"] != each[1]["mean_rank"]
+    assert stored["mean"]["order mean rank"] == pytest.approx((each[0]["mean_rank"] + each[1]["mean_rank"]) / 2)
+    assert "seeds: 2" in capsys.readouterr().out
+    # One seed gives what it gives as the first of several.
+    assert run(folder, "--models", "order", "--epochs", "2", "--out", str(tmp_path / "one")) == 0
+    assert (tmp_path / "one/vectors.tsv").read_text() == (tmp_path / "vectors/vectors.tsv").read_text()
+
+
 @pytest.mark.parametrize("negatives", ["filtered", "any"])
 @pytest.mark.parametrize("edges", ["unique", "paths"])
 def test_task(folder, edges, negatives):
@@ -115,7 +129,7 @@ def test_task(folder, edges, negatives):
         (["--held-out", "100000"], "held_out"),
         (["--models", "closure", "--out", "somewhere"], "--out"),
         (["--wordnet", "/nowhere"], "holds no data.noun"),
-        (["--seed", "-1"], "--seed"),
+        (["--seeds", "0"], "--seeds"),
         # Found before anything is trained.
         (["--out", "taken"], "new or empty"),
     ],
