@@ -354,8 +354,9 @@ def test_the_package_stays_small() -> None:
     took 11 of the base, batches with several captions of an image 69, and copies of trained layers 12. RefCOCO took
     116 of the systems, three classes of entailment 146, scores corrected for hubs 25 of the base, and
     embeddings corrected for hubs 137. Ties of sets took 4. Memory that is kept took 16 of the base, and
-    settings of `best` 4. Pickles that would fill the memory took 6 of the systems.
+    settings of `best` 4. Pickles that would fill the memory took 6 of the systems, and
+    flowers in a file for each of drawing, descriptions and classes 16, all of them imports.
     """
     lines = {module: code_lines(path) for module, path in MODULES.items()}
     base = sum(count for module, count in lines.items() if room_of(module) != "systems")
-    assert sum(lines.values()) <= 36_803 and base <= 22_618, f"{sum(lines.values())} lines, {base} of the base"
+    assert sum(lines.values()) <= 36_819 and base <= 22_618, f"{sum(lines.values())} lines, {base} of the base"

@@ -14,6 +14,7 @@ from PIL import Image
 
 from vsemb.errors import InvalidArgumentError
 from vsemb.systems.zero_shot import flowers
+from vsemb.systems.zero_shot.flowers import render, world
 
 # What the words of a description mean, head by head: word -> (part, values that it may stand for).
 VOCABULARY = {
@@ -137,16 +138,16 @@ def test_generation_is_lazy_and_arguments_are_checked_at_once() -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_classes(seed: int) -> None:
-    dealt = flowers.classes(seed)
+    dealt = world.classes(seed)
     assert {split: len(group) for split, group in dealt.items()} == {"train": 40, "val": 8, "test": 12}
     everyone = [(name, parts) for group in dealt.values() for name, parts in group.items()]
     assert len({name for name, _ in everyone}) == 60
-    words = {word for values in flowers.PARTS.values() for value in values for word in value.split("-")}
+    words = {word for values in world.PARTS.values() for value in values for word in value.split("-")}
     assert not words & {word for name, _ in everyone for word in name.split()}
     for (_, one), (_, other) in itertools.combinations(everyone, 2):
-        assert flowers.difference(one, other) >= 2
+        assert world.difference(one, other) >= 2
     assert all(parts["petal colour"] != parts["centre colour"] for _, parts in everyone)
-    for part, values in flowers.PARTS.items():
+    for part, values in world.PARTS.items():
         counts = [sum(parts[part] == value for parts in dealt["train"].values()) for value in values]
         assert min(counts) >= 5
         assert max(counts) - min(counts) <= 1
@@ -161,7 +162,7 @@ def test_classes_take_turns_and_splits_share_none() -> None:
     for record in flowers.generate({"train": 80, "val": 8, "test": 24}):
         by_split[record.split].append(str(record.class_name))
     assert {name: by_split["train"].count(name) for name in by_split["train"]} == dict.fromkeys(
-        flowers.classes()["train"], 2
+        world.classes()["train"], 2
     )
     for one, other in itertools.combinations(by_split.values(), 2):
         assert not set(one) & set(other)
@@ -170,7 +171,7 @@ def test_classes_take_turns_and_splits_share_none() -> None:
 def test_attributes_are_the_parts() -> None:
     known = flowers.attributes(5)
     assert len(known.names) == len(set(known.names)) == 8 + 5 + 4 + 4 + 4 + 2 + 4
-    for group in flowers.classes(5).values():
+    for group in world.classes(5).values():
         for name, parts in group.items():
             on = {known.names[place] for place in np.flatnonzero(known.values[name])}
             assert on == {f"{part}: {value}" for part, value in parts.items()}
@@ -198,7 +199,7 @@ def test_descriptions_tell_the_truth_about_what_can_be_seen() -> None:
     assert 0.15 < hidden / 340 < 0.45
     assert np.mean(np.array(lengths) >= 8) > 0.95
     assert 10 < np.mean(lengths) < 16
-    for part, values in flowers.PARTS.items():
+    for part, values in world.PARTS.items():
         assert said["train", part] == set(values)
 
 
@@ -215,23 +216,23 @@ def test_the_checker_of_descriptions_works() -> None:
         told("a red flower with jagged leaves")
 
 
-def _flower(number: int) -> flowers.Flower:
-    classes = list(flowers.classes()["train"].values())
-    return flowers.sample_flower(random.Random(f"flower/{number}"), classes[number % len(classes)])
+def _flower(number: int) -> world.Flower:
+    classes = list(world.classes()["train"].values())
+    return world.sample_flower(random.Random(f"flower/{number}"), classes[number % len(classes)])
 
 
-def _pixels(flower: flowers.Flower, size: int = 64) -> np.ndarray:
-    return np.asarray(flowers.draw(flower, size), dtype=int)
+def _pixels(flower: world.Flower, size: int = 64) -> np.ndarray:
+    return np.asarray(render.draw(flower, size), dtype=int)
 
 
-@pytest.mark.parametrize("part", flowers.PARTS)
+@pytest.mark.parametrize("part", world.PARTS)
 def test_every_part_shows_in_the_pixels(part: str) -> None:
-    names = [parts for group in flowers.classes(1).values() for parts in group.values()]
+    names = [parts for group in world.classes(1).values() for parts in group.values()]
     for number, parts in enumerate(names):
-        flower = flowers.sample_flower(random.Random(f"pixels/{number}"), parts)
-        if part not in flowers.visible(flower):
+        flower = world.sample_flower(random.Random(f"pixels/{number}"), parts)
+        if part not in render.visible(flower):
             continue
-        for value in flowers.PARTS[part]:
+        for value in world.PARTS[part]:
             if value == parts[part]:
                 continue
             changed = dataclasses.replace(flower, parts={**parts, part: value})
@@ -240,11 +241,11 @@ def test_every_part_shows_in_the_pixels(part: str) -> None:
 
 
 def test_what_is_drawn_by_lot_says_nothing_about_the_class() -> None:
-    one, other = list(flowers.classes()["train"].values())[:2]
-    first = flowers.sample_flower(random.Random("same"), one)
-    second = flowers.sample_flower(random.Random("same"), other)
+    one, other = list(world.classes()["train"].values())[:2]
+    first = world.sample_flower(random.Random("same"), one)
+    second = world.sample_flower(random.Random("same"), other)
     assert dataclasses.replace(first, parts=other) == second
-    again = flowers.sample_flower(random.Random("other"), one)
+    again = world.sample_flower(random.Random("other"), one)
     assert (_pixels(first) != _pixels(again)).any(axis=-1).mean() > 0.5
 
 
@@ -258,7 +259,7 @@ def test_box_holds_the_petals_tightly(size: int) -> None:
         other = {"white": "orange", "red": "blue"}.get(colour, "white" if colour in pale else "red")
         changed = dataclasses.replace(flower, parts={**flower.parts, "petal colour": other})
         rows, columns = np.nonzero((_pixels(flower, size) != _pixels(changed, size)).any(axis=-1))
-        left, top, width, height = flowers.box(flower, size)
+        left, top, width, height = render.box(flower, size)
         assert left <= columns.min()
         assert columns.max() < left + width
         assert top <= rows.min()
@@ -272,9 +273,9 @@ def test_box_holds_the_petals_tightly(size: int) -> None:
 def test_leaves_out_of_view_are_not_visible() -> None:
     flower = _flower(0)
     far = tuple(dataclasses.replace(leaf, y=1.4) for leaf in flower.leaves)
-    assert "leaf shape" not in flowers.visible(dataclasses.replace(flower, leaves=far))
+    assert "leaf shape" not in render.visible(dataclasses.replace(flower, leaves=far))
     near = tuple(dataclasses.replace(leaf, y=0.9, angle=0.0, x=0.5) for leaf in flower.leaves)
-    assert "leaf shape" in flowers.visible(dataclasses.replace(flower, leaves=near))
+    assert "leaf shape" in render.visible(dataclasses.replace(flower, leaves=near))
 
 
 def test_encode_is_png_of_the_size_asked_for() -> None:
