@@ -270,10 +270,11 @@ def run(arguments: argparse.Namespace) -> None:
     wordnet = read_wordnet(find_wordnet(arguments.wordnet), say if arguments.skip_bad_lines else None)
     one_thread()
     print(f"{len(wordnet.names):,} concepts, {len(wordnet.edges):,} direct edges", flush=True)
-    stored, orders = {}, []
+    stored = {}
     for seed in range(arguments.seeds):
         stored[f"seed-{seed}"], order = comparison(wordnet, arguments, seed)
-        orders += [order] if order else []
+        if seed == 0 and arguments.out and order is not None:
+            save_vectors(arguments.out, wordnet, order)
     found = stored["seed-0"]
     if arguments.seeds > 1:
         measured = over_seeds({name: _measures(each) for name, each in stored.items()})
@@ -282,8 +283,6 @@ def run(arguments: argparse.Namespace) -> None:
     print(f"\n{time.perf_counter() - started:.0f} s in all.")
     if arguments.json:
         write_json(arguments.json, found)
-    if arguments.out:
-        save_vectors(arguments.out, wordnet, orders[0])
 
 
 def comparison(
