@@ -47,6 +47,7 @@ class System:
         train_inputs: option of `vsemb train` with a run as value -> help text.
         readers: format of `vsemb prepare` -> reference to a function with source and options as arguments, see
             `vsemb.data.readers.source.Source`.
+        next_commands: format of `vsemb prepare` -> the command that usually follows, with `{data}` and `{out}`.
         searchers: embedding type of a similarity (`vector`, `multi_vector`) -> reference to the class that searches
             these embeddings, see `vsemb.runs.searching.Searcher`.
         report_sections: references to functions that add sections to the report, see `vsemb.report.page.SectionMaker`.
@@ -71,6 +72,7 @@ class System:
     examples: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     train_inputs: Mapping[str, str] = field(default_factory=dict)
     readers: Mapping[str, str] = field(default_factory=dict)
+    next_commands: Mapping[str, str] = field(default_factory=dict)
     searchers: Mapping[str, str] = field(default_factory=dict)
     report_sections: tuple[str, ...] = ()
     charts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)

@@ -8,6 +8,7 @@ import shutil
 
 import pytest
 
+from vsemb import registry
 from vsemb.cli.__main__ import command_parser
 from vsemb.errors import DataError
 from vsemb.runs.describe import describe
@@ -55,6 +56,15 @@ def test_a_dataset_and_an_index(tiny_run, scenes, tmp_path):
     assert found.facts["items"] == "12 images of val" and found.facts["similarity"] == "cosine"
     assert found.facts["run"] == str(tiny_run.path) and "vsemb search" in found.next[0]
     check_next(found)
+
+
+@pytest.mark.parametrize("name", registry.entries("next_commands"))
+def test_the_next_command_suits_what_was_prepared(scenes, tmp_path, name):
+    manifest = json.loads((scenes.path / "manifest.json").read_text())
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest | {"source": {"format": name}}))
+    found = describe(tmp_path)
+    check_next(found)
+    assert str(tmp_path) in found.next[0] and " best " not in found.next[0]
 
 
 def test_a_model_without_a_contract(tmp_path):

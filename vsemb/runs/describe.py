@@ -153,12 +153,11 @@ def _dataset(path: Path) -> _Read:
         "fingerprint": manifest["fingerprint"][:12],
     }
     name, out = shlex.quote(str(path)), shlex.quote(f"runs/{manifest['name']}")
-    following = f"vsemb train vsepp --data {name} --out {out}"
+    usual = "vsemb train vsepp --data {data} --out {out}"
     if not caches["features"]:
-        following = f"vsemb train best --data {name} --out {out} --backbone MobileNetV2"
-        if manifest.get("source", {}).get("format") == "sentences":
-            following = f"vsemb train log-bilinear --data CAPTIONED --set sentences={name} --out {out}"
-    return "manifest.json", facts, [following]
+        usual = "vsemb train best --data {data} --out {out} --backbone MobileNetV2"
+    following = registry.entries("next_commands").get(manifest.get("source", {}).get("format"), usual)
+    return "manifest.json", facts, [following.format(data=name, out=out)]
 
 
 def _cache(manifest: Path) -> str:

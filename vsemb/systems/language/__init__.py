@@ -18,6 +18,7 @@ SYSTEM = System(
         },
     },
     readers={"sentences": "vsemb.systems.language.plain_text:read"},
+    next_commands={"sentences": "vsemb train log-bilinear --data CAPTIONED --set sentences={data} --out {out}"},
     annotations={"tags": "vsemb.systems.language.tags:find"},
     modes={"annotate": {"pos-tags": "vsemb.systems.language.commands:POS_TAGS"}},
     examples={

@@ -26,6 +26,7 @@ SYSTEM = System(
         "entities": "vsemb.systems.regions.entities:read",
         "refcoco": "vsemb.systems.regions.refcoco:read",
     },
+    next_commands=dict.fromkeys(("entities", "refcoco"), "vsemb regions {data} --backbone MobileNetV2"),
     examples={
         "prepare": ("vsemb prepare Flickr30kEntities --images flickr30k-images --out data/entities",),
         "evaluate": ("vsemb evaluate runs/dvsa --data data/scenes --split test --pointing",),

@@ -3,15 +3,9 @@
 from vsemb.registry import System
 
 _ENCODERS = (
-    "attributes",
-    "word2vec",
-    "bow",
-    "char-cnn",
-    "char-lstm",
-    "char-cnn-rnn",
-    "word-cnn",
-    "word-lstm",
-    "word-cnn-rnn",
+    *("attributes", "word2vec", "bow"),
+    *("char-cnn", "char-lstm", "char-cnn-rnn"),
+    *("word-cnn", "word-lstm", "word-cnn-rnn"),
 )
 _RECIPES = [f"{side}-sje-{encoder}" for side in ("ds", "da") for encoder in _ENCODERS]
 
@@ -34,6 +28,10 @@ SYSTEM = System(
         "flowers102": "vsemb.systems.zero_shot.readers.reed2016:read_flowers102",
         "wnid": "vsemb.systems.zero_shot.readers.wnid:read",
     },
+    next_commands=dict.fromkeys(
+        ("cub", "flowers102", "wnid"),
+        "vsemb train ds-sje-word-cnn-rnn --data {data} --out {out} --backbone MobileNetV2",
+    ),
     annotations={"attributes": "vsemb.systems.zero_shot.attributes:read_attributes"},
     commands={"classify": ("vsemb.systems.zero_shot.commands:CLASSIFY", "classify images by class names")},
     modes={
