@@ -328,8 +328,14 @@ def comparison(
 
 
 def _measures(found: dict[str, Any]) -> dict[str, float]:
-    names = ("accuracy", "average_precision", "roc_auc", "mean_rank", "mean_average_precision")
-    return {f"{row['model']} {name.replace('_', ' ')}": row[name] for row in found["rows"] for name in names}
+    """Return the measures of a comparison by model and name, in the units of `results_table`."""
+    names = {"accuracy, %": "accuracy", "AP, %": "average_precision", "AUC, %": "roc_auc"}
+    names |= {"mean rank": "mean_rank", "MAP": "mean_average_precision"}
+    return {
+        f"{row['model']} {name}": (100 if "%" in name else 1) * row[key]
+        for row in found["rows"]
+        for name, key in names.items()
+    }
 
 
 def one_thread() -> None:

@@ -90,6 +90,7 @@ def test_mean_of_seeds(folder, tmp_path, capsys):
     each = [stored["runs"][name]["rows"][1] for name in ("seed-0", "seed-1")]
     assert each[0]["mean_rank"] != each[1]["mean_rank"]
     assert stored["mean"]["order mean rank"] == pytest.approx((each[0]["mean_rank"] + each[1]["mean_rank"]) / 2)
+    assert stored["mean"]["order accuracy, %"] == pytest.approx(50 * (each[0]["accuracy"] + each[1]["accuracy"]))
     assert "seeds: 2" in capsys.readouterr().out
     # One seed gives what it gives as the first of several.
     assert run(folder, "--models", "order", "--epochs", "2", "--out", str(tmp_path / "one")) == 0
