@@ -21,6 +21,8 @@ LEFT_OUT = {"CHANGELOG.md", "tests/test_references.py"}
 DOTTED = re.compile(r"(?<![\w/.-])(?:vsemb|tests|pipelines)(?:\.[A-Za-z_]\w*)+")
 SETTING = re.compile(r"--set[ =]([a-z][\w.-]*)=([^\s`'\")\]]*[^\s`'\")\].,;]|)")
 FILE = re.compile(r"`((?:vsemb|tests|pipelines)/[\w/.-]+)`")
+BARE = re.compile(r"`([\w-]+[.]py)`")
+NAMES_IN = re.compile(r"`((?:vsemb|tests|pipelines)/[\w/.-]+[.]py)`((?:, `\w+`)+)")
 
 
 def texts() -> dict[str, str]:
@@ -95,6 +97,23 @@ def test_files_are_there() -> None:
         for path, text in TEXTS.items()
         for name in sorted(set(FILE.findall(text)))
         if not ((ROOT / name).exists() or stands_for_any(name))
+    ]
+    assert not missing, "\n".join(missing)
+
+
+def test_files_without_a_folder_are_there() -> None:
+    known = {Path(name).name for name in TEXTS} | {"json.py"}  # A user's, in `vsemb.registry`.
+    missing = [f"{path}: {name}" for path, text in TEXTS.items() for name in sorted(set(BARE.findall(text)) - known)]
+    assert not missing, "\n".join(missing)
+
+
+def test_names_are_in_the_file_before_them() -> None:
+    missing = [
+        f"{path}: {name} in {file}"
+        for path, text in TEXTS.items()
+        for file, names in NAMES_IN.findall(text)
+        for name in re.findall(r"\w+", names)
+        if not re.search(rf"^(?:def|class) {name}\b|^{name}\b.* = ", (ROOT / file).read_text(), re.MULTILINE)
     ]
     assert not missing, "\n".join(missing)
 
