@@ -317,23 +317,28 @@ def test_examples_in_docstrings_run(room: str, tmp_path: Path, monkeypatch: pyte
 
 
 def code_lines(path: Path) -> int:
-    """Returns the lines of a file that hold code: neither docstring, comment nor blank."""
+    """Returns the lines of a file that hold code: neither docstring, comment nor blank, nor an import.
+
+    Imports are left out, so that a file with several ideas can be cut into several files.
+    """
     source = path.read_text(encoding="utf-8")
-    documented: set[int] = set()
+    left_out: set[int] = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             first = node.body[0] if node.body else None
             if isinstance(first, ast.Expr) and isinstance(getattr(first.value, "value", None), str):
-                documented |= {*range(first.lineno, (first.end_lineno or first.lineno) + 1)}
+                left_out |= {*range(first.lineno, (first.end_lineno or first.lineno) + 1)}
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            left_out |= {*range(node.lineno, (node.end_lineno or node.lineno) + 1)}
     no_code = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     lines = {line for each in tokens if each.type not in no_code for line in range(each.start[0], each.end[0] + 1)}
-    return len(lines - documented)
+    return len(lines - left_out)
 
 
 def test_lines_of_code_are_counted(tmp_path: Path) -> None:
     path = tmp_path / "counted.py"
-    source = '"""Two lines\nof docstring."""\n\n# A comment.\nx = 1  # Code.\n'
+    source = '"""Two lines\nof docstring."""\n\nimport os\n\n# A comment.\nx = 1  # Code.\n'
     path.write_text(source + '\n\ndef f():\n    """No code."""\n    return [\n        1,\n    ]\n')
     assert code_lines(path) == 5
 
@@ -355,8 +360,9 @@ def test_the_package_stays_small() -> None:
     116 of the systems, three classes of entailment 146, scores corrected for hubs 25 of the base, and
     embeddings corrected for hubs 137. Ties of sets took 4. Memory that is kept took 16 of the base, and
     settings of `best` 4. Pickles that would fill the memory took 6 of the systems, and
-    flowers in a file for each of drawing, descriptions and classes 16, all of them imports.
+    flowers in a file for each of drawing, descriptions and classes 16, all of them imports. Since then, imports are
+    not counted.
     """
     lines = {module: code_lines(path) for module, path in MODULES.items()}
     base = sum(count for module, count in lines.items() if room_of(module) != "systems")
-    assert sum(lines.values()) <= 36_819 and base <= 22_618, f"{sum(lines.values())} lines, {base} of the base"
+    assert sum(lines.values()) <= 32_678 and base <= 20_155, f"{sum(lines.values())} lines, {base} of the base"

@@ -183,7 +183,7 @@ def test_an_older_version_is_stale_and_still_an_index(tmp_path):
 
 def test_a_failure_leaves_the_older_index(tmp_path, monkeypatch):
     write(tmp_path / "a", vectors(5), IndexSettings())
-    monkeypatch.setattr("vsemb.searching.backends.Int8Codes.build", lambda *_: 1 / 0)
+    monkeypatch.setattr("vsemb.searching.backends.codes.Int8Codes.build", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         write(tmp_path / "a", vectors(6), IndexSettings(dtype="int8"))
     assert len(read_index(tmp_path / "a")) == 5

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from vsemb.errors import DataError, InvalidArgumentError, MissingExtraError
-from vsemb.searching.backends import BACKENDS, NAMES, bit_thresholds, pack_bits
+from vsemb.searching.backends import BACKENDS, NAMES
+from vsemb.searching.backends.codes import bit_thresholds, pack_bits
 
 NEEDS = {"faiss": "faiss", "scann": "scann", "milvus": "milvus_lite"}
 

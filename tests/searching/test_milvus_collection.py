@@ -14,7 +14,7 @@ pytest.importorskip("milvus_lite")
 
 from vsemb.errors import DataError
 from vsemb.searching import IndexSettings, IndexSource, read_index, write_index
-from vsemb.searching.backends import TOKEN, MilvusCollection
+from vsemb.searching.backends.milvus import TOKEN, MilvusCollection
 
 SOURCE = IndexSource("run", "data", ("val",), "image", "cosine")
 

@@ -22,9 +22,8 @@ from keras import ops
 from vsemb import similarities
 from vsemb.errors import DataError, invalid_argument, unknown_name
 from vsemb.parts import Count, require
-from vsemb.searching import backends
 from vsemb.searching.arithmetic import resort_by_mean
-from vsemb.searching.backends import Backend
+from vsemb.searching.backends import BACKENDS, NAMES, Backend
 from vsemb.searching.scan import BLOCK, FEWEST_QUERIES, Rounding, best_of, best_of_blocks, rounding, scan
 from vsemb.similarities import Similarity
 
@@ -119,8 +118,8 @@ class IndexSettings:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.backend not in backends.NAMES:
-            raise unknown_name("backend", self.backend, backends.NAMES)
+        if self.backend not in NAMES:
+            raise unknown_name("backend", self.backend, NAMES)
         if self.dtype not in DTYPES:
             raise unknown_name("dtype", self.dtype, DTYPES)
         if self.backend != "exact" and self.dtype not in KEPT:
@@ -140,9 +139,9 @@ class IndexSettings:
                 )
 
     @property
-    def candidate_backend(self) -> type[backends.Backend] | None:
+    def candidate_backend(self) -> type[Backend] | None:
         """The backend that finds candidates; None if all items are scored exactly."""
-        return backends.BACKENDS.get(self.dtype if self.backend == "exact" else self.backend)
+        return BACKENDS.get(self.dtype if self.backend == "exact" else self.backend)
 
     @property
     def kept(self) -> str:

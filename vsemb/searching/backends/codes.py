@@ -1,0 +1,162 @@
+"""NumPy codes of one byte or one bit per dimension."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from vsemb.searching.backends.backend import Backend
+from vsemb.searching.scan import best_of_blocks
+
+# Number of rows encoded at a time.
+_ROWS = 1 << 14
+# Number of rows whose median is computed.
+_SAMPLE = 10_000
+_WORD = 64
+
+
+class _Codes(Backend):
+    """Memory-mapped codes of the items, and the calibration that decodes them."""
+
+    #: File name of the calibration.
+    file: ClassVar[str]
+
+    def __init__(self, codes: np.ndarray, calibration: np.ndarray) -> None:
+        self.codes, self.calibration = codes, calibration
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @classmethod
+    @abc.abstractmethod
+    def _encoded(cls, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the codes of vectors and their calibration."""
+
+    @classmethod
+    def build(cls, vectors: np.ndarray, directory: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        codes, calibration = cls._encoded(vectors)
+        np.save(directory / "codes.npy", codes, allow_pickle=False)
+        np.save(directory / cls.file, calibration, allow_pickle=False)
+        return {}
+
+    @classmethod
+    def open(cls, directory: Path, parameters: Mapping[str, Any]) -> Self:
+        codes = np.load(directory / "codes.npy", mmap_mode="r", allow_pickle=False)
+        return cls(codes, np.load(directory / cls.file, allow_pickle=False))
+
+
+class Int8Codes(_Codes):
+    """One byte per dimension, and one scale per vector as calibration.
+
+    The code of a vector x is round(127 x / m), its scale is m / 127, and m is its largest magnitude. Queries are
+    float32, so a score is the inner product with the rounded vector.
+    """
+
+    file = "scales.npy"
+
+    @classmethod
+    def _encoded(cls, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        codes, scales = np.empty(vectors.shape, np.int8), np.empty(len(vectors), np.float32)
+        for start in range(0, len(vectors), _ROWS):
+            here = slice(start, start + _ROWS)
+            block = np.asarray(vectors[here], np.float32)
+            largest = np.abs(block).max(axis=1)
+            scales[here] = largest / 127
+            # A zero vector has zero codes.
+            codes[here] = np.rint(block * (127 / np.where(largest > 0, largest, 1))[:, None])
+        return codes, scales
+
+    def search(self, queries: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+        def score(start: int, stop: int) -> np.ndarray:
+            block = self.codes[start:stop].astype(np.float32)
+            return (queries @ block.T) * self.calibration[start:stop]
+
+        return best_of_blocks(score, len(self), len(queries), n, queries.shape[1])
+
+
+class BinaryCodes(_Codes):
+    """One bit per dimension, and one threshold per dimension as calibration.
+
+    A bit is 1 if the value is above the threshold. The score is minus the Hamming distance: the number of bits that
+    differ from the query's. The threshold is 0 for a dimension with both signs, as under cosine similarity.
+    Otherwise it is the median, because order-embeddings are non-negative.
+    """
+
+    file = "thresholds.npy"
+
+    @classmethod
+    def _encoded(cls, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        thresholds = bit_thresholds(vectors)
+        blocks = [vectors[start : start + _ROWS] for start in range(0, len(vectors), _ROWS)]
+        return np.concatenate([_words(pack_bits(block, thresholds)) for block in blocks]), thresholds
+
+    def search(self, queries: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+        asked = _words(pack_bits(queries, self.calibration))
+
+        def score(start: int, stop: int) -> np.ndarray:
+            block = self.codes[start:stop]
+            counts = [-_count_bits(block ^ query) for query in asked]
+            return np.array(counts, np.float32).reshape(len(asked), len(block))
+
+        return best_of_blocks(score, len(self), len(queries), n, queries.shape[1])
+
+
+def sample(vectors: np.ndarray, most: int) -> np.ndarray:
+    """Return a random sample of the rows, in their order: (at most `most`, dim) float32."""
+    drawn = np.sort(np.random.default_rng(0).permutation(len(vectors))[:most])
+    return np.ascontiguousarray(vectors[drawn], np.float32)
+
+
+def bit_thresholds(vectors: np.ndarray) -> np.ndarray:
+    """Return the threshold of each dimension, see `BinaryCodes`.
+
+    Args:
+        vectors: (items, dim) float.
+
+    Returns:
+        (dim,) float32.
+
+    Example:
+
+    >>> bit_thresholds(np.array([[-1.0, 1.0], [1.0, 2.0], [3.0, 6.0]])).tolist()
+    [0.0, 2.0]
+    """
+    some = sample(vectors, _SAMPLE)
+    both = (some.min(axis=0) < 0) & (some.max(axis=0) > 0)
+    return np.where(both, 0, np.median(some, axis=0)).astype(np.float32)
+
+
+def pack_bits(vectors: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
+    """Pack one bit per dimension; padding bits are 0.
+
+    Args:
+        vectors: (items, dim) float.
+        thresholds: (dim,) float32, see `bit_thresholds`.
+
+    Returns:
+        (items, ceil(dim / 8)) uint8.
+
+    Example:
+
+    >>> pack_bits(np.array([[1.0, -1.0, 2.0]]), np.zeros(3)).tolist()
+    [[160]]
+    """
+    return np.packbits(np.asarray(vectors, np.float32) > thresholds, axis=1)
+
+
+def _words(packed: np.ndarray) -> np.ndarray:
+    padded = np.pad(packed, ((0, 0), (0, -packed.shape[1] % (_WORD // 8))))
+    return np.ascontiguousarray(padded).view(np.uint64)
+
+
+_BITS_OF_16 = np.unpackbits(np.arange(1 << 16, dtype=np.uint16).view(np.uint8)).reshape(-1, 16).sum(1, np.uint8)
+
+
+def _count_bits(words: np.ndarray) -> np.ndarray:
+    if hasattr(np, "bitwise_count"):
+        return np.bitwise_count(words).sum(axis=1, dtype=np.int32)
+    return _BITS_OF_16[words.view(np.uint16)].sum(axis=1, dtype=np.int32)

@@ -1,0 +1,85 @@
+"""Partitions of hashed vectors by ScaNN (extra `index`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from vsemb.errors import DataError, needs_extra
+from vsemb.searching.backends.backend import Backend, check_count
+
+_SCANN_ASSETS = "scann_assets.pbtxt"
+# Minimum numbers of items for which hashing and a tree save time.
+_HASHED, _TREE = 2_000, 20_000
+# As recommended in ScaNN's documentation.
+_BLOCK_DIMS, _THRESHOLD = 2, 0.2
+_SCANN_TRAINING = 100_000
+_PARALLEL = 32
+
+
+def _scann() -> Any:
+    with needs_extra("scann", "index"):
+        from scann.scann_ops.py import scann_ops_pybind
+    return scann_ops_pybind
+
+
+class ScannIndex(Backend):
+    """Hashed vectors in `leaves` partitions; a search reads `leaves_to_search` of them.
+
+    By default, there are sqrt(items) partitions, and one in eight is searched. Below 20,000 items, there is one
+    partition. Below 2,000 items, vectors are not hashed.
+    """
+
+    parameters = ("leaves", "leaves_to_search")
+
+    def __init__(self, searcher: Any, count: int) -> None:
+        self.searcher, self._count = searcher, count
+
+    def __len__(self) -> int:
+        return self._count
+
+    check = staticmethod(_scann)
+
+    @classmethod
+    def build(cls, vectors: np.ndarray, directory: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        count = len(vectors)
+        # With one partition, ScaNN needs no tree.
+        leaves = int(parameters.get("leaves", round(count**0.5) if count >= _TREE else 1))
+        check_count("leaves", leaves, count, "items")
+        searched = int(parameters.get("leaves_to_search", max(1, leaves // 8)))
+        check_count("leaves_to_search", searched, leaves, "leaves")
+        builder = _scann().builder(np.ascontiguousarray(vectors, np.float32), 10, "dot_product")
+        if leaves > 1:
+            builder = builder.tree(leaves, searched, training_sample_size=min(count, _SCANN_TRAINING))
+        if count >= _HASHED:
+            builder = builder.score_ah(_BLOCK_DIMS, anisotropic_quantization_threshold=_THRESHOLD)
+        else:
+            builder = builder.score_brute_force()
+        builder.build().serialize(str(directory), relative_path=True)
+        return {"leaves": leaves, "leaves_to_search": searched, "count": count}
+
+    @classmethod
+    def open(cls, directory: Path, parameters: Mapping[str, Any]) -> Self:
+        scann = _scann()
+        try:
+            assets = (directory / _SCANN_ASSETS).read_text(encoding="utf-8")
+            # `load_searcher` would unpickle a file of names if it exists.
+            searcher = scann.ScannSearcher(scann.scann_pybind.ScannNumpy(str(directory), assets))
+        except (OSError, RuntimeError, ValueError) as error:
+            raise DataError(f"The index {directory} is damaged. Make the index again.") from error
+        return cls(searcher, int(parameters["count"]))
+
+    def search(self, queries: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+        queries = np.ascontiguousarray(queries, np.float32)
+        if not len(queries):
+            return np.zeros((0, n), np.int64), np.zeros((0, n), np.float32)
+        search = self.searcher.search_batched
+        if len(queries) >= _PARALLEL:
+            search = self.searcher.search_batched_parallel
+        found, scores = search(queries, final_num_neighbors=n, pre_reorder_num_neighbors=n)
+        # Missing results have row 0 and score NaN.
+        rows = np.where(np.isnan(scores), -1, found.astype(np.int64))
+        return rows, np.asarray(scores, np.float32)
