@@ -29,7 +29,7 @@ class Labels:
     def signature(self, served: Any) -> Any:
         """For `extras` of a `ServedModel`."""
         from vsemb.exporting import Signature
-        from vsemb.exporting.served_model import score_scale
+        from vsemb.exporting.signatures import score_scale
 
         images = served.image
 

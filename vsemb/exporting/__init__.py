@@ -4,7 +4,9 @@ from vsemb.exporting.card import ModelFacts
 from vsemb.exporting.contract import About
 from vsemb.exporting.corpus import Corpus
 from vsemb.exporting.savedmodel import export_savedmodel
-from vsemb.exporting.served_model import Exportable, ImageInput, ServedModel, Signature, TextInput
+from vsemb.exporting.served_inputs import ImageInput, TextInput
+from vsemb.exporting.served_model import ServedModel
+from vsemb.exporting.signatures import Exportable, Signature
 
 __all__ = [
     "About",

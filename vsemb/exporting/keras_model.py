@@ -8,15 +8,9 @@ from typing import Any
 
 from vsemb.errors import invalid_argument
 from vsemb.exporting.savedmodel import write
-from vsemb.exporting.served_model import (
-    BaseImageInput,
-    Outputs,
-    ServedModel,
-    TextInput,
-    embedding_rows,
-    first_rows,
-    one_row_at_least,
-)
+from vsemb.exporting.served_inputs import BaseImageInput, TextInput
+from vsemb.exporting.served_model import ServedModel
+from vsemb.exporting.signatures import Outputs, embedding_rows, first_rows, one_row_at_least
 from vsemb.models.dual_encoder import DualEncoder
 from vsemb.ops.tensorflow import tf
 

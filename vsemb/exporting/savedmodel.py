@@ -25,7 +25,7 @@ from vsemb.exporting.card import ModelFacts, card_path, model_card, version_card
 from vsemb.exporting.contract import Contract, Golden, hashes, publish_contract, version_contract_path
 from vsemb.exporting.reference_outputs import Arrays, compare, part
 from vsemb.exporting.servable import check_servable, signature_specs
-from vsemb.exporting.served_model import REASON, Exportable, tensors
+from vsemb.exporting.signatures import REASON, Exportable, tensors
 from vsemb.exporting.versions import publishing
 from vsemb.files import write_text
 from vsemb.ops.tensorflow import tf

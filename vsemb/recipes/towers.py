@@ -26,7 +26,7 @@ from vsemb.parts import Part, Positive, Probability, Share, Size
 from vsemb.text.tokenizers import Tokenizer, TokenizerPart, Words
 
 if TYPE_CHECKING:
-    from vsemb.exporting.served_model import ImageInput
+    from vsemb.exporting.served_inputs import ImageInput
 
 #: Weights are initialized from the first images and their captions, so that their features fit in memory.
 MOST_IMAGES = 200_000
@@ -305,7 +305,7 @@ class Features(CachedImages, kind="features"):
         return store.rows(split.ids[:MOST_IMAGES])
 
     def image_input(self, path: Path) -> ImageInput | None:
-        from vsemb.exporting.served_model import ImageInput
+        from vsemb.exporting.served_inputs import ImageInput
 
         kept = kept_backbone(path)
         return None if kept is None else ImageInput(kept[0], build_backbone(*kept))
@@ -364,7 +364,7 @@ class Top(Features, kind="top"):
         return super().images(split, store, training=training)
 
     def image_input(self, path: Path) -> ImageInput:
-        from vsemb.exporting.served_model import ImageInput, MirroredInput
+        from vsemb.exporting.served_inputs import ImageInput, MirroredInput
 
         kept = kept_backbone(path)
         # `open` has checked that the features name their network.
@@ -505,7 +505,7 @@ class Pixels(ImageTower, kind="pixels"):
         return replace(self, weights=None)
 
     def image_input(self, path: Path) -> ImageInput:
-        from vsemb.exporting.served_model import ImageInput
+        from vsemb.exporting.served_inputs import ImageInput
 
         return ImageInput(self.config)
 

@@ -48,7 +48,8 @@ from vsemb.training.callbacks import kept_weights
 from vsemb.weights import load_weights
 
 if TYPE_CHECKING:
-    from vsemb.exporting.served_model import ImageInput, ServedModel
+    from vsemb.exporting.served_inputs import ImageInput
+    from vsemb.exporting.served_model import ServedModel
 
 RECIPE, STATUS, VOCABULARY, METRICS = "recipe.json", "run.json", "vocabulary.txt", "metrics.jsonl"
 BEST, STATE, LOGS = "checkpoints/best.weights.h5", "checkpoints/state.npz", "logs"

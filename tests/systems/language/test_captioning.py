@@ -13,7 +13,7 @@ from vsemb import recipes
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.exporting import export_savedmodel
 from vsemb.exporting.contract import Contract, contract_path
-from vsemb.exporting.served_model import ImageInput
+from vsemb.exporting.served_inputs import ImageInput
 from vsemb.image.backbones import BackboneConfig
 from vsemb.image.decode import decode_images
 from vsemb.runs.serve import export_run, model_facts

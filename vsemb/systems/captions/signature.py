@@ -11,14 +11,8 @@ import numpy as np
 from vsemb.errors import DataError, invalid_argument
 from vsemb.exporting import About, Exportable, ImageInput, Signature
 from vsemb.exporting.reference_outputs import Arrays, Tie, golden_images
-from vsemb.exporting.served_model import (
-    Outputs,
-    first_rows,
-    kernels_for_any_device,
-    one_row_at_least,
-    tables_of,
-    tolerance_of,
-)
+from vsemb.exporting.served_inputs import tables_of
+from vsemb.exporting.signatures import Outputs, first_rows, kernels_for_any_device, one_row_at_least, tolerance_of
 from vsemb.image.decode import MAX_PIXELS
 from vsemb.ops.tensorflow import tf
 

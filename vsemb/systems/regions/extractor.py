@@ -9,7 +9,7 @@ from typing import NamedTuple
 import keras
 
 from vsemb.errors import DataError, VsembError, invalid_argument, one_line
-from vsemb.exporting.served_model import one_row_at_least
+from vsemb.exporting.signatures import one_row_at_least
 from vsemb.image.backbones import ARCHITECTURES, BackboneConfig, load_all_weights, scaled
 from vsemb.image.decode import decode_images
 from vsemb.ops.tensorflow import tf

@@ -13,7 +13,7 @@ import numpy as np
 
 from vsemb.exporting import ImageInput, ServedModel, Signature
 from vsemb.exporting.reference_outputs import Arrays, Tie, golden_images, golden_texts
-from vsemb.exporting.served_model import (
+from vsemb.exporting.signatures import (
     Outputs,
     embedding_rows,
     filled_up,

@@ -9,7 +9,7 @@ import numpy as np
 
 from vsemb.exporting import TextInput
 from vsemb.exporting.reference_outputs import Arrays
-from vsemb.exporting.served_model import Outputs, first_rows, function_of, one_row_at_least
+from vsemb.exporting.signatures import Outputs, first_rows, function_of, one_row_at_least
 from vsemb.ops.tensorflow import tf
 from vsemb.systems.trees.tree_tokenizer import Parse, TreeTokenizer, parsed_texts
 

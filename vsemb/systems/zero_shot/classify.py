@@ -22,7 +22,7 @@ from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, invalid_argument, one_line
 from vsemb.evaluation import Embedder
 from vsemb.exporting import ServedModel, Signature, TextInput
-from vsemb.exporting.served_model import Outputs, score_scale
+from vsemb.exporting.signatures import Outputs, score_scale
 from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, require
 from vsemb.runs.images import embed_image
