@@ -18,7 +18,8 @@ def caption_parts(dtype: str | None = None, **options: Any):
     from vsemb.encoders import ImageEncoder, WordEmbedding
     from vsemb.exporting import ImageInput
     from vsemb.image.backbones import BackboneConfig, build_backbone
-    from vsemb.systems.captions.decoding import NeuralCaptioner, SearchOptions
+    from vsemb.systems.captions.captioner import NeuralCaptioner
+    from vsemb.systems.captions.decoding import SearchOptions
     from vsemb.systems.captions.multimodal_rnn import MultimodalRNN
     from vsemb.text import Vocabulary
 

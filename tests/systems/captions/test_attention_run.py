@@ -11,7 +11,7 @@ from vsemb.cli.__main__ import main
 from vsemb.errors import InvalidArgumentError
 from vsemb.runs.fine_tune import with_backbone
 from vsemb.runs.run import Run
-from vsemb.systems.captions.decoding import CaptionOptions
+from vsemb.systems.captions.captioner import CaptionOptions
 from vsemb.systems.captions.multimodal_rnn import AttentiveRNN
 
 

@@ -8,7 +8,8 @@ import pytest
 import tensorflow as tf
 
 from vsemb.encoders import ImageEncoder, WordEmbedding
-from vsemb.systems.captions.decoding import NeuralCaptioner, Sampler, SearchOptions, detokenize
+from vsemb.systems.captions.captioner import NeuralCaptioner, detokenize
+from vsemb.systems.captions.decoding import Sampler, SearchOptions
 from vsemb.systems.captions.multimodal_rnn import MultimodalRNN
 from vsemb.text.vocabulary import Vocabulary
 

@@ -12,13 +12,14 @@ import tensorflow as tf
 from vsemb import recipes
 from vsemb.data.features.store import FeatureStore
 from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.systems.captions.captioner import NeuralCaptioner
 from vsemb.systems.captions.captioning import (
     CaptionOptions,
     caption_images,
     caption_split,
     open_captioning_run,
 )
-from vsemb.systems.captions.decoding import NeuralCaptioner, SearchOptions
+from vsemb.systems.captions.decoding import SearchOptions
 
 
 @pytest.fixture(scope="module")

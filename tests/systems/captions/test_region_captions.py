@@ -14,7 +14,8 @@ from PIL import Image
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.runs.pictures import pixel_box
-from vsemb.systems.captions.decoding import NeuralCaptioner, SearchOptions
+from vsemb.systems.captions.captioner import NeuralCaptioner
+from vsemb.systems.captions.decoding import SearchOptions
 from vsemb.systems.captions.region_captions import caption_regions, choose_regions
 
 

@@ -20,7 +20,7 @@ from vsemb.exporting.reference_outputs import compare, golden_images
 from vsemb.exporting.servable import PROBES
 from vsemb.exporting.verify import verify_model
 from vsemb.image.backbones import BackboneConfig
-from vsemb.systems.captions.decoding import Captions
+from vsemb.systems.captions.captioner import Captions
 from vsemb.systems.captions.signature import TIES, ServedCaptioner, golden_pictures
 
 SIGNATURES = {"serving_default", "caption"}

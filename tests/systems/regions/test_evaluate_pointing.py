@@ -11,7 +11,8 @@ from vsemb import recipes
 from vsemb.cli.__main__ import main
 from vsemb.runs.run import Run
 from vsemb.systems.regions.commands import pointing_table
-from vsemb.systems.regions.pointing import PointingMetrics, PointingShare, measure_pointing
+from vsemb.systems.regions.pointing import PointingMetrics, PointingShare
+from vsemb.systems.regions.pointing_task import measure_pointing
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from vsemb.errors import DataError, one_line, printable
 from vsemb.ops.tensorflow import tf
 from vsemb.runs.images import find_key, read_image_file
 from vsemb.runs.run import Run, read_recipe
-from vsemb.systems.captions.decoding import Captioner, CaptionOptions, Captions
+from vsemb.systems.captions.captioner import Captioner, CaptionOptions, Captions
 from vsemb.systems.captions.signature import ServedCaptioner
 from vsemb.systems.captions.task import NextWordTask
 

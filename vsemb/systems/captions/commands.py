@@ -157,7 +157,7 @@ def _fix_search(arguments: argparse.Namespace, run: Run) -> dict[str, Any]:
             is given.
     """
     from vsemb.errors import invalid_argument
-    from vsemb.systems.captions.decoding import CaptionOptions
+    from vsemb.systems.captions.captioner import CaptionOptions
     from vsemb.systems.captions.task import NextWordTask
 
     given = {name: value for name, value in picked(arguments, *_SEARCH).items() if value is not None}

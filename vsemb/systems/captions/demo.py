@@ -12,8 +12,8 @@ from vsemb.demo.page import Page
 from vsemb.errors import VsembError, invalid_argument
 from vsemb.runs.indexing import ALL, split_names
 from vsemb.runs.run import Run
+from vsemb.systems.captions.captioner import CaptionOptions
 from vsemb.systems.captions.captioning import CaptionWriter
-from vsemb.systems.captions.decoding import CaptionOptions
 from vsemb.systems.captions.task import NextWordTask
 
 

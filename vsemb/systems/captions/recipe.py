@@ -24,7 +24,8 @@ from vsemb.ops.tensorflow import tf
 from vsemb.parts import NonNegative, Part, between
 from vsemb.recipes.towers import Features, ImageTower
 from vsemb.runs.run import Run, read_status
-from vsemb.systems.captions.decoding import Captioner, CaptionOptions, NeuralCaptioner, Sampler, SearchOptions
+from vsemb.systems.captions.captioner import Captioner, CaptionOptions, NeuralCaptioner
+from vsemb.systems.captions.decoding import Sampler, SearchOptions
 from vsemb.systems.captions.multimodal_rnn import Decoder, MultimodalRNN, RecurrentDecoder
 from vsemb.systems.captions.sentences import SentenceBatches, Sentences, sentence_batches
 from vsemb.systems.captions.snippets import (

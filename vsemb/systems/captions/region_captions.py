@@ -19,8 +19,8 @@ from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, Probability, require
 from vsemb.runs.pictures import PAPER, Font, Rectangle, cut_text, drawable, pixel_box
 from vsemb.runs.run import Run
+from vsemb.systems.captions.captioner import CaptionOptions
 from vsemb.systems.captions.captioning import written_of
-from vsemb.systems.captions.decoding import CaptionOptions
 from vsemb.systems.captions.recipe import RegionCaptioning
 from vsemb.systems.regions.aligning import GivenImage, candidate_boxes
 from vsemb.systems.regions.drawing import COLOURS, draw_outlines, scaled_for_drawing

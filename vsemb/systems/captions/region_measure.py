@@ -23,8 +23,8 @@ from vsemb.recipes.towers import kept_backbone
 from vsemb.runs.run import Run
 from vsemb.systems.captions.caption_measure import CaptionTable, MeasuredCaptions
 from vsemb.systems.captions.caption_metrics import evaluate_captions
+from vsemb.systems.captions.captioner import CaptionOptions
 from vsemb.systems.captions.captioning import written_of
-from vsemb.systems.captions.decoding import CaptionOptions
 from vsemb.systems.captions.recipe import SNIPPETS
 from vsemb.systems.captions.region_texts import RegionTexts
 from vsemb.systems.captions.snippets import Snippets

@@ -17,7 +17,7 @@ from vsemb.image.decode import MAX_PIXELS
 from vsemb.ops.tensorflow import tf
 
 if TYPE_CHECKING:
-    from vsemb.systems.captions.decoding import Captioner
+    from vsemb.systems.captions.captioner import Captioner
 
 # Number of golden pictures with stable captions, and maximum number of pictures tried.
 _PICTURES, _LOOKED_AT = 2, 12
@@ -31,7 +31,7 @@ class ServedCaptioner(Exportable):
     """A captioner as a served model.
 
     Args:
-        captioner: function of model inputs, (batch, ...) float32. Returns `vsemb.systems.captions.decoding.Captions`
+        captioner: function of model inputs, (batch, ...) float32. Returns `vsemb.systems.captions.captioner.Captions`
             with `n_best` columns; works in a graph.
         image_input: function from bytes to model inputs, one row per image.
         facts: settings for the contract and the model card: `words`, the size of the vocabulary, and `beam`,

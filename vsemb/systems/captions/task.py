@@ -13,7 +13,7 @@ from vsemb.parts import Count, NonNegative, Part
 from vsemb.recipes.retrieval import described
 from vsemb.recipes.schema import Job, Recipe
 from vsemb.runs.run import Run
-from vsemb.systems.captions.decoding import Captioner, CaptionOptions
+from vsemb.systems.captions.captioner import Captioner, CaptionOptions
 from vsemb.systems.captions.next_word import NextWordCrossEntropy
 from vsemb.systems.captions.sentences import Sentences
 from vsemb.systems.captions.signature import ServedCaptioner

@@ -22,7 +22,8 @@ from vsemb.ops.tensorflow import tf
 from vsemb.parts import Part
 from vsemb.runs.run import Run
 from vsemb.systems.captions.caption_metrics import cider
-from vsemb.systems.captions.decoding import NeuralCaptioner, SearchOptions
+from vsemb.systems.captions.captioner import NeuralCaptioner
+from vsemb.systems.captions.decoding import SearchOptions
 from vsemb.systems.captions.next_word import NextWordModel
 from vsemb.systems.captions.sentences import Sentences
 from vsemb.text.tokenizers import Tokenizer

@@ -20,7 +20,8 @@ from vsemb.errors import invalid_argument
 from vsemb.models import DualEncoder
 from vsemb.ops.tensorflow import tf
 from vsemb.parts import NonNegative, Part
-from vsemb.systems.captions.decoding import Captioner, Captions, SearchOptions, beam_search, detokenize
+from vsemb.systems.captions.captioner import Captioner, Captions, detokenize
+from vsemb.systems.captions.decoding import SearchOptions, beam_search
 from vsemb.systems.captions.next_word import NextWordModel
 from vsemb.systems.language.kneser_ney import KneserNeyTrigram
 from vsemb.text.vocabulary import Vocabulary

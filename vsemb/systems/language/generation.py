@@ -29,7 +29,7 @@ from vsemb.files import read_json, replacing_directory, write_json
 from vsemb.ops.tensorflow import tf
 from vsemb.runs.run import Run
 from vsemb.systems.captions.caption_metrics import cider
-from vsemb.systems.captions.decoding import detokenize
+from vsemb.systems.captions.captioner import detokenize
 from vsemb.systems.language.candidates import RankingWeights, StructureContentCaptioner
 from vsemb.systems.language.conditioning import embed_captions, require_encoder, require_tags, tag_ids, tags_of
 from vsemb.systems.language.kneser_ney import KneserNeyTrigram

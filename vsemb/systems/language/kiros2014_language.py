@@ -54,7 +54,7 @@ from vsemb.data.store import Dataset, Split
 from vsemb.errors import invalid_argument
 from vsemb.recipes.schema import Training
 from vsemb.runs.run import Run
-from vsemb.systems.captions.decoding import Captioner, CaptionOptions
+from vsemb.systems.captions.captioner import Captioner, CaptionOptions
 from vsemb.systems.captions.sentences import SentenceBatches, Sentences, sentence_batches
 from vsemb.systems.captions.task import CaptionBatches, NextWordJob, NextWordTask, WordText
 from vsemb.systems.captions.validation import Likelihood, LikelihoodMeasure, PerplexityValidation

@@ -333,7 +333,7 @@ def _evaluate_pointing(arguments: argparse.Namespace, opened: Run) -> Measured:
     contain the words of a caption that name each object, like the data of `vsemb scenes`, of Flickr30k Entities and of
     RefCOCO (`vsemb prepare --format entities`, `--format refcoco`).
     """
-    from vsemb.systems.regions.pointing import measure_pointing
+    from vsemb.systems.regions.pointing_task import measure_pointing
 
     dataset, bootstrap = opened.open_data(arguments.data), arguments.bootstrap
     metrics, chosen = measure_pointing(
