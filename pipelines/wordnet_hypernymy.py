@@ -8,7 +8,8 @@
 | equation 4 | sum of E(u, v) + max(0, margin - E(u', v')) | `vsemb/losses/max_margin.py` |
 | section 3.1 | (u', v'), one end drawn again | `vsemb/systems/hypernymy/wordnet.py`, `corrupt` |
 | section 3.1 | f, a non-negative vector per concept | `vsemb/systems/hypernymy/model.py`, `HypernymModel` |
-| section 3.2 | transitive closure, 4,000 + 4,000 held out | `vsemb/systems/hypernymy/wordnet.py`, `transitive_closure`, `split_pairs` |
+| section 3.2 | transitive closure | `vsemb/systems/hypernymy/wordnet.py`, `transitive_closure` |
+| section 3.2 | 4,000 + 4,000 pairs held out | `vsemb/systems/hypernymy/wordnet.py`, `split_pairs` |
 | section 3.3 | Adam 0.01, 500 + 500 pairs per batch, early stopping | `vsemb/systems/hypernymy/training.py` |
 | table 1 | accuracy at the threshold fitted on dev | `vsemb/systems/hypernymy/metrics.py` |
 
