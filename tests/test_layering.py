@@ -365,4 +365,4 @@ def test_the_package_stays_small() -> None:
     """
     lines = {module: code_lines(path) for module, path in MODULES.items()}
     base = sum(count for module, count in lines.items() if room_of(module) != "systems")
-    assert sum(lines.values()) <= 32_678 and base <= 20_155, f"{sum(lines.values())} lines, {base} of the base"
+    assert sum(lines.values()) <= 32_677 and base <= 20_155, f"{sum(lines.values())} lines, {base} of the base"

@@ -33,13 +33,8 @@ from vsemb.commands import table
 from vsemb.evaluation import retrieval_ranks
 from vsemb.files import write_json
 from vsemb.losses import PairwiseRanking
-from vsemb.systems.regions.similarities import (
-    CrossAttention,
-    MaxSim,
-    MultiVectorSimilarity,
-    cross_attention_scores,
-    region_word_scores,
-)
+from vsemb.systems.regions.cross_attention import CrossAttention, cross_attention_scores
+from vsemb.systems.regions.similarities import MaxSim, MultiVectorSimilarity, region_word_scores
 
 REGIONS, WORDS, CAPTIONS = 20, 20, 5
 _LOOP_IMAGES, _LOOP_TEXTS = 10, 500

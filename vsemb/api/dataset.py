@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import secrets
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
-import numpy as np
-
+from vsemb.api.rows import Columns, Item, Records, assign_splits, digest, item_of, name_files
 from vsemb.console import say
 from vsemb.data import store
-from vsemb.data.images import ImageLike, check_image, image_source
+from vsemb.data.images import ImageLike
 from vsemb.data.readers import read
-from vsemb.data.readers.hash_splits import dealt, hash_split, shares
-from vsemb.data.readers.source import split_name
-from vsemb.data.readers.table import COLUMNS, NUMBERED
 from vsemb.data.records import ImageRecord
 from vsemb.data.writing.prepare import described_source
 from vsemb.data.writing.writer import BadImageFound, write_dataset
-from vsemb.errors import DataError, InvalidArgumentError, invalid_argument, listed, one_line, plain_repr, unknown_name
+from vsemb.errors import DataError, invalid_argument, listed, unknown_name
 from vsemb.files import sha256_bytes
 
 OnBad = Literal["fail", "skip"]
@@ -177,7 +172,7 @@ class Dataset(store.Dataset):
         if not hasattr(frame, "columns"):
             fix = "For lists: Dataset.from_pairs(images, captions)."
             raise invalid_argument("frame", type(frame).__name__, "a DataFrame", fix)
-        pick = _Columns(list(frame.columns), image, caption, split)
+        pick = Columns(list(frame.columns), image, caption, split)
         values = {name: list(frame[name]) for name in pick.names}
         rows = [
             pick(row) for row in (dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True))
@@ -277,9 +272,9 @@ class Dataset(store.Dataset):
     def _of_list(cls, rows: list[tuple[Any, Any, Any]], out: Any, kind: str, on_bad: OnBad, overwrite: bool) -> Self:
         """Write rows (image, caption, split or None) that are in memory."""
         problems: list[str] = []
-        groups: dict[Any, _Item] = {}
+        groups: dict[Any, Item] = {}
         for place, row in enumerate(rows):
-            item = _item(place, *row, problems)
+            item = item_of(place, *row, problems)
             if item is not None:
                 first = groups.setdefault(item.identity, item)
                 if first is not item:
@@ -289,13 +284,13 @@ class Dataset(store.Dataset):
                         )
                     first.captions.extend(item.captions)
         items = list(groups.values())
-        _name_files(items)
+        name_files(items)
         if items and all(item.split is None for item in items):
-            _split(items)
+            assign_splits(items)
         # A temporary dataset is never compared with a later call, so its digest can be random.
-        rows_digest = secrets.token_hex(8) if out is None else sha256_bytes("".join(map(_digest, items)).encode())
+        rows_digest = secrets.token_hex(8) if out is None else sha256_bytes("".join(map(digest, items)).encode())
         described = {"format": kind, "path_name": "", "sha256": {"rows": rows_digest}, "options": {}}
-        records = _Records(items)
+        records = Records(items)
         return cls._write(records, out, described, len(items), problems, on_bad, overwrite)
 
     @classmethod
@@ -315,13 +310,13 @@ class Dataset(store.Dataset):
             parts = {None: next(iter(parts.values()))}
         problems: list[str] = []
 
-        def items() -> Iterator[_Item]:
+        def items() -> Iterator[Item]:
             place = itertools.count()
             for split, part in parts.items():
                 pick = None
                 for row in rows_of(part):
-                    pick = pick or _Columns(list(row), *columns)
-                    item = _item(next(place), *pick(row)[:2], split, problems)
+                    pick = pick or Columns(list(row), *columns)
+                    item = item_of(next(place), *pick(row)[:2], split, problems)
                     if item is not None:
                         yield replace(item, image=item.encoded())
 
@@ -379,168 +374,3 @@ class Dataset(store.Dataset):
         if bad := left_out(dataset):
             say(f"Left out: {listed(bad)}.")
         return cls.open(dataset.path)
-
-
-@dataclass
-class _Item:
-    """One image with its captions, split and key."""
-
-    place: int
-    image: Any
-    captions: list[str]
-    split: str | None
-    key: str
-
-    @property
-    def identity(self) -> Any:
-        if isinstance(self.image, bytes):
-            return sha256_bytes(self.image)
-        return str(self.image) if isinstance(self.image, Path) else id(self.image)
-
-    def encoded(self) -> Path | bytes:
-        """Return the file or the bytes of the image; unreadable bytes for a broken image, which the writer rejects."""
-        try:
-            return image_source(self.image)
-        except (OSError, ValueError, SyntaxError):
-            return b"unreadable"
-
-    def record(self) -> ImageRecord:
-        return ImageRecord(self.key, tuple(self.captions), self.split or hash_split(self.key), self.encoded())
-
-
-def _digest(item: _Item) -> str:
-    """Return a hash of a row; files are hashed by size and modification time."""
-    image: Any = item.image
-    with contextlib.suppress(OSError, ValueError, SyntaxError):
-        if isinstance(image, Path):
-            image = [image.stat().st_size, image.stat().st_mtime_ns]
-        else:
-            image = sha256_bytes(image if isinstance(image, bytes) else np.asarray(image).tobytes())
-    return sha256_bytes(repr([item.key, item.captions, item.split, image]).encode("utf-8", "replace"))
-
-
-class _Records(Sequence[ImageRecord]):
-    """Records of items; images are encoded on access."""
-
-    def __init__(self, items: list[_Item]) -> None:
-        self._items = items
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def __getitem__(self, place: Any) -> Any:
-        return self._items[place].record()
-
-
-class _Columns:
-    """Select image, captions and split from rows."""
-
-    def __init__(
-        self,
-        found: list[str],
-        image: str | None = None,
-        caption: str | Sequence[str] | None = None,
-        split: str | None = None,
-    ) -> None:
-        self.image = self._find(found, "image", "file", image)
-        if caption is None:
-            # Columns caption_0, caption_1 and so on hold captions of one image.
-            numbered = [name for name in found if NUMBERED.sub("", str(name).lower()) in COLUMNS["caption"]]
-            caption = numbered if numbered and all(NUMBERED.search(str(name)) for name in numbered) else None
-        several = [caption] if caption is None or isinstance(caption, str) else caption
-        self.captions = [self._find(found, "caption", "caption", each) for each in several]
-        self.split = self._find(found, "split", "split", split)
-        for name, column in (("image", self.image), ("caption", self.captions[0])):
-            if column is None:
-                fix = f"Name the column: {name}='…'"
-                raise invalid_argument("columns", found, f"a column of the {name}s, such as {name}", fix)
-        self.names = [name for name in (self.image, *self.captions, self.split) if name is not None]
-
-    @staticmethod
-    def _find(found: list[str], argument: str, ours: str, given: str | None) -> str | None:
-        if given is not None:
-            if given not in found:
-                raise unknown_name(argument, given, found)
-            return given
-        fitting = [name for name in found if str(name).lower() in COLUMNS[ours]]
-        fitting = [name for name in fitting if str(name).lower() == argument] or fitting
-        if len(fitting) > 1:
-            raise invalid_argument("columns", fitting, f"one column of the {argument}s", f"Name it: {argument}='…'")
-        return fitting[0] if fitting else None
-
-    def __call__(self, row: Mapping[str, Any]) -> tuple[Any, Any, Any]:
-        texts = [row[name] for name in self.captions if name is not None]
-        return row[str(self.image)], texts[0] if len(texts) == 1 else texts, row[self.split] if self.split else None
-
-
-def _item(place: int, image: Any, captions: Any, split: Any, problems: list[str]) -> _Item | None:
-    """Return a row as an item; for an unusable row, append the reason to `problems` and return None."""
-    if isinstance(image, Mapping):
-        # The form of Hugging Face's feature `Image(decode=False)`.
-        image = image.get("bytes") or image.get("path")
-    texts = _texts(captions)
-    try:
-        check_image(image)
-    except InvalidArgumentError:
-        problems.append(f"row {place}: image is {_shown(image)}{_hint(image)}")
-    else:
-        if texts is None:
-            problems.append(f"row {place}: caption is {_shown(captions)}")
-        elif not (split is None or isinstance(split, str)):
-            problems.append(f"row {place}: split is {_shown(split)}")
-        else:
-            source = image_source(image) if isinstance(image, str | os.PathLike | bytes) else image
-            return _Item(place, source, texts, None if split is None else split_name(split), f"{place:06d}")
-    return None
-
-
-def _texts(captions: Any) -> list[str] | None:
-    """Return one caption, or nested lists of captions, as a flat list; None if one is not text."""
-    if isinstance(captions, bytes):
-        captions = captions.decode("utf-8", "replace")
-    if isinstance(captions, str):
-        return [captions]
-    if not isinstance(captions, Iterable):
-        return None
-    each = [_texts(caption) for caption in captions]
-    return None if None in each else [text for texts in each for text in texts or ()]
-
-
-def _shown(value: Any) -> str:
-    return (
-        f"{value.dtype} {value.shape}"
-        if hasattr(value, "dtype") and np.ndim(value)
-        else one_line(plain_repr(value), 60)
-    )
-
-
-def _hint(image: Any) -> str:
-    """Return a fix for the two most common wrong arrays, a batch and floats; "" for other values."""
-    if not hasattr(image, "dtype") or not np.ndim(image):
-        return ""
-    if image.dtype.kind in "OSU" or np.ndim(image) > 3:
-        return ", a batch; pass one image per row (tf.data: dataset.unbatch())"
-    return "; convert it to uint8 from 0 to 255" if image.dtype.kind == "f" else ""
-
-
-def _name_files(items: list[_Item]) -> None:
-    """Name images by their files; if file names repeat, by their paths below the common folder."""
-    files = [item for item in items if isinstance(item.image, Path)]
-    if not files:
-        return
-    names = [item.image.name for item in files]
-    if len(set(names)) < len(names):
-        folder = os.path.commonpath([os.path.abspath(item.image.parent) for item in files])
-        names = [Path(os.path.relpath(os.path.abspath(item.image), folder)).as_posix() for item in files]
-    for item, name in zip(files, names, strict=True):
-        item.key = name
-
-
-def _split(items: list[_Item]) -> None:
-    """Assign images to splits by hashes of their names; three or more images give at least one per split."""
-    names = [item.key for item in items]
-    splits = {name: hash_split(name) for name in names}
-    if len(set(splits.values())) < 3 <= len(splits):
-        splits = dealt(names, shares(len(splits), 0.1, 0.1))
-    for item in items:
-        item.split = splits[item.key]

@@ -13,9 +13,10 @@ from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.searching.scan import best_of_blocks
 from vsemb.systems.captions import caption_measure
 from vsemb.systems.captions.caption_measure import CaptionTable, measure_captions
-from vsemb.systems.captions.caption_metrics import TrainingCaptions, evaluate_captions
+from vsemb.systems.captions.caption_metrics import evaluate_captions
 from vsemb.systems.captions.captioning import CaptionOptions, caption_split
 from vsemb.systems.captions.scene_truth import background_of, is_true
+from vsemb.systems.captions.training_captions import TrainingCaptions
 
 pytest.importorskip("pycocoevalcap", reason="the extra `captions` is not installed")
 

@@ -10,8 +10,9 @@ import pytest
 
 from tests.oracles import TOLERANCE, oracle
 from vsemb.errors import DataError, InvalidArgumentError, MissingExtraError
-from vsemb.systems.captions import caption_metrics as meteor
-from vsemb.systems.captions.caption_metrics import TrainingCaptions, cider, evaluate_captions
+from vsemb.systems.captions import meteor
+from vsemb.systems.captions.caption_metrics import cider, evaluate_captions
+from vsemb.systems.captions.training_captions import TrainingCaptions
 
 pytest.importorskip("pycocoevalcap", reason="the extra `captions` is not installed")
 

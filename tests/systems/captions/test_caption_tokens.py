@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from vsemb.systems.captions.caption_metrics import caption_tokens
+from vsemb.systems.captions.caption_tokens import caption_tokens
 
 #: Captions as people write them, which both programs split alike.
 WRITTEN = (

@@ -9,8 +9,9 @@ import pytest
 
 from vsemb.cli.__main__ import main
 from vsemb.systems.captions.caption_measure import CaptionTable, MeasuredCaptions, measure_captions
-from vsemb.systems.captions.caption_metrics import CaptionMetrics, NearestSentences
+from vsemb.systems.captions.caption_metrics import CaptionMetrics
 from vsemb.systems.captions.commands import captions_table, perplexity_table
+from vsemb.systems.captions.training_captions import NearestSentences
 from vsemb.systems.captions.validation import PerplexityRow, measure_perplexities
 
 pytest.importorskip("pycocoevalcap", reason="the extra `captions` is not installed")

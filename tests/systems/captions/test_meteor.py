@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from vsemb.errors import DataError
-from vsemb.systems.captions import caption_metrics as meteor
+from vsemb.systems.captions import meteor
 
 pytest.importorskip("pycocoevalcap", reason="the extra `captions` is not installed")
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from vsemb.errors import InvalidArgumentError
-from vsemb.systems.captions.caption_metrics import TrainingCaptions
+from vsemb.systems.captions.training_captions import TrainingCaptions
 from vsemb.text.normalize import words_of
 
 TRAIN = [

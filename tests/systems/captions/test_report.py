@@ -9,8 +9,9 @@ from tests.html_tree import Page
 from vsemb.errors import InvalidArgumentError, missing_extra
 from vsemb.report import write_report
 from vsemb.systems.captions import report as module
-from vsemb.systems.captions.caption_metrics import TrainingCaptions, evaluate_captions
+from vsemb.systems.captions.caption_metrics import evaluate_captions
 from vsemb.systems.captions.captioning import caption_split
+from vsemb.systems.captions.training_captions import TrainingCaptions
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,8 @@ from vsemb.systems.language.candidates import (
     _planned as planned,
 )
 from vsemb.systems.language.kneser_ney import KneserNeyTrigram
-from vsemb.systems.language.log_bilinear import Multiplicative, StructureContent
+from vsemb.systems.language.multiplicative import Multiplicative
+from vsemb.systems.language.structure_content import StructureContent
 from vsemb.text.vocabulary import Vocabulary
 
 WORDS = ("a", "dog", "cat", "runs", "'s", "red")

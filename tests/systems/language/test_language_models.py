@@ -11,7 +11,9 @@ from tests.contract import BFLOAT16, SAME, check_config
 from tests.oracles import TOLERANCE, oracle
 from vsemb.errors import InvalidArgumentError
 from vsemb.systems.captions.next_word import NextWordCrossEntropy, NextWordModel
-from vsemb.systems.language.log_bilinear import LogBilinear, Multiplicative, StructureContent
+from vsemb.systems.language.log_bilinear import LogBilinear
+from vsemb.systems.language.multiplicative import Multiplicative
+from vsemb.systems.language.structure_content import StructureContent
 
 WORDS, DIM, CONTEXT, CONTENT, FACTORS, TAGS, STRUCTURE = 7, 4, 2, 5, 3, 4, 2
 KINDS = ("log-bilinear", "multiplicative", "sc-nlm")

@@ -31,7 +31,9 @@ from vsemb.systems.language.conditioning import (
     tag_names,
     tags_of,
 )
-from vsemb.systems.language.log_bilinear import LogBilinear, Multiplicative, StructureContent
+from vsemb.systems.language.log_bilinear import LogBilinear
+from vsemb.systems.language.multiplicative import Multiplicative
+from vsemb.systems.language.structure_content import StructureContent
 
 
 def test_what_a_run_holds(language_run, tagged_scenes, kiros_run) -> None:

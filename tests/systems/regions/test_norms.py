@@ -9,8 +9,8 @@ import tensorflow as tf
 from tests.systems.regions.set_run import Images, Regions, SetRun
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.systems.regions import region_search
+from vsemb.systems.regions.cross_attention import CrossAttention
 from vsemb.systems.regions.region_search import WordNorm, measure_norms, word_norms
-from vsemb.systems.regions.similarities import CrossAttention
 
 WHOLE, LEFT, NONE = [0, 0, 1, 1], [0, 0, 0.5, 1], [0, 0, 0, 0]
 WORDS = {"the": [0.0, 0.0], "dog": [3.0, 4.0], "runs": [1.0, 0.0], "kayak": [6.0, 8.0]}

@@ -17,13 +17,11 @@ from vsemb.errors import InvalidArgumentError
 from vsemb.ops.geometry import l2_normalize
 from vsemb.similarities import Similarity
 from vsemb.systems.regions import similarities as sets
+from vsemb.systems.regions.cross_attention import CrossAttention, cross_attention_pair_scores, cross_attention_scores
 from vsemb.systems.regions.similarities import (
-    CrossAttention,
     MaxSim,
     MultiVectorSimilarity,
     SumSim,
-    cross_attention_pair_scores,
-    cross_attention_scores,
     item_mask,
     item_products,
     region_word_pair_scores,

@@ -24,11 +24,12 @@ from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, require
 from vsemb.runs.run import Run
 from vsemb.searching.scan import best_of_blocks
-from vsemb.systems.captions.caption_metrics import CaptionMetrics, NearestSentences, TrainingCaptions, evaluate_captions
+from vsemb.systems.captions.caption_metrics import CaptionMetrics, evaluate_captions
 from vsemb.systems.captions.captioner import CaptionOptions
 from vsemb.systems.captions.captioning import caption_split
 from vsemb.systems.captions.clip_score import ClipScorer
 from vsemb.systems.captions.scene_truth import background_of, has_truth, is_true
+from vsemb.systems.captions.training_captions import NearestSentences, TrainingCaptions
 
 _TRAIN = "train"
 _NEIGHBOUR = "nearest training image"

@@ -16,11 +16,12 @@ from vsemb.report.space import Picture, picture_of
 from vsemb.runs.pictures import data_uri
 from vsemb.runs.run import Run
 from vsemb.runs.templates import page_template
-from vsemb.systems.captions.caption_metrics import CaptionMetrics, TrainingCaptions, evaluate_captions
+from vsemb.systems.captions.caption_metrics import CaptionMetrics, evaluate_captions
 from vsemb.systems.captions.captioning import Written, caption_split
 from vsemb.systems.captions.recipe import RegionCaptioning
 from vsemb.systems.captions.region_captions import caption_regions
 from vsemb.systems.captions.task import NextWordTask
+from vsemb.systems.captions.training_captions import TrainingCaptions
 
 # Default number of images for models that need seconds per image.
 _SLOW = 100

@@ -13,8 +13,8 @@ SYSTEM = System(
         "task": {"language": "vsemb.systems.language.kiros2014_language"},
         "language model": {
             "log-bilinear": "vsemb.systems.language.log_bilinear",
-            "multiplicative": "vsemb.systems.language.log_bilinear",
-            "sc-nlm": "vsemb.systems.language.log_bilinear",
+            "multiplicative": "vsemb.systems.language.multiplicative",
+            "sc-nlm": "vsemb.systems.language.structure_content",
         },
     },
     readers={"sentences": "vsemb.systems.language.plain_text:read"},

@@ -3,8 +3,8 @@
 | equation | content | code |
 | --- | --- | --- |
 | 7, 8 | log-bilinear model | `vsemb.systems.language.log_bilinear.LogBilinear` |
-| 9, 10 | multiplicative model with a factored tensor | `vsemb.systems.language.log_bilinear.Multiplicative` |
-| 11 | SC-NLM: parts of speech and content | `vsemb.systems.language.log_bilinear.StructureContent` |
+| 9, 10 | multiplicative model with a factored tensor | `vsemb.systems.language.multiplicative.Multiplicative` |
+| 11 | SC-NLM: parts of speech and content | `vsemb.systems.language.structure_content.StructureContent` |
 | u | embedding of the sentence itself, so that training requires text only | `--encoder RUN`, of `kiros2014` |
 | supplement | candidates, their scores, the five best | `vsemb.systems.language.candidates.StructureContentCaptioner` |
 
@@ -70,14 +70,9 @@ from vsemb.systems.language.conditioning import (
     tags_of,
 )
 from vsemb.systems.language.generation import check_generation, load_captioner, prepare_generation
-from vsemb.systems.language.log_bilinear import (
-    ContextModel,
-    LanguageModel,
-    LogBilinearPart,
-    MultiplicativePart,
-    StructureContentPart,
-    Writing,
-)
+from vsemb.systems.language.log_bilinear import ContextModel, LanguageModel, LogBilinearPart
+from vsemb.systems.language.multiplicative import MultiplicativePart, Writing
+from vsemb.systems.language.structure_content import StructureContentPart
 from vsemb.text.tokenizers import Words
 from vsemb.training.optimizers import SGD, Adam
 

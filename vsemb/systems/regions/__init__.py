@@ -9,9 +9,10 @@ SYSTEM = System(
         "image tower": {"regions": "vsemb.systems.regions.image_tower"},
         "text encoder": {"contextual-tokens": "vsemb.systems.regions.encoders"},
         "loss": {"ranking-fragments": "vsemb.systems.regions.fragment_loss"},
-        "similarity": dict.fromkeys(
-            ("max-sim", "sum-sim", "late-interaction", "cross-attention"), "vsemb.systems.regions.similarities"
-        ),
+        "similarity": {
+            **dict.fromkeys(("max-sim", "sum-sim", "late-interaction"), "vsemb.systems.regions.similarities"),
+            "cross-attention": "vsemb.systems.regions.cross_attention",
+        },
     },
     commands={
         "regions": ("vsemb.systems.regions.commands:REGIONS", "find regions of images and cache their features"),

@@ -54,9 +54,10 @@ from vsemb.losses.ranking import Hardest, Ranking, RankingInfoNCE
 from vsemb.recipes.retrieval import Retrieval
 from vsemb.recipes.schema import Training
 from vsemb.recipes.towers import Text
+from vsemb.systems.regions.cross_attention import CrossAttention
 from vsemb.systems.regions.encoders import ContextualTokens
 from vsemb.systems.regions.image_tower import Regions
-from vsemb.systems.regions.similarities import CrossAttention, LateInteraction, MaxSim
+from vsemb.systems.regions.similarities import LateInteraction, MaxSim
 from vsemb.text.tokenizers import Words
 from vsemb.training.optimizers import SGD, Adam, Cosine
 

@@ -14,11 +14,9 @@ SYSTEM = System(
     recipes={name: f"vsemb.systems.zero_shot.sje:SJE[{name}]" for name in _RECIPES},
     parts={
         "tokenizer": {"classes": "vsemb.systems.zero_shot.class_names"},
-        "text encoder": {
-            "attributes": "vsemb.systems.zero_shot.text_encoders",
-            "binary-bag-of-words": "vsemb.systems.zero_shot.text_encoders",
-            "convolutional": "vsemb.systems.zero_shot.text_encoders",
-        },
+        "text encoder": dict.fromkeys(
+            ("attributes", "binary-bag-of-words", "convolutional"), "vsemb.systems.zero_shot.text_encoders"
+        ),
         "loss": {"structured": "vsemb.systems.zero_shot.structured_loss"},
         "batches": {"classes": "vsemb.systems.zero_shot.class_batches"},
         "validation": {"zero-shot": "vsemb.systems.zero_shot.validation"},
