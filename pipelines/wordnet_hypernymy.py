@@ -219,7 +219,7 @@ def trained_row(task: Task, name: str, adam: str, epochs: int | None, seed: int)
 
 def results_table(rows: Sequence[Row]) -> str:
     """Return the table of the rows with the paper's accuracies."""
-    from vsemb.commands import table
+    from vsemb.printing import table
 
     lines = []
     for row in rows:

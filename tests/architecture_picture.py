@@ -15,7 +15,7 @@ FILE = ROOT / "docs" / "design" / "architecture.svg"
 CONTENTS = {
     "allocation": "memory; exceptions; notices and progress bars",
     "files": "atomic writing, checksums, JSON; HTML tables",
-    "registry": "systems and parts, found by name; weights files",
+    "printing": "output of commands; systems, found by name; weights files",
     "parts": "typed parts of a recipe, read from JSON and --set",
     "configured": "Keras objects that keep their arguments",
     "ops": "pure functions over tensors",
@@ -29,7 +29,7 @@ CONTENTS = {
     "recipes": "schema and recipes of the base; server and client",
     "runs": "run directories: train, open, search, export",
     "api": "the names of `import vsemb`",
-    "commands": "helpers that subcommands share",
+    "commands": "modes and options of subcommands",
     "demo": "HTML report, demo page",
     "systems": "one folder per system",
     "cli": "the vsemb command",

@@ -6,18 +6,9 @@ import argparse
 
 import pytest
 
-from vsemb import commands, registry
-from vsemb.commands import Mode, Modes, Options, add_options, apply_options, check_image_files, table
+from vsemb import registry
+from vsemb.commands import Mode, Modes, Options, add_options, apply_options, check_image_files
 from vsemb.errors import InvalidArgumentError
-
-
-def test_columns_of_text_and_numbers_without_trailing_blanks():
-    rows = [["1", "a", "first"], ["10", "long", ""]]
-    assert table(["n", "key", "text"], rows, text=(1, 2)).splitlines() == [
-        " n  key   text",
-        " 1  a     first",
-        "10  long",
-    ]
 
 
 def find_boxes(arguments) -> str:
@@ -142,8 +133,3 @@ def test_files_that_are_read_are_not_written(tmp_path) -> None:
             check_image_files([image], **files)
     with pytest.raises(InvalidArgumentError, match="json.*another file than the picture"):
         check_image_files([], out="a.png", json="./a.png")
-
-
-def test_progress_goes_to_standard_error(capsys) -> None:
-    commands.say("half of it")
-    assert capsys.readouterr() == ("", "half of it\n")

@@ -27,7 +27,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 ORDER = [
     {"allocation", "errors", "console"},
     {"files", "tables"},
-    {"registry", "weights"},
+    {"printing", "registry", "weights"},
     {"parts"},
     {"configured"},
     {"ops"},

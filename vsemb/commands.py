@@ -1,13 +1,4 @@
-"""Parts of subcommands of the base and of systems: modes, options that systems add, tables, and the console.
-
-The console of a command:
-
-- Results are printed to standard output, tables with `table`. Notices go to standard error with `say`, and progress
-  bars with `vsemb.console.progress`, on everything that may take more than two seconds.
-- Each command has `--quiet`, which silences notices and bars. A command that prints a table adds `--json` with
-  `add_json`, and ends with `save_json`. With `--json -` only JSON is printed to standard output. The command does
-  nothing for either: `vsemb.cli` surrounds it with `console_of`.
-- TensorFlow's start-up messages are silenced by `vsemb.cli` before it is imported.
+"""Parts of subcommands of the base and of systems: modes, options that systems add, and measured values.
 
 A system names its subcommands, modes and options in `vsemb.registry.System` as `module:object`; their modules import
 nothing heavy outside functions, so that `--help` needs no TensorFlow. A mode is one of the things that a command can
@@ -18,24 +9,17 @@ command in all of its modes (`--parser`).
 from __future__ import annotations
 
 import argparse
-import contextlib
 import html
 import inspect
-import itertools
-import json
 import os
-import shlex
 import statistics
-import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vsemb import registry
-from vsemb.console import accented, quieted, say
-from vsemb.errors import DataError, InvalidArgumentError, invalid_argument, one_line, printable
-from vsemb.files import write_json
+from vsemb.errors import DataError, InvalidArgumentError, invalid_argument, printable
+from vsemb.printing import table
 
 if TYPE_CHECKING:
     from vsemb.data.store import Dataset
@@ -310,171 +294,6 @@ def picked(arguments: argparse.Namespace, *names: str) -> dict[str, Any]:
     {'k': 3, 'split': 'val'}
     """
     return {name: getattr(arguments, name) for name in names}
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[str]], text: Collection[int] = (0,)) -> str:
-    """Lay out a table.
-
-    Args:
-        header: names of the columns.
-        rows: cells, as many per row as the header has.
-        text: the columns of text, aligned to the left; the others are numbers, to the right.
-
-    Example:
-
-    >>> print(table(["", "R@1"], [["a", "1.0"], ["bc", "10.0"]]))
-         R@1
-    a    1.0
-    bc  10.0
-    """
-    lines = [list(header), *map(list, rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
-    first, *others = (
-        "  ".join(
-            cell.ljust(width) if column in text else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    )
-    return "\n".join([accented(first), *others])
-
-
-def facts(values: Mapping[str, Any]) -> str:
-    """Lay out names and values, one per line.
-
-    Example:
-
-    >>> print(facts({"images": "6,000", "next": "vsemb train"}))
-    images       6,000
-    next         vsemb train
-    """
-    return "\n".join(f"{name:<12} {value}" for name, value in values.items())
-
-
-def command_line(*words: Any) -> str:
-    """Return a command of `vsemb` as it is typed into a shell.
-
-    Example:
-
-    >>> command_line("evaluate", Path("runs/my run"))
-    "vsemb evaluate 'runs/my run'"
-    """
-    return shlex.join(["vsemb", *map(str, words)])
-
-
-def add_json(parser: argparse._ActionsContainer) -> None:
-    """Add `--json` to a command that ends with `save_json`."""
-    parser.add_argument("--json", metavar="FILE", help="also write the results as JSON to FILE; - prints only JSON")
-
-
-def save_json(arguments: argparse.Namespace, values: Any) -> None:
-    """Write the results of a command to where `--json` says; without it, do nothing.
-
-    Args:
-        arguments: the command's.
-        values: the results, JSON-able.
-    """
-    if arguments.json is None:
-        return
-    if (stream := getattr(arguments, "json_stream", None)) is None:
-        write_json(arguments.json, values)
-    else:
-        print(json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False), file=stream)
-
-
-@contextlib.contextmanager
-def console_of(arguments: argparse.Namespace) -> Iterator[None]:
-    """Set up the console for a command: no notices with `--quiet`, only JSON on standard output with `--json -`."""
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(quieted(arguments.quiet))
-        if str(getattr(arguments, "json", None)) == "-":
-            arguments.json_stream = sys.stdout
-            stack.enter_context(contextlib.redirect_stdout(stack.enter_context(open(os.devnull, "w"))))
-        yield
-
-
-def say_images(
-    command: str, found: Sequence[Any], columns: Sequence[str], cells: Sequence[Iterable[Sequence[str]]]
-) -> int:
-    """Print results per image, and the errors of images that could not be read.
-
-    Args:
-        command: its name.
-        found: per image, an object with `image`, its file or key, and `error`, None for success.
-        columns: names of two columns.
-        cells: per image its rows, of two cells each.
-
-    Returns:
-        The exit status: 1 for errors.
-    """
-    rows = [
-        ["" if place else printable(each.image), *row]
-        for each, of_image in zip(found, cells, strict=True)
-        for place, row in enumerate(of_image)
-    ]
-    if rows:
-        print(table(["image", *columns], rows, text=(0, 1)))
-    errors = [each.error for each in found if each.error is not None]
-    for error in errors:
-        say(f"vsemb {command}: {error}")
-    return 1 if errors else 0
-
-
-def say_skipped(skipped: Mapping[str, str], most: int = 20) -> None:
-    """Print what was left out, with reasons.
-
-    Args:
-        skipped: name -> reason.
-        most: lines printed; of the others, the number.
-    """
-    if skipped:
-        say(f"{len(skipped):,} left out:")
-    for name, reason in itertools.islice(skipped.items(), most):
-        say(f"  {printable(name)}: {one_line(reason, 120)}")
-    if len(skipped) > most:
-        say(f"  and {len(skipped) - most:,} more; --json FILE lists all.")
-
-
-def say_store(store: Any, **more: str) -> dict[str, Any]:
-    """Print what was cached of a dataset, such as its features; return it as values of JSON.
-
-    Args:
-        store: with `fingerprint`, `shape`, `directory`, `images_computed` and `seconds`.
-        **more: name -> further lines.
-    """
-    speed = round(store.images_computed / store.seconds, 1) if store.images_computed else None
-    lines = {
-        "fingerprint": store.fingerprint,
-        "shape": " x ".join(map(str, store.shape)),
-        "images/s": str(speed or "nothing left to compute"),
-        "where": str(store.directory),
-        **more,
-    }
-    print(facts(lines))
-    return {**_store_values(store), "images_computed": store.images_computed, "images_per_second": speed}
-
-
-def _store_values(store: Any) -> dict[str, Any]:
-    return {"fingerprint": store.fingerprint, "shape": list(store.shape), "directory": str(store.directory)}
-
-
-def say_verified(stores: Sequence[Any], kind: str, data: Path) -> dict[str, Any]:
-    """Print which caches of a dataset have been read in full; return it as values of JSON.
-
-    Args:
-        stores: what was opened, each with `fingerprint`, `shape` and `directory`.
-        kind: what they are and the command that makes them, `features` or `regions`.
-        data: the dataset.
-
-    Raises:
-        DataError: if the dataset has none.
-    """
-    if not stores:
-        raise DataError(f"{data} has no {kind} that could be verified. Make them first: vsemb {kind} {data}")
-    found = [_store_values(store) for store in stores]
-    rows = [[each["fingerprint"], " x ".join(map(str, each["shape"])), each["directory"]] for each in found]
-    print(table(["as written", "shape", "where"], rows, text=(0, 1, 2)))
-    return {"verified": found}
 
 
 def check_image_files(images: Sequence[str], **written: str | None) -> None:

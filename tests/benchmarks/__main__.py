@@ -36,9 +36,9 @@ from tests.benchmarks.peers import THREAD_VARIABLES
 from tests.benchmarks.picture import picture
 from tests.benchmarks.reports import rows_of
 from tests.benchmarks.timing import left_out
-from vsemb.commands import table
 from vsemb.errors import DataError
 from vsemb.files import read_json, write_json, write_text
+from vsemb.printing import table
 
 _ROOT = Path(__file__).resolve().parents[2]
 _REASON = 100

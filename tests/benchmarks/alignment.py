@@ -29,10 +29,10 @@ import tensorflow as tf
 from tests.benchmarks.order import peak_bytes
 from tests.benchmarks.timing import median_seconds
 from tests.benchmarks.training import sgemm_gflops
-from vsemb.commands import table
 from vsemb.evaluation import retrieval_ranks
 from vsemb.files import write_json
 from vsemb.losses import PairwiseRanking
+from vsemb.printing import table
 from vsemb.systems.regions.cross_attention import CrossAttention, cross_attention_scores
 from vsemb.systems.regions.similarities import MaxSim, MultiVectorSimilarity, region_word_scores
 

@@ -24,9 +24,9 @@ import numpy as np
 import tensorflow as tf
 
 from tests.benchmarks.training import sgemm_gflops
-from vsemb.commands import table
 from vsemb.encoders import ImageEncoder, WordEmbedding
 from vsemb.files import write_json
+from vsemb.printing import table
 from vsemb.systems.captions.decoding import SearchOptions, beam_search
 from vsemb.systems.captions.multimodal_rnn import MultimodalRNN
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vsemb.commands import table
 from vsemb.files import read_json
+from vsemb.printing import table
 
 Rows = Sequence[Mapping[str, Any]]
 

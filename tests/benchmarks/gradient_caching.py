@@ -24,11 +24,11 @@ import tensorflow as tf
 
 from tests.benchmarks.order import peak_bytes
 from tests.benchmarks.timing import median_seconds
-from vsemb.commands import table
 from vsemb.encoders import ImageEncoder, RecurrentSentenceEncoder, WordEmbedding
 from vsemb.files import write_json
 from vsemb.losses import InBatchLoss, InfoNCE, SigmoidLoss
 from vsemb.models import DualEncoder, LogitScale
+from vsemb.printing import table
 
 WORDS, STEPS, FEATURES = 10_000, 20, 1280
 

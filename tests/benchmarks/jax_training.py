@@ -33,9 +33,9 @@ from tests.benchmarks.noise import FEATURES, WORDS, RandomFeatures, RandomTokens
 from tests.benchmarks.peers import Peer
 from tests.benchmarks.timing import interleaved
 from vsemb import recipes
-from vsemb.commands import table
 from vsemb.data.batches import PairBatches
 from vsemb.files import write_json
+from vsemb.printing import table
 from vsemb.training.strategies import open_distribution
 
 MODELS = ("vsepp paper", "contrastive default", "contrastive transformer")

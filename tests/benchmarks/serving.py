@@ -46,11 +46,11 @@ from tests.benchmarks.serving_cases import Answer, Case, make_cases, wrong
 from tests.benchmarks.serving_latency import measure_latency
 from tests.benchmarks.serving_throughput import in_turns
 from vsemb import recipes
-from vsemb.commands import table
 from vsemb.data import synthetic as scenes
 from vsemb.data.writing.writer import write_dataset
 from vsemb.exporting.versions import existing_versions
 from vsemb.files import write_json
+from vsemb.printing import table
 from vsemb.runs.fine_tune import with_backbone
 from vsemb.runs.run import Run
 from vsemb.runs.serve import export_run

@@ -166,7 +166,7 @@ def beside(
 
 def print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
     """Prints a report's rows as a table."""
-    from vsemb.commands import table
+    from vsemb.printing import table
 
     cells = [
         [

@@ -36,11 +36,11 @@ from tests.benchmarks.noise import FEATURES, WORDS, RandomFeatures, RandomTokens
 from tests.benchmarks.peers import Peer
 from tests.benchmarks.timing import cpu_seconds, interleaved
 from vsemb import recipes
-from vsemb.commands import table
 from vsemb.data.batches import PairBatches
 from vsemb.encoders import recurrent
 from vsemb.files import write_json
 from vsemb.parts import walk
+from vsemb.printing import table
 from vsemb.recipes.schema import Recipe
 from vsemb.training import optimizers
 

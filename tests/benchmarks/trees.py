@@ -27,9 +27,9 @@ import numpy as np
 import tensorflow as tf
 
 from tests.benchmarks.timing import median_seconds
-from vsemb.commands import table
 from vsemb.encoders import RecurrentSentenceEncoder, WordEmbedding
 from vsemb.files import write_json
+from vsemb.printing import table
 from vsemb.systems.trees import tree_lstm as trees
 from vsemb.systems.trees.tree_lstm import TreeLSTMEncoder
 

@@ -18,9 +18,10 @@ from collections.abc import Iterator, Sequence
 
 from vsemb import __version__, registry
 from vsemb.allocation import keep_freed_memory
-from vsemb.commands import Command, Modes, console_of
+from vsemb.commands import Command, Modes
 from vsemb.console import without_tracing_advice
 from vsemb.errors import VsembError
+from vsemb.printing import console_of
 
 #: Commands of the base: name -> summary. Each is a module of that name, imported to run it or to show its help.
 _SUMMARIES = {

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from vsemb.commands import Mode, Modes, picked, save_json, table
+from vsemb.commands import Mode, Modes, picked
+from vsemb.printing import save_json, table
 
 _ROWS = {
     "image_all": "image, by all captions",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from vsemb.commands import Modes, save_json
+from vsemb.commands import Modes
+from vsemb.printing import save_json
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

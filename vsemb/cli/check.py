@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from vsemb.commands import save_json
+from vsemb.printing import save_json
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

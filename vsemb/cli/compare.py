@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from vsemb.commands import add_json, picked, save_json, table
+from vsemb.commands import picked
+from vsemb.printing import add_json, save_json, table
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -11,8 +11,8 @@ from importlib import metadata
 from pathlib import Path
 
 from vsemb import __version__
-from vsemb.commands import save_json, table
 from vsemb.errors import one_line
+from vsemb.printing import save_json, table
 
 _PACKAGES = ("tensorflow", "tensorflow-text", "keras", "keras-nlp", "numpy", "pillow")
 _FLAGS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 
-from vsemb.commands import add_options, apply_options, facts, save_json, say_skipped
+from vsemb.commands import add_options, apply_options
 from vsemb.errors import invalid_argument
+from vsemb.printing import facts, save_json, say_skipped
 from vsemb.runs.inputs import check_vectors_path, image_files, text_lines
 
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from vsemb.commands import Measured, Mode, Modes, add_json, add_options, apply_options, over_seeds, picked, save_json
+from vsemb.commands import Measured, Mode, Modes, add_options, apply_options, over_seeds, picked
+from vsemb.printing import add_json, save_json
 
 if TYPE_CHECKING:
     from vsemb.runs.run import Run

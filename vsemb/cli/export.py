@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from vsemb.commands import add_options, apply_options, save_json, say, table
+from vsemb.commands import add_options, apply_options
+from vsemb.console import say
+from vsemb.printing import save_json, table
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from vsemb.commands import add_json, command_line, picked, save_json, say_store, say_verified
+from vsemb.commands import picked
+from vsemb.printing import add_json, command_line, save_json, say_store, say_verified
 
 _POOLINGS = ("mean", "max", "mean+max", "multilevel", "regional", "flat", "pyramid", "token", "embedding")
 _RESIZES = ("squash", "short-side")

@@ -9,8 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vsemb.commands import save_json, say_skipped, table
 from vsemb.errors import DataError, invalid_argument
+from vsemb.printing import save_json, say_skipped, table
 from vsemb.runs.inputs import image_files
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 
-from vsemb.commands import save_json
+from vsemb.printing import save_json
 from vsemb.runs.describe import describe
 
 

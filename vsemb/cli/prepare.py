@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from vsemb.commands import add_json, facts, picked, save_json, say, table
+from vsemb.commands import picked
+from vsemb.console import say
 from vsemb.data.readers import formats
+from vsemb.printing import add_json, facts, save_json, table
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

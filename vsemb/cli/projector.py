@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from vsemb.commands import picked, table
+from vsemb.commands import picked
+from vsemb.printing import table
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -7,8 +7,8 @@ import itertools
 import textwrap
 from typing import Any
 
-from vsemb.commands import save_json
 from vsemb.console import accented
+from vsemb.printing import save_json
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from vsemb.commands import add_options, apply_options, picked, save_json
+from vsemb.commands import add_options, apply_options, picked
+from vsemb.printing import save_json
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from vsemb.commands import Mode, Modes, add_json, command_line, facts, picked, save_json
+from vsemb.commands import Mode, Modes, picked
+from vsemb.printing import add_json, command_line, facts, save_json
 
 _IMAGES = {"train": 4000, "val": 500, "test": 500}
 

@@ -11,10 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vsemb.commands import Mode, Modes, add_options, apply_options, picked, save_json, say, table
+from vsemb.commands import Mode, Modes, add_options, apply_options, picked
+from vsemb.console import say
 from vsemb.data.manifest import read_manifest
 from vsemb.errors import DataError, VsembError, invalid_argument, one_line, unknown_name
 from vsemb.files import read_json
+from vsemb.printing import save_json, table
 from vsemb.runs.inputs import Query, check_counts, kind_of
 from vsemb.runs.pictures import check_picture_path, save_picture
 

@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 from vsemb import registry
-from vsemb.commands import add_json, over_seeds, picked, save_json
+from vsemb.commands import over_seeds, picked
+from vsemb.printing import add_json, save_json
 
 #: Backends of Keras that the command runs on.
 BACKENDS = ("tensorflow", "jax")

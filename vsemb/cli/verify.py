@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import shlex
 
-from vsemb.commands import picked, save_json, table
+from vsemb.commands import picked
+from vsemb.printing import save_json, table
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from vsemb.commands import table
 from vsemb.errors import invalid_argument
 from vsemb.evaluation import RetrievalMetrics, evaluate_retrieval
 from vsemb.evaluation.retrieval import retrieval_ranks
+from vsemb.printing import table
 from vsemb.recipes.retrieval import Retrieval
 from vsemb.report.page import EXPLAINED, FOUND, MEASURED, WORST, Cell, Measure, Section, View
 from vsemb.report.space import Gallery

@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vsemb.commands import Measured, Mode, table
+from vsemb.commands import Measured, Mode
+from vsemb.printing import table
 
 if TYPE_CHECKING:
     from vsemb.runs.run import Run

@@ -6,20 +6,9 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from vsemb.commands import (
-    Command,
-    Measured,
-    Mode,
-    Modes,
-    Options,
-    check_image_files,
-    open_keys,
-    picked,
-    save_json,
-    say,
-    say_images,
-    table,
-)
+from vsemb.commands import Command, Measured, Mode, Modes, Options, check_image_files, open_keys, picked
+from vsemb.console import say
+from vsemb.printing import save_json, say_images, table
 from vsemb.systems.regions.commands import box_text, check_files, save_files
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vsemb.commands import table
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, MissingExtraError, invalid_argument
 from vsemb.parts import Count, require
+from vsemb.printing import table
 from vsemb.report.page import EXPLAINED, FOUND, MEASURED, WORST, Cell, Measure, Section, View
 from vsemb.report.space import Picture, picture_of
 from vsemb.runs.pictures import data_uri

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from vsemb.commands import Measured, Mode, table
+from vsemb.commands import Measured, Mode
+from vsemb.printing import table
 
 if TYPE_CHECKING:
     from vsemb.runs.run import Run

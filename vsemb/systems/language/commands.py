@@ -7,7 +7,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from vsemb.commands import Mode, say
+from vsemb.commands import Mode
+from vsemb.console import say
 
 
 def _configure_tags(parser: argparse._ActionsContainer) -> None:

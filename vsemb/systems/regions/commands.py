@@ -7,19 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vsemb.commands import (
-    Command,
-    Measured,
-    Mode,
-    check_image_files,
-    open_keys,
-    picked,
-    save_json,
-    say,
-    say_store,
-    say_verified,
-    table,
-)
+from vsemb.commands import Command, Measured, Mode, check_image_files, open_keys, picked
+from vsemb.console import say
+from vsemb.printing import save_json, say_store, say_verified, table
 
 if TYPE_CHECKING:
     from PIL import Image

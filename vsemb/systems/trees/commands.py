@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from vsemb.commands import Mode, Options, say
+from vsemb.commands import Mode, Options
+from vsemb.console import say
 
 if TYPE_CHECKING:
     from vsemb.runs.run import Run

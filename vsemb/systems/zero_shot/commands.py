@@ -8,20 +8,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from vsemb.commands import (
-    Command,
-    Measured,
-    Mode,
-    Options,
-    add_options,
-    apply_options,
-    open_keys,
-    picked,
-    save_json,
-    say,
-    say_images,
-    table,
-)
+from vsemb.commands import Command, Measured, Mode, Options, add_options, apply_options, open_keys, picked
+from vsemb.console import say
+from vsemb.printing import save_json, say_images, table
 
 if TYPE_CHECKING:
     from vsemb.data.store import Dataset
