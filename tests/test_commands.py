@@ -1,4 +1,4 @@
-"""What subcommands share: tables, modes, options."""
+"""Parts of subcommands: modes and options."""
 
 from __future__ import annotations
 

@@ -361,8 +361,8 @@ def test_the_package_stays_small() -> None:
     embeddings corrected for hubs 137. Ties of sets took 4. Memory that is kept took 16 of the base, and
     settings of `best` 4. Pickles that would fill the memory took 6 of the systems, and
     flowers in a file for each of drawing, descriptions and classes 16, all of them imports. Since then, imports are
-    not counted.
+    not counted. Runs that are built outside of the graph that reads them took 7 of the base.
     """
     lines = {module: code_lines(path) for module, path in MODULES.items()}
     base = sum(count for module, count in lines.items() if room_of(module) != "systems")
-    assert sum(lines.values()) <= 32_677 and base <= 20_155, f"{sum(lines.values())} lines, {base} of the base"
+    assert sum(lines.values()) <= 32_684 and base <= 20_162, f"{sum(lines.values())} lines, {base} of the base"

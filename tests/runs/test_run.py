@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from vsemb import recipes
 from vsemb.cli.__main__ import main
@@ -301,3 +302,17 @@ def test_no_features(tmp_path, tiny_recipe, scenes_copy) -> None:
     with pytest.raises(DataError, match="vsemb features"):
         train(tiny_recipe, scenes_copy, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_graph_that_first_reads_a_run_gets_its_weights(tiny_pixel_run, scenes) -> None:
+    run, texts = Run.open(tiny_pixel_run.path), tf.constant(["a red circle", "two stars"])
+    images = tf.constant(scenes.split("val").read_image(0))[None]
+
+    @tf.function(autograph=False)
+    def embed(texts: tf.Tensor, images: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return run.model.encode_texts(run.tokenizer(texts)), run.model.encode_images(run.image_input(images)[0])
+
+    encoders = tiny_pixel_run.encoders()
+    expected = encoders.encode_text(texts)["embedding"], encoders.encode_image(images)["embedding"]
+    for found, wanted in zip(embed(texts, images), expected, strict=True):
+        np.testing.assert_allclose(found, wanted, atol=1e-6)  # Another graph, so another order of additions.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
@@ -81,6 +82,24 @@ def in_graph() -> bool:
     import tensorflow as tf
 
     return not tf.executing_eagerly()
+
+
+def outside_graphs() -> contextlib.AbstractContextManager[None]:
+    """Return a context outside of the graph that TensorFlow is tracing, if any.
+
+    Weights that are loaded while a graph is traced would not be in the model, which would keep its random ones.
+
+    Example:
+
+    >>> with outside_graphs():
+    ...     in_graph()
+    False
+    """
+    if not in_graph():
+        return contextlib.nullcontext()
+    import tensorflow as tf
+
+    return tf.init_scope()
 
 
 def holds_strings(values: Any) -> bool:

@@ -39,6 +39,7 @@ from vsemb.data.store import Dataset, Split
 from vsemb.data.tokens import encoded_captions
 from vsemb.errors import DataError, VsembError, one_line, unknown_name
 from vsemb.files import read_json, replacing_directory, sha256_bytes, sha256_file, write_json
+from vsemb.ops.backend import outside_graphs
 from vsemb.parts import rebuilt, walk
 from vsemb.recipes.schema import Recipe
 from vsemb.tables import html_table
@@ -195,10 +196,11 @@ class Run:
     @cached_property
     def model(self) -> Any:
         """Keras model with the selected weights."""
-        recipe = rebuilt(self.recipe, methodcaller("without_downloads"))
-        model = recipe.build(len(self.vocabulary), self.info, self.recipe.training.dtype)
-        self._load_best(model)
-        return model
+        with outside_graphs():
+            recipe = rebuilt(self.recipe, methodcaller("without_downloads"))
+            model = recipe.build(len(self.vocabulary), self.info, self.recipe.training.dtype)
+            self._load_best(model)
+            return model
 
     def _load_best(self, model: keras.Model) -> None:
         try:
@@ -250,7 +252,8 @@ class Run:
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """Tokenizer of the run."""
-        return self.recipe.text.tokenizer.build(self.vocabulary)
+        with outside_graphs():
+            return self.recipe.text.tokenizer.build(self.vocabulary)
 
     @cached_property
     def reader(self) -> TextReader:
@@ -310,7 +313,8 @@ class Run:
     @cached_property
     def image_input(self) -> ImageInput | None:
         """Conversion of image bytes to inputs of the model; None if the run cannot convert them."""
-        return self.recipe.image.image_input(self.path) if self.sees_images else None
+        with outside_graphs():
+            return self.recipe.image.image_input(self.path) if self.sees_images else None
 
     def features_of(self, dataset: Dataset) -> Any:
         """Open the cached image features of a dataset that the run reads; None if the run decodes images.

@@ -11,6 +11,7 @@ import tensorflow as tf
 from vsemb.cli.__main__ import main
 from vsemb.errors import InvalidArgumentError
 from vsemb.evaluation.retrieval import retrieval_ranks
+from vsemb.runs.run import Run
 from vsemb.systems.captions.likelihood_ranking import log_likelihoods, measure_ranking, score_ranks
 
 
@@ -36,6 +37,11 @@ def test_likelihoods_are_those_of_single_pairs(caption_run, scenes) -> None:
             pair = {"image": images[row : row + 1], "text": text}
             alone = caption_run.model.log_likelihoods(pair).numpy().sum()
             np.testing.assert_allclose(found[row, column], alone, rtol=1e-4)
+
+
+def test_a_run_that_was_just_opened_has_its_weights(caption_run, scenes) -> None:
+    expected = measure_ranking(caption_run, scenes, first=6)
+    assert measure_ranking(Run.open(caption_run.path), scenes, first=6) == expected
 
 
 def test_common_captions_are_discounted_and_images_are_ranked_as_without(caption_run, scenes) -> None:
