@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 
 _ASCII = str.maketrans({"‘": "'", "’": "'", "‛": "'", "′": "'", "–": "--", "—": "--", "…": "...", "\0": " "})
-
 _DOUBLE_QUOTES = re.compile("[\"“”„«»]|``|''")
-
 _BRACKETS = {"(": "-lrb-", ")": "-rrb-", "[": "-lsb-", "]": "-rsb-", "{": "-lcb-", "}": "-rcb-"}
 
 # Tokens that the COCO evaluation removes. Its list also has brackets, but spelled in capitals, and texts are in lower

@@ -15,11 +15,8 @@ import numpy as np
 from vsemb.errors import DataError, missing_extra, one_line
 
 _METEOR = "meteor-1.5.jar"
-
 _METEOR_OPTIONS = ("-", "-", "-stdio", "-l", "en", "-norm")  # As the COCO evaluation calls it.
-
 _JAVA = ("-Xmx2G", "-Dfile.encoding=UTF-8", "-Duser.language=en")
-
 # Maximum seconds per answer. Before the first, the program loads its tables, in ten seconds on an idle machine.
 _PATIENCE = 300.0
 

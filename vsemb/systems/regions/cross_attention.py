@@ -9,8 +9,8 @@ import keras
 from keras import ops
 
 from vsemb.ops.geometry import l2_normalize
+from vsemb.parts import Range
 from vsemb.systems.regions.similarities import (
-    TINY,
     MultiVectorSimilarity,
     Tensor,
     all_products,
@@ -19,8 +19,15 @@ from vsemb.systems.regions.similarities import (
     item_mask,
     item_products,
     turned,
-    up_to,
 )
+
+# Minimum of squared norms, to avoid division by zero.
+_TINY = 1e-12
+
+
+def _up_to(high: int) -> Range:
+    """Return the range of numbers above 0, at most `high`."""
+    return Range(f"a number above 0, at most {high}", lambda value: 0 < value <= high)
 
 
 @keras.saving.register_keras_serializable("vsemb")
@@ -51,9 +58,9 @@ class CrossAttention(MultiVectorSimilarity, kind="cross-attention"):
 
     attend: Literal["regions", "words"] = "regions"
     # exp(30) squared, times a million items squared, is within float32.
-    temperature: Annotated[float, up_to(30)] | None = None
+    temperature: Annotated[float, _up_to(30)] | None = None
     pooling: Literal["mean", "lse"] = "mean"
-    lse_temperature: Annotated[float, up_to(80)] = 6.0
+    lse_temperature: Annotated[float, _up_to(80)] = 6.0
 
     def _options(self) -> dict[str, Any]:
         published = {"regions": 9.0, "words": 4.0}[self.attend]
@@ -148,7 +155,7 @@ def _attended(
     `context_mask` is (..., C, 1, 1) bool, `gram` (..., C, C), `query_mask` (Q, q) or (..., Q, 1).
     """
     positive = ops.relu(products)
-    norm = ops.sqrt(ops.maximum(ops.sum(ops.square(positive), axis=-2, keepdims=True), TINY))
+    norm = ops.sqrt(ops.maximum(ops.sum(ops.square(positive), axis=-2, keepdims=True), _TINY))
     # A mask is not needed here: products and Gram matrix are 0 for padding.
     weights = ops.exp(positive * (temperature / norm))
     inner = ops.sum(weights * products, axis=-3)  # (..., Q, q)
@@ -156,7 +163,7 @@ def _attended(
     flat = ops.reshape(weights, (*shape[:-2], shape[-2] * shape[-1]))
     squares = ops.sum(ops.matmul(gram, flat) * flat, axis=-2)
     squares = ops.reshape(squares, (*shape[:-3], *shape[-2:]))
-    relevance = inner / ops.sqrt(ops.maximum(squares, TINY))
+    relevance = inner / ops.sqrt(ops.maximum(squares, _TINY))
     real = ops.cast(query_mask, "float32")
     count = ops.sum(real, axis=-2)
     if pooling == "mean":

@@ -19,7 +19,6 @@ import numpy as np
 from keras import ops
 
 from vsemb.ops.geometry import l2_normalize
-from vsemb.parts import Range
 from vsemb.similarities import Similarity
 
 Tensor = Any
@@ -27,13 +26,6 @@ Tensor = Any
 _FEW = 1 << 24
 # Regions and words per block: enough for matrix products at full speed.
 _ROWS, _COLUMNS = 2048, 2048
-# Minimum of squared norms, to avoid division by zero.
-TINY = 1e-12
-
-
-def up_to(high: int) -> Range:
-    """Return the range of numbers above 0, at most `high`."""
-    return Range(f"a number above 0, at most {high}", lambda value: 0 < value <= high)
 
 
 @dataclass(frozen=True)
