@@ -9,7 +9,7 @@ from vsemb.commands import picked
 from vsemb.printing import add_json, command_line, save_json, say_store, say_verified
 
 _POOLINGS = ("mean", "max", "mean+max", "multilevel", "regional", "flat", "pyramid", "token", "embedding")
-_RESIZES = ("squash", "short-side")
+_RESIZES = ("squash", "short-side", "preset")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -18,7 +18,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--backbone", help="a keras.applications network, SmallConvNet, or hub:PRESET (MobileNetV2)")
     parser.add_argument("--weights", help="imagenet, preset, random, a file, or a run (imagenet, or preset)")
     parser.add_argument("--crops", type=int, choices=(1, 10), default=1, help="one view of the image, or ten crops (1)")
-    parser.add_argument("--resize", choices=_RESIZES, help="squash the image, or crop after resizing (squash)")
+    parser.add_argument("--resize", choices=_RESIZES, help="squash, crop after resizing, or as a preset says")
     parser.add_argument("--keep-crops", action="store_true", help="store features of each crop instead of their mean")
     parser.add_argument("--training-crops", action="store_true", help="also store ten crops for training")
     mirror = "also store features of mirror images (yes with one crop and without --training-crops)"
@@ -48,7 +48,9 @@ def run(arguments: argparse.Namespace) -> None:
     CLIP and SigLIP.
 
     --resize squash gives the network the whole image as a square. short-side keeps the aspect ratio: the shorter side
-    becomes 256 pixels and crops have 224, or the same ratio for other sizes. One crop is then the centre.
+    becomes 256 pixels and crops have 224, or the same ratio for other sizes. One crop is then the centre. preset uses
+    the interpolation, antialiasing, crop and padding of a keras-hub preset. The default is preset for presets and
+    squash for other networks.
 
     --crops 10 stores the mean of ten crops. --training-crops stores the features of the whole image and of ten
     crops; training draws one of the crops each time. This takes eleven times as long.

@@ -30,6 +30,7 @@ from vsemb.data.store import Split
 from vsemb.errors import DataError, invalid_argument, one_line
 from vsemb.image.augmentation import ImageAugmenter
 from vsemb.image.decode import decode_images
+from vsemb.image.resizing import Resizing
 from vsemb.image.views import random_crop_flip, ten_crop_source_size
 from vsemb.ops.tensorflow import tf
 
@@ -150,6 +151,7 @@ class PixelImages(ImageSource):
         augment: whether training batches are randomly cropped and flipped.
         augmenter: further augmentation of training batches; None for none.
         memory: maximum bytes of decoded images in memory; more images are decoded per batch.
+        resizing: how a preset resizes images; None for the resizing of other networks.
 
     Raises:
         DataError: if the dataset has features only, or an image does not decode.
@@ -163,9 +165,11 @@ class PixelImages(ImageSource):
         augment: bool = False,
         augmenter: ImageAugmenter | None = None,
         memory: int = 1 << 30,
+        resizing: Resizing | None = None,
     ) -> None:
         self._split = split
         self._size = size
+        self._resizing = resizing
         self._augment = augment
         self._distort = augmenter
         # Crops are cut from slightly larger images, as in the ten-crop protocol.
@@ -178,7 +182,7 @@ class PixelImages(ImageSource):
         pixels = np.zeros((len(self._split.ids), self._decoded, self._decoded, 3), np.uint8)
         start = 0
         for _, images in self._split.encoded_images().batch(_DECODE_BATCH):
-            block, valid = decode_images(images, self._decoded)
+            block, valid = decode_images(images, self._decoded, resizing=self._resizing)
             if not (good := valid.numpy()).all():
                 key = self._split.keys[start + int(np.argmin(good))]
                 raise DataError(f"Image {key!r} of split {self._split.name!r} cannot be decoded.")
@@ -207,7 +211,7 @@ class PixelImages(ImageSource):
 
     def _decode(self, encoded: tf.Tensor) -> tf.Tensor:
         """Decode images in graph to float32 (batch, side, side, 3); an undecodable image is an error."""
-        images, valid = decode_images(encoded, self._decoded)
+        images, valid = decode_images(encoded, self._decoded, resizing=self._resizing)
         with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(valid), ["an image is broken"])]):
             return tf.identity(images)
 
@@ -253,6 +257,7 @@ class ServicePixels(PixelImages):
         augment: whether images are randomly cropped and flipped.
         augmenter: further augmentation; None for none.
         patience: seconds without a batch, after which this process makes batches itself until some arrive again.
+        resizing: as in `PixelImages`.
 
     Attributes:
         made_here: number of batches made in this process because they did not arrive in time.
@@ -276,10 +281,11 @@ class ServicePixels(PixelImages):
         augment: bool = False,
         augmenter: ImageAugmenter | None = None,
         patience: float = 60.0,
+        resizing: Resizing | None = None,
     ) -> None:
         self._address = service_address(address)
         # Keep no images in memory: late batches are decoded one by one.
-        super().__init__(split, size, augment=augment, augmenter=augmenter, memory=0)
+        super().__init__(split, size, augment=augment, augmenter=augmenter, memory=0, resizing=resizing)
         self._patience = patience
         self.made_here = 0
 

@@ -152,6 +152,8 @@ class PixelEncoder(Configured, keras.layers.Layer):
             its stored statistics, as is usual when a pretrained backbone is fine-tuned with small batches.
         learning_rate_share: the share of the learning rate that the backbone's weights are trained with, by
             `vsemb.training.optimizers.FusedAdam`.
+        resizing: fields of the `vsemb.image.resizing.Resizing` by which `decode` resizes images, as a preset says; None
+            for the resizing of other networks.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call args:
@@ -177,6 +179,7 @@ class PixelEncoder(Configured, keras.layers.Layer):
         train_backbone: bool = True,
         frozen_statistics: bool = True,
         learning_rate_share: float = 1.0,
+        resizing: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
         # Pixels stay as they are: above 128, bfloat16 has every second whole number alone.
@@ -227,12 +230,14 @@ class PixelEncoder(Configured, keras.layers.Layer):
         """
         # Encoders do without TensorFlow, which `vsemb.image` imports.
         from vsemb.image.decode import decode_images
+        from vsemb.image.resizing import Resizing
 
         shape = self.backbone.input_shape
         if len(shape) != 4 or not shape[1] or shape[1] != shape[2]:
             fix = "Build it with input_shape=(224, 224, 3), for example."
             raise invalid_argument("backbone", shape, "a network of square images of a fixed size", fix)
-        return decode_images(encoded, shape[1])
+        resizing = None if self.resizing is None else Resizing(**self.resizing)
+        return decode_images(encoded, shape[1], resizing=resizing)
 
     def compute_output_shape(self, input_shape: Any) -> tuple[Any, ...]:
         return self.head.compute_output_shape((input_shape[0], self.backbone.output_shape[-1]))

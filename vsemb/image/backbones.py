@@ -21,6 +21,7 @@ from vsemb.configured import Configured
 from vsemb.errors import DataError, VsembError, invalid_argument, one_line, unknown_name
 from vsemb.image.pooling import MAP_POOLINGS, pooled_map
 from vsemb.image.presets import Preset, preset_class
+from vsemb.image.resizing import Resizing
 from vsemb.weights import load_weights, save_weights
 
 # Part of every feature fingerprint: raise it when decoding, resizing, cropping or scaling changes.
@@ -31,8 +32,9 @@ _FULLY_CONNECTED = {"fc6": "fc1", "fc7": "fc2"}
 # (channels, side of the kernel, stride) of each block of SmallConvNet.
 _SMALL_BLOCKS = ((32, 6, 4), (64, 3, 2), (96, 3, 2), (128, 3, 1))
 
-#: Ways to make an image square; the default first.
+#: Ways to make an image square, the default first. Presets with a `Resizing` of their own add `PRESET_RESIZE`.
 RESIZES = ("squash", "short-side")
+PRESET_RESIZE = "preset"
 _PRESENT = object()
 
 
@@ -106,7 +108,9 @@ class BackboneConfig:
         crops: 1 (the whole image, or its centre) or 10 (features averaged over ten crops).
         resize: `"squash"`, the whole image to a square, with no regard to its aspect ratio; or `"short-side"`, the
             shorter side to 256 pixels for crops of 224, and the same ratio for other sizes, as in Vendrov et al. 2016,
-            section 4.2. One crop is then the centre.
+            section 4.2. One crop is then the centre. For presets also `"preset"`, the interpolation, antialiasing, crop
+            and padding of the preset. Empty for the default: `"preset"` for presets that say how to resize, `"squash"`
+            for other networks.
         preset: fields of the `vsemb.image.presets.Preset` that was found by its name; None for other networks.
 
     Raises:
@@ -124,7 +128,7 @@ class BackboneConfig:
     pooling: str = ""
     layer: str | None = None
     crops: int = 1
-    resize: str = "squash"
+    resize: str = ""
     preset: dict[str, Any] | None = dataclasses.field(default=None, hash=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -148,8 +152,11 @@ class BackboneConfig:
             raise invalid_argument("layer", self.layer, f"{allowed} for {self.name}")
         if self.crops not in (1, 10):
             raise invalid_argument("crops", self.crops, "1 or 10")
-        if self.resize not in RESIZES:
-            raise unknown_name("resize", self.resize, RESIZES)
+        resizes = RESIZES if self._default_resize in RESIZES else (self._default_resize, *RESIZES)
+        if not self.resize:
+            object.__setattr__(self, "resize", self._default_resize)
+        if self.resize not in resizes:
+            raise unknown_name("resize", self.resize, resizes)
 
     @property
     def architecture(self) -> Architecture:
@@ -166,6 +173,17 @@ class BackboneConfig:
         return ARCHITECTURES[self.name]
 
     @property
+    def _default_resize(self) -> str:
+        return RESIZES[0] if self.network is None or self.network.resizing is None else PRESET_RESIZE
+
+    @property
+    def resizing(self) -> Resizing | None:
+        """How the preset resizes images; None for the resizing of other networks."""
+        if self.resize != PRESET_RESIZE or self.network is None:
+            return None
+        return Resizing(**(self.network.resizing or {}))
+
+    @property
     def inner_map(self) -> bool:
         """Whether `layer` is a map, with layers above that can be trained."""
         return self.layer is not None and self.layer not in _FULLY_CONNECTED
@@ -179,7 +197,9 @@ class BackboneConfig:
     def to_json(self) -> dict[str, Any]:
         """Return the configuration as a JSON object."""
         # Leave out these defaults, so that features and runs from before the fields existed keep their fingerprints.
-        absent = {"preset": None, "resize": RESIZES[0]}
+        absent = {"preset": None}
+        if self._default_resize == RESIZES[0]:
+            absent["resize"] = RESIZES[0]
         return {key: value for key, value in dataclasses.asdict(self).items() if value != absent.get(key, _PRESENT)}
 
     def identity(self) -> dict[str, Any]:

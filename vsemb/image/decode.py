@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from vsemb.errors import invalid_argument
+from vsemb.image.resizing import Resizing, resize_image
 from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, require
 
@@ -33,12 +34,15 @@ CORNERS_AND_CENTRE = ((0.0, 0.0), (0.0, 1.0), (1.0, 0.0), (1.0, 1.0), CENTRE)
 _PNG_MAGIC = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
 
 
-def decode_images(encoded: tf.Tensor, size: int, max_pixels: int = MAX_PIXELS) -> tuple[tf.Tensor, tf.Tensor]:
+def decode_images(
+    encoded: tf.Tensor, size: int, max_pixels: int = MAX_PIXELS, resizing: Resizing | None = None
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Decode a batch of JPEG and PNG images and resize each to a square.
 
-    The whole image is squashed to `size` x `size` (bilinear, with antialiasing). The aspect ratio is not kept, because
-    captions describe the whole image. A JPEG whose sides are at least 2, 4 or 8 times `size` is first decoded at that
-    reduced scale, as in Pillow's `draft`. A row is invalid and gets zeros if it is not a JPEG or PNG image, is
+    Without `resizing`, the whole image is squashed to `size` x `size` (bilinear, with antialiasing). The aspect ratio
+    is not kept, because captions describe the whole image. A JPEG whose sides are at least 2, 4 or 8 times `size` is
+    first decoded at that reduced scale, as in Pillow's `draft`. With `resizing`, images are decoded at full scale,
+    because other interpolations see other pixels at a reduced one. A row is invalid and gets zeros if it is not a JPEG or PNG image, is
     truncated or corrupt, or has too many pixels according to its header.
 
     Transparent PNG pixels are composited on white, and grey and palette images become RGB. 16-bit PNG keeps its upper
@@ -50,6 +54,7 @@ def decode_images(encoded: tf.Tensor, size: int, max_pixels: int = MAX_PIXELS) -
             size unknown.
         size: height and width of the result in pixels.
         max_pixels: maximum pixels (width x height) in the header of a valid image.
+        resizing: how a preset resizes images; None for the default above.
 
     Returns:
         `(pixels, valid)`: float32 (batch, size, size, 3) in 0..255, RGB; bool (batch,).
@@ -66,7 +71,7 @@ def decode_images(encoded: tf.Tensor, size: int, max_pixels: int = MAX_PIXELS) -
     """
     require("size", size, Count)
     require("max_pixels", max_pixels, Count)
-    return _decode_rows(tf.convert_to_tensor(encoded, tf.string), _Target(size), max_pixels)
+    return _decode_rows(tf.convert_to_tensor(encoded, tf.string), _Target(size, resizing=resizing), max_pixels)
 
 
 def decode_crops(
@@ -101,7 +106,7 @@ def decode_crops(
 
 
 class _Target(NamedTuple):
-    """The size of decoded pixels: the whole image squashed to `size`, or crops of `size` at `places`.
+    """The size of decoded pixels: the whole image squashed or resized to `size`, or crops of `size` at `places`.
 
     It is a tuple, because `tf.function` compares tuples by value; it would trace again for each object of most classes.
     """
@@ -109,6 +114,7 @@ class _Target(NamedTuple):
     size: int
     shorter_side: int | None = None
     places: tuple[tuple[float, float], ...] = ()
+    resizing: Resizing | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -169,6 +175,9 @@ def _decode_one(data: tf.Tensor, target: _Target, max_pixels: int) -> tf.Tensor:
     small = (height <= max_pixels) & (width <= max_pixels) & (height * width <= max_pixels)
     # Rows are resized before columns; the intermediate result has this many values, too many for a very wide image.
     small &= width * target.size <= MAX_PIXELS
+    if target.resizing is not None:
+        # Columns come first in an image that gets bars at its sides.
+        small &= height * target.size <= MAX_PIXELS
     with tf.control_dependencies([tf.debugging.Assert(small & (height * width > 0), [height, width])]):
         data = tf.identity(data)
     return tf.cond(is_png, lambda: _decode_png(data, target), lambda: _decode_jpeg(data, height, width, target))
@@ -193,6 +202,8 @@ def _decode_jpeg(data: tf.Tensor, height: tf.Tensor, width: tf.Tensor, target: _
             data, channels=3, ratio=ratio, try_recover_truncated=False, dct_method="INTEGER_ACCURATE"
         )
 
+    if target.resizing is not None:
+        return _resize(decoded(1), target)
     # Decoding at a reduced scale saves up to half of the time, because its inverse DCT has fewer coefficients.
     enough = [tf.minimum(height, width) >= (target.shorter_side or target.size) * ratio for ratio in _RATIOS[1:]]
     number = tf.reduce_sum(tf.cast(enough, tf.int32))
@@ -220,7 +231,7 @@ def _decode_png(data: tf.Tensor, target: _Target) -> tf.Tensor:
 def _resize(
     image: tf.Tensor, target: _Target, height: tf.Tensor | None = None, width: tf.Tensor | None = None
 ) -> tf.Tensor:
-    """Resize (rows, columns, channels) to a square of uint8, or to crops, bilinear with antialiasing.
+    """Resize (rows, columns, channels) to a square of uint8, or to crops; bilinear with antialiasing by default.
 
     Args:
         image: uint8, or uint16 with 255 times the values.
@@ -239,14 +250,18 @@ def _resize(
         values = _resize_rows(tf.reshape(turned, [columns, size * channels]), size, *across)
         return tf.transpose(tf.reshape(values, [size, size, channels]), [1, 0, 2])
 
-    if target.shorter_side is None:
+    if target.resizing is not None:
+        resized = resize_image(image, size, target.resizing)
+    elif target.shorter_side is None:
         resized = tf.cond((rows == size) & (columns == size), lambda: tf.cast(image, tf.float32), resampled)
     else:
         lengths = tf.cast(tf.stack([height, width]), tf.float64)
         sides = tf.unstack(tf.floor(lengths * target.shorter_side / tf.reduce_min(lengths)))
         resized = tf.stack([resampled(sides, place) for place in target.places])
     # Round as in a decoded image, so that a uint8 cache and serving use equal pixels.
-    return tf.cast(tf.round(resized if image.dtype == tf.uint8 else resized / 255.0), tf.uint8)
+    pixels = tf.round(resized if image.dtype == tf.uint8 else resized / 255.0)
+    # Only the interpolations of presets leave the range of the image.
+    return tf.cast(pixels, tf.uint8) if target.resizing is None else tf.saturate_cast(pixels, tf.uint8)
 
 
 def _resize_rows(values: tf.Tensor, size: int, length: tf.Tensor, side: Any, place: float) -> tf.Tensor:

@@ -24,9 +24,11 @@ class Preset:
 
     Attributes:
         size: side of the images that it was trained on, in pixels.
+        resizing: fields of the `vsemb.image.resizing.Resizing` of its images; None for the one of other networks.
     """
 
     size: int
+    resizing: dict[str, Any] | None = None
 
     @classmethod
     def open(cls, name: str) -> Self:

@@ -110,9 +110,9 @@ def decode_views(encoded: tf.Tensor, config: BackboneConfig) -> tuple[tf.Tensor,
         pixels, valid = decode_crops(encoded, config.size, ten_crop_source_size(config.size), places)
         return (pixels if config.crops == 1 else tf.concat([pixels, pixels[:, :, :, ::-1]], axis=1)), valid
     if config.crops == 1:
-        pixels, valid = decode_images(encoded, config.size)
+        pixels, valid = decode_images(encoded, config.size, resizing=config.resizing)
         return pixels[:, None], valid
-    pixels, valid = decode_images(encoded, ten_crop_source_size(config.size))
+    pixels, valid = decode_images(encoded, ten_crop_source_size(config.size), resizing=config.resizing)
     return ten_crops(pixels, config.size), valid
 
 

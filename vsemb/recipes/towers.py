@@ -473,10 +473,11 @@ class Pixels(ImageTower, kind="pixels"):
 
     def images(self, split: Split, store: Any, *, training: bool = False, service: str | None = None) -> ImageSource:
         augmenter = self.augmenter() if training else None
-        augment, size = training and self.augment, self.config.size
+        config = self.config
+        options: dict[str, Any] = {"augment": training and self.augment, "resizing": config.resizing}
         if service is not None:
-            return ServicePixels(split, size, address=service, augment=augment, augmenter=augmenter)
-        return PixelImages(split, size, augment=augment, augmenter=augmenter)
+            return ServicePixels(split, config.size, address=service, augmenter=augmenter, **options)
+        return PixelImages(split, config.size, augmenter=augmenter, **options)
 
     def input_shape(self, info: Mapping[str, Any]) -> tuple[int | None, ...]:
         return None, self.config.size, self.config.size, 3
@@ -487,11 +488,13 @@ class Pixels(ImageTower, kind="pixels"):
         if dim is not None and not self.projection.needs_size:
             # Build the projection before the backbone, because random weights depend on the order.
             head = self.projection.build(None, dim, **options)
-        backbone = build_backbone(self.config, self.weights, seed=seed)
+        config = self.config
+        backbone = build_backbone(config, self.weights, seed=seed)
         if head is None:
             size = backbone.output_shape[-1]
             head = self.projection.build(size, size if dim is None else dim, **options)
-        return PixelEncoder(backbone, head, frozen_statistics=self.frozen_statistics, dtype=dtype)
+        resizing = None if config.resizing is None else config.resizing._asdict()
+        return PixelEncoder(backbone, head, frozen_statistics=self.frozen_statistics, resizing=resizing, dtype=dtype)
 
     def keep_files(self, folder: Path) -> None:
         if preset := preset_class(self.backbone):

@@ -39,7 +39,8 @@ def make_features(
         pooling: pooling over grid cells; default: the network's own.
         layer: inner layer to use instead of the pooled map.
         crops: number of crops, 1 or 10.
-        resize: `squash`, the whole image to a square (the default), or `short-side`, crops of the resized image.
+        resize: `squash`, the whole image to a square; `short-side`, crops of the resized image; or `preset`, as the
+            preset says. Default: `preset` for a preset, `squash` for other networks.
         mirror: whether mirror images are cached for training; default: with one crop and without training crops.
         **options: `batch_size`, `keep_crops` and `training_crops` of `cache_features`.
 

@@ -35,11 +35,11 @@ def _import(arguments: argparse.Namespace) -> None:
 
     made = pretrained_run(arguments.preset, arguments.out, weights=arguments.weights, seed=arguments.seed)
     images, scale = made.recipe.image.config, made.model.logit_scale
-    assert scale is not None
+    assert scale is not None and images.resizing is not None
     factor, *bias = (float(value) for value in scale.parameters())
     print(f"run          {arguments.out}")
-    print(f"space        {made.recipe.embedding_dim} dimensions, {made.recipe.similarity.kind}")
-    print(f"images       {images.size} x {images.size} pixels")
+    print(f"space        {made.embedding_dim} dimensions, {made.recipe.similarity.kind}")
+    print(f"images       {images.size} x {images.size} pixels, {images.resizing.describe()}")
     print(f"texts        {made.tokenizer.max_length} of {len(made.vocabulary.words):,} subwords")
     print(f"logits       {factor:.4g} times the cosine{f', and {bias[0]:.4g}' if bias else ''}")
     print(f"next         vsemb evaluate {arguments.out} --data DATA --split test")

@@ -14,6 +14,7 @@ import numpy as np
 from vsemb.errors import DataError
 from vsemb.image.pooling import MAP_POOLINGS
 from vsemb.image.presets import Preset
+from vsemb.systems.presets.converter import Converter
 from vsemb.systems.presets.files import (
     CONFIG,
     CONVERTER,
@@ -50,8 +51,7 @@ class ImagePreset(Preset):
 
     Attributes:
         network: keras-hub's configuration of the network, or of the dual encoder that contains it.
-        scale: factor for pixels in 0..255, one number or one per channel; None for no scaling.
-        offset: added after scaling; None for no offset.
+        scale, offset: see `Converter`.
     """
 
     network: dict[str, Any] = field(default_factory=dict)
@@ -69,28 +69,29 @@ class ImagePreset(Preset):
             DataError: if it cannot be opened or has no image preprocessing.
         """
         directory = preset_directory(name)
-        network, converter = read_part(directory, CONFIG), read_part(directory, CONVERTER)
+        network, converter = read_part(directory, CONFIG), Converter.read(directory)
         assert network is not None
         if converter is None:
             raise DataError(
                 f"The preset {name!r} must have the preprocessing of pixels, {CONVERTER}. Add it with "
                 "keras_hub.layers.ImageConverter(...).save_to_preset(DIRECTORY)."
             )
-        import keras_hub  # noqa: F401  # Registers the classes.
-
         with opening(str(directory)):
-            read = keras.saving.deserialize_keras_object(converter)
-            scale, offset = (
-                None if value is None else np.asarray(value, np.float64).tolist() for value in (read.scale, read.offset)
-            )
             config = network["config"]
+            if config.get("data_format") == "channels_first":
+                raise DataError(f"`data_format` in {directory / CONFIG} must be channels_last; got channels_first.")
             within = config["vision_encoder"]["config"] if network.get("class_name") in DUAL else config
-            sides = tuple(within.get("image_shape") or within.get("input_shape") or ())[:2]
-            own = read.image_size
-            sides = sides if sides and None not in sides else own
+            shape = tuple(within.get("image_shape") or within.get("input_shape") or ())[:2]
+            fixed = bool(shape) and None not in shape
+            sides = shape if fixed else converter.image_size
             if not sides or sides[0] != sides[1] or int(sides[0]) < 1:
                 raise DataError(f"The preset {name!r} must use square images of one size; got {sides}.")
-            found = cls(int(sides[0]), network, scale, offset)
+            if converter.image_size not in (None, tuple(sides)):
+                raise DataError(
+                    f"`image_size` in {directory / CONVERTER} must be {list(sides)}, the size of the network; got "
+                    f"{list(converter.image_size)}."
+                )
+            found = cls(int(sides[0]), converter.resizing._asdict(), network, converter.scale, converter.offset)
             # Values that are read later must be right, too.
             _ = found.any_size, found.poolings
         return found

@@ -147,7 +147,8 @@ def _find_regions(arguments: argparse.Namespace) -> None:
         detections = read_detections(file, dataset, arguments.images)
         for note in detections.notes:
             say(note)
-    with lent_backbone(arguments.weights, picked(arguments, "backbone", "size")) as (backbone, weights):
+    network = {"resize": "squash", **picked(arguments, "backbone", "size")}
+    with lent_backbone(arguments.weights, network) as (backbone, weights):
         found = {"weights": weights, "detections": detections, "batch_size": arguments.batch_size}
         store = cache_regions(dataset, backbone, regions, **found)
     _say_regions(arguments, dataset, store)

@@ -47,7 +47,8 @@ class RegionExtractor:
     The boxes of an image depend on its bytes alone, not on the rest of the batch.
 
     Args:
-        backbone_config: configuration of the network, with one crop.
+        backbone_config: configuration of the network, with one crop and `resize="squash"`: boxes are fractions of the
+            whole image.
         regions: configuration of the regions.
         backbone: result of `build_backbone(backbone_config)`.
         classifier: result of `build_classifier`, to rank candidates by the network's own confidence. Without it,
@@ -80,6 +81,8 @@ class RegionExtractor:
     ) -> None:
         if backbone_config.crops != 1:
             raise invalid_argument("crops", backbone_config.crops, "1 where images have regions")
+        if backbone_config.resize != "squash":
+            raise invalid_argument("resize", backbone_config.resize, "squash where images have regions")
         self.backbone_config = backbone_config
         self.regions = regions
         self.backbone = backbone

@@ -1,0 +1,122 @@
+"""Preprocessing of pixels of a preset: the settings of keras-hub's `ImageConverter`, all of them or none.
+
+Each field of `image_converter.json` is honoured in the graph, has no effect on the embedding of an image, or is
+refused by its name. keras-hub's order is: crop or pad to the aspect ratio, resize, round, scale, add the offset.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from vsemb.errors import DataError
+from vsemb.image.resizing import INTERPOLATIONS, Resizing
+from vsemb.systems.presets.files import CONVERTER, opening, read_part
+
+# Fields without an effect on the embedding: pixels are scaled in float32, images have no boxes.
+_WITHOUT_EFFECT = ("name", "trainable", "dtype", "bounding_box_format")
+# Fields of older presets, which keras-hub converts to `image_size`, `scale` and `offset`.
+_OLDER = ("height", "width", "mean", "variance")
+_HONOURED = ("image_size", "scale", "offset", "data_format", *Resizing._fields)
+_CHANNELS = 3
+
+
+@dataclass(frozen=True)
+class Converter:
+    """Settings of keras-hub's `ImageConverter`, checked.
+
+    Attributes:
+        image_size: height and width of the result in pixels; None for the network's.
+        resizing: how images are resized to this size.
+        scale: factor for pixels in 0..255, one number or one per channel; None for no scaling.
+        offset: added after scaling, one number or one per channel; None for no offset.
+    """
+
+    image_size: tuple[int, int] | None
+    resizing: Resizing
+    scale: float | list[float] | None = None
+    offset: float | list[float] | None = None
+
+    @classmethod
+    def read(cls, directory: Path) -> Converter | None:
+        """Read the converter of a preset.
+
+        Args:
+            directory: the preset's directory.
+
+        Returns:
+            Its settings; None for a preset without a converter.
+
+        Raises:
+            DataError: for a malformed file, and for a class, field or value that the graph cannot honour.
+
+        Example:
+
+        >>> import keras_hub, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     keras_hub.layers.ImageConverter((224, 224), 1 / 255).save_to_preset(folder)
+        ...     Converter.read(Path(folder)).resizing.crop_to_aspect_ratio
+        True
+        """
+        content = read_part(directory, CONVERTER)
+        if content is None:
+            return None
+        import keras_hub
+
+        path, base = directory / CONVERTER, keras_hub.layers.ImageConverter
+        known = (*_HONOURED, *_WITHOUT_EFFECT, *_OLDER)
+        for name, value in content["config"].items():
+            if name not in known:
+                raise _refused(path, name, value, f"absent, because it is not one of {', '.join(_HONOURED)}")
+        with opening(str(directory)):
+            # keras-hub adds the defaults of the class.
+            read = keras.saving.deserialize_keras_object(content)
+        usual = isinstance(read, base) and type(read).call is base.call
+        if not usual or not isinstance(read.resizing, keras.layers.Resizing):
+            allowed = "a class that converts images as ImageConverter does"
+            raise _refused(path, "class_name", content["class_name"], allowed)
+        # keras-hub does not store the layout, so images are in Keras' default one unless the file says otherwise.
+        layout = content["config"].get("data_format") or "channels_last"
+        if layout != "channels_last":
+            raise _refused(path, "data_format", layout, "channels_last")
+        if read.interpolation not in INTERPOLATIONS:
+            raise _refused(path, "interpolation", read.interpolation, f"one of {', '.join(INTERPOLATIONS)}")
+        values = {name: getattr(read, name) for name in Resizing._fields}
+        for name in ("antialias", "crop_to_aspect_ratio", "pad_to_aspect_ratio"):
+            if not isinstance(values[name], bool):
+                raise _refused(path, name, values[name], "true or false")
+        scale, offset = _numbers(path, "scale", read.scale), _numbers(path, "offset", read.offset)
+        return cls(_size(path, read.image_size), Resizing(**values), scale, offset)
+
+
+def _refused(path: Path, name: str, value: object, allowed: str) -> DataError:
+    return DataError(f"`{name}` in {path} must be {allowed}; got {value!r}. Use another preset, or its authors' code.")
+
+
+def _size(path: Path, value: Any) -> tuple[int, int] | None:
+    """Return the image size; an exception is raised for anything but two whole numbers above 0."""
+    if value is None:
+        return None
+    whole = [side for side in value if isinstance(side, int) and not isinstance(side, bool) and side > 0]
+    if len(value) != 2 or len(whole) != 2:
+        raise _refused(path, "image_size", value, "null or two whole numbers above 0")
+    return whole[0], whole[1]
+
+
+def _numbers(path: Path, name: str, value: Any) -> float | list[float] | None:
+    """Return a number or one per channel as floats; an exception is raised for anything else."""
+    if value is None:
+        return None
+    value = value.tolist() if isinstance(value, np.ndarray) else value
+    several = list(value) if isinstance(value, list | tuple) else [value]
+    real = [one for one in several if isinstance(one, int | float) and not isinstance(one, bool)]
+    finite = len(real) == len(several) and all(map(math.isfinite, real))
+    if not finite or len(several) not in (1, _CHANNELS):
+        raise _refused(path, name, value, f"null, a number, or {_CHANNELS} numbers")
+    numbers = [float(one) for one in real]
+    return numbers if isinstance(value, list | tuple) else numbers[0]
