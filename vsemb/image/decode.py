@@ -42,8 +42,8 @@ def decode_images(
     Without `resizing`, the whole image is squashed to `size` x `size` (bilinear, with antialiasing). The aspect ratio
     is not kept, because captions describe the whole image. A JPEG whose sides are at least 2, 4 or 8 times `size` is
     first decoded at that reduced scale, as in Pillow's `draft`. With `resizing`, images are decoded at full scale,
-    because other interpolations see other pixels at a reduced one. A row is invalid and gets zeros if it is not a JPEG or PNG image, is
-    truncated or corrupt, or has too many pixels according to its header.
+    because other interpolations see other pixels at a reduced one. A row is invalid and gets zeros if it is not a JPEG
+    or PNG image, is truncated or corrupt, or has too many pixels according to its header.
 
     Transparent PNG pixels are composited on white, and grey and palette images become RGB. 16-bit PNG keeps its upper
     8 bits, and CMYK JPEG is converted without its colour profile. EXIF orientation is ignored, because `vsemb prepare`

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import keras
 import numpy as np
+from PIL import Image
 
 CORPUS = [
     "a red circle above a blue square",
@@ -81,6 +82,23 @@ def spread(network: keras.Model, seed: int = 0) -> keras.Model:
             drawn = random.normal(size=weight.shape) * (0.3 if len(weight.shape) > 1 else 0.1)
             weight.assign(drawn + (1.0 if weight.name in ("gamma", "scale") else 0.0))
     return network
+
+
+def photographs() -> tuple[list[np.ndarray], list[bytes]]:
+    """Images of mixed sizes with smooth and sharp parts: decoded pixels, and bytes of JPEG and PNG."""
+    random, images, rows = np.random.default_rng(3), [], []
+    for number, sides in enumerate([(150, 100), (90, 161), (300, 70), (64, 64), (41, 40), (20, 28), (333, 250)]):
+        coarse = random.integers(0, 256, (6, 8, 3), dtype=np.uint8)
+        picture = Image.fromarray(coarse).resize(sides, Image.Resampling.BICUBIC)
+        pixels = np.asarray(picture).copy()
+        # A colour that is not the mean of the rest, left of the centre and across.
+        pixels[:, : sides[0] // 3] //= 3
+        pixels[:: 1 + number % 3] //= 2
+        written = io.BytesIO()
+        Image.fromarray(pixels).save(written, "PNG" if number % 2 else "JPEG", quality=90)
+        images.append(np.asarray(Image.open(written).convert("RGB")))
+        rows.append(written.getvalue())
+    return images, rows
 
 
 def write_clip(path: Path, size: int = SIZE) -> Path:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.systems.presets.preset_files import write_clip
+from tests.systems.presets.preset_files import photographs, write_clip
 from vsemb import recipes
 from vsemb.cli.__main__ import main
 from vsemb.errors import DataError, InvalidArgumentError
@@ -54,6 +54,13 @@ def test_embeddings_and_logits_are_those_of_keras_hub(kind: str, preset_path, tm
         unit = np.array(theirs_of) / np.linalg.norm(theirs_of, axis=1, keepdims=True)
         np.testing.assert_allclose(found, unit, atol=2e-6)
         assert unit.std(axis=0).max() > 1e-2, "the embeddings do not depend on what is embedded"
+    # Images of other sizes, from their bytes.
+    pictures, rows = photographs()
+    converted = np.concatenate([np.asarray(preprocessor.image_converter(picture[None])) for picture in pictures])
+    other = np.array(theirs.get_vision_embeddings(converted))
+    embedded = np.array(run.model.encode_images(run.image_input(tf.constant(rows))[0]))
+    cosines = (embedded * other).sum(axis=1) / np.linalg.norm(other, axis=1)
+    assert cosines.min() >= 0.9995
     scores = run.model.logit_scale(run.model.similarity.scores(images, texts))
     np.testing.assert_allclose(scores, logits, atol=2e-4)
     assert run.info["preset"] == f"hub:{path}"
@@ -70,7 +77,8 @@ def test_the_commands_need_a_dataset(siglip, preset_path, scenes_path, capsys) -
     run = str(siglip.path)
     # The run is there already.
     assert main(["import", str(preset_path("siglip")), "--out", run]) == 0
-    assert "117.3 times the cosine, and -12.9" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "117.3 times the cosine, and -12.9" in printed and "16 dimensions" in printed
     assert main(["evaluate", run, "--data", str(scenes_path), "--split", "test"]) == 0
     assert main(["evaluate", run]) == 1
     assert "Name one with --data" in capsys.readouterr().err

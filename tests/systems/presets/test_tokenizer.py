@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+import shutil
 
 import numpy as np
 import pytest
@@ -102,3 +104,16 @@ def test_models_of_another_kind_are_refused() -> None:
         PieceModel.read(sentencepiece_model(model_type="bpe"))
     with pytest.raises(DataError, match="must be a sentencepiece model"):
         PieceModel.read(io.BytesIO(b"\xff" * 40).getvalue())
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "value"),
+    [("clip", "add_prefix_space", True), ("siglip", "add_bos", True), ("siglip", "sequence_length", 8)],
+)
+def test_a_field_that_the_graph_cannot_honour_is_refused_by_name(kind, field, value, preset_path, tmp_path) -> None:
+    path = shutil.copytree(preset_path(kind), tmp_path / "preset")
+    content = json.loads((path / "tokenizer.json").read_text())
+    content["config"][field] = value
+    (path / "tokenizer.json").write_text(json.dumps(content))
+    with pytest.raises(DataError, match=f"`{field}`"):
+        PresetText.open(f"hub:{path}")

@@ -337,3 +337,10 @@ def test_selective_search_without_its_extra_leaves_nothing_behind(bare, monkeypa
     with pytest.raises(MissingExtraError, match=r"vsemb\[regions\]"):
         cache_regions(bare, CONFIG, RegionConfig("selective-search"), weights=None)
     assert not (bare.path / "regions").exists()
+
+
+def test_boxes_need_the_whole_image() -> None:
+    """Boxes are fractions of the image, so none of it may be cropped."""
+    cropped = BackboneConfig("SmallConvNet", resize="short-side")
+    with pytest.raises(InvalidArgumentError, match="resize"):
+        RegionExtractor(cropped, REGIONS, build_backbone(cropped))

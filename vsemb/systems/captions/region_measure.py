@@ -127,6 +127,8 @@ def region_features(run: Run, part: Split, rows: np.ndarray, boxes: np.ndarray) 
             f"{run.path} has no image network, so its regions cannot be computed. Train it on features of one."
         )
     config, weights = kept
+    # Boxes are squashed to squares, in whatever way the network sees whole images.
+    config = dataclasses.replace(config, resize="squash")
     regions = kept_regions(run.path) if keeps_network(run.path) else RegionConfig(pooling="crops")
     most = int(np.unique(rows, return_counts=True)[1].max())
     regions = dataclasses.replace(regions, source="detections", rank="confidence", overlap=1.0, count=most)

@@ -73,6 +73,8 @@ class Converter:
         for name, value in content["config"].items():
             if name not in known:
                 raise _refused(path, name, value, f"absent, because it is not one of {', '.join(_HONOURED)}")
+        if content["config"].get("crop_to_aspect_ratio") and content["config"].get("pad_to_aspect_ratio"):
+            raise _refused(path, "pad_to_aspect_ratio", True, "false with crop_to_aspect_ratio=true")
         with opening(str(directory)):
             # keras-hub adds the defaults of the class.
             read = keras.saving.deserialize_keras_object(content)

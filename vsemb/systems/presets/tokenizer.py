@@ -35,6 +35,11 @@ from vsemb.text.tokenizers import Tokenizer, TokenizerPart
 from vsemb.text.vocabulary import Vocabulary
 
 _CLIP_SPECIALS = ("<|startoftext|>", "<|endoftext|>")
+# Fields of a tokenizer of which the graph honours one value; null or absent is this value, too.
+_ONLY = {
+    "CLIP": {"add_prefix_space": False, "unsplittable_tokens": list(_CLIP_SPECIALS), "sequence_length": None},
+    "SigLIP": {"add_bos": False, "add_eos": False, "sequence_length": None},
+}
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,11 @@ class PresetText:
                 f"The preset {name!r} must be a CLIP or SigLIP with its tokenizer, such as hub:clip_vit_base_patch16; "
                 f"got a {network.get('class_name')} with {what} as tokenizer."
             )
+        for field, only in _ONLY[found].items():
+            value = tokenizer["config"].get(field)
+            if value not in (None, only):
+                path = directory / TOKENIZER
+                raise DataError(f"`{field}` in {path} must be {json.dumps(only)}; got {json.dumps(value)}.")
         with opening(str(directory)):
             assets = directory / ASSETS
             text = network["config"]["text_encoder"]["config"]
