@@ -197,7 +197,7 @@ class BackboneConfig:
     def to_json(self) -> dict[str, Any]:
         """Return the configuration as a JSON object."""
         # Leave out these defaults, so that features and runs from before the fields existed keep their fingerprints.
-        absent = {"preset": None}
+        absent: dict[str, Any] = {"preset": None}
         if self._default_resize == RESIZES[0]:
             absent["resize"] = RESIZES[0]
         return {key: value for key, value in dataclasses.asdict(self).items() if value != absent.get(key, _PRESENT)}

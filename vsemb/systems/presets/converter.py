@@ -66,10 +66,9 @@ class Converter:
         content = read_part(directory, CONVERTER)
         if content is None:
             return None
-        import keras_hub
+        import keras_hub  # noqa: F401  # Registers the classes.
 
-        path, base = directory / CONVERTER, keras_hub.layers.ImageConverter
-        known = (*_HONOURED, *_WITHOUT_EFFECT, *_OLDER)
+        path, known = directory / CONVERTER, (*_HONOURED, *_WITHOUT_EFFECT, *_OLDER)
         for name, value in content["config"].items():
             if name not in known:
                 raise _refused(path, name, value, f"absent, because it is not one of {', '.join(_HONOURED)}")
@@ -78,6 +77,14 @@ class Converter:
         with opening(str(directory)):
             # keras-hub adds the defaults of the class.
             read = keras.saving.deserialize_keras_object(content)
+            return cls._checked(path, read, content)
+
+    @classmethod
+    def _checked(cls, path: Path, read: Any, content: dict[str, Any]) -> Converter:
+        """Return the settings of a converter that keras-hub has built from a file."""
+        import keras_hub
+
+        base = keras_hub.layers.ImageConverter
         usual = isinstance(read, base) and type(read).call is base.call
         if not usual or not isinstance(read.resizing, keras.layers.Resizing):
             allowed = "a class that converts images as ImageConverter does"

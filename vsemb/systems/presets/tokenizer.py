@@ -36,7 +36,7 @@ from vsemb.text.vocabulary import Vocabulary
 
 _CLIP_SPECIALS = ("<|startoftext|>", "<|endoftext|>")
 # Fields of a tokenizer of which the graph honours one value; null or absent is this value, too.
-_ONLY = {
+_ONLY: dict[str, dict[str, Any]] = {
     "CLIP": {"add_prefix_space": False, "unsplittable_tokens": list(_CLIP_SPECIALS), "sequence_length": None},
     "SigLIP": {"add_bos": False, "add_eos": False, "sequence_length": None},
 }
