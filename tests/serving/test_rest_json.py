@@ -67,11 +67,56 @@ def test_not_a_number_and_infinity_are_read() -> None:
     np.testing.assert_array_equal(array, np.array([np.nan, np.inf, -np.inf], np.float32))
 
 
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        ("16777216", 16777216.0),
+        ("16777217", 16777216.0),
+        ("-16777217", -16777216.0),
+        ("1435774380", 1435774336.0),
+        ("18446744073709551615", 2.0**64),
+        ("1" + "0" * 38, np.float32(1e38)),
+        ("3.4028235e38", np.finfo(np.float32).max),
+        ("3.4028236e38", np.inf),
+        ("-1e39", -np.inf),
+        ("1e-50", 0.0),
+    ],
+)
+def test_numbers_are_rounded_to_the_type(number: str, expected: float) -> None:
+    assert decoded(f'{{"instances": [{number}]}}').inputs["x"].tolist() == [expected]
+    # The same of half, whose range is smaller.
+    half = decoded(f'{{"inputs": [{number}]}}', signature(x=(tf.float16, (None,)))).inputs["x"]
+    assert half.dtype == np.float16 and (np.isinf(half) == (abs(expected) > 65519)).all()
+
+
+def test_a_double_keeps_integers_up_to_its_digits() -> None:
+    doubles = signature(x=(tf.float64, (None,)))
+    found = decoded('{"inputs": [9007199254740993, 1.7976931348623157e308]}', doubles).inputs["x"]
+    assert found.tolist() == [2.0**53, np.finfo(np.float64).max]
+
+
+def test_the_document_ends_with_the_body_or_a_zero() -> None:
+    assert decoded('{"instances": [1, 2]}' + "\0" + "more").inputs["x"].tolist() == [1, 2]
+    assert decoded('\ufeff{"instances": [1, 2]} \n').inputs["x"].tolist() == [1, 2]
+
+
+def test_of_equal_keys_the_first_counts() -> None:
+    assert decoded('{"inputs": [1], "inputs": [2]}').inputs["x"].tolist() == [1]
+    assert decoded('{"inputs": {"x": [1], "x": [2]}}').inputs["x"].tolist() == [1]
+    assert decoded('{"instances": [{"x": 1, "x": "a"}, {"x": 3, "x": 4}]}').inputs["x"].tolist() == [1, 3]
+
+
+def test_short_names_of_infinity_are_read() -> None:
+    found = decoded('{"instances": [Inf, -Inf, Infinity, -NaN]}').inputs["x"]
+    np.testing.assert_array_equal(found, np.array([np.inf, -np.inf, np.inf, np.nan], np.float32))
+    texts = decoded('{"inputs": {"a": [-Inf], "b": ["Inf \\" Inf", "-NaN"]}}', TWO).inputs["b"]
+    assert texts.tolist() == [b'Inf " Inf', b"-NaN"]
+
+
 def test_numbers_are_read_as_bfloat16() -> None:
     wanted = signature(x=(tf.bfloat16, (None,)))
     assert decoded('{"inputs": [1, 2.5]}', wanted).inputs["x"].tolist() == [1, 2.5]
-    with pytest.raises(RequestError, match="257 to bfloat16 without loss"):
-        decoded('{"inputs": [257]}', wanted)
+    assert decoded('{"inputs": [257, 1e39]}', wanted).inputs["x"].tolist() == [256, np.inf]
 
 
 def test_nesting_that_is_just_read_is_no_failure_of_the_server() -> None:
@@ -101,7 +146,7 @@ AT = " of 'instances' list. Error: INVALID_ARGUMENT: "
         ("{}", FLOATS, "Missing 'inputs' or 'instances' key"),
         ('{"signature_name": 1}', FLOATS, "'signature_name' key must be a string value."),
         ('{"instances": [1], "inputs": [1]}', FLOATS, "expecting only one of 'inputs' or 'instances'"),
-        ('{"instances": 1}', FLOATS, "Excepting 'instances' to be an list/array"),
+        ('{"instances": 1}', FLOATS, "Expecting 'instances' to be an list/array"),
         ('{"instances": []}', FLOATS, "No values in 'instances' array"),
         ('{"instances": [1, {"x": 1}]}', FLOATS, "Expecting value/list but got object at item 1"),
         ('{"instances": [{"x": 1}, 1]}', FLOATS, "Expecting object but got list at item 1 of input list"),
@@ -123,8 +168,11 @@ AT = " of 'instances' list. Error: INVALID_ARGUMENT: "
         ('{"instances": [null]}', FLOATS, "JSON Value: null Type: Null is not of expected type: float"),
         ('{"instances": [1.0]}', INTS, "JSON Value: 1.0 Type: Number is not of expected type: int32"),
         ('{"instances": [2147483648]}', INTS, "2147483648 Type: Number is not of expected type: int32"),
-        ('{"instances": [16777217]}', FLOATS, "Cannot convert JSON value: 16777217 to float without loss"),
-        ('{"instances": [1e39]}', FLOATS, "Cannot convert JSON value: 1e+39 to float without loss"),
+        ('{"instances": [1e400]}', FLOATS, "JSON Parse error: Number too big to be stored in double."),
+        ('{"instances": [1, 2]} 3', FLOATS, "JSON Parse error: "),
+        ('{"instances": [1' + "\0" + "2]}", FLOATS, "JSON Parse error: "),
+        ('{"instances": [1, +Inf]}', FLOATS, "JSON Parse error: "),
+        ('{"instances": [1' + "0" * 400 + "]}", FLOATS, "JSON Parse error: Number too big to be stored in double."),
         ('{"instances": [1]}', TEXTS, "JSON Value: 1 Type: Number is not of expected type: string"),
         ('{"inputs": [{"b64": "!"}]}', TEXTS, "Unable to base64 decode"),
         ('{"inputs": [{"b64": 1}]}', TEXTS, "not formatted correctly for base64 data"),

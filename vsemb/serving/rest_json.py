@@ -1,8 +1,9 @@
 """JSON of `:predict` requests and answers, as in TensorFlow Serving.
 
 Requests contain rows (`{"instances": [...]}`) or columns (`{"inputs": ...}`); answers use the same form, `predictions`
-or `outputs`. Rules and error messages follow TensorFlow Serving, https://www.tensorflow.org/tfx/serving/api_rest. In
-addition, inputs with a default may be omitted.
+or `outputs`. Rules and error messages follow TensorFlow Serving, https://www.tensorflow.org/tfx/serving/api_rest and
+`json_tensor.cc` as of 2021. In addition, inputs with a default may be omitted, and half and bfloat16 are supported.
+Integers outside the range of their type are refused; TensorFlow Serving wraps those of 8 and 16 bits.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ import binascii
 import functools
 import gc
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import tensorflow as tf
 
@@ -37,6 +38,10 @@ _SEVERAL = "as multiple input tensors required as per tensorinfo_map"
 
 # NumPy's maximum number of dimensions.
 _DIMENSIONS = 64
+
+# Strings, which stay as they are, and the spellings of numbers that TensorFlow Serving reads and Python does not.
+_SPELLINGS = re.compile(r'"(?:[^"\\]|\\.)*"|-NaN|Inf(?!inity)')
+_PYTHONS = {"-NaN": "NaN", "Inf": "Infinity"}
 
 
 @dataclass(frozen=True)
@@ -58,13 +63,21 @@ def decode(body: bytes, signatures: Mapping[str, Signature]) -> Request:
     """Decode the body of a `:predict` request.
 
     Args:
-        body: JSON in UTF-8. NaN, Infinity and -Infinity are numbers; unknown keys are ignored.
+        body: JSON in UTF-8, up to its end or a byte 0. NaN, Inf and Infinity are numbers; unknown keys are ignored,
+            and of equal keys the first counts.
         signatures: name -> signature of the model.
 
     Raises:
         RequestError: INVALID_ARGUMENT for a malformed request.
     """
-    document = _parse(body)
+    request = _decoded(_parse(body), signatures)
+    if any(array.dtype.kind == "f" and np.isinf(array).any() for array in request.inputs.values()):
+        # Python reads numbers beyond float64 as infinite, too. This reader of each number is slow.
+        _parse(body, parse_float=_finite)
+    return request
+
+
+def _decoded(document: dict[str, Any], signatures: Mapping[str, Signature]) -> Request:
     name = document.get("signature_name", "")
     if not isinstance(name, str):
         raise _wrong(document, "not formatted correctly. 'signature_name' key must be a string value.")
@@ -78,7 +91,7 @@ def decode(body: bytes, signatures: Mapping[str, Signature]) -> Request:
     if "instances" in document:
         instances = document["instances"]
         if not isinstance(instances, list):
-            raise _wrong(document, "Excepting 'instances' to be an list/array")
+            raise _wrong(document, "Expecting 'instances' to be an list/array")
         if not instances:
             raise _wrong(document, "No values in 'instances' array")
         return Request(signature, True, _from_rows(instances, signature))
@@ -87,14 +100,17 @@ def decode(body: bytes, signatures: Mapping[str, Signature]) -> Request:
     raise invalid("Missing 'inputs' or 'instances' key")
 
 
-def _parse(body: bytes) -> dict[str, Any]:
+def _parse(body: bytes, **options: Any) -> dict[str, Any]:
+    # A byte 0 ends the document, as in TensorFlow Serving.
+    end = body.find(b"\0")
+    body = body if end < 0 else body[:end]
     if not body.strip():
         raise invalid("JSON Parse error: The document is empty")
     collects = gc.isenabled()
     # A collection inside a deep document runs destructors, as of unloaded models, without stack, and they fail.
     gc.disable()
     try:
-        document = json.loads(body.decode("utf-8-sig"))
+        document = _loads(body.decode("utf-8-sig"), object_pairs_hook=_first, **options)
     except json.JSONDecodeError as error:
         raise invalid(f"JSON Parse error: {error.msg} at offset: {error.pos}") from error
     except UnicodeDecodeError as error:
@@ -109,6 +125,28 @@ def _parse(body: bytes) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise _wrong(document, "Is not object")
     return document
+
+
+def _loads(text: str, **options: Any) -> Any:
+    try:
+        return json.loads(text, **options)
+    except json.JSONDecodeError:
+        if not ("Inf" in text or "-NaN" in text):
+            raise
+        return json.loads(_SPELLINGS.sub(lambda found: _PYTHONS.get(found[0], found[0]), text), **options)
+
+
+def _first(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object; of equal keys, the first counts."""
+    document = dict(pairs)
+    return document if len(document) == len(pairs) else dict(reversed(pairs))
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if np.isinf(number):
+        raise ValueError("Number too big to be stored in double.")
+    return number
 
 
 def _from_rows(instances: list[Any], signature: Signature) -> Arrays:
@@ -226,7 +264,7 @@ def _values(leaves: list[Any], spec: tf.TensorSpec) -> np.ndarray:
         array[:] = [_bytes(leaf) for leaf in leaves]
         return array
     if spec.dtype.is_floating:
-        return _floats(leaves, kinds, dtype, _NAMES.get(name, name))
+        return _floats(leaves, dtype)
     try:
         return np.array(leaves, dtype=dtype)
     except OverflowError:
@@ -235,19 +273,14 @@ def _values(leaves: list[Any], spec: tf.TensorSpec) -> np.ndarray:
         raise _wrong(outside, f"Type: Number is not of expected type: {name}") from None
 
 
-def _floats(leaves: list[Any], kinds: set[type], dtype: Any, name: str) -> np.ndarray:
-    """Convert numbers; an integer must be exact in the type, and other numbers must be in its range."""
-    # `np.finfo` does not support bfloat16.
-    limits = ml_dtypes.finfo(dtype)
-    whole = 2 ** (limits.nmant + 1) - 1
-    lost = [leaf for leaf in leaves if type(leaf) is int and abs(leaf) > whole] if int in kinds else []
-    if not lost:
+def _floats(leaves: list[Any], dtype: Any) -> np.ndarray:
+    """Convert numbers to the nearest ones of a type; numbers beyond its range become infinite."""
+    try:
         array = np.array(leaves, dtype=np.float64)
-        beyond = np.isfinite(array) & (np.abs(array) > float(limits.max))
-        if not beyond.any():
-            return array.astype(dtype)
-        lost = [leaves[int(beyond.argmax())]]
-    raise invalid(f"Cannot convert JSON value: {lost[0]} to {name} without loss of precision.")
+    except OverflowError:
+        raise invalid("JSON Parse error: Number too big to be stored in double.") from None
+    with np.errstate(over="ignore"):
+        return array.astype(dtype)
 
 
 def _bytes(value: str | dict[str, Any]) -> bytes:
@@ -300,13 +333,16 @@ def encode(outputs: Arrays, rows: bool) -> bytes:
         rows: whether the request contained rows.
 
     Raises:
-        RequestError: INVALID_ARGUMENT if the outputs have no equal batch dimension; INTERNAL for invalid UTF-8.
+        RequestError: INVALID_ARGUMENT without outputs, for complex numbers, and if the outputs have no equal batch
+            dimension; INTERNAL for invalid UTF-8.
 
     Example:
 
     >>> encode({"y": np.array([2.5, 3.0], np.float32)}, rows=True)
     b'{"predictions": [2.5, 3.0]}'
     """
+    if not outputs:
+        raise invalid("Cannot convert empty tensor map to JSON")
     outputs = dict(sorted(outputs.items()))
     if rows:
         _check_rows(outputs)
@@ -332,6 +368,8 @@ def _check_rows(outputs: Arrays) -> None:
 
 
 def _listed(name: str, array: np.ndarray) -> Any:
+    if array.dtype.kind == "c":
+        raise invalid(f"Failed to write JSON value for tensor type: {array.dtype.name}")
     if array.dtype == object:
         array = np.vectorize(functools.partial(_text, name), otypes=[object])(array)
     elif array.dtype.itemsize < 8:
