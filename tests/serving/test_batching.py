@@ -76,6 +76,47 @@ def test_a_request_larger_than_a_batch_runs_alone() -> None:
     assert values(results)[1] == [2 * i for i in range(9)]
 
 
+def test_a_request_of_many_rows_is_run_in_parts() -> None:
+    model, results = asyncio.run(behind_first([floats(*range(150))]))
+    assert [len(batch) for batch in model.batches] == [1, 64, 64, 22]
+    assert values(results) == [[2 * i for i in range(150)]]
+    # Where a row may depend on its neighbours, all rows stay together.
+    wide = Signature("wide", {"x": ROWS}, {"y": tf.TensorSpec((None, None), tf.float32)}, {})
+    model, _ = asyncio.run(behind_first([floats(*range(150))], signature=wide))
+    assert [len(batch) for batch in model.batches] == [1, 150]
+
+
+def test_work_of_a_client_that_has_gone_ends_after_its_part() -> None:
+    async def work() -> list[int]:
+        model, batcher = Gated(), Batcher(4, timeout=0, threads=1)
+        task = asyncio.ensure_future(batcher.run(model, DOUBLE, floats(*range(150))))  # type: ignore[arg-type]
+        await asyncio.to_thread(model.begun.wait, 60)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        model.gate.set()
+        # The thread is free again.
+        assert values([await batcher.run(model, DOUBLE, floats(1))]) == [[2]]  # type: ignore[arg-type]
+        batcher.close()
+        return [len(batch) for batch in model.batches]
+
+    assert asyncio.run(work()) == [64, 1]
+
+
+def test_a_default_of_one_row_belongs_to_all_parts() -> None:
+    class Scaled(Gated):
+        def run(self, signature: str, inputs: dict) -> dict:
+            return {"y": super().run(signature, inputs)["y"] * inputs["scale"]}
+
+    async def work() -> list:
+        model, batcher = Scaled(), Batcher(4, timeout=0, threads=1)
+        model.gate.set()
+        signature = Signature("scaled", {"x": ROWS, "scale": ROWS}, {"y": ROWS}, {})
+        requests = [{**floats(*range(rows)), "scale": np.array([10], np.float32)} for rows in (100, 3, 2)]
+        return await asyncio.gather(*[batcher.run(model, signature, one) for one in requests])  # type: ignore[arg-type]
+
+    assert values(asyncio.run(work())) == [[20 * i for i in range(rows)] for rows in (100, 3, 2)]
+
+
 def test_a_bad_request_fails_alone() -> None:
     model, results = asyncio.run(behind_first([floats(1), floats(-1), floats(2)]))
     assert model.batches == [[0], [1, -1, 2], [1], [-1], [2]]

@@ -15,12 +15,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image
+from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 from tests.serving.asking import ask
 from vsemb.image.decode import MAX_PIXELS
 from vsemb.serving.batching import Batcher
-from vsemb.serving.budget import PNG_MAGIC, Budget, image_pixels, row_pixels
-from vsemb.serving.models import Signature
+from vsemb.serving.budget import PNG_MAGIC, ROW_PIXELS, Budget, image_pixels, row_pixels, tensor_bytes
+from vsemb.serving.models import LoadedModel, Signature
 from vsemb.serving.server import Server
 from vsemb.serving.status import Code, RequestError
 
@@ -66,6 +67,29 @@ def test_pixels_are_counted_by_row() -> None:
     assert row_pixels({"x": np.zeros(3)}) == [0, 0, 0]
     assert row_pixels({"image": np.array(announced(7), object)}) == [7]
     assert row_pixels({"image": np.array([], object)}) == []
+
+
+def test_a_row_of_an_image_input_counts_even_if_it_is_no_image() -> None:
+    large = announced(10 * ROW_PIXELS)
+    assert row_pixels({"image_bytes": np.array([b"text", large], object)}) == [ROW_PIXELS, 10 * ROW_PIXELS]
+
+
+@pytest.mark.parametrize(
+    ("values", "shape", "size"),
+    [
+        (np.zeros((2, 3), np.float32), (2, 3), 24),
+        # One value for all elements.
+        (np.zeros(1, np.int64), (1000,), 8000),
+        (np.array([b"abc"], object), (1000,), 3000),
+        (np.array([b"abc", b"d"], object), (2,), 4),
+        (np.zeros(0, np.float32), (0,), 0),
+    ],
+)
+def test_the_bytes_of_a_message_are_those_of_its_array(values: np.ndarray, shape: tuple, size: int) -> None:
+    proto = tf.make_tensor_proto(values)
+    for dim in proto.tensor_shape.dim:
+        dim.size = shape[list(proto.tensor_shape.dim).index(dim)]
+    assert tensor_bytes(proto) == size
 
 
 class Counting:
@@ -183,6 +207,61 @@ def small(everything: Path):
         {"everything": everything}, port=0, rest_port=0, poll=0, max_body=1000, max_bytes=1500, concurrency=4
     ) as server:
         yield server
+
+
+def test_a_request_of_too_many_rows_is_refused(everything: Path) -> None:
+    path = "/v1/models/everything:predict"
+    options = {"port": 0, "rest_port": 0, "poll": 0, "max_rows": 3, "max_body": 1000}
+    with Server({"everything": everything}, **options) as server:
+        for body, rows in (({"instances": [1] * 4}, 4), ({"inputs": {"x": [1] * 4}}, 4)):
+            status, answer = ask(server.rest_port, "POST", path, body)
+            assert status == 400 and f"at most 3 rows; got {rows}" in answer["error"]
+        assert ask(server.rest_port, "POST", path, {"instances": [1] * 3})[0] == 200
+        with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+            predict = prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict
+            # One value for all rows, within and above the bytes of a request.
+            for rows, message in (
+                (3, None),
+                (4, "at most 3 rows; got 4"),
+                (500_000, "at most 1000 bytes; got 2000000"),
+            ):
+                made = predict_pb2.PredictRequest()
+                made.model_spec.name = "everything"
+                made.inputs["x"].CopyFrom(tf.make_tensor_proto(np.ones(1, np.float32)))
+                made.inputs["x"].tensor_shape.dim[0].size = rows
+                if message is None:
+                    assert list(predict(made, timeout=60).outputs["y"].float_val) == [2.5] * 3
+                    continue
+                with pytest.raises(grpc.RpcError, match=message) as caught:
+                    predict(made, timeout=60)
+                assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert server.predictor.bytes.used == server.predictor.answers.used == 0
+
+
+def test_answers_above_the_bytes_of_all_wait(everything: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate, begun = threading.Event(), threading.Semaphore(0)
+    real = LoadedModel.run
+
+    def run(model: LoadedModel, signature: str, inputs: dict) -> dict:
+        begun.release()
+        assert gate.wait(60)
+        return real(model, signature, inputs)
+
+    monkeypatch.setattr(LoadedModel, "run", run)
+    path = "/v1/models/everything:predict"
+    with (
+        # 20 rows of four bytes, with copies, and not twice.
+        Server({"everything": everything}, port=0, rest_port=0, poll=0, max_bytes=1000, threads=2) as server,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        answers = [pool.submit(ask, server.rest_port, "POST", path, {"instances": [1] * 20}) for _ in range(2)]
+        assert begun.acquire(timeout=60)
+        while not server.predictor.answers._waiting:
+            time.sleep(0.005)
+        assert not begun.acquire(blocking=False) and 80 < server.predictor.answers.used <= 1000
+        gate.set()
+        assert [answer.result(60)[0] for answer in answers] == [200, 200]
+        assert server.predictor.answers.used == 0
 
 
 def test_a_call_over_grpc_that_sends_nothing_is_ended(small: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,8 +86,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--max-body", type=size, default="32MiB", metavar="SIZE", help="maximum size of a request (%(default)s)"
     )
     parser.add_argument(
-        "--max-bytes", type=size, default="128MiB", metavar="SIZE", help="maximum size of all requests (%(default)s)"
+        "--max-rows", type=int, default=4096, metavar="N", help="maximum rows of a request (%(default)s)"
     )
+    total = "maximum size of all requests, and of all answers (%(default)s)"
+    parser.add_argument("--max-bytes", type=size, default="128MiB", metavar="SIZE", help=total)
     pixels = "maximum pixels decoded at once (%(default)s)"
     parser.add_argument("--max-pixels", type=int, default=100_000_000, metavar="N", help=pixels)
     parser.add_argument(
@@ -154,7 +156,7 @@ def run(arguments: argparse.Namespace) -> None:
         versions=policy[0] if isinstance(policy[0], str) and len(policy) == 1 else policy,
         labels=dict(arguments.label),
         access=access(arguments),
-        **picked(arguments, "host", "port", "rest_port", "max_body", "max_bytes", "max_pixels", "concurrency"),
-        **picked(arguments, "batch_size", "batch_timeout", "threads", "poll", "grace"),
+        **picked(arguments, "host", "port", "rest_port", "max_body", "max_rows", "max_bytes", "max_pixels"),
+        **picked(arguments, "concurrency", "batch_size", "batch_timeout", "threads", "poll", "grace"),
     )
     serve_until_stopped(server)

@@ -19,11 +19,15 @@ from typing import Any
 import numpy as np
 
 from vsemb.image.decode import MAX_PIXELS
-from vsemb.serving.budget import row_pixels
+from vsemb.serving.budget import count_rows, row_pixels
 from vsemb.serving.models import Arrays, LoadedModel, Signature
+from vsemb.serving.status import Code, RequestError
 
 # Requests with more values than this are searched for images in a thread.
 _LARGE = 4096
+
+# A request with more rows than this, and than a batch, runs in parts.
+_PART_ROWS = 64
 
 
 @dataclass
@@ -64,10 +68,14 @@ class Batcher:
     and the batch is full or its oldest request has waited `timeout`.
 
     Batches with images start while the pixels of all running batches are within `max_pixels`. A request with more
-    pixels runs while no other batch has images, and in parts if its rows do not depend on each other.
+    pixels runs while no other batch has images.
+
+    A request with more rows or pixels runs in parts if its rows do not depend on each other. If its client
+    disconnects, it ends after the current part.
 
     Args:
-        batch_size: maximum rows of a merged batch; 1 disables merging. A larger request runs alone.
+        batch_size: maximum rows of a merged batch; 1 disables merging. A larger request runs alone, in parts of this
+            size or of 64 rows.
         timeout: maximum seconds that a request waits for others while a thread is free.
         threads: number of batches that run at once.
         max_pixels: maximum pixels of JPEG and PNG images in running batches.
@@ -104,8 +112,9 @@ class Batcher:
         Raises:
             RequestError: as `LoadedModel.run`, for this request only.
         """
-        rows = next((array.shape[0] for array in inputs.values() if array.ndim), 1)
-        merge = self.batch_size > 1 and signature.mergeable and rows > 0
+        rows = count_rows(inputs)
+        same = all(array.ndim and len(array) == rows for array in inputs.values())
+        merge = self.batch_size > 1 and signature.mergeable and same and rows > 0
         future = asyncio.get_running_loop().create_future()
         large = sum(array.size for array in inputs.values()) > _LARGE
         pixels = await asyncio.to_thread(row_pixels, inputs) if large else row_pixels(inputs)
@@ -202,23 +211,34 @@ class Batcher:
         return results
 
     def _run_in_parts(self, group: _Group, item: _Item) -> Arrays:
-        """Run one request in parts, because its images together may exceed `max_pixels`."""
-        if item.pixels > self.max_pixels and group.signature.mergeable:
-            starts, pixels = [0], 0
-            for row, more in enumerate(item.row_pixels):
-                pixels += more
-                if pixels > self.max_pixels and row > starts[-1]:
-                    starts.append(row)
-                    pixels = more
-            parts = [slice(*ends) for ends in itertools.pairwise([*starts, item.rows])]
-            answers = [
-                group.model.run(group.signature.name, {name: array[part] for name, array in item.inputs.items()})
-                for part in parts
-            ]
+        """Run one request in parts, within the rows of a part and `max_pixels`."""
+        parts = self._parts(item) if group.signature.mergeable else []
+        if len(parts) > 1:
+            answers = []
+            for part in parts:
+                if item.future.done():
+                    raise RequestError(Code.CANCELLED, "The client closed the connection.")
+                # A default of one row belongs to all parts.
+                inputs = {
+                    name: array[part] if len(array) == item.rows else array for name, array in item.inputs.items()
+                }
+                answers.append(group.model.run(group.signature.name, inputs))
             outputs = {name: np.concatenate([answer[name] for answer in answers]) for name in answers[0]}
             if all(len(array) == item.rows for array in outputs.values()):
                 return outputs
         return group.model.run(group.signature.name, item.inputs)
+
+    def _parts(self, item: _Item) -> list[slice]:
+        most = max(self.batch_size, _PART_ROWS)
+        if item.rows <= most and item.pixels <= self.max_pixels:
+            return [slice(0, item.rows)]
+        starts, pixels = [0], 0
+        for row, more in enumerate(item.row_pixels):
+            pixels += more
+            if row > starts[-1] and (pixels > self.max_pixels or row - starts[-1] >= most):
+                starts.append(row)
+                pixels = more
+        return [slice(*ends) for ends in itertools.pairwise([*starts, item.rows])]
 
     def close(self) -> None:
         """End the threads after their current batches."""

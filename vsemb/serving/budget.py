@@ -1,16 +1,19 @@
-"""Memory limits of all requests together: bytes that are read or held, and pixels of images decoded at once."""
+"""Memory limits of all requests together: bytes read, bytes answered, and pixels of images decoded at once."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import re
 import struct
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from vsemb.image.decode import MAX_PIXELS
 from vsemb.serving.status import Code, RequestError
@@ -29,6 +32,9 @@ _ALONE = frozenset(range(0xD0, 0xD9)) | {0x01}
 
 # Maximum segments of a JPEG that are read before its size.
 _SEGMENTS = 256
+
+#: Minimum pixels of an image row: also rows that cannot be decoded have the size of the model's input.
+ROW_PIXELS = 256 * 256
 
 
 @dataclass(eq=False)
@@ -56,6 +62,24 @@ class Budget:
             A function of a number of bytes that releases all bytes beyond this number.
 
         Raises:
+            RequestError: as `take`.
+        """
+        keep = await self.take(size)
+        try:
+            yield keep
+        finally:
+            keep(0)
+
+    async def take(self, size: int) -> Callable[[int], None]:
+        """Hold bytes until they are released.
+
+        Args:
+            size: number of bytes.
+
+        Returns:
+            A function of a number of bytes that releases all bytes beyond this number.
+
+        Raises:
             RequestError: RESOURCE_EXHAUSTED if the bytes are not free in time.
         """
         held = min(size, self.limit)
@@ -80,10 +104,7 @@ class Budget:
             held = min(held, fewer)
             self._grant()
 
-        try:
-            yield keep
-        finally:
-            keep(0)
+        return keep
 
     def _grant(self) -> None:
         while self._waiting:
@@ -124,17 +145,41 @@ def image_pixels(encoded: bytes) -> int:
     return MAX_PIXELS
 
 
+def count_rows(inputs: Mapping[str, np.ndarray]) -> int:
+    """Return the rows of a request: the largest 0th dimension; 1 without dimensions."""
+    return max((len(array) for array in inputs.values() if array.ndim), default=1)
+
+
 def row_pixels(inputs: Mapping[str, np.ndarray]) -> list[int]:
     """Return the pixels of the images in each row of a request.
 
     Args:
-        inputs: name -> array, rows in the 0th dimension; strings as arrays of `bytes` objects.
+        inputs: name -> array, rows in the 0th dimension; strings as arrays of `bytes` objects. Each value of an input
+            whose name ends in `_bytes` counts as an image.
     """
-    rows = [0] * max((len(array) for array in inputs.values() if array.ndim), default=1)
-    for array in inputs.values():
+    rows = [0] * count_rows(inputs)
+    for name, array in inputs.items():
         if array.dtype == object and rows:
             each = max(1, array.size // len(rows))
+            least = ROW_PIXELS if name.endswith("_bytes") else 0
             for place, value in enumerate(array.ravel()):
-                if pixels := image_pixels(value):
+                if pixels := max(image_pixels(value), least):
                     rows[min(place // each, len(rows) - 1)] += pixels
     return rows
+
+
+def tensor_bytes(proto: Any) -> int:
+    """Return the bytes of the array that a TensorProto describes, which may have one value for all elements.
+
+    Args:
+        proto: a TensorProto.
+    """
+    elements = math.prod(max(0, dim.size) for dim in proto.tensor_shape.dim)
+    if proto.string_val:
+        values = sum(map(len, proto.string_val))
+        return values + max(0, elements - len(proto.string_val)) * len(proto.string_val[-1])
+    try:
+        return elements * int(tf.as_dtype(proto.dtype).size)
+    except TypeError:
+        # An unknown type, which is refused later.
+        return 0

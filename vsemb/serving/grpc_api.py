@@ -17,7 +17,7 @@ from tensorflow.core.framework import tensor_pb2
 from tensorflow_serving.apis import predict_pb2
 
 from vsemb.serving.access import Access
-from vsemb.serving.budget import ARRIVAL_SECONDS, Budget
+from vsemb.serving.budget import ARRIVAL_SECONDS, Budget, tensor_bytes
 from vsemb.serving.models import Arrays, from_protos
 from vsemb.serving.request_handler import Predictor, aside
 from vsemb.serving.status import Code, RequestError, invalid, unauthenticated
@@ -76,7 +76,13 @@ class GrpcApi:
                     signature = model.signature(request.model_spec.signature_name)
                     call.signature = signature.name
                     inputs = await aside(request.ByteSize(), from_protos, request.inputs)
-                    outputs = await self._predictor.run(model, signature, inputs, request.output_filter)
+                    outputs = await self._predictor.run(
+                        model,
+                        signature,
+                        inputs,
+                        lambda release: context.add_done_callback(lambda _: release()),
+                        request.output_filter,
+                    )
                 size = sum(array.nbytes for array in outputs.values())
                 return await aside(size, _response, name, number, signature.name, outputs)
 
@@ -147,8 +153,17 @@ class Guard(grpc.aio.ServerInterceptor):
                 raise invalid(f"The message cannot be read: {error}") from error
             if request is grpc.aio.EOF:
                 raise invalid("The call must have a message.")
-            keep(request.ByteSize())
+            size = self._size(request)
+            if size > self._max_body:
+                raise invalid(f"The request's tensors must have at most {self._max_body} bytes; got {size}.")
+            keep(size)
             return await method(request, context)
+
+    @staticmethod
+    def _size(request: Any) -> int:
+        """Return the bytes of a message, or of its tensors, whose values may be repeated."""
+        tensors = request.inputs.values() if isinstance(request, predict_pb2.PredictRequest) else ()
+        return max(request.ByteSize(), sum(map(tensor_bytes, tensors)))
 
 
 async def _refuse(requests: Any, context: Any) -> None:

@@ -36,6 +36,9 @@ WARMUP = Path("assets.extra") / WARMUP_FILE
 # elements is limited to this, or to the proto's size in bytes if that is larger.
 _ELEMENTS = 2**20
 
+# Bytes of an element of an array of objects.
+_POINTER = 8
+
 # Errors of TensorFlow that are caused by the values of a request.
 _CAUSED_BY_INPUT = (
     tf.errors.InvalidArgumentError,
@@ -76,6 +79,14 @@ class Signature:
         shapes = [spec.shape for spec in (*self.inputs.values(), *self.outputs.values())]
         batched = all(shape.rank and shape[0] is None for shape in shapes)
         return batched and all(spec.shape[1:].is_fully_defined() for spec in self.outputs.values())
+
+    @functools.cached_property
+    def row_bytes(self) -> int | None:
+        """Bytes of one row of all outputs; None if they depend on the request. A string counts as a pointer."""
+        if not self.mergeable:
+            return None
+        specs = self.outputs.values()
+        return sum(math.prod(spec.shape[1:]) * (spec.dtype.size or _POINTER) for spec in specs)
 
     def check(self, inputs: Arrays) -> Arrays:
         """Check the inputs of a request and add defaults.

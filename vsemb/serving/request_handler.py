@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import functools
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,12 +14,15 @@ import prometheus_client as prometheus
 from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2
 
 from vsemb.serving.batching import Batcher
-from vsemb.serving.budget import Budget
+from vsemb.serving.budget import Budget, count_rows
 from vsemb.serving.models import Arrays, LoadedModel, ModelVersions, Signature, not_served
 from vsemb.serving.status import Code, RequestError, invalid
 
 # Requests and answers larger than this, in bytes, are converted in a thread.
 _LARGE = 64 * 1024
+
+# Bytes of an answer while it is encoded, per byte of its arrays.
+_COPIES = 8
 
 
 @dataclass
@@ -46,14 +49,18 @@ class Predictor:
         batcher: runs the requests.
         metrics: counts the requests.
         concurrency: maximum number of requests in flight; more are refused.
+        max_rows: maximum rows of a request; more are refused.
         bytes: bytes of the predict requests that are being read or answered.
+        answers: bytes of their answers. A separate budget, because a request that waits for it holds its own bytes.
     """
 
     models: Mapping[str, ModelVersions]
     batcher: Batcher
     metrics: Metrics
     concurrency: int
+    max_rows: int
     bytes: Budget
+    answers: Budget
 
     def __post_init__(self) -> None:
         self._in_flight = 0
@@ -61,7 +68,7 @@ class Predictor:
         self.metrics.in_flight.set_function(lambda: self._in_flight)
         self.metrics.waiting.set_function(lambda: self.batcher.waiting)
         self.metrics.pixels.set_function(lambda: self.batcher.pixels)
-        self.metrics.bytes.set_function(lambda: self.bytes.used)
+        self.metrics.bytes.set_function(lambda: self.bytes.used + self.answers.used)
 
     @contextlib.contextmanager
     def admitted(self, protocol: str) -> Iterator[Call]:
@@ -142,17 +149,25 @@ class Predictor:
             response.metadata["signature_def"].Pack(signatures)
             return response
 
-    async def run(self, model: LoadedModel, signature: Signature, inputs: Arrays, wanted: Sequence[str] = ()) -> Arrays:
+    async def run(
+        self,
+        model: LoadedModel,
+        signature: Signature,
+        inputs: Arrays,
+        on_end: Callable[[Callable[[], None]], object],
+        wanted: Sequence[str] = (),
+    ) -> Arrays:
         """Compute the outputs of a request.
 
         Args:
             model: the version.
             signature: one of its signatures.
             inputs: name -> array, unchecked.
+            on_end: registers a function to call when the answer has been sent; it releases the answer's bytes.
             wanted: names of outputs; empty for all.
 
         Raises:
-            RequestError: INVALID_ARGUMENT for invalid inputs or names; errors of the model.
+            RequestError: INVALID_ARGUMENT for invalid inputs or names, or too many rows; errors of the model.
         """
         for place, name in enumerate(wanted):
             if name not in signature.outputs:
@@ -162,8 +177,21 @@ class Predictor:
                 )
             if name in wanted[:place]:
                 raise invalid(f"duplicate output tensor alias: {name}")
-        outputs = await self.batcher.run(model, signature, signature.check(inputs))
+        inputs = signature.check(inputs)
+        rows = count_rows(inputs)
+        if rows > self.max_rows:
+            raise invalid(f"The request must have at most {self.max_rows} rows; got {rows}. Send it in parts.")
+        if signature.row_bytes is not None:
+            await self._hold(rows * signature.row_bytes, on_end)
+        outputs = await self.batcher.run(model, signature, inputs)
+        if signature.row_bytes is None:
+            await self._hold(sum(array.nbytes for array in outputs.values()), on_end)
         return {name: outputs[name] for name in wanted or signature.outputs}
+
+    async def _hold(self, size: int, on_end: Callable[[Callable[[], None]], object]) -> None:
+        """Count the bytes of an answer until it has been sent."""
+        keep = await self.answers.take(size * _COPIES)
+        on_end(functools.partial(keep, 0))
 
 
 async def aside(size: int, function: Any, *arguments: Any) -> Any:

@@ -140,7 +140,7 @@ class RestApi:
             _, model = stack.enter_context(versions.lease(version, label))
             parsed = await aside(len(body), decode, body, model.signatures)
             call.signature = parsed.signature.name
-            outputs = await self._predictor.run(model, parsed.signature, parsed.inputs)
+            outputs = await self._predictor.run(model, parsed.signature, parsed.inputs, stack.callback)
             size = sum(array.nbytes for array in outputs.values())
             return await aside(size, encode, outputs, parsed.rows)
 

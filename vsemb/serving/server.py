@@ -59,7 +59,8 @@ class Server:
         port: port of gRPC; 0 for a free one.
         rest_port: port of REST; 0 for a free one.
         max_body: maximum bytes per request.
-        max_bytes: maximum bytes of all requests that are read or answered; more wait.
+        max_rows: maximum rows per request.
+        max_bytes: maximum bytes of all requests that are read or answered, and of all answers; more wait.
         max_pixels: maximum pixels of the JPEG and PNG images that are decoded at once, see `Batcher`; more wait.
         concurrency: maximum number of requests in flight; more are refused.
         batch_size: maximum rows of a merged batch; 1 disables merging.
@@ -87,6 +88,7 @@ class Server:
     port: Port = 8500
     rest_port: Port = 8501
     max_body: Count = 32 * 2**20
+    max_rows: Count = 4096
     max_bytes: Count = 128 * 2**20
     max_pixels: Count = 2 * MAX_PIXELS
     concurrency: Count = 256
@@ -171,7 +173,8 @@ class Server:
             self.max_pixels,
             lambda model, signature, rows: self.metrics.rows.labels(model, signature).observe(rows),
         )
-        self.predictor = Predictor(self.served, batcher, self.metrics, self.concurrency, Budget(self.max_bytes))
+        bytes, answers = Budget(self.max_bytes), Budget(self.max_bytes)
+        self.predictor = Predictor(self.served, batcher, self.metrics, self.concurrency, self.max_rows, bytes, answers)
         runner = aiohttp.web.AppRunner(
             RestApi(self.predictor, self.max_body, self.access).application(),
             access_log=None,
