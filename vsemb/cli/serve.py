@@ -92,6 +92,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-bytes", type=size, default="128MiB", metavar="SIZE", help=total)
     pixels = "maximum pixels decoded at once (%(default)s)"
     parser.add_argument("--max-pixels", type=int, default=100_000_000, metavar="N", help=pixels)
+    connections = "maximum connections over REST, and over gRPC (%(default)s)"
+    parser.add_argument("--max-connections", type=int, default=400, metavar="N", help=connections)
     parser.add_argument(
         "--concurrency", type=int, default=256, metavar="N", help="maximum requests in flight (%(default)s)"
     )
@@ -105,6 +107,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="maximum seconds to wait for a batch (%(default)s)",
     )
+    parser.add_argument("--cors", action="store_true", help="let web pages of any origin call the REST API")
     parser.add_argument("--threads", type=int, metavar="N", help="batches that run at once (one per core)")
     versions = "versions to serve: latest, all, or numbers (latest)"
     parser.add_argument("--versions", nargs="+", type=wanted, default=["latest"], metavar="N", help=versions)
@@ -157,6 +160,16 @@ def run(arguments: argparse.Namespace) -> None:
         labels=dict(arguments.label),
         access=access(arguments),
         **picked(arguments, "host", "port", "rest_port", "max_body", "max_rows", "max_bytes", "max_pixels"),
-        **picked(arguments, "concurrency", "batch_size", "batch_timeout", "threads", "poll", "grace"),
+        **picked(
+            arguments,
+            "max_connections",
+            "concurrency",
+            "cors",
+            "batch_size",
+            "batch_timeout",
+            "threads",
+            "poll",
+            "grace",
+        ),
     )
     serve_until_stopped(server)

@@ -103,6 +103,19 @@ class Predictor:
             self.metrics.requests.labels(*labels, code.name).inc()
             self.metrics.seconds.labels(*labels).observe(time.perf_counter() - started)
 
+    def health(self) -> dict[str, str]:
+        """Return the state of a server that answers requests.
+
+        Raises:
+            RequestError: UNAVAILABLE while the server stops, or if a model has no version that is served.
+        """
+        missing = [name for name, versions in self.models.items() if not versions.available]
+        if self.draining:
+            raise RequestError(Code.UNAVAILABLE, "The server is shutting down.")
+        if missing:
+            raise RequestError(Code.UNAVAILABLE, f"No version of {missing[0]} is served.")
+        return {"status": "SERVING"}
+
     def model(self, name: str, version: int | None = None) -> ModelVersions:
         """Return a model's versions; `version` is only used in the error.
 

@@ -33,6 +33,14 @@ HTTP_LOG = logging.getLogger("vsemb.serving.rest_api")
 HTTP_LOG.addFilter(_is_failure_of_the_server)
 
 METRICS_PATHS = ("/metrics", "/monitoring/prometheus/metrics")
+HEALTH_PATH = "/health"
+
+# TensorFlow Serving's headers for web pages of other origins; in addition, they may send a token.
+_CORS = {
+    "Access-Control-Allow-Origin": "*",
+    "Access-Control-Allow-Methods": "POST, GET",
+    "Access-Control-Allow-Headers": "Content-Type, Authorization",
+}
 
 # Maximum seconds between two parts of a body. A slower client would block a slot.
 _SILENT_SECONDS = 10
@@ -51,9 +59,11 @@ class RestApi:
         predictor: runs the requests.
         max_body: maximum bytes of a request's body.
         access: token of the server.
+        cors: whether web pages of any origin may call the API.
     """
 
-    def __init__(self, predictor: Predictor, max_body: int, access: Access) -> None:
+    def __init__(self, predictor: Predictor, max_body: int, access: Access, cors: bool = False) -> None:
+        self._headers = _CORS if cors else {}
         self._predictor = predictor
         self._access = access
         self._max_body = max_body
@@ -74,13 +84,33 @@ class RestApi:
             request.writer.output_size = 0
         return None
 
-    async def answer(self, request: web.Request) -> web.Response:
+    async def answer(self, request: web.BaseRequest) -> web.Response:
         """Answer one request."""
+        response = await self._answer(request)
+        response.headers.update(self._headers)
+        return response
+
+    async def answer_in_room(self, request: web.BaseRequest) -> web.Response:
+        """Answer one request of a connection above the limit: about health and metrics only."""
+        if request.path not in (*METRICS_PATHS, HEALTH_PATH):
+            busy = RequestError(Code.RESOURCE_EXHAUSTED, "The server has its maximum of connections. Try again.", 503)
+            response = self._error(busy)
+        else:
+            response = await self.answer(request)
+        response.force_close()
+        return response
+
+    async def _answer(self, request: web.BaseRequest) -> web.Response:
         try:
+            if self._headers and request.method == "OPTIONS":
+                # Browsers ask without a token.
+                return web.Response()
             if not self._access.allows(request.headers.get("Authorization", "")):
                 raise unauthenticated()
             if request.path in METRICS_PATHS and request.method in ("GET", "HEAD"):
                 return web.Response(body=self._predictor.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
+            if request.path == HEALTH_PATH and request.method in ("GET", "HEAD"):
+                return web.json_response(self._predictor.health())
             if request.path == "/openapi.json" and request.method in ("GET", "HEAD"):
                 return web.json_response(describe(self._predictor.models))
             return web.Response(body=await self._body(request), content_type="application/json")
@@ -101,7 +131,7 @@ class RestApi:
             response.force_close()
         return response
 
-    async def _body(self, request: web.Request) -> bytes:
+    async def _body(self, request: web.BaseRequest) -> bytes:
         path = request.path
         if not path.lower().startswith("/v1/"):
             raise RequestError(Code.NOT_FOUND, f"Not found: {path}")
@@ -126,7 +156,7 @@ class RestApi:
             del body["metadata"]["signature_def"]["@type"]
         return json.dumps(body, indent=1).encode()
 
-    async def _post(self, request: web.Request, match: re.Match[str]) -> bytes:
+    async def _post(self, request: web.BaseRequest, match: re.Match[str]) -> bytes:
         name, version, label = match["name"], _number(match["version"]), match["label"]
         async with contextlib.AsyncExitStack() as stack:
             call = stack.enter_context(self._predictor.admitted("rest"))
@@ -144,14 +174,14 @@ class RestApi:
             size = sum(array.nbytes for array in outputs.values())
             return await aside(size, encode, outputs, parsed.rows)
 
-    def _most_bytes(self, request: web.Request) -> int:
+    def _most_bytes(self, request: web.BaseRequest) -> int:
         """Return an upper limit of a body's bytes: its announced size, or `max_body` if compressed or chunked."""
         announced = request.content_length
         if announced is not None and announced > self._max_body:
             raise self._too_large()
         return self._max_body if announced is None or "Content-Encoding" in request.headers else announced
 
-    async def _read(self, request: web.Request) -> bytes:
+    async def _read(self, request: web.BaseRequest) -> bytes:
         body = bytearray()
         try:
             async with asyncio.timeout(ARRIVAL_SECONDS):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import resource
 import signal
 import socket
 import threading
@@ -37,6 +38,7 @@ with needs_extra("tensorflow-serving-api", "serving"):
 from vsemb.serving.access import OPEN, TOKEN, Access
 from vsemb.serving.batching import Batcher
 from vsemb.serving.budget import Budget
+from vsemb.serving.connections import LimitedSite, LoopErrors
 from vsemb.serving.grpc_api import OTHER_CALLS, GrpcApi, Guard
 from vsemb.serving.models import DEFAULT_SIGNATURE, LOG, LoadedModel, ModelVersions, Policy, Signature
 from vsemb.serving.request_handler import Metrics, Predictor
@@ -47,6 +49,12 @@ Port = Annotated[int, between(0, 65535)]
 # Maximum seconds until the header of a request arrives, also on a persistent connection. nginx closes connections after
 # 60, and should be the first to close.
 _IDLE_SECONDS = 75
+
+# Further connections over REST, for health and metrics, and the maximum seconds until their header arrives.
+_ROOM, _ROOM_SECONDS = 16, 5
+
+# Descriptors of a server besides its connections: libraries, models, and those of a loading version.
+_OTHER_FILES = 100
 
 
 @dataclass(eq=False, repr=False)
@@ -62,6 +70,8 @@ class Server:
         max_rows: maximum rows per request.
         max_bytes: maximum bytes of all requests that are read or answered, and of all answers; more wait.
         max_pixels: maximum pixels of the JPEG and PNG images that are decoded at once, see `Batcher`; more wait.
+        max_connections: maximum number of connections over REST, and over gRPC. More are closed; over REST, 16 more are
+            answered about health and metrics.
         concurrency: maximum number of requests in flight; more are refused.
         batch_size: maximum rows of a merged batch; 1 disables merging.
         batch_timeout: maximum seconds that a request waits for others; see `Batcher`.
@@ -70,6 +80,7 @@ class Server:
         labels: label -> version, e.g. `{"stable": 1}`; labelled versions are always served.
         poll: seconds between checks for new versions; 0 to disable them.
         grace: seconds that `stop` waits for requests in flight.
+        cors: whether web pages of any origin may call the REST API.
         access: token, TLS, and whether other machines may call without a token.
 
     Raises:
@@ -91,6 +102,7 @@ class Server:
     max_rows: Count = 4096
     max_bytes: Count = 128 * 2**20
     max_pixels: Count = 2 * MAX_PIXELS
+    max_connections: Count = 400
     concurrency: Count = 256
     batch_size: Count = 64
     batch_timeout: NonNegative = 0.001
@@ -99,6 +111,7 @@ class Server:
     labels: Mapping[str, int] = field(default_factory=dict)
     poll: NonNegative = 1.0
     grace: NonNegative = 30.0
+    cors: bool = False
     access: Access = OPEN
 
     def __post_init__(self) -> None:
@@ -109,6 +122,14 @@ class Server:
         for name in self.models:
             if not name or set("/:") & set(name):
                 raise invalid_argument("models", name, "names without `/` and `:`")
+        needed = 2 * self.max_connections + _ROOM + _OTHER_FILES
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if files != resource.RLIM_INFINITY and needed > files:
+            most = max(1, (files - _ROOM - _OTHER_FILES) // 2)
+            fix = f"Allow {needed} open files with `ulimit -n`."
+            raise invalid_argument(
+                "max_connections", self.max_connections, f"at most {most} with {files} open files", fix
+            )
         numbers = not isinstance(self.versions, str) and all(isinstance(one, int) for one in self.versions)
         if not numbers and self.versions not in ("latest", "all"):
             raise invalid_argument("versions", self.versions, "`latest`, `all`, or version numbers")
@@ -175,16 +196,17 @@ class Server:
         )
         bytes, answers = Budget(self.max_bytes), Budget(self.max_bytes)
         self.predictor = Predictor(self.served, batcher, self.metrics, self.concurrency, self.max_rows, bytes, answers)
+        self._loop.set_exception_handler(LoopErrors())
+        rest = RestApi(self.predictor, self.max_body, self.access, self.cors)
+        settings = {"access_log": None, "logger": HTTP_LOG, "auto_decompress": False, "handler_cancellation": True}
         runner = aiohttp.web.AppRunner(
-            RestApi(self.predictor, self.max_body, self.access).application(),
-            access_log=None,
-            logger=HTTP_LOG,
-            auto_decompress=False,
+            rest.application(),
             handle_signals=False,
-            handler_cancellation=True,
             keepalive_timeout=_IDLE_SECONDS,
             shutdown_timeout=self.grace,
+            **settings,
         )
+        room = aiohttp.web.Server(rest.answer_in_room, keepalive_timeout=_ROOM_SECONDS, **settings)
         rpc = self._grpc_server()
         watcher = None
         try:
@@ -199,9 +221,8 @@ class Server:
                             errors[-1] if errors else f"{model.base} must hold a version to serve as {name}."
                         )
                 await runner.setup()
-                await aiohttp.web.SockSite(
-                    runner, listener.dup(), backlog=1024, ssl_context=self.access.ssl_context()
-                ).start()
+                site = LimitedSite(runner, room, self.max_connections, _ROOM, listener.dup(), self.access.ssl_context())
+                await site.start()
             await rpc.start()
             if self.poll:
                 watcher = asyncio.create_task(self._watch())
@@ -211,7 +232,7 @@ class Server:
             self.predictor.draining = True
             if watcher is not None:
                 watcher.cancel()
-            await asyncio.gather(runner.cleanup(), rpc.stop(self.grace))
+            await asyncio.gather(runner.cleanup(), room.shutdown(0), rpc.stop(self.grace))
             await asyncio.to_thread(batcher.close)
             for model in self.served.values():
                 model.close()
@@ -235,6 +256,9 @@ class Server:
                 ("grpc.so_reuseport", 0),
                 ("grpc.max_receive_message_length", self.max_body),
                 ("grpc.max_send_message_length", -1),
+                ("grpc.max_allowed_incoming_connections", self.max_connections),
+                ("grpc.max_connection_idle_ms", 1000 * _IDLE_SECONDS),
+                ("grpc.server_handshake_timeout_ms", 1000 * _IDLE_SECONDS),
             ],
             # Separate slots, so that status requests are answered while predictions use all of theirs.
             maximum_concurrent_rpcs=self.concurrency + OTHER_CALLS,
