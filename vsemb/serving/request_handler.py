@@ -18,8 +18,8 @@ from vsemb.serving.budget import Budget, count_rows
 from vsemb.serving.models import Arrays, LoadedModel, ModelVersions, Signature, not_served
 from vsemb.serving.status import Code, RequestError, invalid
 
-# Requests and answers larger than this, in bytes, are converted in a thread.
-_LARGE = 64 * 1024
+#: Requests and answers larger than this, in bytes, are converted in a thread.
+LARGE = 64 * 1024
 
 # Bytes of an answer while it is encoded, per byte of its arrays.
 _COPIES = 8
@@ -209,7 +209,7 @@ class Predictor:
 
 async def aside(size: int, function: Any, *arguments: Any) -> Any:
     """Call a function, in a thread for large sizes in bytes."""
-    if size <= _LARGE:
+    if size <= LARGE:
         return function(*arguments)
     return await asyncio.to_thread(function, *arguments)
 

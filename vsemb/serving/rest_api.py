@@ -15,8 +15,8 @@ from aiohttp.http import HttpProcessingError
 from vsemb.serving.access import Access
 from vsemb.serving.budget import ARRIVAL_SECONDS
 from vsemb.serving.openapi import describe
-from vsemb.serving.request_handler import CONTENT_TYPE, Predictor, aside
-from vsemb.serving.rest_json import decode, encode
+from vsemb.serving.request_handler import CONTENT_TYPE, LARGE, Predictor, aside
+from vsemb.serving.rest_json import decode, encode, encoded_parts
 from vsemb.serving.status import Code, RequestError, invalid, unauthenticated
 from vsemb.serving.transports import message_to_json
 
@@ -34,6 +34,8 @@ HTTP_LOG.addFilter(_is_failure_of_the_server)
 
 METRICS_PATHS = ("/metrics", "/monitoring/prometheus/metrics")
 HEALTH_PATH = "/health"
+
+_JSON = "application/json"
 
 # TensorFlow Serving's headers for web pages of other origins; in addition, they may send a token.
 _CORS = {
@@ -84,23 +86,24 @@ class RestApi:
             request.writer.output_size = 0
         return None
 
-    async def answer(self, request: web.BaseRequest) -> web.Response:
+    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request."""
         response = await self._answer(request)
-        response.headers.update(self._headers)
+        if not response.prepared:
+            response.headers.update(self._headers)
         return response
 
-    async def answer_in_room(self, request: web.BaseRequest) -> web.Response:
+    async def answer_in_room(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request of a connection above the limit: about health and metrics only."""
         if request.path not in (*METRICS_PATHS, HEALTH_PATH):
             busy = RequestError(Code.RESOURCE_EXHAUSTED, "The server has its maximum of connections. Try again.", 503)
-            response = self._error(busy)
+            response: web.StreamResponse = self._error(busy)
         else:
             response = await self.answer(request)
         response.force_close()
         return response
 
-    async def _answer(self, request: web.BaseRequest) -> web.Response:
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
             if self._headers and request.method == "OPTIONS":
                 # Browsers ask without a token.
@@ -113,7 +116,7 @@ class RestApi:
                 return web.json_response(self._predictor.health())
             if request.path == "/openapi.json" and request.method in ("GET", "HEAD"):
                 return web.json_response(describe(self._predictor.models))
-            return web.Response(body=await self._body(request), content_type="application/json")
+            return await self._respond(request)
         except RequestError as error:
             return self._error(error)
         except Exception as error:
@@ -131,7 +134,7 @@ class RestApi:
             response.force_close()
         return response
 
-    async def _body(self, request: web.BaseRequest) -> bytes:
+    async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
         path = request.path
         if not path.lower().startswith("/v1/"):
             raise RequestError(Code.NOT_FOUND, f"Not found: {path}")
@@ -140,7 +143,9 @@ class RestApi:
         if not allowed or not match:
             malformed = f"Malformed request: {request.method} {path}"
             raise RequestError(Code.INVALID_ARGUMENT, malformed, None if allowed else 405)
-        return await self._post(request, match) if request.method == "POST" else self._get(match)
+        if request.method == "POST":
+            return await self._post(request, match)
+        return web.Response(body=self._get(match), content_type=_JSON)
 
     def _get(self, match: re.Match[str]) -> bytes:
         name, version, label = match["name"], _number(match["version"]), match["label"]
@@ -156,7 +161,7 @@ class RestApi:
             del body["metadata"]["signature_def"]["@type"]
         return json.dumps(body, indent=1).encode()
 
-    async def _post(self, request: web.BaseRequest, match: re.Match[str]) -> bytes:
+    async def _post(self, request: web.BaseRequest, match: re.Match[str]) -> web.StreamResponse:
         name, version, label = match["name"], _number(match["version"]), match["label"]
         async with contextlib.AsyncExitStack() as stack:
             call = stack.enter_context(self._predictor.admitted("rest"))
@@ -171,8 +176,28 @@ class RestApi:
             parsed = await aside(len(body), decode, body, model.signatures)
             call.signature = parsed.signature.name
             outputs = await self._predictor.run(model, parsed.signature, parsed.inputs, stack.callback)
-            size = sum(array.nbytes for array in outputs.values())
-            return await aside(size, encode, outputs, parsed.rows)
+            if sum(array.nbytes for array in outputs.values()) <= LARGE:
+                return web.Response(body=encode(outputs, parsed.rows), content_type=_JSON)
+            parts, more = [], encoded_parts(outputs, parsed.rows)
+            while part := await asyncio.to_thread(next, more, b""):
+                parts.append(part)
+            return await self._send(request, parts)
+
+    async def _send(self, request: web.BaseRequest, parts: list[bytes]) -> web.StreamResponse:
+        """Send a large answer, whose bytes count until they are sent; the client must read in time."""
+        response = web.StreamResponse(headers={"Content-Type": _JSON, **self._headers})
+        response.content_length = sum(map(len, parts))
+        try:
+            await response.prepare(request)
+            for part in parts:
+                async with asyncio.timeout(ARRIVAL_SECONDS):
+                    await response.write(part)
+            await response.write_eof()
+        except (ConnectionError, TimeoutError) as error:
+            if request.transport is not None:
+                request.transport.abort()
+            raise RequestError(Code.CANCELLED, "The client closed the connection, or does not read.") from error
+        return response
 
     def _most_bytes(self, request: web.BaseRequest) -> int:
         """Return an upper limit of a body's bytes: its announced size, or `max_body` if compressed or chunked."""

@@ -14,7 +14,7 @@ import functools
 import gc
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -38,6 +38,9 @@ _SEVERAL = "as multiple input tensors required as per tensorinfo_map"
 
 # NumPy's maximum number of dimensions.
 _DIMENSIONS = 64
+
+# Values of an answer that are encoded at once.
+_VALUES = 2**16
 
 # Strings, which stay as they are, and the spellings of numbers that TensorFlow Serving reads and Python does not.
 _SPELLINGS = re.compile(r'"(?:[^"\\]|\\.)*"|-NaN|Inf(?!inity)')
@@ -341,20 +344,69 @@ def encode(outputs: Arrays, rows: bool) -> bytes:
     >>> encode({"y": np.array([2.5, 3.0], np.float32)}, rows=True)
     b'{"predictions": [2.5, 3.0]}'
     """
+    return b"".join(encoded_parts(outputs, rows))
+
+
+def encoded_parts(outputs: Arrays, rows: bool) -> Iterator[bytes]:
+    """Encode an answer as `encode`, in parts: the numbers of a large answer take 20 times its bytes in Python.
+
+    Args:
+        outputs: name -> array, see `encode`.
+        rows: whether the request contained rows.
+
+    Yields:
+        The parts of the JSON.
+
+    Raises:
+        RequestError: as `encode`.
+    """
     if not outputs:
         raise invalid("Cannot convert empty tensor map to JSON")
     outputs = dict(sorted(outputs.items()))
     if rows:
         _check_rows(outputs)
-    values = {name: _listed(name, array) for name, array in outputs.items()}
-    if len(values) == 1:
-        (answer,) = values.values()
-    elif rows:
-        names = list(values)
-        answer = [dict(zip(names, row, strict=True)) for row in zip(*values.values(), strict=True)]
+        yield b'{"predictions": '
+        yield from _encoded(outputs, _rows)
+    elif len(outputs) == 1:
+        yield b'{"outputs": '
+        yield from _encoded(outputs, _column)
     else:
-        answer = values
-    return json.dumps({"predictions" if rows else "outputs": answer}, ensure_ascii=False).encode("utf-8")
+        for place, (name, array) in enumerate(outputs.items()):
+            yield (b", " if place else b'{"outputs": {') + _dumped(name) + b": "
+            yield from _encoded({name: array}, _column)
+        yield b"}"
+    yield b"}"
+
+
+def _encoded(arrays: Arrays, listed: Callable[[Arrays], Any]) -> Iterator[bytes]:
+    """Yield the JSON of arrays in parts of rows; `listed` returns the values of some rows."""
+    first, *_ = arrays.values()
+    length = len(first) if first.ndim else 1
+    values = sum(array.size for array in arrays.values())
+    if values <= _VALUES or length == 1:
+        yield _dumped(listed(arrays))
+        return
+    step = max(1, length * _VALUES // values)
+    for start in range(0, length, step):
+        part = {name: array[start : start + step] for name, array in arrays.items()}
+        yield (b", " if start else b"[") + _dumped(listed(part))[1:-1]
+    yield b"]"
+
+
+def _rows(outputs: Arrays) -> Any:
+    columns = [_listed(name, array) for name, array in outputs.items()]
+    if len(columns) == 1:
+        return columns[0]
+    return [dict(zip(outputs, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _column(outputs: Arrays) -> Any:
+    ((name, array),) = outputs.items()
+    return _listed(name, array)
+
+
+def _dumped(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode("utf-8")
 
 
 def _check_rows(outputs: Arrays) -> None:
