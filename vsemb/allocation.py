@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 
 # Parameters of mallopt, from glibc's malloc.h.
@@ -32,3 +33,19 @@ def keep_freed_memory() -> None:
     if hasattr(library, "gnu_get_libc_version"):
         for parameter, value in ((_ARENA_MAX, 1), (_MMAP_MAX, 0), (_TRIM_THRESHOLD, 2**31 - 1)):
             library.mallopt(parameter, value)
+
+
+def return_freed_memory() -> None:
+    """Collect reference cycles, and return the memory that glibc keeps for later to the operating system.
+
+    A loaded SavedModel has reference cycles, which Python would collect much later.
+
+    Example:
+
+        del model
+        return_freed_memory()
+    """
+    gc.collect()
+    library = ctypes.CDLL(None) if os.name == "posix" else None
+    if hasattr(library, "malloc_trim"):
+        library.malloc_trim(0)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 import threading
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -45,6 +47,24 @@ def test_a_new_version_takes_over(plus: Path) -> None:
         metrics = ask(server.rest_port, "GET", "/metrics")[1].decode()
         assert 'vsemb_model_available{model="plus",version="2"} 1.0' in metrics
         assert 'vsemb_model_available{model="plus",version="1"}' not in metrics
+
+
+def test_an_unloaded_version_leaves_nothing_behind(plus: Path) -> None:
+    collects = gc.isenabled()
+    # Otherwise Python could collect it by chance.
+    gc.disable()
+    try:
+        with serving(plus) as server:
+            with server.served["plus"].lease() as (_, model):
+                unloaded = weakref.ref(model._functions["serving_default"].graph)
+                del model
+            publish_plus(plus, 200)
+            server.refresh()
+            assert answer(server) == 200
+            assert unloaded() is None
+    finally:
+        if collects:
+            gc.enable()
 
 
 def test_what_goes_on_is_said_once(plus: Path, caplog) -> None:

@@ -21,6 +21,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow_serving.apis.get_model_status_pb2 import ModelVersionStatus as State
 
+from vsemb.allocation import return_freed_memory
 from vsemb.errors import DataError
 from vsemb.exporting.savedmodel import MOST_RECORDS, WARMUP_FILE
 from vsemb.exporting.servable import read_saved_model
@@ -311,6 +312,7 @@ class ModelVersions:
     def __post_init__(self) -> None:
         self._warned: set[str] = set()
         self.versions: dict[int, Version] = {}
+        self._unloaded = False
         if not self.base.is_dir():
             raise DataError(f"No model directory at {self.base}. Write one with: vsemb export RUN {self.base}")
         if not existing_versions(self.base):
@@ -376,6 +378,9 @@ class ModelVersions:
                 self._warn_once(f"the version {number} of label {label} does not exist yet.")
         wanted = await self._load_wanted(present)
         self._unload(set(self.available) - wanted)
+        if self._unloaded:
+            self._unloaded = False
+            await asyncio.to_thread(return_freed_memory)
 
     def _warn_once(self, line: str) -> None:
         if line not in self._warned:
@@ -429,6 +434,7 @@ class ModelVersions:
             await asyncio.to_thread(model.warm_up)
         except DataError as error:
             version.state, version.error = State.END, str(error)
+            self._unloaded = True
             LOG.error("%s: version %d is not served. %s", self.name, number, error)
             return False
         version.model, version.state = model, State.AVAILABLE
@@ -443,6 +449,7 @@ class ModelVersions:
     def _drop_if_idle(self, version: Version) -> None:
         if version.state == State.UNLOADING and not version.users:
             version.model, version.state = None, State.END
+            self._unloaded = True
             LOG.info("%s: version %d is unloaded.", self.name, version.number)
 
 

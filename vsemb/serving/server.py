@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import resource
 import signal
@@ -336,12 +337,16 @@ def serve_until_stopped(server: Server) -> None:
         stop.set()
 
     before = {one: signal.signal(one, ask) for one in handled}
+    # Libraries stay until the end; without them, a collection after an unload is short.
+    gc.collect()
+    gc.freeze()
     try:
         with server:
             print(_greeting(server), flush=True)
             stop.wait()
             print("stopping", flush=True)
     finally:
+        gc.unfreeze()
         for one, handler in before.items():
             signal.signal(one, handler)
 
