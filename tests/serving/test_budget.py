@@ -238,6 +238,27 @@ def test_a_request_of_too_many_rows_is_refused(everything: Path) -> None:
         assert server.predictor.bytes.used == server.predictor.answers.used == 0
 
 
+def test_an_answer_over_grpc_counts_until_the_call_has_ended(small: Server) -> None:
+    made = predict_pb2.PredictRequest()
+    made.model_spec.name = "everything"
+    made.inputs["x"].CopyFrom(tf.make_tensor_proto(np.ones(9, np.float32)))
+    with grpc.insecure_channel(f"127.0.0.1:{small.port}") as channel:
+        predict = prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict
+        calls = [predict.future(made, timeout=60) for _ in range(20)]
+        for place, call in enumerate(calls):
+            # Some clients do not wait for their answer.
+            if place % 3 == 0:
+                call.cancel()
+        for call in calls:
+            if not call.cancelled():
+                # Beyond the requests in flight, the server is busy.
+                assert call.exception() is None or call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    deadline = time.monotonic() + 60
+    while small.predictor.bytes.used or small.predictor.answers.used:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
 def test_answers_above_the_bytes_of_all_wait(everything: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gate, begun = threading.Event(), threading.Semaphore(0)
     real = LoadedModel.run

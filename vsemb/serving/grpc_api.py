@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import functools
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
 
 import grpc
@@ -19,7 +19,7 @@ from tensorflow_serving.apis import predict_pb2
 from vsemb.serving.access import Access
 from vsemb.serving.budget import ARRIVAL_SECONDS, Budget, tensor_bytes
 from vsemb.serving.models import Arrays, from_protos
-from vsemb.serving.request_handler import Predictor, aside
+from vsemb.serving.request_handler import LARGE, Predictor, aside
 from vsemb.serving.status import Code, RequestError, invalid, unauthenticated
 
 LOG = logging.getLogger("vsemb.serving")
@@ -67,24 +67,34 @@ class GrpcApi:
 
     async def Predict(self, request: Any, context: Any) -> Any:
         """Run a signature."""
-        async with _reported(context):
-            with self._predictor.admitted("grpc") as call:
-                name, version, label = _asked(request.model_spec)
-                versions = self._predictor.model(name, version)
-                call.model = name
-                with versions.lease(version, label) as (number, model):
-                    signature = model.signature(request.model_spec.signature_name)
-                    call.signature = signature.name
-                    inputs = await aside(request.ByteSize(), from_protos, request.inputs)
-                    outputs = await self._predictor.run(
-                        model,
-                        signature,
-                        inputs,
-                        lambda release: context.add_done_callback(lambda _: release()),
-                        request.output_filter,
-                    )
-                size = sum(array.nbytes for array in outputs.values())
-                return await aside(size, _response, name, number, signature.name, outputs)
+        releases: list[Callable[[], None]] = []
+        context.add_done_callback(lambda _: _call(releases))
+        try:
+            async with _reported(context):
+                response, size = await self._predicted(request, releases)
+        except BaseException:
+            _call(releases)
+            raise
+        if context.done():
+            _call(releases)
+        elif size > LARGE:
+            # A client that does not read must not keep others from their answers.
+            asyncio.get_running_loop().call_later(ARRIVAL_SECONDS, _call, releases)
+        return response
+
+    async def _predicted(self, request: Any, releases: list[Callable[[], None]]) -> tuple[Any, int]:
+        """Return the answer and the bytes of its arrays; `releases` gets what to call when it has been sent."""
+        with self._predictor.admitted("grpc") as call:
+            name, version, label = _asked(request.model_spec)
+            versions = self._predictor.model(name, version)
+            call.model = name
+            with versions.lease(version, label) as (number, model):
+                signature = model.signature(request.model_spec.signature_name)
+                call.signature = signature.name
+                inputs = await aside(request.ByteSize(), from_protos, request.inputs)
+                outputs = await self._predictor.run(model, signature, inputs, releases.append, request.output_filter)
+            size = sum(array.nbytes for array in outputs.values())
+            return await aside(size, _response, name, number, signature.name, outputs), size
 
     async def GetModelMetadata(self, request: Any, context: Any) -> Any:
         """Return the signatures of a version."""
@@ -164,6 +174,11 @@ class Guard(grpc.aio.ServerInterceptor):
         """Return the bytes of a message, or of its tensors, whose values may be repeated."""
         tensors = request.inputs.values() if isinstance(request, predict_pb2.PredictRequest) else ()
         return max(request.ByteSize(), sum(map(tensor_bytes, tensors)))
+
+
+def _call(functions: Iterable[Callable[[], None]]) -> None:
+    for function in functions:
+        function()
 
 
 async def _refuse(requests: Any, context: Any) -> None:
