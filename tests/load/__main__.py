@@ -2,6 +2,8 @@
 
 One request in ten is malformed. Some clients are slow, close half of their connection or vanish. Versions of the model
 appear whole, corrupt and half copied, and vanish. In the middle the server is told to stop and another is started.
+
+Afterwards, servers of their own get requests of very many rows, very many connections, and very many versions.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
+from tests.load import connections, rows, swaps
 from tests.load.model import publish
 from tests.load.process import ServerProcess
 
@@ -39,6 +42,7 @@ BROKEN = (
     b"\xff\xfe",
     b'{"signature_name": "none", "instances": ["a"]}',
     b"[" * 5000,
+    json.dumps({"instances": ["x"] * 500_000}).encode(),
 )
 
 
@@ -49,6 +53,7 @@ def broken_protos() -> list[bytes]:
         request.model_spec.name = name
         request.inputs["text"].CopyFrom(tf.make_tensor_proto([1.0] if request is requests[0] else ["a"]))
     requests[1].inputs["more"].CopyFrom(tf.make_tensor_proto(["a"]))
+    requests.append(rows.repeated(500_000, 2**20))
     return [b"\xff\xfe", b"", *(request.SerializeToString() for request in requests)]
 
 
@@ -229,6 +234,32 @@ def rest(port: int, body: bytes) -> tuple[int, dict]:
         connection.close()
 
 
+def bounds(number: int, weights: int) -> dict:
+    """Measure servers at their limits and return the figures; `problems` is empty if all is well.
+
+    Args:
+        number: number of versions that replace each other.
+        weights: MiB of each version.
+    """
+    problems = []
+    found_rows = rows.measure(4096, 1024, clients=4)
+    for kind, found in found_rows.items():
+        # Answers take the bytes of their budget several times, and some of them stay with the allocator.
+        if found["peak"] > found["start"] + 800:
+            problems.append(f"{kind} took {found['peak']} MiB")
+    found_connections = connections.measure(2000, seconds=10)
+    for name in ("/health", "/metrics", "predict after"):
+        if set(found_connections["answers"][name]) != {"200"}:
+            problems.append(f"with very many connections, {name} was answered {found_connections['answers'][name]}")
+    if found_connections["log_bytes"] > 10_000:
+        problems.append(f"very many connections wrote {found_connections['log_bytes']} bytes of log")
+    found_swaps = swaps.measure(number, weights)
+    first, last = found_swaps["memory_mib"].values()
+    if last > 1.05 * first:
+        problems.append(f"memory grew with versions from {first:.0f} to {last:.0f} MiB")
+    return {"rows": found_rows, "connections": found_connections, "swaps": found_swaps, "problems": problems}
+
+
 def soak(minutes: float, clients: int, seed: int) -> dict:
     """Run the load and return the figures; `problems` is empty if all is well."""
     with tempfile.TemporaryDirectory() as folder:
@@ -276,7 +307,11 @@ if __name__ == "__main__":
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--clients", type=int, default=16)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--swaps", type=int, default=200, help="versions that replace each other")
+    parser.add_argument("--weights", type=int, default=100, help="MiB of each of these versions")
     given = parser.parse_args()
     found = soak(given.minutes, given.clients, given.seed)
-    print(json.dumps(found, indent=2))
-    sys.exit(bool(found["problems"]))
+    print(json.dumps(found, indent=2), flush=True)
+    found_bounds = bounds(given.swaps, given.weights)
+    print(json.dumps(found_bounds, indent=2))
+    sys.exit(bool(found["problems"] or found_bounds["problems"]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -16,12 +17,15 @@ class ServerProcess:
     Args:
         base: directory of the model.
         *options: further options of `vsemb serve`.
+        log: file for the server's log; None for this process' standard error.
     """
 
-    def __init__(self, base: Path, *options: str) -> None:
+    def __init__(self, base: Path, *options: str, log: Path | None = None) -> None:
         command = [sys.executable, "-m", "vsemb.cli", "serve", str(base), "--port", "0", "--rest-port", "0", *options]
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+        with contextlib.ExitStack() as stack:
+            errors = None if log is None else stack.enter_context(log.open("w"))
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment)
         assert self.process.stdout is not None
         self.port = self._port("gRPC", self.process.stdout.readline())
         self.rest_port = self._port("REST", self.process.stdout.readline())

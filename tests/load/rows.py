@@ -9,6 +9,7 @@ import tempfile
 import threading
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import grpc
 import numpy as np
@@ -60,7 +61,7 @@ def ask(server: ServerProcess, kind: str, rows: int) -> str:
             return str(error.code().name)
 
 
-def measure(rows: int, width: int, clients: int, options: tuple[str, ...] = ()) -> dict[str, object]:
+def measure(rows: int, width: int, clients: int, options: tuple[str, ...] = ()) -> dict[str, Any]:
     """Return, per kind of request, memory in MiB at the peak and afterwards, and the numbers of answers by code.
 
     Args:
@@ -69,7 +70,7 @@ def measure(rows: int, width: int, clients: int, options: tuple[str, ...] = ()) 
         clients: number of concurrent clients.
         options: further options of `vsemb serve`.
     """
-    found: dict[str, object] = {}
+    found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         publish(Path(folder) / "sizes", width=width)
         for kind in KINDS:

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -45,7 +46,7 @@ def swap(server: ServerProcess, base: Path, number: int) -> None:
     shutil.rmtree(before)
 
 
-def measure(swaps: int, weights: int) -> dict[str, object]:
+def measure(swaps: int, weights: int) -> dict[str, Any]:
     """Return the server's memory in MiB after the first fifth of the swaps, and after the last; both as medians.
 
     Args:
@@ -76,5 +77,5 @@ if __name__ == "__main__":
     given = parser.parse_args()
     found = measure(given.swaps, given.weights)
     print(json.dumps(found, indent=2))
-    first, last = found["memory_mib"].values()  # type: ignore[attr-defined]
+    first, last = found["memory_mib"].values()
     sys.exit(last > 1.05 * first)
