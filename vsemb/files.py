@@ -1,22 +1,162 @@
-"""Atomic writing of files: a crash, a kill or a full disk leaves no partial file."""
+"""Atomic writing of files, and reading of regular files alone.
+
+A crash, a kill or a full disk leaves no partial file. Opening a named pipe waits for ever and opening a device may act
+on it, so every file is read with the functions below, or checked with `require_regular` before a library opens it.
+Folders that others may have made are checked once, where they are opened, with `require_contained`.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
 import re
 import secrets
 import shutil
+import stat
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from vsemb.errors import DataError, InvalidArgumentError
+
+_DIRECTORY = "a directory"
+
+
+def require_regular(path: str | os.PathLike[str]) -> Path:
+    """Return the path of a file that is safe to open: a regular file, or a link to one.
+
+    Raises:
+        OSError: if the file is missing, or is a named pipe, a device, a socket or a directory.
+
+    Example:
+
+    >>> require_regular("/dev/null")
+    Traceback (most recent call last):
+    OSError: [Errno 22] must be a regular file; it is a device: '/dev/null'
+    """
+    kind = _kind(os.stat(path).st_mode)
+    if kind == _DIRECTORY:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+    if kind is not None:
+        raise OSError(errno.EINVAL, f"must be a regular file; it is {kind}", os.fspath(path))
+    return Path(path)
+
+
+def _kind(mode: int) -> str | None:
+    """Return a file's kind, from its mode; None for a regular file."""
+    if stat.S_ISREG(mode):
+        return None
+    if stat.S_ISDIR(mode):
+        return _DIRECTORY
+    if stat.S_ISFIFO(mode):
+        return "a named pipe"
+    return "a socket" if stat.S_ISSOCK(mode) else "a device"
+
+
+def open_regular(path: str | os.PathLike[str], mode: str = "rb", **options: Any) -> IO[Any]:
+    """Open a regular file for reading.
+
+    Args:
+        path: the file.
+        mode: as of `open`.
+        **options: as of `open`, such as `encoding`.
+
+    Raises:
+        OSError: as `require_regular`, or if the file cannot be opened.
+    """
+    return open(require_regular(path), mode, **options)
+
+
+def read_bytes(path: str | os.PathLike[str]) -> bytes:
+    """Return the content of a regular file.
+
+    Raises:
+        OSError: as `open_regular`.
+    """
+    with open_regular(path) as file:
+        content: bytes = file.read()
+    return content
+
+
+def read_text(path: str | os.PathLike[str], encoding: str = "utf-8", errors: str | None = None) -> str:
+    """Return the text of a regular file.
+
+    Raises:
+        OSError: as `open_regular`.
+        UnicodeDecodeError: for bytes that are not text in this encoding.
+    """
+    with open_regular(path, "r", encoding=encoding, errors=errors) as file:
+        text: str = file.read()
+    return text
+
+
+def inside(folder: str | os.PathLike[str], name: str) -> Path:
+    """Return the path of a regular file that a list of a folder names, such as a manifest.
+
+    Args:
+        folder: the folder.
+        name: relative path of the file.
+
+    Raises:
+        OSError: as `require_regular`, or if the name or a link leads out of the folder.
+
+    Example:
+
+    >>> inside("/etc", "../dev/null")
+    Traceback (most recent call last):
+    PermissionError: [Errno 1] must lie in the folder: '/etc/../dev/null'
+    """
+    path, root = os.path.join(folder, name), os.path.realpath(folder)
+    if os.path.isabs(name) or not Path(os.path.realpath(path)).is_relative_to(root):
+        raise PermissionError(errno.EPERM, "must lie in the folder", path)
+    return require_regular(path)
+
+
+def require_contained(folder: str | os.PathLike[str], what: str) -> None:
+    """Check a folder that others may have made: it holds regular files and folders, and no links that lead out of it.
+
+    Args:
+        folder: the folder; it may itself be a link.
+        what: its description for the message, such as `run`.
+
+    Raises:
+        DataError: naming the first file that is neither.
+
+    Example:
+
+        require_contained("runs/mine", "run")
+    """
+    root = Path(os.path.realpath(folder))
+    open_folders = [str(root)]
+    while open_folders:
+        # A folder that cannot be listed hides nothing that could be read.
+        with contextlib.suppress(OSError), os.scandir(open_folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    open_folders.append(entry.path)
+                elif not entry.is_file(follow_symlinks=False):
+                    _require_harmless(entry, root, folder, what)
+
+
+def _require_harmless(entry: os.DirEntry[str], root: Path, folder: str | os.PathLike[str], what: str) -> None:
+    shown = os.path.join(folder, os.path.relpath(entry.path, root))
+    real = Path(os.path.realpath(entry.path))
+    if not real.is_relative_to(root):
+        raise DataError(
+            f"The {what} {folder} must lie in one folder; {shown} is a link to {real}. Copy the {what} with `cp -rL`, "
+            "if you trust who made it."
+        )
+    # Another process may have removed it.
+    with contextlib.suppress(FileNotFoundError):
+        kind = _kind(os.stat(real).st_mode)
+        if kind not in (None, _DIRECTORY):
+            raise DataError(f"The {what} {folder} must hold regular files; {shown} is {kind}. Remove it.")
 
 
 def sha256_bytes(data: bytes) -> str:
@@ -25,8 +165,8 @@ def sha256_bytes(data: bytes) -> str:
 
 
 def sha256_file(path: str | os.PathLike[str]) -> str:
-    """Return the hex SHA-256 of a file, read in blocks."""
-    with open(path, "rb") as file:
+    """Return the hex SHA-256 of a regular file, read in blocks."""
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -297,8 +437,9 @@ def read_json(path: str | os.PathLike[str], what: str = "JSON file") -> Any:
         DataError: if the file is missing, unreadable or not JSON.
     """
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
+        return json.loads(read_text(path))
     except FileNotFoundError as error:
         raise DataError(f"No {what} at {path}.") from error
     except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"The {what} at {path} cannot be read: {error}.") from error
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"The {what} at {path} cannot be read: {reason}.") from error

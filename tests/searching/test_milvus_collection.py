@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -13,8 +16,8 @@ import pytest
 pytest.importorskip("milvus_lite")
 
 from vsemb.errors import DataError
-from vsemb.searching import IndexSettings, IndexSource, read_index, write_index
-from vsemb.searching.backends.milvus import TOKEN, MilvusCollection
+from vsemb.searching import IndexSettings, IndexSource, StaleIndexError, read_index, stored_settings, write_index
+from vsemb.searching.backends.milvus import TOKEN, URI, MilvusCollection
 
 SOURCE = IndexSource("run", "data", ("val",), "image", "cosine")
 
@@ -45,19 +48,24 @@ def server(tmp_path):
 def test_a_server_by_uri(server, tmp_path, monkeypatch):
     uri, client = server
     monkeypatch.setenv(TOKEN, "root:hunter2")
-    settings = IndexSettings("milvus", parameters={"uri": uri, "name": "my index"})
+    settings = IndexSettings("milvus", parameters={"uri": uri})
     index = write(tmp_path / "a", 30, settings)
     assert index.search(vectors(1, seed=1), 3)[0].tolist() == [
         np.argsort(-(vectors(30) @ vectors(1, seed=1)[0]))[:3].tolist()
     ]
     index.close()
     (first,) = client.list_collections()
-    assert first.startswith("vsemb_my_index_")
+    assert first.startswith("vsemb_")
     # The new one is there before the old one goes.
     write(tmp_path / "a", 20, settings).close()
     (second,) = client.list_collections()
     assert second != first
-    assert not any(b"hunter2" in path.read_bytes() for path in (tmp_path / "a").rglob("*") if path.is_file())
+    content = b"".join(path.read_bytes() for path in (tmp_path / "a").rglob("*") if path.is_file())
+    assert b"hunter2" not in content and uri.encode() not in content
+    # The address comes from the user, each time.
+    with pytest.raises(DataError, match=URI):
+        read_index(tmp_path / "a")
+    monkeypatch.setenv(URI, uri)
     # A failure leaves the index and the server as they were.
     with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
         patch.setattr(MilvusCollection, "_fill", lambda self, *_: self.client.no_such or 1 / 0, raising=True)
@@ -66,6 +74,76 @@ def test_a_server_by_uri(server, tmp_path, monkeypatch):
     assert client.list_collections() == [second] and len(read_index(tmp_path / "a")) == 20
     client.drop_collection(second)
     with pytest.raises(DataError, match="collection .* is not at"):
+        read_index(tmp_path / "a")
+
+
+def test_a_copy_leaves_the_collection_of_its_original(server, tmp_path, monkeypatch, capsys):
+    uri, client = server
+    monkeypatch.setenv(URI, uri)
+    cluster = IndexSettings("milvus", parameters={"uri": uri})
+    write(tmp_path / "a", 30, cluster).close()
+    write(tmp_path / "other", 10, cluster).close()
+    shutil.copytree(tmp_path / "a", tmp_path / "copy")
+    write(tmp_path / "copy", 20, cluster).close()
+    assert "stays in Milvus" in capsys.readouterr().err
+    assert len(read_index(tmp_path / "a")) == 30 and len(client.list_collections()) == 3
+    # A manifest that names the collection of another index, or any other, drops neither.
+    client.create_collection("customers", dimension=8)
+    manifest, other = (tmp_path / name / "manifest.json" for name in ("copy", "other"))
+    mark = (tmp_path / "other" / "backend" / "mark").read_bytes()
+    for backend in (json.loads(other.read_text())["backend"], {"cluster": True, "id": "customers"}):
+        manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"backend": backend}))
+        (tmp_path / "copy" / "backend" / "mark").write_bytes(mark)
+        write(tmp_path / "copy", 20, cluster).close()
+    assert client.has_collection("customers") and len(read_index(tmp_path / "other")) == 10
+    # A moved one takes its collection with it.
+    before = len(client.list_collections())
+    (tmp_path / "a").rename(tmp_path / "moved")
+    write(tmp_path / "moved", 20, cluster).close()
+    assert len(client.list_collections()) == before
+
+
+def test_a_manifest_sends_the_token_nowhere(tmp_path, monkeypatch):
+    monkeypatch.setenv(TOKEN, "root:hunter2")
+    write(tmp_path / "a", 5, IndexSettings("milvus")).close()
+    path = tmp_path / "a" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(0)
+        uri = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        settings = manifest["settings"] | {"parameters": {"uri": uri}}
+        strange = [
+            {"settings": settings},
+            {"backend": manifest["backend"] | {"uri": uri}},
+            {"backend": {"uri": uri, "collection": "vsemb_items_0123456789ab"}},
+            {"backend": {"uri": uri, "cluster": True, "id": "0" * 32}},
+        ]
+        for changed in strange:
+            path.write_text(json.dumps(manifest | changed))
+            with pytest.raises(StaleIndexError, match="uri"):
+                read_index(tmp_path / "a")
+            assert "uri" not in stored_settings(tmp_path / "a").parameters
+        write(tmp_path / "a", 6, stored_settings(tmp_path / "a")).close()
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+
+
+@pytest.mark.parametrize("where", ["link", "data", "functions"])
+def test_an_embedded_one_stays_in_its_folder(where, tmp_path):
+    write(tmp_path / "a", 5, IndexSettings("milvus")).close()
+    folder = tmp_path / "a" / "backend" / "milvus.db"
+    (manifest,), (schema,) = folder.rglob("manifest.json"), folder.rglob("schema.json")
+    if where == "link":
+        folder.rename(tmp_path / "elsewhere")
+        folder.symlink_to(tmp_path / "elsewhere")
+    elif where == "data":
+        content = json.loads(manifest.read_text())
+        content["partitions"]["_default"]["data_files"] = ["../../../../../../../elsewhere.parquet"]
+        manifest.write_text(json.dumps(content))
+    else:
+        function = {"name": "f", "params": {"provider": "openai", "base_url": "http://127.0.0.1:9/v1"}}
+        schema.write_text(json.dumps(json.loads(schema.read_text()) | {"functions": [function]}))
+    with pytest.raises(DataError, match="elsewhere|in its folder alone"):
         read_index(tmp_path / "a")
 
 

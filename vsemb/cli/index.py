@@ -65,8 +65,9 @@ def run(arguments: argparse.Namespace) -> None:
     By default, a search scores every item exactly. --backend finds candidates faster, and --dtype int8 or binary needs
     less memory; the candidates are then scored exactly. --compare measures all backends and changes nothing.
 
-    Runs on regions do not support an index; `vsemb search` scores all their images. The token of a Milvus cluster is
-    read from the environment variable VSEMB_MILVUS_TOKEN.
+    Runs on regions do not support an index; `vsemb search` scores all their images. An index does not store the address
+    of a Milvus cluster: for a search, set the environment variable VSEMB_MILVUS_URI. Its token is read from the variable
+    VSEMB_MILVUS_TOKEN.
 
     Examples:
       vsemb index runs/vsepp --images photos --out indexes/photos
@@ -146,7 +147,7 @@ def _parameters(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.milvus_uri is not None:
         if arguments.backend != "milvus":
             raise invalid_argument("milvus-uri", arguments.milvus_uri, "omitted without --backend milvus")
-        parameters |= {"uri": arguments.milvus_uri, "name": Path(arguments.out or arguments.run).name}
+        parameters["uri"] = arguments.milvus_uri
     return parameters
 
 

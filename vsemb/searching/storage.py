@@ -9,13 +9,17 @@
         manifest.json    run, dataset, splits, settings, and the SHA-256 of the other files
 
 An index of another run or dataset is refused, since embeddings of other weights are not comparable.
+
+An index may come from others. Its files must be regular files below its directory, and its manifest names no address:
+the parameters in `Backend.unstored` come from the user alone. Data outside the directory, such as a collection of a
+cluster, is removed with the index only where this directory is the one that was written with it, not a copy.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +28,7 @@ import pyarrow as pa
 
 from vsemb.data.columns import Column, open_columns, write_columns
 from vsemb.errors import DataError, InvalidArgumentError, VsembError
-from vsemb.files import read_json, reading, replacing_directory, sha256_file, write_json
+from vsemb.files import inside, read_json, reading, replacing_directory, require_contained, sha256_file, write_json
 from vsemb.searching.backends import BACKENDS, Backend
 from vsemb.searching.index import IndexSettings, IndexSource, Item, SearchIndex, StaleIndexError
 
@@ -45,9 +49,10 @@ def is_index(directory: str | os.PathLike[str]) -> bool:
 def stored_settings(directory: Path) -> IndexSettings:
     """Return the settings of an index; the default settings if its manifest cannot be read."""
     try:
-        return IndexSettings(**(_manifest(directory) or {})["settings"])
+        settings = IndexSettings(**(_manifest(directory) or {})["settings"])
     except (VsembError, KeyError, TypeError, ValueError):
         return IndexSettings()
+    return dataclasses.replace(settings, parameters=_stored(settings))
 
 
 def _manifest(directory: str | os.PathLike[str]) -> dict[str, Any] | None:
@@ -75,7 +80,12 @@ def read_index(directory: str | os.PathLike[str], expected: IndexSource | None =
 
         index = read_index("indexes/photos")
     """
-    directory = Path(directory)
+    return _read(Path(directory), expected, {})
+
+
+def _read(directory: Path, expected: IndexSource | None, given: Mapping[str, Any]) -> SearchIndex:
+    """Open an index, with the unstored parameters of its backend."""
+    require_contained(directory, "index")
     manifest = read_json(directory / MANIFEST, "index manifest")
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise DataError(f"{directory / MANIFEST} is not an index manifest (format {FORMAT!r}).")
@@ -93,11 +103,18 @@ def read_index(directory: str | os.PathLike[str], expected: IndexSource | None =
             raise KeyError(f"no SHA-256 of {sorted(missing)[0]}")
     except (InvalidArgumentError, KeyError, TypeError, ValueError) as error:
         raise DataError(f"{directory / MANIFEST} is broken: {error}. Make it again.") from error
+    finder = settings.candidate_backend
+    unstored = () if finder is None else finder.unstored
+    if named := {*unstored} & {*settings.parameters, *found}:
+        raise StaleIndexError(
+            f"The index {directory} names {', '.join(sorted(named))} of its backend, which only the user may name; "
+            "older versions stored it. Make it again with `vsemb index`."
+        )
     if expected is not None:
         _refuse_stale(directory, source, expected)
     for name, digest in digests.items():
         with reading(directory / name, "index file"):
-            damaged = sha256_file(directory / name) != digest
+            damaged = sha256_file(inside(directory, name)) != digest
         if damaged:
             raise DataError(f"The index file {directory / name} is damaged. Make the index again.")
     # Copy on write: TensorFlow would copy read-only memory.
@@ -109,8 +126,7 @@ def read_index(directory: str | os.PathLike[str], expected: IndexSource | None =
     if embeddings.shape != shape or not len(ids) == len(keys) == shape[0]:
         raise DataError(f"The files of the index {directory} do not fit each other. Make the index again.")
     stamps = np.load(directory / _STAMPS, allow_pickle=False) if _STAMPS in digests else None
-    finder = settings.candidate_backend
-    backend = None if finder is None else _open_backend(directory, finder, found, shape[0])
+    backend = None if finder is None else _open_backend(directory, finder, {**found, **given}, shape[0])
     return SearchIndex(embeddings, ids, keys, source, items, settings, backend, recorded, stamps)
 
 
@@ -241,12 +257,16 @@ def write_index(
         raise DataError(f"The embedding of {getattr(first, 'key', first)!r} is not finite; {len(bad)} are not.")
     check_index_directory(directory, settings)
     older = _manifest(directory)
+    # Before the directory is replaced.
+    discard_older = _discarding(directory, older or {})
     backend = settings.candidate_backend
+    stored = _stored(settings)
+    given = {name: value for name, value in settings.parameters.items() if name not in stored}
     manifest: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
         "source": dataclasses.asdict(source),
-        "settings": dataclasses.asdict(settings),
+        "settings": {**dataclasses.asdict(settings), "parameters": stored},
         "backend": {},
         "recorded": dict(recorded or {}),
         "items": len(ids),
@@ -272,18 +292,36 @@ def write_index(
             }
             write_json(temporary / MANIFEST, manifest)
     except BaseException:
-        _discard_backend(manifest)
+        if backend is not None and manifest["backend"]:
+            backend.discard({**manifest["backend"], **given}, ours=True)
         raise
     if backend is not None:
         backend.replaced(directory / BACKEND)
-    if older is not None:
-        _discard_backend(older)
-    return read_index(directory, source)
+    discard_older(given)
+    return _read(directory, source, given)
 
 
-def _discard_backend(manifest: Mapping[str, Any]) -> None:
-    """Remove data of a backend outside the index's directory, after the index was removed."""
+def _stored(settings: IndexSettings) -> dict[str, Any]:
+    """Return the parameters of a backend that an index stores."""
+    backend = settings.candidate_backend
+    unstored = () if backend is None else backend.unstored
+    return {name: value for name, value in settings.parameters.items() if name not in unstored}
+
+
+def _discarding(directory: Path, manifest: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], None]:
+    """Return a function that removes data of an index outside its directory, after the index was removed.
+
+    Args:
+        directory: of the index that will be removed.
+        manifest: its manifest, which may be damaged or of others.
+
+    Returns:
+        A function of the unstored parameters that the user gave.
+    """
     settings, found = manifest.get("settings"), manifest.get("backend")
-    # The manifest may be damaged.
-    if isinstance(settings, dict) and isinstance(found, dict) and settings.get("backend") in (*BACKENDS,):
-        BACKENDS[settings["backend"]].discard(found)
+    if not (isinstance(settings, dict) and isinstance(found, dict) and settings.get("backend") in (*BACKENDS,)):
+        return lambda given: None
+    backend = BACKENDS[settings["backend"]]
+    kept = {name: value for name, value in found.items() if name not in backend.unstored}
+    ours = backend.owns(directory / BACKEND, kept)
+    return lambda given: backend.discard({**kept, **given}, ours)

@@ -30,6 +30,8 @@ class Backend(abc.ABC):
 
     #: Names of the parameters that `build` takes.
     parameters: ClassVar[tuple[str, ...]] = ()
+    #: Names of the parameters that no index stores, since the user alone decides them: addresses.
+    unstored: ClassVar[tuple[str, ...]] = ()
     #: Whether opening changes the files, so that they have no checksum.
     changes: ClassVar[bool] = False
 
@@ -52,7 +54,7 @@ class Backend(abc.ABC):
             parameters: name in `parameters` -> value; others have their defaults.
 
         Returns:
-            All parameters as JSON values, for `open`.
+            All parameters except the unstored ones as JSON values, for `open`.
 
         Raises:
             VsembError: for a parameter out of range, or an error of the library.
@@ -65,7 +67,7 @@ class Backend(abc.ABC):
 
         Args:
             directory: directory given to `build`.
-            parameters: result of `build`.
+            parameters: result of `build`, and the unstored parameters that the user gave.
 
         Raises:
             VsembError: if the index cannot be read.
@@ -91,12 +93,23 @@ class Backend(abc.ABC):
     def close(self) -> None:  # noqa: B027
         """Close connections and processes."""
 
-    @classmethod  # noqa: B027
-    def discard(cls, parameters: Mapping[str, Any]) -> None:
-        """Remove data that `build` wrote outside its directory, such as a collection of a cluster.
+    @classmethod
+    def owns(cls, directory: Path, parameters: Mapping[str, Any]) -> bool:
+        """Return whether data outside the directory was written with this directory, and not with one it is a copy of.
 
         Args:
-            parameters: result of `build`.
+            directory: as of `open`.
+            parameters: as of `open`; they may be wrong or of others.
+        """
+        return False
+
+    @classmethod  # noqa: B027
+    def discard(cls, parameters: Mapping[str, Any], ours: bool) -> None:
+        """Remove data that `build` wrote outside its directory, such as a collection of a cluster; say if it stays.
+
+        Args:
+            parameters: as of `open`.
+            ours: result of `owns`; data of others stays.
         """
 
     @classmethod  # noqa: B027

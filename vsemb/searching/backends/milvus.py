@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import logging
 import os
 import re
@@ -14,11 +16,16 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
+from vsemb.console import say
 from vsemb.errors import DataError, invalid_argument, missing_extra, one_line
+from vsemb.files import read_bytes, reading, require_contained
 from vsemb.searching.backends.backend import Backend
 
-TOKEN = "VSEMB_MILVUS_TOKEN"
-_MILVUS_FOLDER = "milvus.db"
+URI, TOKEN = "VSEMB_MILVUS_URI", "VSEMB_MILVUS_TOKEN"
+_MILVUS_FOLDER, _MARK = "milvus.db", "mark"
+# Of every collection of vsemb; the rest of the name is the id of its index.
+_PREFIX = "vsemb_"
+_ID = re.compile(r"[0-9a-f]{32}")
 # A server accepts messages of at most 64 MiB and returns at most 16,384 items per query.
 _BATCH_BYTES, _MOST, _QUERIES = 4 << 20, 16_384, 64
 
@@ -35,10 +42,17 @@ def _milvus() -> Any:
 class MilvusCollection(Backend):
     """A Milvus collection: in a cluster with the parameter `uri`, otherwise in the index's directory (Milvus Lite).
 
-    The token of a cluster is read from the environment variable VSEMB_MILVUS_TOKEN and is not stored.
+    Neither the address of a cluster nor its token is stored: an index may come from others, and must not decide where
+    the token is sent. An index in a cluster is opened with the environment variable VSEMB_MILVUS_URI. The token is read
+    from VSEMB_MILVUS_TOKEN.
+
+    An index stores the random id in the name of its collection. In a cluster, the id is a hash of a file beside the
+    index: its random content, and number and time of change of its inode, which nobody can choose. Copies, archives and
+    backups have other inodes, and renaming keeps them, so the collection is dropped with the index that made it alone.
     """
 
-    parameters = ("uri", "name")
+    parameters = ("uri",)
+    unstored = ("uri",)
     changes = True
 
     def __init__(self, where: str, collection: str) -> None:
@@ -53,20 +67,23 @@ class MilvusCollection(Backend):
 
     @classmethod
     def build(cls, vectors: np.ndarray, directory: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        # Only an address given for this index: the variable is for indexes that are there.
         uri = parameters.get("uri")
         if uri is not None:
             _check_uri(uri)
-        # A new name, so that an older index works until it is replaced.
-        name = re.sub(r"\W+", "_", str(parameters.get("name", "items")), flags=re.ASCII)[:100]
-        collection = f"vsemb_{name}_{uuid.uuid4().hex[:12]}"
-        complete = {"uri": uri, "collection": collection}
-        where = uri or _folder(directory)
+        # A new id, so that an older index works until it is replaced.
+        complete: dict[str, Any] = {"id": uuid.uuid4().hex, "cluster": uri is not None}
+        if uri is not None:
+            (directory / _MARK).write_text(complete["id"])
+            complete["id"] = _marked(directory)
+        where, collection = uri or _folder(directory), _collection(complete)
         try:
             with _milvus_errors("write to", where), contextlib.closing(cls(where, collection)) as opened:
                 opened._fill(vectors, "FLAT" if uri is None else "AUTOINDEX")
         except BaseException:
-            with contextlib.suppress(DataError):
-                cls.discard(complete)
+            if uri is not None:
+                with contextlib.suppress(DataError):
+                    _drop(uri, collection)
             raise
         return complete
 
@@ -87,9 +104,17 @@ class MilvusCollection(Backend):
 
     @classmethod
     def open(cls, directory: Path, parameters: Mapping[str, Any]) -> Self:
-        where, collection = parameters.get("uri") or _folder(directory), parameters["collection"]
-        if os.path.isabs(where) and not os.path.isdir(where):
-            raise DataError(f"The index file {where} cannot be read: no such folder. Make the index again.")
+        collection = _collection(parameters)
+        if parameters["cluster"]:
+            where = _cluster(parameters)
+            if where is None:
+                raise DataError(
+                    f"The index {directory.parent} is in a cluster of Milvus, and does not say where. Set {URI} to its "
+                    "address, http://HOST:PORT."
+                )
+        else:
+            where = _folder(directory)
+            _check_folder(where)
         with _milvus_errors("open", where):
             opened = cls(where, collection)
             try:
@@ -126,16 +151,90 @@ class MilvusCollection(Backend):
             _release(self.where)
 
     @classmethod
-    def discard(cls, parameters: Mapping[str, Any]) -> None:
-        uri, collection = parameters.get("uri"), parameters.get("collection")
-        if uri is None or collection is None:
+    def owns(cls, directory: Path, parameters: Mapping[str, Any]) -> bool:
+        try:
+            return bool(parameters.get("cluster")) and parameters.get("id") == _marked(directory)
+        except OSError:
+            return False
+
+    @classmethod
+    def discard(cls, parameters: Mapping[str, Any], ours: bool) -> None:
+        if not parameters.get("cluster"):
             return
-        with _milvus_errors("remove a collection of", uri), contextlib.closing(_connect(uri)) as client:
-            client.drop_collection(collection)
+        fix = "Drop it if no other index uses it."
+        if not ours:
+            say(f"The collection of the replaced index stays in Milvus; another directory made it. {fix}")
+            return
+        collection, uri = _collection(parameters), _cluster(parameters)
+        if uri is None:
+            say(f"The collection {collection} stays in Milvus, because {URI} does not name the cluster. {fix}")
+            return
+        try:
+            _drop(uri, collection)
+        except DataError as error:
+            say(f"The collection {collection} stays. {error} {fix}")
 
     @classmethod
     def replaced(cls, directory: Path) -> None:
         _release(_folder(directory))
+
+
+def _collection(parameters: Mapping[str, Any]) -> str:
+    """Return the name of an index's collection.
+
+    Raises:
+        ValueError: for another id than `build` makes, which could name a collection that is not of vsemb.
+    """
+    number = parameters["id"]
+    if not isinstance(number, str) or not _ID.fullmatch(number):
+        raise ValueError(f"the id of its collection must be 32 hexadecimal digits; got {one_line(number, 80)!r}")
+    return f"{_PREFIX}{number}"
+
+
+def _marked(directory: Path) -> str:
+    """Return the id that belongs to the file of a directory, see `MilvusCollection`."""
+    mark = directory / _MARK
+    content, found = read_bytes(mark), os.stat(mark)
+    return hashlib.sha256(content + f" {found.st_ino} {found.st_ctime_ns}".encode()).hexdigest()[:32]
+
+
+def _cluster(parameters: Mapping[str, Any]) -> str | None:
+    """Return the address of the cluster that the user named; None without one."""
+    uri = parameters.get("uri") or os.environ.get(URI)
+    if uri is not None:
+        _check_uri(uri)
+    return uri
+
+
+def _check_folder(folder: str) -> None:
+    """Check that Milvus Lite, which writes to its folder and follows the paths in it, stays inside.
+
+    Raises:
+        DataError: for a missing folder, links that lead out of it, other files than regular ones, and descriptions that
+            name paths outside or functions, which can call services.
+    """
+    if not os.path.isdir(folder):
+        raise DataError(f"The index file {folder} cannot be read: no such folder. Make the index again.")
+    require_contained(folder, "folder of Milvus")
+    for path in sorted(Path(folder).rglob("*.json*")):
+        with reading(path, "file of Milvus"):
+            content = read_bytes(path)
+        try:
+            outside = _leads_out(json.loads(content))
+        except (ValueError, RecursionError):
+            continue  # Milvus says what is wrong with it, or reads its earlier version.
+        if outside:
+            raise DataError(f"{path} must describe a collection in its folder alone. Make the index again.")
+
+
+def _leads_out(value: Any) -> bool:
+    """Return whether a description of Milvus Lite names a path outside of its folder, an address or a function."""
+    if isinstance(value, dict):
+        return bool(value.get("functions")) or any(map(_leads_out, (*value, *value.values())))
+    if isinstance(value, list):
+        return any(map(_leads_out, value))
+    parts = value.replace("\\", "/").split("/") if isinstance(value, str) else []
+    return ".." in parts or parts[:1] == [""] and len(parts) > 1 or ":" in "".join(parts[:1]) and len(parts) > 1
 
 
 def _check_uri(uri: str) -> None:
@@ -161,6 +260,12 @@ def _connect(where: str) -> Any:
     for name in ("milvus_lite", "pymilvus", "grpc"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     return milvus.MilvusClient(uri=where, token="" if os.path.isabs(where) else os.environ.get(TOKEN, ""), timeout=10)
+
+
+def _drop(uri: str, collection: str) -> None:
+    with _milvus_errors("remove a collection of", uri), contextlib.closing(_connect(uri)) as client:
+        if client.has_collection(collection):
+            client.drop_collection(collection)
 
 
 def _release(folder: str) -> None:
