@@ -118,12 +118,13 @@ def inside(folder: str | os.PathLike[str], name: str) -> Path:
     return require_regular(path)
 
 
-def require_contained(folder: str | os.PathLike[str], what: str) -> None:
+def require_contained(folder: str | os.PathLike[str], what: str, *, links: bool = False) -> None:
     """Check a folder that others may have made: it holds regular files and folders, and no links that lead out of it.
 
     Args:
         folder: the folder; it may itself be a link.
         what: its description for the message, such as `run`.
+        links: whether links may lead out of the folder, such as those of a cache of downloads.
 
     Raises:
         DataError: naming the first file that is neither.
@@ -141,19 +142,18 @@ def require_contained(folder: str | os.PathLike[str], what: str) -> None:
                 if entry.is_dir(follow_symlinks=False):
                     open_folders.append(entry.path)
                 elif not entry.is_file(follow_symlinks=False):
-                    _require_harmless(entry, root, folder, what)
+                    _require_harmless(entry.path, root, folder, what, links)
 
 
-def _require_harmless(entry: os.DirEntry[str], root: Path, folder: str | os.PathLike[str], what: str) -> None:
-    shown = os.path.join(folder, os.path.relpath(entry.path, root))
-    real = Path(os.path.realpath(entry.path))
-    if not real.is_relative_to(root):
+def _require_harmless(path: str, root: Path, folder: str | os.PathLike[str], what: str, links: bool) -> None:
+    shown, real = os.path.join(folder, os.path.relpath(path, root)), Path(os.path.realpath(path))
+    if not (links or real.is_relative_to(root)):
         raise DataError(
             f"The {what} {folder} must lie in one folder; {shown} is a link to {real}. Copy the {what} with `cp -rL`, "
             "if you trust who made it."
         )
     # Another process may have removed it.
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(OSError):
         kind = _kind(os.stat(real).st_mode)
         if kind not in (None, _DIRECTORY):
             raise DataError(f"The {what} {folder} must hold regular files; {shown} is {kind}. Remove it.")

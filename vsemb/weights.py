@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vsemb.errors import DataError, one_line
-from vsemb.files import claimed, require_space, sync, writing
+from vsemb.files import claimed, require_regular, require_space, sync, writing
 
 if TYPE_CHECKING:
     import h5py
@@ -60,7 +60,7 @@ def load_weights(model: keras.Model, path: str | os.PathLike[str]) -> None:
     import h5py
 
     try:
-        with h5py.File(path) as file:
+        with h5py.File(require_regular(path)) as file:
             written, found = file.attrs.get(_DIGEST), _digest(file)
     except Exception as error:  # h5py raises many types for a damaged file
         raise DataError(f"The weights file {path} cannot be read: {one_line(error, 120)}. Restore it.") from error

@@ -14,6 +14,7 @@ import numpy as np
 from vsemb import similarities
 from vsemb.errors import DataError, invalid_argument, one_line
 from vsemb.exporting.contract import Contract, hashes, version_contract_path
+from vsemb.files import require_contained
 from vsemb.runs.images import embed_new_image
 from vsemb.runs.inputs import model_version
 from vsemb.runs.run import RECIPE, Run
@@ -112,6 +113,7 @@ class _SavedModel(Model):
     def __init__(self, path: Path, similarity: Similarity | None) -> None:
         import tensorflow as tf
 
+        require_contained(path, "model", links=True)
         if (contract := version_contract_path(path)).is_file():
             found = hashes(path)
             for name, digest in Contract.read(contract).sha256.items():

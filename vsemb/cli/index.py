@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> None:
     less memory; the candidates are then scored exactly. --compare measures all backends and changes nothing.
 
     Runs on regions do not support an index; `vsemb search` scores all their images. An index does not store the address
-    of a Milvus cluster: for a search, set the environment variable VSEMB_MILVUS_URI. Its token is read from the variable
+    of a Milvus cluster: for a search, set the environment variable VSEMB_MILVUS_URI. Its token is read from
     VSEMB_MILVUS_TOKEN.
 
     Examples:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError
-from vsemb.files import read_json, reading, replacing_directory, sha256_file, write_json
+from vsemb.files import inside, read_bytes, read_json, reading, replacing_directory, sha256_file, write_json
 
 _VERSION = 1
 
@@ -130,7 +130,7 @@ class CaptionAnnotation:
             if not (folder / name).exists():
                 raise cls.unusable(f"The {cls.kind} are damaged: {folder / name} is missing")
             with reading(folder / name):
-                found = sha256_file(folder / name)
+                found = sha256_file(inside(folder, name))
             if found != expected:
                 raise cls.unusable(f"The {cls.kind} are damaged: {folder / name} has other content")
 
@@ -168,7 +168,7 @@ class CaptionAnnotation:
             DataError: if it cannot be read.
         """
         with reading(file):
-            return gzip.decompress(file.read_bytes()).decode()
+            return gzip.decompress(read_bytes(file)).decode()
 
     @classmethod
     def check_given(cls, dataset: Dataset, given: Mapping[str, Sequence[Any]]) -> None:

@@ -17,7 +17,7 @@ from vsemb.data.columns import content_line
 from vsemb.data.manifest import fingerprint, read_manifest
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError
-from vsemb.files import read_json, sha256_file
+from vsemb.files import inside, read_json, sha256_file
 
 _NAMED = 5
 
@@ -102,7 +102,7 @@ def _tokens(path: Path) -> Iterator[str]:
     """Yield the kept token ids that are damaged."""
     for manifest in sorted(path.glob("tokens/*/manifest.json")):
         for name, digest in read_json(manifest).get("sha256", {}).items():
-            if not (file := manifest.parent / name).exists() or sha256_file(file) != digest:
+            if not (file := manifest.parent / name).exists() or sha256_file(inside(manifest.parent, name)) != digest:
                 yield f"{file}: its content is not what was written. Delete {manifest.parent}; it is made again"
 
 

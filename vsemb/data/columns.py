@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vsemb.errors import DataError, one_line
+from vsemb.files import require_regular
 
 #: Columns of an index. `objects` and `alignments` are JSON, since generators choose their fields. `offset` is the byte
 #: offset of the image's TFRecord in its shard; `image_offset` and `image_bytes` are the offset and the length of its
@@ -250,7 +251,7 @@ def open_columns(path: Path, schema: pa.Schema, fix: str) -> pa.Table:
         DataError: if the file is of another format, or a column is missing or of another type.
     """
     try:
-        table: pa.Table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+        table: pa.Table = pa.ipc.open_file(pa.memory_map(str(require_regular(path)))).read_all()
     except (pa.ArrowException, OSError, ValueError) as error:
         reason = one_line(str(error).partition(". Detail:")[0]).rstrip(".")
         raise DataError(f"The index {path} cannot be read: {reason}. {fix}") from error

@@ -17,6 +17,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from vsemb.data.uris import scheme
 from vsemb.errors import DataError, invalid_argument, one_line
+from vsemb.files import read_bytes
 
 #: One image: the path of a file, the bytes of a file, a PIL image, or an array, uint8 (height, width, 3).
 ImageLike: TypeAlias = str | os.PathLike[str] | bytes | Image.Image | np.ndarray
@@ -189,7 +190,7 @@ def image_bytes(image: ImageLike) -> bytes:
     source = image_source(image)
     name = str(source) if isinstance(source, Path) else f"(a {type(image).__name__})"
     try:
-        return sanitise_image(source if isinstance(source, bytes) else source.read_bytes()).encoded
+        return sanitise_image(source if isinstance(source, bytes) else read_bytes(source)).encoded
     except (OSError, ValueError) as error:
         raise DataError(f"Cannot read the image {name}: {getattr(error, 'strerror', None) or error}.") from error
     except BadImage as error:

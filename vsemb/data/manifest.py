@@ -11,7 +11,7 @@ from typing import Any
 
 from vsemb.data.columns import write_index
 from vsemb.errors import DataError, invalid_argument
-from vsemb.files import read_json, replacing, sha256_file, write_json
+from vsemb.files import read_json, replacing, require_contained, sha256_file, write_json
 
 FORMAT = "vsemb-dataset"
 VERSION = 3
@@ -94,6 +94,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     manifest = read_json(path / MANIFEST, "dataset manifest")
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise DataError(f"{path / MANIFEST} is not the manifest of a {FORMAT}.")
+    require_contained(path, "dataset")
     if manifest.get("version") != VERSION:
         raise DataError(
             f"The dataset at {path} has version {manifest.get('version')!r}; this vsemb reads version "

@@ -19,6 +19,7 @@ from vsemb import registry
 from vsemb.data.store import Dataset
 from vsemb.demo.answers import Answer, Demonstration
 from vsemb.errors import DataError, InvalidArgumentError, VsembError, one_line
+from vsemb.files import read_bytes
 from vsemb.runs.pictures import data_uri, thumbnail
 from vsemb.runs.run import Run
 from vsemb.runs.templates import page_template
@@ -165,7 +166,7 @@ class Page:
             if not isinstance(path, str) or not (file := Path(path).resolve()).is_relative_to(uploads):
                 raise InvalidArgumentError("The image must be an image dropped on the page.")
             try:
-                return file.read_bytes()
+                return read_bytes(file)
             except OSError as error:
                 raise DataError(f"The dropped image cannot be read: {error.strerror}. Drop it again.") from error
         if not isinstance(key, str) or not key:

@@ -17,7 +17,7 @@ from typing import Any
 from vsemb.errors import DataError
 from vsemb.exporting.reference_outputs import Arrays, Tie, from_json, to_json
 from vsemb.exporting.versions import CONTRACTS
-from vsemb.files import read_json, sha256_file, write_text
+from vsemb.files import read_json, require_contained, sha256_file, write_text
 
 FORMAT, VERSION = "vsemb-contract", 1
 SIDES = ("inputs", "outputs")
@@ -212,7 +212,12 @@ def _text(value: Any, indent: str = "") -> str:
 
 
 def hashes(directory: Path) -> dict[str, str]:
-    """Return the SHA-256 of a SavedModel's files by relative path, except `assets.extra`."""
+    """Return the SHA-256 of a SavedModel's files by relative path, except `assets.extra`.
+
+    Raises:
+        DataError: if it has other files than regular ones, which a loader would wait for.
+    """
+    require_contained(directory, "model", links=True)
     return {
         path.relative_to(directory).as_posix(): sha256_file(path)
         for path in sorted(directory.rglob("*"))

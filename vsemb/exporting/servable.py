@@ -20,6 +20,7 @@ from typing import Any
 from vsemb.errors import DataError
 from vsemb.exporting import probe
 from vsemb.exporting.contract import SIDES, Signatures, written_shape
+from vsemb.files import read_bytes
 from vsemb.ops.tensorflow import tf
 
 #: Name of a probe in reports -> its script.
@@ -41,7 +42,7 @@ def read_saved_model(directory: Path) -> Any:
 
     path = directory / "saved_model.pb"
     try:
-        return saved_model_pb2.SavedModel.FromString(path.read_bytes())
+        return saved_model_pb2.SavedModel.FromString(read_bytes(path))
     except FileNotFoundError as error:
         raise DataError(f"No SavedModel at {directory}. Write one with: vsemb export RUN savedmodels/NAME") from error
     except Exception as error:  # Errors of protobuf have no common base class.

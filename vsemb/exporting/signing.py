@@ -10,7 +10,7 @@ from typing import Any
 
 from vsemb.errors import DataError, needs_extra, one_line
 from vsemb.exporting.contract import version_contract_path
-from vsemb.files import reading, write_text
+from vsemb.files import read_bytes, reading, write_text
 
 # Signed with the contract, so that another document signed with the same key is not accepted as a contract.
 _PURPOSE = b"vsemb contract\n"
@@ -38,7 +38,7 @@ def sign(version: str | os.PathLike[str], key: str | os.PathLike[str]) -> Path:
     private = read_key(key, private=True)
     contract = version_contract_path(Path(version))
     with reading(contract, "contract"):
-        signed = private.sign(_PURPOSE + contract.read_bytes())
+        signed = private.sign(_PURPOSE + read_bytes(contract))
     write_text(signature_path(version), base64.b64encode(signed).decode() + "\n")
     return signature_path(version)
 
@@ -61,7 +61,7 @@ def require_signature(version: str | os.PathLike[str], contract: str | os.PathLi
         raise DataError(f"{version} must be signed, but lacks {path.name}. Sign it with: vsemb export --sign KEY")
     try:
         with reading(path, "signature"), reading(contract, "contract"):
-            signed = base64.b64decode(path.read_bytes().strip(), validate=True)
+            signed = base64.b64decode(read_bytes(path).strip(), validate=True)
             key.verify(signed, _PURPOSE + Path(contract).read_bytes())
     except (InvalidSignature, binascii.Error) as error:
         raise DataError(
@@ -82,7 +82,7 @@ def read_key(path: str | os.PathLike[str], *, private: bool) -> Any:
         from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
     kind = "private" if private else "public"
     with reading(path, f"{kind} key"):
-        content = Path(path).read_bytes()
+        content = read_bytes(path)
     make = "openssl genpkey -algorithm ed25519 -out key.pem" if private else "openssl pkey -in key.pem -pubout"
     try:
         key = load_pem_private_key(content, None) if private else load_pem_public_key(content)

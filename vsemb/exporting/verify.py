@@ -18,6 +18,7 @@ from vsemb.exporting.reference_outputs import Arrays, compare
 from vsemb.exporting.servable import PROBES, described_signatures, run_probe, signature_specs
 from vsemb.exporting.signing import read_key, require_signature
 from vsemb.exporting.versions import existing_versions
+from vsemb.files import read_bytes
 
 # Packages that a probe must not import.
 _ABSENT = {
@@ -152,7 +153,7 @@ def _contract(base: Path, directory: Path, given: str | os.PathLike[str] | None)
     agreed = Contract.read(outer if outer.is_file() else inner)
     if not outer.is_file() or agreed.model_version != int(directory.name):
         return inner, Contract.read(inner), []
-    same = inner.is_file() and inner.read_bytes() == outer.read_bytes()
+    same = inner.is_file() and read_bytes(inner) == read_bytes(outer)
     problem = None if same else f"{outer} differs from the copy inside the version, {inner}"
     return outer, agreed, [Check("contract", problem=problem)]
 

@@ -10,6 +10,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from vsemb import registry
+from vsemb.files import read_text
 
 #: Size of a chart in SVG units, and its margins.
 WIDTH, HEIGHT = 360, 200
@@ -75,7 +76,7 @@ def read_metrics(path: Path) -> dict[str, list[tuple[int, float]]]:
         path: the file.
     """
     values: dict[str, list[tuple[int, float]]] = {}
-    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    text = read_text(path, errors="replace") if path.exists() else ""
     for line in text.splitlines():
         try:
             row = json.loads(line)

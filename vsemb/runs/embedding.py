@@ -18,7 +18,7 @@ from vsemb.console import progress
 from vsemb.data.features.files import FeatureWriter
 from vsemb.errors import DataError, VsembError
 from vsemb.evaluation import Embedder
-from vsemb.files import read_json, replacing, sha256_bytes, write_json
+from vsemb.files import read_json, replacing, require_regular, sha256_bytes, write_json
 from vsemb.ops.tensorflow import tf
 from vsemb.runs.images import image_encoder, read_image_file
 from vsemb.runs.inputs import check_vectors_path
@@ -183,12 +183,12 @@ def known_in(run: Run, path: str | os.PathLike[str]) -> Known:
         if check_vectors_path(path) == ".npy":
             made = read_json(Path(path).with_suffix(".json"))
             names, stamps = made["images"], made["stamps"]
-            embeddings = np.load(path, mmap_mode="r", allow_pickle=False)
+            embeddings = np.load(require_regular(path), mmap_mode="r", allow_pickle=False)
             fresh = made["array"] == list(_stamp(path))
         else:
             from pyarrow import parquet
 
-            table = parquet.read_table(path)
+            table = parquet.read_table(require_regular(path))
             names, fresh = table["image"].to_pylist(), True
             stamps = np.stack([table[name].to_numpy() for name in _STAMP], axis=1)
             embeddings = table["embedding"].combine_chunks().flatten().to_numpy().reshape(len(names), -1)

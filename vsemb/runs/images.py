@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from vsemb.data.images import BadImage, StoredImage, sanitise_image
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError
+from vsemb.files import read_bytes
 from vsemb.ops.tensorflow import tf
 from vsemb.runs.run import Run
 
@@ -78,7 +78,7 @@ def read_image_file(image: str, dataset: Dataset | None) -> StoredImage:
         DataError: if the file cannot be read or is not an image.
     """
     try:
-        data = Path(image).read_bytes()
+        data = read_bytes(image)
     except OSError as error:
         key = "" if dataset is None else f", or the key of an image of {dataset.path}"
         raise DataError(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vsemb.errors import DataError, invalid_argument
-from vsemb.files import read_json, reading
+from vsemb.files import read_json, read_text, reading
 
 #: Endings of the names of image files, in lower case. Files .heic and .heif are listed as unreadable.
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".pgm", ".heic", ".heif")
@@ -143,7 +143,7 @@ def text_lines(path: str | os.PathLike[str]) -> list[str]:
         DataError: if the file cannot be read.
     """
     with reading(path):
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        lines = read_text(path).splitlines()
     return [line.strip() for line in lines if line.strip()]
 
 

@@ -38,7 +38,7 @@ from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset, Split
 from vsemb.data.tokens import encoded_captions
 from vsemb.errors import DataError, VsembError, one_line, unknown_name
-from vsemb.files import read_json, replacing_directory, sha256_bytes, sha256_file, write_json
+from vsemb.files import read_json, replacing_directory, require_contained, sha256_bytes, sha256_file, write_json
 from vsemb.ops.backend import outside_graphs
 from vsemb.parts import rebuilt, walk
 from vsemb.recipes.schema import Recipe
@@ -140,6 +140,7 @@ class Run:
         """
         path = Path(path)
         recipe = read_recipe(path)
+        require_contained(path, "run")
         if task is not None and not isinstance(recipe, registry.find_part("task", task, "task")):
             raise DataError(
                 f"{path} must be a run for {task}; it was trained with the recipe {recipe.name!r}, which is for "

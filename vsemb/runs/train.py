@@ -17,7 +17,7 @@ import keras
 from vsemb.console import say
 from vsemb.data.batches import BatchSource
 from vsemb.errors import DataError, invalid_argument
-from vsemb.files import locked, write_json
+from vsemb.files import locked, read_text, write_json
 from vsemb.ops.tensorflow import tf
 from vsemb.recipes.schema import Job, Recipe
 from vsemb.runs.features import with_features
@@ -224,7 +224,7 @@ def fit_run(
         raise DataError(f"Training ended before an epoch was measured. Remove {out} to start afresh.")
     if devices.writes:
         # Count the rows of all epochs, including earlier sessions.
-        rows = [json.loads(line) for line in (out / METRICS).read_text(encoding="utf-8").splitlines()]
+        rows = [json.loads(line) for line in read_text(out / METRICS).splitlines()]
         info |= {
             "status": "finished",
             "finished": datetime.now(UTC).date().isoformat(),

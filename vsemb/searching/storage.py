@@ -89,6 +89,7 @@ def _read(directory: Path, expected: IndexSource | None, given: Mapping[str, Any
     manifest = read_json(directory / MANIFEST, "index manifest")
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise DataError(f"{directory / MANIFEST} is not an index manifest (format {FORMAT!r}).")
+    require_contained(directory, "index")
     if manifest.get("version") != VERSION:
         raise StaleIndexError(
             f"The index {directory} has version {manifest.get('version')}, not {VERSION}. "

@@ -10,9 +10,9 @@ import os
 import re
 import ssl
 from dataclasses import dataclass
-from pathlib import Path
 
 from vsemb.errors import DataError, InvalidArgumentError, invalid_argument
+from vsemb.files import read_text, require_regular
 
 #: Environment variable with the token, for servers and clients.
 TOKEN = "VSEMB_TOKEN"
@@ -100,6 +100,8 @@ class Access:
             return None
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         try:
+            for file in (self.tls_cert, self.tls_key):
+                require_regular(file)
             # Otherwise OpenSSL asks for the password of a key in the terminal.
             context.load_cert_chain(self.tls_cert, self.tls_key, password=lambda: "")
         except (OSError, ValueError) as error:
@@ -151,7 +153,7 @@ def read_token(file: str | os.PathLike[str] | None = None) -> str | None:
     if file is None:
         return os.environ.get(TOKEN) or None
     try:
-        return Path(file).read_text(encoding="utf-8").strip()
+        return read_text(file).strip()
     except (OSError, ValueError) as error:
         raise DataError(f"Cannot read the token of {file}: {getattr(error, 'strerror', None) or error}.") from error
 

@@ -13,13 +13,13 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import KW_ONLY, dataclass, fields
-from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
 
 from vsemb import registry
 from vsemb.errors import DataError, invalid_argument, unknown_name
+from vsemb.files import read_bytes
 from vsemb.parts import Count, Range, at_least, between, require, require_fields
 from vsemb.serving.access import read_token
 from vsemb.serving.encoding import EncodingMixin, Rows
@@ -507,7 +507,7 @@ def to_images(images: Sequence[bytes | str | os.PathLike[str]]) -> list[bytes]:
         if not isinstance(image, str | os.PathLike):
             raise invalid_argument("images", type(image).__name__, "an image file's content (bytes) or its path")
         try:
-            contents.append(_decodable(Path(image).read_bytes()))
+            contents.append(_decodable(read_bytes(image)))
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             raise DataError(f"Cannot read the image {os.fspath(image)}: {reason}.") from error

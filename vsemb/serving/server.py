@@ -25,6 +25,7 @@ import numpy as np
 
 from vsemb.errors import DataError, VsembError, invalid_argument, needs_extra
 from vsemb.exporting.contract import Contract, curl_command, version_contract_path
+from vsemb.files import read_bytes
 from vsemb.image.decode import MAX_PIXELS
 from vsemb.parts import Count, NonNegative, between, require_fields
 
@@ -275,7 +276,7 @@ class Server:
             if self.access.tls_cert is None or self.access.tls_key is None:
                 self.port = server.add_insecure_port(f"{address}:{self.port}")
             else:
-                pair = Path(self.access.tls_key).read_bytes(), Path(self.access.tls_cert).read_bytes()
+                pair = read_bytes(self.access.tls_key), read_bytes(self.access.tls_cert)
                 self.port = server.add_secure_port(f"{address}:{self.port}", grpc.ssl_server_credentials([pair]))
         except RuntimeError as error:
             raise self._taken("port", self.port) from error

@@ -12,7 +12,6 @@ import ssl
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -20,6 +19,7 @@ import numpy as np
 import urllib3
 
 from vsemb.errors import DataError, VsembError, invalid_argument, needs_extra, one_line
+from vsemb.files import read_bytes, require_regular
 from vsemb.serving.access import require_token
 from vsemb.serving.status import Code
 
@@ -392,7 +392,7 @@ class GrpcTransport(Transport):
             from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
         scheme, target = self.where.split("://")
         if scheme == "grpcs":
-            roots = None if self.ca_file is None else Path(self.ca_file).read_bytes()
+            roots = None if self.ca_file is None else read_bytes(self.ca_file)
             self._channel = grpc.secure_channel(target, grpc.ssl_channel_credentials(roots), options=_OPTIONS)
         else:
             self._channel = grpc.insecure_channel(target, options=_OPTIONS)
@@ -507,7 +507,7 @@ def connect(
     require_token(token)
     if ca_file is not None:
         try:
-            ssl.create_default_context(cafile=ca_file)
+            ssl.create_default_context(cafile=require_regular(ca_file))
         except OSError as error:
             raise DataError(f"{ca_file} must be a PEM file of certificates: {error.strerror or error}.") from error
     return (RestTransport if rest else GrpcTransport)(where, model, version, label, token, ca_file)

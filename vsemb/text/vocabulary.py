@@ -6,12 +6,11 @@ import itertools
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 
 import numpy as np
 
 from vsemb.errors import DataError, InvalidArgumentError, invalid_argument, one_line
-from vsemb.files import reading, replacing, sha256_bytes
+from vsemb.files import read_text, reading, replacing, sha256_bytes
 from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, require
 from vsemb.text.normalize import batches_of, split_words, words_of
@@ -116,7 +115,7 @@ class Vocabulary:
             DataError: if the file is missing or not a vocabulary.
         """
         with reading(path, "vocabulary"):
-            lines = Path(path).read_text(encoding="utf-8").removesuffix("\n").split("\n")
+            lines = read_text(path).removesuffix("\n").split("\n")
         scored = lines[:2] == [f"{PADDING}\t0", f"{UNKNOWN}\t0"]
         if not scored and lines[:2] != [PADDING, UNKNOWN]:
             raise DataError(f"{path} must be a vocabulary that begins with the lines {PADDING} and {UNKNOWN}.")

@@ -7,7 +7,7 @@ import os
 import numpy as np
 
 from vsemb.errors import DataError, invalid_argument
-from vsemb.files import reading
+from vsemb.files import open_regular, reading
 from vsemb.parts import Count, Positive, require
 from vsemb.text.vocabulary import UNKNOWN_ID, Vocabulary
 
@@ -56,7 +56,7 @@ def read_word_vectors(path: str | os.PathLike[str], vocabulary: Vocabulary, seed
     rows: dict[int, np.ndarray] = {}
     exact: set[int] = set()
     dim: int | None = None
-    with reading(path, "file of word vectors"), open(path, encoding="utf-8-sig", errors="replace") as file:
+    with reading(path, "file of word vectors"), open_regular(path, "r", encoding="utf-8-sig", errors="replace") as file:
         for number, line in enumerate(file, 1):
             parts = line.rstrip().split(" ")
             if number == 1 and len(parts) == 2 and all(part.isdecimal() and len(part) < 16 for part in parts):

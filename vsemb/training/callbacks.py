@@ -18,7 +18,7 @@ from keras import ops
 from vsemb import losses
 from vsemb.console import progress, say
 from vsemb.errors import DataError
-from vsemb.files import replacing
+from vsemb.files import read_text, replacing
 from vsemb.weights import save_weights
 
 _TOLERANCE = 0.01
@@ -63,7 +63,7 @@ class MetricsLog(keras.callbacks.Callback):
         super().__init__()
         self.path = Path(path)
         self._started = 0.0
-        found = self.path.read_text(encoding="utf-8") if self.path.exists() else ""
+        found = read_text(self.path) if self.path.exists() else ""
         kept = "".join(f"{line}\n" for line in found.splitlines() if _epoch_of(line) < start_epoch)
         if kept != found:
             with replacing(self.path) as temporary:

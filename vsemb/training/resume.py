@@ -20,7 +20,7 @@ import numpy as np
 from keras import ops
 
 from vsemb.errors import DataError, one_line
-from vsemb.files import replacing
+from vsemb.files import replacing, require_regular
 from vsemb.training.callbacks import SelectBest
 from vsemb.training.cluster import handling_signals
 from vsemb.training.strategies import DistributionContext
@@ -84,7 +84,7 @@ class TrainingState(keras.callbacks.Callback):
             return 0, 0
         model.optimizer.build(model.trainable_variables)
         try:
-            with np.load(self.path, allow_pickle=False) as file:
+            with np.load(require_regular(self.path), allow_pickle=False) as file:
                 header = json.loads(str(file["header"]))
                 values = [file[f"v{i}"] for i in range(header["variables"])]
                 metrics = [file[f"m{i}"] for i in range(header["metrics"])]

@@ -13,7 +13,16 @@ from typing import Any
 import numpy as np
 
 from vsemb.errors import DataError, one_line
-from vsemb.files import hard_link_or_copy, locked, read_json, replacing_directory, sha256_bytes, sha256_file, write_json
+from vsemb.files import (
+    hard_link_or_copy,
+    locked,
+    read_json,
+    replacing_directory,
+    require_regular,
+    sha256_bytes,
+    sha256_file,
+    write_json,
+)
 
 FORMAT = "vsemb-features"
 VERSION = 1
@@ -167,7 +176,7 @@ class FeatureWriter:
 def load_array(path: Path) -> np.ndarray:
     """Map a .npy file into memory without unpickling anything; raise DataError for an unreadable file."""
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
+        return np.load(require_regular(path), mmap_mode="r", allow_pickle=False)
     except Exception as error:
         # NumPy parses the header as Python source, with errors of many types.
         raise DataError(f"The file {path} cannot be read: {one_line(error)}.") from error

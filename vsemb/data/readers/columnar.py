@@ -20,7 +20,7 @@ from vsemb.data.readers.samples import Sample, source_of, split_in_path
 from vsemb.data.readers.source import Source, below, existing, split_name
 from vsemb.data.readers.table import COLUMNS, NUMBERED, WEAK, named_columns
 from vsemb.errors import DataError, invalid_argument
-from vsemb.files import read_json
+from vsemb.files import read_json, require_regular
 
 _KEYS = ("key", "file_name", "filename", "image_id", "uid", "id")
 _ROWS = 64
@@ -141,9 +141,9 @@ def _samples(
 def _batches(file: Path) -> tuple[pa.Schema, Any]:
     """Return the schema of a file, and a function that reads named columns in batches of a few rows."""
     if file.suffix.lower() == ".parquet":
-        table = parquet.ParquetFile(file, memory_map=True)
+        table = parquet.ParquetFile(require_regular(file), memory_map=True)
         return table.schema_arrow, lambda columns: table.iter_batches(_ROWS, columns=columns)
-    stream = pa.ipc.open_stream(pa.memory_map(str(file)))
+    stream = pa.ipc.open_stream(pa.memory_map(str(require_regular(file))))
 
     def batches(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         for batch in stream:

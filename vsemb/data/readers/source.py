@@ -17,7 +17,7 @@ from vsemb.data.records import ImageRecord
 from vsemb.data.store import Dataset
 from vsemb.data.uris import RemoteFolder, RemoteImage, images_folder
 from vsemb.errors import DataError, one_line
-from vsemb.files import reading
+from vsemb.files import open_regular, reading
 
 _PROBES = 64
 _SPLIT_ALIASES = {"dev": "val", "valid": "val", "validation": "val", "training": "train", "testing": "test"}
@@ -133,7 +133,7 @@ def existing(path: str | os.PathLike[str]) -> Path:
 
 def head(path: Path) -> str:
     """Return the first 64 KiB of a text file, from which its format is inferred."""
-    with reading(path), open(path, "rb") as file:
+    with reading(path), open_regular(path) as file:
         return file.read(1 << 16).decode(errors="replace")
 
 
@@ -158,7 +158,7 @@ def numbered_lines(
     """
     with (
         reading(path),
-        open(path, "rb") as file,
+        open_regular(path) as file,
         progress(
             total=path.stat().st_size,
             desc=f"{desc}, {path.name}",

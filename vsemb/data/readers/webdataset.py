@@ -22,6 +22,7 @@ from vsemb.data.readers.source import Source, existing
 from vsemb.data.readers.table import COLUMNS, WEAK, named_columns
 from vsemb.data.uris import MAX_BYTES
 from vsemb.errors import DataError
+from vsemb.files import require_regular
 
 _SHARDS = (".tar", ".tar.gz", ".tgz")
 _IMAGES = ("jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff", "ppm")
@@ -90,7 +91,7 @@ def _expanded(pattern: str) -> Iterator[str]:
 
 def _samples(shard: Path, prefix: str, images: bool) -> Iterator[Sample | DataError]:
     try:
-        with tarfile.open(shard, "r:*") as tar:
+        with tarfile.open(require_regular(shard), "r:*") as tar:
             for key, parts in itertools.groupby(_parts(tar, images), lambda part: part[0]):
                 contents: dict[str, bytes] = {}
                 for _, kind, content in parts:

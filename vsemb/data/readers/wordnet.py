@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vsemb.errors import DataError
-from vsemb.files import reading
+from vsemb.files import read_bytes, reading
 
 # Folders to try if none is given; the second is Debian's.
 PLACES = ("$WNHOME/dict", "/usr/share/wordnet")
@@ -76,7 +76,7 @@ class NounFile:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.path = Path(folder) / "data.noun"
         with reading(self.path):
-            lines = self.path.read_bytes().split(b"\n")
+            lines = read_bytes(self.path).split(b"\n")
         # The file begins with the licence, on lines that are indented by two spaces.
         self.lines = {n: line for n, line in enumerate(lines, 1) if line.strip() and not line.startswith(b"  ")}
 

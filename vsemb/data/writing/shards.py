@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from vsemb.data.manifest import shard_name
-from vsemb.files import locked, sha256_file, sync, sync_tree, write_json
+from vsemb.files import locked, read_text, sha256_file, sync, sync_tree, write_json
 
 # Length (8 bytes), checksum of the length (4), checksum of the data (4).
 _RECORD_OVERHEAD = 16
@@ -56,7 +56,7 @@ class WorkArea:
         # A process killed between publishing and removing leaves a plan without a dataset: nothing to continue.
         if interrupted and self.dataset.is_dir():
             with contextlib.suppress(ValueError):
-                if json.loads(file.read_text(encoding="utf-8")) == plan:
+                if json.loads(read_text(file)) == plan:
                     self._remove_unfinished()
                     return False
         changed = interrupted and any(self.journal.glob("*.json"))
@@ -77,7 +77,7 @@ class WorkArea:
         """
         found: dict[str, list[dict[str, Any]]] = {}
         for path in sorted(self.journal.glob("*.json")):
-            shard = json.loads(path.read_text(encoding="utf-8"))
+            shard = json.loads(read_text(path))
             shards = found.setdefault(shard["split"], [])
             file = self.shard_file(shard["split"], shard["number"])
             if shard["number"] == len(shards) and file is not None and file.stat().st_size == shard["bytes"]:
@@ -237,7 +237,7 @@ class SplitWriter:
     def records(self) -> Iterator[dict[str, Any]]:
         """Yield the outcome of every record so far, in source order; finished shards' records come from journals."""
         for number in range(len(self.finished)):
-            yield from json.loads(self._journal(number).read_text(encoding="utf-8"))["records"]
+            yield from json.loads(read_text(self._journal(number)))["records"]
         yield from self._records
 
     def _journal(self, number: int) -> Path:

@@ -15,7 +15,7 @@ from vsemb.data.manifest import check_split_name
 from vsemb.data.records import ImageRecord, caption_id
 from vsemb.data.uris import RemoteImage
 from vsemb.errors import DataError
-from vsemb.files import sha256_bytes
+from vsemb.files import read_bytes, sha256_bytes
 
 _AHEAD = 64
 _WORKERS = 2
@@ -134,7 +134,7 @@ def _read(image: Path | RemoteImage | bytes) -> bytes:
     if isinstance(image, bytes):
         return image
     try:
-        return image.read_bytes()
+        return read_bytes(image) if isinstance(image, Path) else image.read_bytes()
     except FileNotFoundError as error:
         raise BadImage("no such file") from error
     except OSError as error:

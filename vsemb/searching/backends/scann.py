@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from vsemb.errors import DataError, needs_extra
+from vsemb.files import read_text
 from vsemb.searching.backends.backend import Backend, check_count
 
 _SCANN_ASSETS = "scann_assets.pbtxt"
@@ -65,7 +66,7 @@ class ScannIndex(Backend):
     def open(cls, directory: Path, parameters: Mapping[str, Any]) -> Self:
         scann = _scann()
         try:
-            assets = (directory / _SCANN_ASSETS).read_text(encoding="utf-8")
+            assets = read_text(directory / _SCANN_ASSETS)
             # `load_searcher` would unpickle a file of names if it exists.
             searcher = scann.ScannSearcher(scann.scann_pybind.ScannNumpy(str(directory), assets))
         except (OSError, RuntimeError, ValueError) as error:

@@ -21,7 +21,7 @@ from vsemb.api.model import load
 from vsemb.data.images import ImageLike
 from vsemb.errors import DataError
 from vsemb.evaluation import Embedder
-from vsemb.files import read_json
+from vsemb.files import read_json, read_text, require_regular
 from vsemb.runs.run import Run
 
 # Images embedded per block, and cases scored per block.
@@ -82,7 +82,7 @@ def read_cases(path: str | os.PathLike[str]) -> list[Case]:
     path = Path(path)
     if path.suffix == ".jsonl":
         try:
-            entries = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+            entries = [json.loads(line) for line in read_text(path).splitlines() if line.strip()]
         except (OSError, ValueError) as error:
             raise DataError(f"{path} cannot be read as JSON lines: {error}.") from error
     else:
@@ -228,7 +228,7 @@ def _image(folder: Path, name: str, box: tuple[int, int, int, int] | None) -> Im
     if box is None:
         return folder / name
     try:
-        with Image.open(folder / name) as image:
+        with Image.open(require_regular(folder / name)) as image:
             return image.convert("RGB").crop(box)
     except OSError as error:
         raise DataError(f"Cannot read the image {folder / name}: {error}.") from error

@@ -22,7 +22,7 @@ from vsemb.console import progress
 from vsemb.data.store import Split
 from vsemb.errors import DataError
 from vsemb.evaluation.retrieval import NOT_FINITE, RECALLS
-from vsemb.files import read_json
+from vsemb.files import open_regular, read_json
 from vsemb.similarities import Similarity
 
 #: The metrics of a direction, in the order of `query_metrics`.
@@ -161,7 +161,7 @@ def _read_cxc(path: Path, split: Split) -> list[Positives] | None:
     captions_of: dict[int, list[int]] = {}
     images_of: dict[int, list[int]] = {}
     try:
-        with path.open(newline="", encoding="utf-8") as file:
+        with open_regular(path, "r", newline="", encoding="utf-8") as file:
             for row in csv.DictReader(file):
                 caption = int(row["caption"].rpartition(":")[2])
                 image = int(row["image"].partition(".")[0].rpartition("_")[2])

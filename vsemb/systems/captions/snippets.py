@@ -29,7 +29,7 @@ from vsemb.data.batches import pad_ids
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, invalid_argument
-from vsemb.files import read_json, replacing_directory, sha256_bytes, write_json
+from vsemb.files import read_json, read_text, replacing_directory, require_regular, sha256_bytes, write_json
 from vsemb.ops.tensorflow import tf
 from vsemb.parts import NonNegative, require
 from vsemb.runs.run import Run
@@ -122,9 +122,9 @@ class Snippets:
         try:
             if (manifest["format"], manifest["version"]) != (_FORMAT, _VERSION):
                 raise ValueError("manifest.json is of another format or version")
-            with np.load(path / "rows.npz", allow_pickle=False) as stored:
+            with np.load(require_regular(path / "rows.npz"), allow_pickle=False) as stored:
                 rows, ids, regions = (np.asarray(stored[name], np.int64) for name in _ROWS)
-            texts = [json.loads(line) for line in (path / "texts.jsonl").read_text("utf-8").split("\n")[:-1]]
+            texts = [json.loads(line) for line in read_text(path / "texts.jsonl").split("\n")[:-1]]
             if len(texts) != manifest["snippets"] or not all(isinstance(text, str) for text in texts):
                 raise ValueError(f"{len(texts)} texts of {manifest['snippets']}")
             made = str(manifest["store"]), str(manifest["fingerprint"])

@@ -25,7 +25,7 @@ from vsemb.console import progress
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, missing_extra, one_line
 from vsemb.evaluation import Embedder
-from vsemb.files import read_json, replacing_directory, write_json
+from vsemb.files import read_json, read_text, replacing_directory, require_regular, write_json
 from vsemb.ops.tensorflow import tf
 from vsemb.runs.run import Run
 from vsemb.systems.captions.caption_metrics import cider
@@ -202,7 +202,7 @@ def load_captioner(run: Run, **options: int) -> StructureContentCaptioner:
         vectors, trigrams = _read_arrays(folder / VECTORS), _read_arrays(folder / TRIGRAMS)
         parts: dict[str, Any] = {name: vectors[name] for name in ("sequences", "words", "sentences")}
         parts["trigrams"] = KneserNeyTrigram(trigrams)
-        parts["stopwords"] = (folder / STOPWORDS).read_text(encoding="utf-8").split()
+        parts["stopwords"] = read_text(folder / STOPWORDS).split()
         weights = RankingWeights.from_json(content["weights"])
         if not _fit(parts, run, encoder):
             raise ValueError("its parts do not fit the run")
@@ -238,7 +238,7 @@ def _is_prepared(run: Run) -> bool:
 
 
 def _read_arrays(path: Path) -> dict[str, np.ndarray]:
-    with np.load(path, allow_pickle=False) as arrays:
+    with np.load(require_regular(path), allow_pickle=False) as arrays:
         return {name: arrays[name] for name in arrays.files}
 
 
@@ -276,7 +276,7 @@ def read_stopwords(name: str) -> tuple[str, ...]:
 
             lines = stopwords.words("english")
         else:
-            lines = Path(name).read_text(encoding="utf-8-sig").splitlines()
+            lines = read_text(name, "utf-8-sig").splitlines()
     except ImportError as error:
         raise missing_extra("nltk", "captions") from error
     except LookupError as error:

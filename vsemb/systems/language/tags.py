@@ -23,7 +23,7 @@ from vsemb.data.annotations import CaptionAnnotation
 from vsemb.data.caption_index import CaptionIndex
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, needs_extra, one_line
-from vsemb.files import reading, sha256_bytes, sha256_file
+from vsemb.files import open_regular, reading, sha256_bytes, sha256_file
 from vsemb.text.normalize import readable_part, words_of
 
 #: Model of NLTK's perceptron tagger for English.
@@ -175,7 +175,7 @@ def read_tags(path: str | os.PathLike[str]) -> Iterator[TaggedText]:
     >>> text.id, text.tokens
     ('7', [('A', 'DT'), ('dog', 'NN'), ('1\\/2', 'CD')])
     """
-    with reading(path, "file of tags"), open(path, "rb") as file:
+    with reading(path, "file of tags"), open_regular(path) as file:
         content = gzip.GzipFile(fileobj=file) if file.peek(2)[:2] == _GZIP else file
         lines = io.TextIOWrapper(content, encoding="utf-8-sig", newline="\n")
         for number, line in enumerate(lines, 1):

@@ -31,7 +31,7 @@ import keras
 import numpy as np
 
 from vsemb.errors import DataError, VsembError, invalid_argument, one_line, unknown_name
-from vsemb.files import read_json, write_json
+from vsemb.files import read_json, read_text, write_json
 from vsemb.image.presets import KEPT
 
 PREFIX = "hub:"
@@ -88,7 +88,7 @@ def display_name(name: str) -> str:
     ('hub:clip_vit_base_patch16', 'MobileNetV2')
     """
     kept = Path(source_of(name)) / _NAME
-    return kept.read_text(encoding="utf-8").strip() if name.startswith(PREFIX) and kept.is_file() else name
+    return read_text(kept).strip() if name.startswith(PREFIX) and kept.is_file() else name
 
 
 def preset_directory(name: str) -> Path:

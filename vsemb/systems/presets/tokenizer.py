@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vsemb.errors import DataError
-from vsemb.files import read_json, reading
+from vsemb.files import read_bytes, read_json, read_text, reading
 from vsemb.parts import Size
 from vsemb.systems.presets.files import (
     ASSETS,
@@ -177,7 +177,7 @@ def _id(pieces: tuple[str, ...], piece: str, assets: Path) -> int:
 def _merges(assets: Path) -> list[tuple[str, str]]:
     path = assets / "merges.txt"
     with reading(path, "list of merges"):
-        lines = path.read_text(encoding="utf-8").split("\n")
+        lines = read_text(path).split("\n")
     pairs = [line.split(" ") for line in lines if line.strip() and "#version:" not in line]
     if any(len(pair) != 2 for pair in pairs) or len(set(map(tuple, pairs))) < len(pairs):
         raise DataError(f"{path} must be a list of distinct merges, two subwords separated by a space per line.")
@@ -187,7 +187,7 @@ def _merges(assets: Path) -> list[tuple[str, str]]:
 def _model(assets: Path) -> PieceModel:
     path = assets / "vocabulary.spm"
     with reading(path, "sentencepiece model"):
-        return PieceModel.read(path.read_bytes(), str(path))
+        return PieceModel.read(read_bytes(path), str(path))
 
 
 @dataclass(frozen=True)

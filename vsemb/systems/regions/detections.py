@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vsemb.errors import DataError, one_line
-from vsemb.files import read_json, reading, sha256_bytes
+from vsemb.files import read_json, read_text, reading, sha256_bytes
 
 if TYPE_CHECKING:
     from vsemb.data.store import Dataset
@@ -248,7 +248,7 @@ class _Results:
 def _entries(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the entries one by one, since all entries as objects would take ten times the file's size."""
     with reading(path, "detections"):
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_text(path, "utf-8-sig")
     decode = json.JSONDecoder().raw_decode
 
     def after(place: int) -> int:

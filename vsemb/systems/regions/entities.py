@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 from vsemb.data.readers.source import BadRows, Source, existing, find_images, image_folders, image_path, text_lines
 from vsemb.data.records import ImageRecord
 from vsemb.errors import DataError, one_line
-from vsemb.files import reading
+from vsemb.files import read_text, reading
 
 _PHRASE = re.compile(r"\[/EN#(\d+)/(\S+) ([^\]]*)\]")
 _SPLITS = ("train", "val", "test")
@@ -80,7 +80,7 @@ def read_boxes(path: Path) -> tuple[list[dict[str, Any]], dict[str, list[int]]]:
         DataError: if the file is missing or malformed.
     """
     with reading(path):
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     objects: list[dict[str, Any]] = []
     numbers: dict[str, list[int]] = {}
     try:

@@ -26,7 +26,7 @@ from vsemb.data.features.files import FeatureWriter, load_array
 from vsemb.data.readers.source import text_lines
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument, one_line
-from vsemb.files import reading, remove_partial, sha256_bytes, sha256_file
+from vsemb.files import open_regular, reading, remove_partial, require_regular, sha256_bytes, sha256_file
 from vsemb.systems.regions.detections import name_forms
 from vsemb.systems.regions.region_store import WHOLE_IMAGE, RegionConfig, RegionStore, refuse_wrong_regions
 
@@ -73,7 +73,7 @@ def read_published(path: Path, names: Path | None = None) -> Iterator[PublishedR
     if path.is_dir():
         yield from map(_of_npz, sorted(path.glob("*.npz")))
     elif path.suffix == ".tsv":
-        with reading(path), open(path, encoding="ascii") as file:
+        with reading(path), open_regular(path, "r", encoding="ascii") as file:
             for number, line in enumerate(file, 1):
                 yield _of_line(f"{path}, line {number}", line.rstrip("\n").split("\t"))
     elif names is not None:
@@ -101,7 +101,7 @@ def _of_line(where: str, fields: Sequence[str]) -> PublishedRegions:
 
 def _of_npz(path: Path) -> PublishedRegions:
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with np.load(require_regular(path), allow_pickle=False) as arrays:
             features = np.asarray(arrays["x" if "x" in arrays else "features"], np.float32)
             features = features.reshape(-1, features.shape[-1])
             if "bbox" not in arrays:

@@ -28,7 +28,7 @@ from vsemb.data.readers.source import (
 )
 from vsemb.data.records import ImageRecord
 from vsemb.errors import DataError, one_line
-from vsemb.files import read_json, reading
+from vsemb.files import open_regular, read_json, reading
 
 _NAME, _BOXES = re.compile(r"refs\(\w+\)\.p"), "instances.json"
 _FOLDERS = ("images", "train2014", "images/train2014")
@@ -94,7 +94,7 @@ def read_plain_pickle(path: Path) -> Any:
     """
     with reading(path):
         try:
-            with open(path, "rb") as file:
+            with open_regular(path) as file:
                 size = os.fstat(file.fileno()).st_size
                 for operation, argument, _ in pickletools.genops(file):
                     if operation.name in ("PUT", "BINPUT", "LONG_BINPUT") and (argument or 0) > size:

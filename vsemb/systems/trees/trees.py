@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from vsemb.errors import DataError
-from vsemb.files import reading, replacing
+from vsemb.files import open_regular, reading, replacing
 
 # A head in text. Longer numbers are impossible as heads and exceed int32.
 _HEAD = re.compile(r"[0-9]{1,9}")
@@ -194,7 +194,7 @@ def read_conllu(path: str | os.PathLike[str]) -> Iterator[Sentence]:
     ...     print(sentence.id, sentence.tree.words, sentence.line)
     7 ('A', 'dog') 3
     """
-    with reading(path, "CoNLL-U file"), open(path, "rb") as file:
+    with reading(path, "CoNLL-U file"), open_regular(path) as file:
         content = file
         if file.peek(2)[:2] == _GZIP:
             content = io.BufferedReader(gzip.GzipFile(fileobj=file), _MAX_LINE)
