@@ -9,13 +9,18 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, TextIO
+
+from vsemb.errors import escaped
 
 # A global of the process, because all threads print notices.
 _quiet = False
 _DELAY = 1.0
+_ACCENT, _PLAIN = "\033[1;36m", "\033[0m"
+_OURS = re.compile(f"({re.escape(_ACCENT)}|{re.escape(_PLAIN)})")
 
 
 def say(line: str) -> None:
@@ -24,7 +29,7 @@ def say(line: str) -> None:
         return
     from tqdm import tqdm
 
-    tqdm.write(line, file=sys.stderr)
+    tqdm.write(escaped(line), file=sys.stderr)
     sys.stderr.flush()
 
 
@@ -48,12 +53,36 @@ def progress(iterable: Iterable[Any] | None = None, desc: str | None = None, *, 
     options["disable"] = True if _quiet else options.get("disable")
     # A bar with `leave` is shown from the start. One that disappears is delayed, so that short work does not flicker.
     options.setdefault("delay", 0 if options.get("leave", True) else _DELAY)
+    desc = None if desc is None else escaped(desc)
     return tqdm(iterable, desc, unit=f" {unit}", dynamic_ncols=True, **options)
 
 
 def accented(text: str) -> str:
     """Return a text in the accent colour, if standard output is a terminal and `NO_COLOR` is not set."""
-    return f"\033[1;36m{text}\033[0m" if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else text
+    return f"{_ACCENT}{text}{_PLAIN}" if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else text
+
+
+class SafeStream:
+    """A stream for a terminal: what is written is escaped, except for the accent colour, see `vsemb.errors.escaped`.
+
+    Escapes are those of JSON, so JSON keeps its meaning.
+
+    Args:
+        stream: the stream that is written to.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write a text."""
+        if not text.isprintable():
+            parts = _OURS.split(text)
+            text = "".join(part if place % 2 else escaped(part) for place, part in enumerate(parts))
+        return self._stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 @contextlib.contextmanager

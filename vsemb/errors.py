@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 # Maximum number of names, of problems, and maximum length of a value, in a message of two lines.
 _LISTED, _PROBLEMS, _LONGEST = 20, 10, 500
+# Control characters of ASCII and Latin-1 except tab and line feed, and those of the bidirectional algorithm.
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 class VsembError(Exception):
@@ -28,6 +30,10 @@ class VsembError(Exception):
 
     # Keras puts the names and shapes of a layer's inputs around other errors.
     _keras_call_info_injected = True
+
+    def __init__(self, *arguments: object) -> None:
+        # A message names files, keys and texts of others, which must not control the terminal that shows it.
+        super().__init__(*(escaped(value) if isinstance(value, str) else value for value in arguments))
 
 
 class InvalidArgumentError(VsembError, ValueError):
@@ -157,6 +163,19 @@ def listed(problems: Sequence[str]) -> str:
     """
     more = f"; and {len(problems) - _PROBLEMS} more" if len(problems) > _PROBLEMS else ""
     return "; ".join(problem.rstrip(".") for problem in problems[:_PROBLEMS]) + more
+
+
+def escaped(text: str) -> str:
+    """Return a text without characters that control a terminal or the direction of text: they become `\\uXXXX`.
+
+    A key, caption or file name may come from others. Line feeds and tabs are kept.
+
+    Example:
+
+    >>> escaped("dog\\x1b[2J.jpg"), escaped("dog.jpg")
+    ('dog\\\\u001b[2J.jpg', 'dog.jpg')
+    """
+    return text if text.isprintable() else _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def printable(text: str) -> str:

@@ -19,10 +19,10 @@ import shlex
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO, cast
 
-from vsemb.console import accented, quieted, say
-from vsemb.errors import DataError, one_line, printable
+from vsemb.console import SafeStream, accented, quieted, say
+from vsemb.errors import DataError, escaped, one_line, printable
 from vsemb.files import write_json
 
 
@@ -41,7 +41,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], text: Collection
     a    1.0
     bc  10.0
     """
-    lines = [list(header), *map(list, rows)]
+    lines = [[escaped(cell) for cell in line] for line in (header, *rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     first, *others = (
         "  ".join(
@@ -62,7 +62,7 @@ def facts(values: Mapping[str, Any]) -> str:
     images       6,000
     next         vsemb train
     """
-    return "\n".join(f"{name:<12} {value}" for name, value in values.items())
+    return "\n".join(f"{name:<12} {escaped(str(value))}" for name, value in values.items())
 
 
 def command_line(*words: Any) -> str:
@@ -98,8 +98,9 @@ def save_json(arguments: argparse.Namespace, values: Any) -> None:
 
 @contextlib.contextmanager
 def console_of(arguments: argparse.Namespace) -> Iterator[None]:
-    """Set up the console for a command: no notices with `--quiet`, only JSON on standard output with `--json -`."""
+    """Set up the console for a command: escaped results, no notices with `--quiet`, only JSON with `--json -`."""
     with contextlib.ExitStack() as stack:
+        stack.enter_context(contextlib.redirect_stdout(cast(TextIO, SafeStream(sys.stdout))))
         stack.enter_context(quieted(arguments.quiet))
         if str(getattr(arguments, "json", None)) == "-":
             arguments.json_stream = sys.stdout

@@ -20,7 +20,7 @@ from vsemb import __version__, registry
 from vsemb.allocation import keep_freed_memory
 from vsemb.commands import Command, Modes
 from vsemb.console import without_tracing_advice
-from vsemb.errors import VsembError
+from vsemb.errors import VsembError, escaped
 from vsemb.printing import console_of
 
 #: Commands of the base: name -> summary. Each is a module of that name, imported to run it or to show its help.
@@ -154,7 +154,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return f"not enough memory. {error}"
     if isinstance(error, OSError):
-        return f"{error.strerror or error}: {error.filename or ''}"
+        return escaped(f"{error.strerror or error}: {error.filename or ''}")
     # TensorFlow's errors are recognized by name, so that `--help` does not import TensorFlow.
     if "OpError" not in {kind.__name__ for kind in type(error).__mro__}:
         raise error

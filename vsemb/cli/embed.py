@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> None:
     kind = "image" if arguments.images else "text"
     if arguments.images:
         names = image_files(arguments.images)
-    elif len(arguments.texts) == 1 and os.path.isfile(arguments.texts[0]):
+    elif len(arguments.texts) == 1 and os.path.exists(arguments.texts[0]) and not os.path.isdir(arguments.texts[0]):
         names = text_lines(arguments.texts[0])
     else:
         names = arguments.texts

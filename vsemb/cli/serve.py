@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import TYPE_CHECKING
 
 from vsemb.commands import picked
+from vsemb.console import SafeStream
 
 if TYPE_CHECKING:
     from vsemb.serving.access import Access
@@ -151,7 +153,7 @@ def run(arguments: argparse.Namespace) -> None:
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from vsemb.serving.server import Server, serve_until_stopped, served_models
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=SafeStream(sys.stderr))
     models = served_models(arguments.directory, arguments.model)
     policy = arguments.versions
     server = Server(

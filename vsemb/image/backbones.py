@@ -215,6 +215,9 @@ class BackboneConfig:
                 raise unknown_name("backbone field", key, fields)
         if "name" not in value:
             raise invalid_argument("backbone", value, "an object with the key `name`")
+        if preset_class(value["name"]) is not None and not isinstance(value.get("preset"), dict):
+            # The constructor would open the preset by its name, and a stored configuration may come from others.
+            raise invalid_argument("backbone", value, "an object with the key `preset`, as it was stored")
         return cls(**value)
 
 

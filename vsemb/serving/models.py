@@ -26,6 +26,7 @@ from vsemb.errors import DataError
 from vsemb.exporting.savedmodel import MOST_RECORDS, WARMUP_FILE
 from vsemb.exporting.servable import read_saved_model
 from vsemb.exporting.versions import existing_versions
+from vsemb.files import require_contained
 from vsemb.serving.status import Code, RequestError, invalid
 
 Arrays = dict[str, np.ndarray]
@@ -137,6 +138,7 @@ class LoadedModel:
         self.path = Path(path)
         self.name = self.path.parent.name if name is None else name
         try:
+            require_contained(self.path, "model", links=True)
             # Keep a reference to the module, because signatures hold their variables weakly.
             self._loaded = tf.saved_model.load(os.fspath(path), tags=["serve"])
             self._functions = dict(self._loaded.signatures)

@@ -57,15 +57,26 @@ def require_preset(argument: str, name: str) -> None:
 
 
 def kept_name(name: str, run: Path, tower: Tower) -> str:
-    """Return the name of a run's copy of a preset; without a copy, the preset's name.
+    """Return the name of a run's copy of a preset.
+
+    A run may come from others, so opening it must not download or read the preset that its recipe names.
 
     Args:
         name: name of the preset.
         run: the run directory.
         tower: the part.
+
+    Raises:
+        DataError: if the run has no copy in keras-hub's format.
     """
     folder = run / KEPT / tower
-    return f"{PREFIX}{folder.resolve()}" if folder.is_dir() else name
+    content = read_part(folder, CONFIG)
+    if content is None or "registered_name" not in content:
+        raise DataError(
+            f"The run {run} must hold a copy of its preset {name!r} in {folder.relative_to(run)}, so that it opens "
+            "without it. Restore the copy, or train or import the run again."
+        )
+    return f"{PREFIX}{folder.resolve()}"
 
 
 def source_of(name: str) -> str:

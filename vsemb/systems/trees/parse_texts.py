@@ -76,7 +76,14 @@ def stored_parser(run: Path) -> Parser | None:
     if info is None or not info.library.startswith("spaCy "):
         return None
     pipeline = run / PARSER / _PIPELINE
-    return open_parser(pipeline if pipeline.is_dir() else info.name)
+    if pipeline.is_dir():
+        return open_parser(pipeline)
+    if not info.name.isidentifier():
+        raise DataError(
+            f"The parser of {run} must be the name of an installed spaCy pipeline, or lie in {pipeline}; got "
+            f"{info.name!r}. Pass --parser."
+        )
+    return open_parser(info.name)
 
 
 def _stored_info(run: Path) -> ParserInfo | None:
