@@ -13,8 +13,8 @@ FILE = ROOT / "docs" / "design" / "architecture.svg"
 
 #: First subpackage of a row by name -> what the row holds.
 CONTENTS = {
-    "allocation": "memory; exceptions; notices and progress bars",
-    "files": "atomic writing, checksums, JSON; HTML tables",
+    "allocation": "memory; exceptions",
+    "console": "notices and progress bars; atomic writing, reading, checksums",
     "printing": "output of commands; systems, found by name; weights files",
     "parts": "typed parts of a recipe, read from JSON and --set",
     "configured": "Keras objects that keep their arguments",

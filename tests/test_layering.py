@@ -24,8 +24,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # Lowest first; a room, a folder or module of the package, imports only rooms of lines above its own, and itself.
 ORDER = [
     {"allocation", "errors"},
-    {"console"},
-    {"files", "tables"},
+    {"console", "files", "tables"},
     {"printing", "registry", "weights"},
     {"parts"},
     {"configured"},

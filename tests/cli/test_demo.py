@@ -301,6 +301,23 @@ def test_behind_a_token_until_another_signal(run, scenes, tmp_path):
         assert not list(temporary.glob("vsemb-demo-*"))
 
 
+@pytest.mark.slow
+def test_a_closed_terminal_and_pages_of_others(run, scenes, tmp_path):
+    with serving(run, scenes, tmp_path) as (address, process, temporary, _):
+        upload = {"Content-Type": "multipart/form-data; boundary=x"}
+        part = b'--x\r\nContent-Disposition: form-data; name="files"; filename="a.png"\r\n\r\n0123456789\r\n--x--\r\n'
+        for headers, status in (({"Origin": "https://example.org"}, 403), ({"Host": "rebound.example.org"}, 403)):
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                _DIRECT.open(urllib.request.Request(address + "gradio_api/upload", part, upload | headers), timeout=60)
+            assert refused.value.code == status
+        with _DIRECT.open(urllib.request.Request(address + "gradio_api/upload", part, upload), timeout=60) as answer:
+            assert answer.status == 200
+        assert [path for path in temporary.rglob("*.png") if path.is_file()]
+        process.send_signal(signal.SIGHUP)
+        assert process.wait(60) == 130
+        assert not list(temporary.glob("vsemb-demo-*"))
+
+
 def test_a_port_in_use_is_one_line(run, scenes, capsys):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -160,7 +160,7 @@ class Load:
     def bad_connection(self, server: ServerProcess, choice: random.Random) -> None:
         """Send slowly, close the sending half, or vanish."""
         body = b'{"instances": ["abc"]}'
-        head = f"POST {PATH} HTTP/1.1\r\nHost: h\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+        head = f"POST {PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode()
         kind = choice.choice(("slow", "half-closed", "vanished", "silent"))
         with socket.create_connection(("127.0.0.1", server.rest_port), timeout=60) as connection:
             if kind == "slow":

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
 import shutil
 import ssl
 import subprocess
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -174,3 +176,70 @@ def test_the_demonstration_asks_for_the_token_as_password() -> None:
     assert ask(headers=[(b"authorization", b"Basic " + password)]) == ["page"]
     assert ask(headers=[(b"authorization", b"Bearer wrong\xff")]) == [401, None]
     assert ask(type="lifespan") == ["page"]
+
+
+@pytest.mark.parametrize("access", [Access(SECRET), Access(insecure=True)])
+def test_a_token_or_a_gateway_accepts_every_name(access: Access) -> None:
+    assert access.accepts_host("example.org", "127.0.0.1") and not Access().accepts_host("example.org", "127.0.0.1")
+    assert Access().accepts_host("example.org", "0.0.0.0")
+
+
+class Demonstration:
+    """A page behind the guard of the demonstration, which keeps what is uploaded."""
+
+    def __init__(self, folder: Path, **options: Any) -> None:
+        pytest.importorskip("starlette")
+        from vsemb.demo.server import Guard
+
+        self.folder, self.saved = folder, 0
+        self.guard = Guard(self.page, Access(), uploads=folder, **options)
+
+    async def page(self, scope: Any, receive: Any, send: Any) -> None:
+        self.saved += 1
+        size = int(dict(scope["headers"]).get(b"content-length", b"0"))
+        path = self.folder / f"{self.saved}.png"
+        path.write_bytes(bytes(size))
+        os.utime(path, ns=(self.saved, self.saved))
+        await send({"status": 200})
+
+    def ask(self, path: str = "/gradio_api/queue/join", method: str = "POST", **headers: str) -> int:
+        """Return the status of an answer."""
+        sent: list[int] = []
+
+        async def send(message: dict[str, Any]) -> None:
+            sent.append(message.get("status", 0))
+
+        named = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+        scope = {"type": "http", "method": method, "path": path, "headers": named}
+        asyncio.run(self.guard(scope, None, send))
+        return sent[0]
+
+
+def test_the_demonstration_refuses_posts_of_other_pages(tmp_path: Path) -> None:
+    ask = Demonstration(tmp_path).ask
+    host = {"host": "localhost:7860"}
+    # Programs, this page, this page in a browser without Sec-Fetch-Site, and this page behind a proxy.
+    assert ask(**host) == 200
+    assert ask(**host, origin="http://localhost:7860", sec_fetch_site="same-origin") == 200
+    assert ask(**host, origin="http://localhost:7860") == 200
+    assert ask(**host, origin="https://demo.example.org", x_forwarded_host="demo.example.org") == 200
+    # Another page, another port of this machine, and a page without an origin.
+    assert ask(**host, origin="https://example.org", sec_fetch_site="cross-site") == 403
+    assert ask(**host, origin="http://localhost:8888", sec_fetch_site="same-site") == 403
+    assert ask(**host, origin="http://localhost:8888") == 403
+    assert ask(**host, origin="null") == 403
+    assert ask(**host, method="GET", origin="https://example.org", sec_fetch_site="cross-site") == 200
+    assert ask(host="rebound.example.org:7860") == 403
+
+
+def test_the_uploads_of_the_demonstration_are_bounded(tmp_path: Path) -> None:
+    page = Demonstration(tmp_path, most=1000)
+    for _ in range(5):
+        assert page.ask("/gradio_api/upload", content_length="300") == 200
+        assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 1000
+    # The newest stay.
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["3.png", "4.png", "5.png"]
+    assert page.ask("/gradio_api/upload", content_length="1001") == 413
+    assert page.ask("/gradio_api/upload") == 411
+    assert page.ask("/gradio_api/upload", content_length="9" * 99) == 411
+    assert len(list(tmp_path.iterdir())) == 3

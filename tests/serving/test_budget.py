@@ -303,7 +303,7 @@ def test_a_call_over_grpc_that_sends_nothing_is_ended(small: Server, monkeypatch
 
 
 def test_requests_above_the_bytes_of_all_wait(small: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, head = "/v1/models/everything:predict", "POST /v1/models/everything:predict HTTP/1.1\r\nHost: h\r\n"
+    path, head = "/v1/models/everything:predict", "POST /v1/models/everything:predict HTTP/1.1\r\nHost: localhost\r\n"
     with ThreadPoolExecutor(1) as pool:
         with socket.create_connection(("127.0.0.1", small.rest_port), timeout=60) as slow:
             slow.sendall(f"{head}Content-Length: 900\r\n\r\n{{".encode())

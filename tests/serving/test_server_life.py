@@ -107,7 +107,7 @@ def test_a_deadline_takes_waiting_work_away(everything: Path, gate: Gate) -> Non
         # A REST client that hangs up is the same.
         body = b'{"instances": [1]}'
         with socket.create_connection(("127.0.0.1", server.rest_port)) as client:
-            head = f"POST {PREDICT} HTTP/1.1\r\nHost: h\r\nContent-Length: {len(body)}\r\n\r\n"
+            head = f"POST {PREDICT} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
             client.sendall(head.encode() + body)
         _until(lambda: "vsemb_requests_in_flight 1.0" in ask(server.rest_port, "GET", "/metrics")[1].decode())
         gate.open.set()

@@ -165,10 +165,10 @@ def test_compressed_bodies(server: Server, caplog) -> None:
 
 
 def test_broken_http_leaves_no_traceback_in_the_log(server: Server, caplog) -> None:
-    head = f"POST {MODEL}:predict HTTP/1.1\r\nHost: h\r\n".encode()
+    head = f"POST {MODEL}:predict HTTP/1.1\r\nHost: localhost\r\n".encode()
     for content in (b"no HTTP\r\n\r\n", head + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n"):
         with socket.create_connection(("127.0.0.1", server.rest_port), timeout=60) as client:
-            client.sendall(b"HEAD /v1/models/everything HTTP/1.1\r\nHost: h\r\n\r\n")
+            client.sendall(b"HEAD /v1/models/everything HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert client.recv(4096).startswith(b"HTTP/1.1 200")
             client.sendall(content)
             assert b" 400 " in b"".join(iter(lambda: client.recv(4096), b"")).split(b"\r\n")[0]
@@ -263,7 +263,7 @@ def test_a_large_body_is_refused_before_it_is_sent(narrow: Server) -> None:
     # Ten megabytes are announced and never sent; the answer comes all the same.
     for expect in (b"", b"Expect: 100-continue\r\n"):
         with socket.create_connection(("127.0.0.1", narrow.rest_port), timeout=60) as client:
-            head = f"POST {MODEL}:predict HTTP/1.1\r\nHost: h\r\nContent-Length: 10000000\r\n".encode()
+            head = f"POST {MODEL}:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10000000\r\n".encode()
             client.sendall(head + expect + b"\r\n")
             answer = client.makefile("rb").read()
         assert answer.startswith(b"HTTP/1.1 413")
@@ -302,10 +302,40 @@ def test_a_client_that_waits_for_100_continue_gets_it(narrow: Server) -> None:
     body = json.dumps({"instances": [1]}).encode()
     with socket.create_connection(("127.0.0.1", narrow.rest_port), timeout=60) as client:
         client.sendall(
-            f"POST {MODEL}:predict HTTP/1.1\r\nHost: h\r\nContent-Length: {len(body)}\r\n"
+            f"POST {MODEL}:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
             "Expect: 100-continue\r\nConnection: close\r\n\r\n".encode()
         )
         assert client.recv(4096) == b"HTTP/1.1 100 Continue\r\n\r\n"
         client.sendall(body)
         answer = b"".join(iter(lambda: client.recv(4096), b""))
     assert answer.startswith(b"HTTP/1.1 200") and answer.endswith(b'{"predictions": [2.5]}')
+
+
+@pytest.mark.parametrize(
+    ("named", "status"),
+    [
+        ("localhost", 200),
+        ("LOCALHOST.:8501", 200),
+        ("127.0.0.1:1", 200),
+        ("[::1]:8501", 200),
+        ("", 200),
+        ("rebound.example.org", 403),
+        ("rebound.example.org:8501", 403),
+        ("localhost.example.org", 403),
+        ("10.0.0.1", 403),
+        ("[::1", 403),
+    ],
+)
+def test_on_loopback_a_name_of_another_machine_is_refused(named: str, status: int, server: Server) -> None:
+    """A web page of a stranger binds its name to 127.0.0.1, and its requests come with this name."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.rest_port, timeout=60)
+    for method, path in (("GET", MODEL), ("GET", "/metrics"), ("POST", f"{MODEL}:predict")):
+        connection.putrequest(method, path, skip_host=True)
+        connection.putheader("Host", named)
+        body = b'{"instances": [1]}' if method == "POST" else b""
+        connection.putheader("Content-Length", str(len(body)))
+        connection.endheaders(body)
+        answer = connection.getresponse()
+        assert answer.status == status, answer.read()
+        answer.read()
+    connection.close()

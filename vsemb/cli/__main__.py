@@ -104,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Returns:
         0 on success, 1 if the command failed (stderr has the reason in one line), 2 on wrong usage, 130 if interrupted.
-        SIGTERM raises `SystemExit`, so that half-written files are removed.
+        SIGTERM and SIGHUP raise `SystemExit`, so that half-written files are removed.
     """
     _silence_tensorflow()
     if not (sys.argv[1:] if argv is None else argv):
@@ -126,7 +126,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if getattr(command, "KEEPS_MEMORY", True):
         keep_freed_memory()
     main_thread = threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGTERM, _terminate) if main_thread else None
+    before = {number: signal.signal(number, _terminate) for number in _ending()} if main_thread else {}
     try:
         with console_of(arguments), without_tracing_advice():
             return command.run(arguments) or 0
@@ -140,8 +140,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"vsemb {given.command}: {_reason(error)}", file=sys.stderr)
         return 1
     finally:
-        if main_thread:
-            signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)
 
 
 def _reason(error: Exception) -> str:
@@ -207,9 +207,15 @@ def _stderr_aside() -> Iterator[None]:
             os.close(kept)
 
 
-def _terminate(*_: object) -> None:
+def _ending() -> list[signal.Signals]:
+    """Return the signals that end a command; a closed terminal ends it too, unless it runs under nohup."""
+    hang_up = [signal.SIGHUP] if hasattr(signal, "SIGHUP") else []
+    return [signal.SIGTERM, *(number for number in hang_up if signal.getsignal(number) is not signal.SIG_IGN)]
+
+
+def _terminate(number: int, *_: object) -> None:
     # 128 plus the number of the signal, as in shells.
-    sys.exit(128 + signal.SIGTERM)
+    sys.exit(128 + number)
 
 
 if __name__ == "__main__":

@@ -6,14 +6,15 @@ hosts.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
 import tempfile
 import threading
 import webbrowser
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from vsemb.demo.page import build_page, open_tabs
 from vsemb.errors import DataError, invalid_argument, needs_extra
 from vsemb.runs.indexing import ALL
 from vsemb.runs.run import Run
-from vsemb.serving.access import OPEN, Access, is_loopback
+from vsemb.serving.access import OPEN, Access
 
 HOST = "127.0.0.1"
 _ENVIRONMENT = {
@@ -36,7 +37,10 @@ _POLICY = (
     "img-src 'self' data: blob:; media-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; "
     "worker-src 'self' blob:; frame-ancestors 'none'; form-action 'self'; base-uri 'self'; object-src 'none'"
 )
-_MAX_UPLOAD = "32mb"
+# Bytes of one upload, and of all.
+_MAX_UPLOAD, _MAX_UPLOADS = 32 << 20, 512 << 20
+# Names and boundaries of a form.
+_FORM = 1 << 16
 _GRACE = 2
 
 
@@ -129,31 +133,98 @@ def _import_gradio() -> Any:
 
 
 class Guard:
-    """ASGI middleware that rejects requests without the token.
+    """ASGI middleware that rejects requests of other pages, requests without the token, and uploads above the limits.
 
     Args:
         application: the ASGI application.
         access: token of the server.
+        host: address that the server listens on.
+        uploads: the folder of uploaded files; None if nothing is kept.
+        most: maximum bytes of all uploads. The oldest files make room for new ones.
     """
 
-    def __init__(self, application: Any, access: Access) -> None:
+    def __init__(
+        self, application: Any, access: Access, host: str = HOST, uploads: Path | None = None, most: int = _MAX_UPLOADS
+    ) -> None:
         self._application = application
-        self._access = access
+        self._access, self._host = access, host
+        self._uploads, self._most = uploads, most
+        self._arriving = 0
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        from starlette.responses import PlainTextResponse
+        if scope["type"] == "lifespan":
+            await self._application(scope, receive, send)
+            return
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope.get("headers", ())}
+        if not self._access.accepts_host(headers.get("host", ""), self._host):
+            await _refused(403, "The page is at localhost; this name is another.")(scope, receive, send)
+        elif not self._access.allows(headers.get("authorization", "")):
+            ask = {"WWW-Authenticate": 'Basic realm="vsemb demo: the password is the token"'}
+            await _refused(401, "The token is required as password.", ask)(scope, receive, send)
+        elif scope.get("method", "") not in ("GET", "HEAD") and not _same_origin(headers):
+            await _refused(403, "Pages of other origins may not send requests.")(scope, receive, send)
+        elif scope.get("path", "").endswith("/upload") and self._uploads is not None:
+            await self._upload(headers.get("content-length", ""), self._uploads, scope, receive, send)
+        else:
+            await self._application(scope, receive, send)
 
-        given = dict(scope.get("headers", ())).get(b"authorization", b"").decode("latin-1")
-        answer = self._application
-        if scope["type"] != "lifespan" and not self._access.allows(given):
-            headers = {"WWW-Authenticate": 'Basic realm="vsemb demo: the password is the token"'}
-            answer = PlainTextResponse("The token is required as password.", 401, headers)
-        await answer(scope, receive, send)
+    async def _upload(self, announced: str, folder: Path, scope: Any, receive: Any, send: Any) -> None:
+        if not announced.isdecimal() or len(announced) > 15:
+            await _refused(411, "An upload must announce its length.")(scope, receive, send)
+            return
+        size = int(announced)
+        if size > _MAX_UPLOAD + _FORM or self._arriving + size > self._most:
+            await _refused(413, "The uploads are too large. Try again later, or drop a smaller image.")(
+                scope, receive, send
+            )
+            return
+        self._arriving += size
+        try:
+            _make_room(folder, self._most - self._arriving)
+            await self._application(scope, receive, send)
+        finally:
+            self._arriving -= size
+
+
+def _refused(status: int, reason: str, headers: dict[str, str] | None = None) -> Any:
+    from starlette.responses import PlainTextResponse
+
+    return PlainTextResponse(reason, status, headers)
+
+
+def _same_origin(headers: Mapping[str, str]) -> bool:
+    """Return whether a request comes from this page, or from a program that is not a browser.
+
+    Browsers send `Sec-Fetch-Site` to encrypted and local servers, and `Origin` to all.
+    """
+    if (site := headers.get("sec-fetch-site")) is not None:
+        return site in ("same-origin", "none")
+    origin = headers.get("origin")
+    # A proxy may change Host. A page of another origin cannot set X-Forwarded-Host without asking.
+    own = {headers.get("host"), headers.get("x-forwarded-host")}
+    return origin is None or origin.partition("://")[2] in own
+
+
+def _make_room(folder: Path, most: int) -> None:
+    """Remove the oldest files of a folder until the others have at most `most` bytes."""
+    found = []
+    for path in folder.rglob("*"):
+        # Another request may have removed it.
+        with suppress(OSError):
+            status = path.stat()
+            if not path.is_dir():
+                found.append((status.st_mtime_ns, status.st_size, path))
+    total = sum(size for _, size, _ in found)
+    for _, size, path in sorted(found):
+        if total <= most:
+            return
+        with suppress(OSError):
+            path.unlink()
+        total -= size
 
 
 def _application(gradio: Any, page: Any, host: str, access: Access) -> Any:
     from fastapi import FastAPI
-    from starlette.middleware.trustedhost import TrustedHostMiddleware
 
     # FastAPI's documentation pages load scripts from other hosts.
     no_docs: dict[str, Any] = {"docs_url": None, "redoc_url": None, "openapi_url": None}
@@ -175,10 +246,7 @@ def _application(gradio: Any, page: Any, host: str, access: Access) -> Any:
         css_paths=Path(__file__).with_name("page.css"),
         app_kwargs=no_docs,
     )
-    if is_loopback(host):
-        # Prevent DNS rebinding.
-        application.add_middleware(TrustedHostMiddleware, allowed_hosts=[host, HOST, "localhost"])
-    application.add_middleware(Guard, access=access)
+    application.add_middleware(Guard, access=access, host=host, uploads=Path(os.environ["GRADIO_TEMP_DIR"]))
     return application
 
 
@@ -207,10 +275,18 @@ def _theme(gradio: Any) -> Any:
 def _serve(application: Any, listener: socket.socket, started: Callable[[], None], access: Access) -> None:
     import uvicorn
 
+    main_thread = threading.current_thread() is threading.main_thread()
+
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
+            # Uvicorn ends at SIGINT and SIGTERM alone. A program that ignores SIGHUP, as under nohup, goes on.
+            if main_thread and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+                asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._end)
             started()
+
+        def _end(self) -> None:
+            self.should_exit = True
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             for route in application.routes:
@@ -229,7 +305,7 @@ def _serve(application: Any, listener: socket.socket, started: Callable[[], None
         ssl_certfile=access.tls_cert,
         ssl_keyfile=access.tls_key,
     )
-    if threading.current_thread() is threading.main_thread():
+    if main_thread:
         # The server raises a received signal again after shutdown. SIGTERM would then kill the process before uploads
         # are deleted.
         signal.signal(signal.SIGTERM, signal.default_int_handler)

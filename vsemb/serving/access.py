@@ -10,6 +10,7 @@ import os
 import re
 import ssl
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from vsemb.errors import DataError, InvalidArgumentError, invalid_argument
 from vsemb.files import read_text, require_regular
@@ -93,6 +94,28 @@ class Access:
         elif scheme.lower() != "bearer":
             return False
         return hmac.compare_digest(given.strip().encode(errors="surrogatepass"), self.token.encode())
+
+    def accepts_host(self, named: str, listening: str) -> bool:
+        """Return whether a request may name a host.
+
+        A web page can bind its own name to this machine (DNS rebinding), so without a token, a server on loopback only
+        answers to names of this machine. `insecure` accepts every name, for a gateway that passes on its own.
+
+        Args:
+            named: the request's header `Host`; "" for none, which no browser sends.
+            listening: the address that the server listens on.
+
+        Example:
+
+        >>> [OPEN.accepts_host(named, "127.0.0.1") for named in ("localhost:8501", "[::1]:8501", "", "example.org")]
+        [True, True, True, False]
+        """
+        if not named or self.token or self.insecure or not is_loopback(listening):
+            return True
+        try:
+            return is_loopback((urlsplit(f"//{named}").hostname or "").rstrip("."))
+        except ValueError:
+            return False
 
     def ssl_context(self) -> ssl.SSLContext | None:
         """Return the context of a server with TLS; None without a certificate."""

@@ -17,7 +17,7 @@ from vsemb.serving.budget import ARRIVAL_SECONDS
 from vsemb.serving.openapi import describe
 from vsemb.serving.request_handler import CONTENT_TYPE, LARGE, Predictor, aside
 from vsemb.serving.rest_json import decode, encode, encoded_parts
-from vsemb.serving.status import Code, RequestError, invalid, unauthenticated
+from vsemb.serving.status import Code, RequestError, foreign_host, invalid, unauthenticated
 from vsemb.serving.transports import message_to_json
 
 LOG = logging.getLogger("vsemb.serving")
@@ -61,10 +61,12 @@ class RestApi:
         predictor: runs the requests.
         max_body: maximum bytes of a request's body.
         access: token of the server.
+        host: address that the server listens on.
         cors: whether web pages of any origin may call the API.
     """
 
-    def __init__(self, predictor: Predictor, max_body: int, access: Access, cors: bool = False) -> None:
+    def __init__(self, predictor: Predictor, max_body: int, access: Access, host: str, cors: bool = False) -> None:
+        self._host = host
         self._headers = _CORS if cors else {}
         self._predictor = predictor
         self._access = access
@@ -105,6 +107,8 @@ class RestApi:
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
+            if not self._access.accepts_host(request.headers.get("Host", ""), self._host):
+                raise foreign_host()
             if self._headers and request.method == "OPTIONS":
                 # Browsers ask without a token.
                 return web.Response()
@@ -129,7 +133,7 @@ class RestApi:
             error.http_status
         )
         response = web.json_response({"error": error.message}, status=error.http_status, headers=headers)
-        if error.http_status in (401, 408, 413):
+        if error.http_status in (401, 403, 408, 413):
             # The rest of the body stays unread.
             response.force_close()
         return response

@@ -199,7 +199,7 @@ class Server:
         bytes, answers = Budget(self.max_bytes), Budget(self.max_bytes)
         self.predictor = Predictor(self.served, batcher, self.metrics, self.concurrency, self.max_rows, bytes, answers)
         self._loop.set_exception_handler(LoopErrors())
-        rest = RestApi(self.predictor, self.max_body, self.access, self.cors)
+        rest = RestApi(self.predictor, self.max_body, self.access, self.host, self.cors)
         settings = {"access_log": None, "logger": HTTP_LOG, "auto_decompress": False, "handler_cancellation": True}
         runner = aiohttp.web.AppRunner(
             rest.application(),

@@ -17,6 +17,7 @@ class Code(enum.Enum):
     DEADLINE_EXCEEDED = 504
     CANCELLED = 499
     UNAUTHENTICATED = 401
+    PERMISSION_DENIED = 403
     RESOURCE_EXHAUSTED = 429
     UNIMPLEMENTED = 501
     UNAVAILABLE = 503
@@ -50,6 +51,15 @@ def unauthenticated() -> RequestError:
     return RequestError(
         Code.UNAUTHENTICATED,
         "The request must carry the server's token: `Authorization: Bearer TOKEN`. vsemb's clients read VSEMB_TOKEN.",
+    )
+
+
+def foreign_host() -> RequestError:
+    """Return the error of a request that names another host, see `vsemb.serving.access.Access.accepts_host`."""
+    return RequestError(
+        Code.PERMISSION_DENIED,
+        "The header Host must name this machine, such as localhost. Set a token, or start the server with --insecure "
+        "behind a gateway that passes on another name.",
     )
 
 
