@@ -21,7 +21,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from vsemb.errors import DataError, InvalidArgumentError
 
@@ -59,7 +59,7 @@ def _kind(mode: int) -> str | None:
     return "a socket" if stat.S_ISSOCK(mode) else "a device"
 
 
-def open_regular(path: str | os.PathLike[str], mode: str = "rb", **options: Any) -> IO[Any]:
+def open_regular(path: str | os.PathLike[str], mode: str = "rb", **options: Any) -> Any:
     """Open a regular file for reading.
 
     Args:

@@ -7,11 +7,15 @@ import os
 import shutil
 import signal
 import sys
+import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from PIL import Image
+from pyarrow import parquet
 
 from vsemb.cli.__main__ import main
 from vsemb.data.check import check_dataset
@@ -244,3 +248,40 @@ def test_what_a_regular_file_is(tmp_path: Path) -> None:
         require_contained(tmp_path / "folder", "run")
     require_contained(tmp_path / "folder", "model", links=True)
     require_contained(tmp_path, "run")
+
+
+def test_links_in_the_folders_of_a_source_do_not_lead_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Image.new("RGB", (8, 8), "red").save(tmp_path / "secret.png")
+    private = (tmp_path / "secret.png").read_bytes()
+    rows = {"image": [private] * 3, "caption": ["a b", "c d", "e f"]}
+    parquet.write_table(pa.table(rows), tmp_path / "secret.parquet")
+    with tarfile.open(tmp_path / "secret.tar", "w") as tar:
+        tar.add(tmp_path / "secret.png", "1.png")
+    for ending in ("parquet", "tar"):
+        folder = tmp_path / ending
+        folder.mkdir()
+        (folder / f"train.{ending}").symlink_to(tmp_path / f"secret.{ending}")
+        assert main(["prepare", str(folder), "--out", str(tmp_path / "out")]) == 1
+        assert "must lie in the folder" in capsys.readouterr().err
+    hf = tmp_path / "hf"
+    hf.mkdir()
+    for name in ("../secret.arrow", str(tmp_path / "secret.arrow")):
+        (hf / "state.json").write_text(json.dumps({"_data_files": [{"filename": name}]}))
+        assert main(["prepare", str(hf), "--out", str(tmp_path / "out")]) == 1
+        assert "must lie in the folder" in capsys.readouterr().err
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    for number in range(4):
+        shutil.copy(tmp_path / "secret.png", photos / f"{number}.png")
+    (photos / "within.png").symlink_to("0.png")
+    (photos / "link.png").symlink_to(tmp_path / "secret.png")
+    (photos / "elsewhere").symlink_to(tmp_path)
+    table = tmp_path / "captions.csv"
+    given = ["prepare", str(table), "--images", str(photos), "--split", "train", "--out", str(tmp_path / "out")]
+    inner = [*(f"{number}.png" for number in range(4)), "within.png"]
+    for outer in ("link.png", "elsewhere/secret.png", ""):
+        names = [*inner, *([outer] if outer else [])]
+        table.write_text("image,caption\n" + "".join(f"{name},a red square {name}\n" for name in names))
+        assert main(given) == (1 if outer else 0)
+        assert (f"{outer!r} is a link out of it" in capsys.readouterr().err) == bool(outer)
+    assert set(Dataset.open(tmp_path / "out").split("train").keys) == set(inner)

@@ -17,10 +17,10 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from vsemb.data.readers.samples import Sample, source_of, split_in_path
-from vsemb.data.readers.source import Source, below, existing, split_name
+from vsemb.data.readers.source import Source, below, existing, files_inside, image_path, split_name
 from vsemb.data.readers.table import COLUMNS, NUMBERED, WEAK, named_columns
 from vsemb.errors import DataError, invalid_argument
-from vsemb.files import read_json, require_regular
+from vsemb.files import inside, read_json, reading, require_regular
 
 _KEYS = ("key", "file_name", "filename", "image_id", "uid", "id")
 _ROWS = 64
@@ -93,7 +93,9 @@ def read_hf(
     files: dict[Path, str | None] = {}
     for part, name in parts.items():
         for entry in _field(part / "state.json", "_data_files"):
-            files[existing(part / str(entry["filename"]))] = name
+            file = part / str(entry["filename"])
+            with reading(file):
+                files[inside(path, os.path.relpath(file, path))] = name
     return _source("hf", path, files, split, image_feature, text_feature)
 
 
@@ -105,7 +107,7 @@ def _field(file: Path, name: str) -> list[Any]:
 
 
 def _files(folder: Path, ending: str) -> list[Path]:
-    return sorted(folder.glob(f"*.{ending}")) or sorted(folder.glob(f"*/*.{ending}"))
+    return files_inside(folder, sorted(folder.glob(f"*.{ending}")) or sorted(folder.glob(f"*/*.{ending}")))
 
 
 def _source(
@@ -196,10 +198,10 @@ class _Columns:
         captions: list[Any] = []
         for name in self.texts:
             captions += row[name] if isinstance(row[name], list) else [] if row[name] is None else [row[name]]
-        image = row.get(self.image)
+        image: Any = row.get(self.image)
         if isinstance(image, dict):
             path = below(self.folder, image.get("path") or "") if image["bytes"] is None else None
-            image = self.folder / path if path else image["bytes"]
+            image = image_path(self.folder, path) if path else image["bytes"]
         own = row[self.key] if self.key else None
         label = row[self.others["class"]] if "class" in self.others else None
         if self.classes and isinstance(label, int):

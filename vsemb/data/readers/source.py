@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from vsemb.data.records import ImageRecord
 from vsemb.data.store import Dataset
 from vsemb.data.uris import RemoteFolder, RemoteImage, images_folder
 from vsemb.errors import DataError, one_line
-from vsemb.files import open_regular, reading
+from vsemb.files import inside, open_regular, reading
 
 _PROBES = 64
 _SPLIT_ALIASES = {"dev": "val", "valid": "val", "validation": "val", "training": "train", "testing": "test"}
@@ -247,6 +248,36 @@ def below(folder: Path | RemoteFolder, name: str) -> str | None:
     return str(path) if PurePosixPath(name).is_absolute() else name
 
 
+def files_inside(folder: Path, files: Iterable[Path]) -> list[Path]:
+    """Return files that were found in a folder, after a check that no link leads out of it.
+
+    A folder may come from others, and a dataset of it may be published.
+
+    Raises:
+        DataError: naming the first link, or file that is not a regular one.
+    """
+    found = list(files)
+    for file in found:
+        with reading(file):
+            inside(folder, os.path.relpath(file, folder))
+    return found
+
+
+@functools.lru_cache(1024)
+def _real(folder: str) -> str:
+    """Return the real path of a folder, given its absolute path."""
+    return os.path.realpath(folder)
+
+
+def _leads_out(folder: Path, path: Path) -> bool:
+    """Return whether a link leads out of the images folder."""
+    if os.path.islink(path):
+        real = os.path.realpath(path)
+    else:
+        real = os.path.join(_real(os.path.abspath(path.parent)), path.name)
+    return not PurePath(real).is_relative_to(_real(os.path.abspath(folder)))
+
+
 def image_path(folder: Path | RemoteFolder, name: str) -> Path | RemoteImage:
     """Return the path of an image that an annotation names; the file need not exist.
 
@@ -265,7 +296,11 @@ def image_path(folder: Path | RemoteFolder, name: str) -> Path | RemoteImage:
         for form in ("NFC", "NFD"):
             other = folder / unicodedata.normalize(form, relative)
             if os.path.exists(other):
-                return other
+                path = other
+                break
+    if _leads_out(folder, path):
+        fix = "Copy the folder with `cp -rL`, if you trust who made it."
+        raise DataError(f"The image must lie below the images folder {folder}; {name!r} is a link out of it. {fix}")
     return path
 
 
@@ -291,7 +326,10 @@ def find_images(names: Sequence[str], candidates: Sequence[Path | RemoteFolder])
 
 
 def _is_there(folder: Path | RemoteFolder, name: str) -> bool:
-    path = None if below(folder, name) is None else image_path(folder, name)
+    try:
+        path = None if below(folder, name) is None else image_path(folder, name)
+    except DataError:
+        return True  # A link, which is refused by name where it is read.
     # `os.path.exists`, unlike `Path.exists`, returns False for a name that is too long.
     return isinstance(path, Path) and os.path.exists(path)
 

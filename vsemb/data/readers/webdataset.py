@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from vsemb.data.readers.samples import Sample, source_of, split_in_path
-from vsemb.data.readers.source import Source, existing
+from vsemb.data.readers.source import Source, existing, files_inside
 from vsemb.data.readers.table import COLUMNS, WEAK, named_columns
 from vsemb.data.uris import MAX_BYTES
 from vsemb.errors import DataError
@@ -69,7 +69,7 @@ def read(source: str | os.PathLike[str], *, split: str | None = None) -> Source:
 def _shards(folder: Path) -> list[Path]:
     for below in ("*", "*/*"):
         if found := sorted(file for file in folder.glob(below) if file.name.lower().endswith(_SHARDS)):
-            return found
+            return files_inside(folder, found)
     return []
 
 
