@@ -326,10 +326,9 @@ def open_keys(run: Run, data: str | None, images: Sequence[str]) -> Dataset | No
     Raises:
         DataError: if there is neither the file nor the dataset.
     """
-    from vsemb.data.store import Dataset
-
     try:
-        return Dataset.open(data or run.data_path)
+        opened: Dataset = run.open_data(data)
+        return opened
     except DataError as error:
         # Image files need no dataset; only one that was asked for is missed.
         if data:

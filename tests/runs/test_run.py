@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -108,6 +108,40 @@ def test_a_finished_run_continues_for_more_epochs(tiny_run, tiny_recipe, scenes,
     assert "Resuming at epoch 2, step 0" in capfd.readouterr().err
     with pytest.raises(DataError, match="`epochs` must be at least 2, for which .* was trained; got 1"):
         train(tiny_recipe.with_overrides(["training.epochs=1"]), scenes, out)
+
+
+def test_only_the_data_of_the_training_is_read_unless_other_data_is_named(run_copy, scenes, tmp_path, capfd) -> None:
+    data = Path(shutil.copytree(scenes.path, tmp_path / "data"))
+    status = json.loads((run_copy / "run.json").read_text())
+    (run_copy / "run.json").write_text(json.dumps(status | {"data": str(data)}))
+    # Later features are no part of the training data, nor is its place.
+    dataset, ids = Dataset.open(data), scenes.ids
+    write_precomputed(dataset, ids, np.ones((len(ids), 3), np.float32))
+    assert Run.open(run_copy).open_data().path == data
+    assert Run.open(run_copy).open_data(scenes.path).fingerprint == scenes.fingerprint
+    assert capfd.readouterr().err == ""
+    # One other caption, under the same name and at the same place.
+    records = list(generator.generate({"train": 48, "val": 12, "test": 12}, seed=5, image_size=32))
+    records[0] = replace(records[0], captions=("a green square", *records[0].captions[1:]))
+    source = {"format": "scenes", "path_name": "x", "sha256": {}, "options": {}}
+    shutil.rmtree(data)
+    replaced = write_dataset(records, data, name="scenes", source=source)
+    for command in (
+        ["evaluate", str(run_copy)],
+        ["report", str(run_copy)],
+        ["search", str(run_copy), "two shapes"],
+        ["index", str(run_copy)],
+        ["demo", str(run_copy), "--port", "0"],
+        ["compare", str(run_copy), str(run_copy)],
+        ["projector", str(run_copy)],
+        ["analyze", "lengths", str(run_copy)],
+    ):
+        assert main(command) == 1, command
+        said = capfd.readouterr().err
+        assert said.count("\n") == 1, said
+        assert replaced.fingerprint[:12] in said and scenes.fingerprint[:12] in said, said
+    named = Run.open(run_copy).open_data(replaced)
+    assert named is replaced and replaced.fingerprint[:12] in capfd.readouterr().err
 
 
 def test_an_unfinished_run_is_measured_with_a_notice(run_copy, capfd) -> None:

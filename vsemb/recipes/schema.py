@@ -168,21 +168,13 @@ class Recipe(Part, family="task"):
     def open_data(self, path: str | os.PathLike[str]) -> Any:
         """Open the training data of the recipe.
 
+        Returns:
+            An object with the attributes `path` and `fingerprint`, such as a `vsemb.data.store.Dataset`.
+
         Raises:
             DataError: if the data is not of this kind.
         """
         raise NotImplementedError
-
-    def check_data(self, data: Any, info: Mapping[str, Any]) -> None:
-        """Check at the end of training that the data did not change; for subclasses.
-
-        Args:
-            data: result of `open_data` for the path of the data.
-            info: contents of `run.json`.
-
-        Raises:
-            DataError: if the data has changed.
-        """
 
     @property
     def image_tower(self) -> Any:

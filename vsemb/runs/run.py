@@ -282,18 +282,46 @@ class Run:
     def open_data(self, path: Any = None) -> Any:
         """Open data of the run's task.
 
+        Data that is named on purpose may be other data than that of the training; a notice says so.
+
         Args:
             path: path of the data, or the opened data; None for the training data.
 
         Raises:
             DataError: if the training data is missing or has changed.
         """
-        if not isinstance(path, str | os.PathLike | None):
-            return path
-        data = self.recipe.open_data(path or self.data_path)
-        if path is None:
-            self.recipe.check_data(data, self.info)
+        named = path is not None
+        data = path
+        if path is None or isinstance(path, str | os.PathLike):
+            data = self.recipe.open_data(path or self.data_path)
+        trained_on, found = self.info["dataset"][:12], data.fingerprint[:12]
+        if not named:
+            self._check_unchanged(data)
+        elif trained_on and found != trained_on:
+            say(f"{data.path} is other data than {self.path} was trained on (fingerprint {found}, not {trained_on}).")
         return data
+
+    def _check_unchanged(self, data: Any) -> None:
+        """Check that the data at the recorded path is still the training data.
+
+        Features and annotations may be added. Annotations that the run was trained on must be the same.
+
+        Raises:
+            DataError: if it is not.
+        """
+        recorded = {"dataset": (self.info["dataset"], data.fingerprint)}
+        annotated = _made_of(self.recipe).keys() & registry.entries("annotations").keys() & self.info.keys()
+        for name in sorted(annotated) if isinstance(data, Dataset) else ():
+            annotation = data.annotation(name)
+            if annotation is not None and self.info[name]:
+                # Of several sources, the fingerprint of the dataset's own annotation is first.
+                recorded[name] = self.info[name].split("+")[0], annotation.fingerprint
+        for name, (expected, found) in recorded.items():
+            if found != expected:
+                raise DataError(
+                    f"The {name} of {self.path} at {data.path} must be unchanged since training (fingerprint "
+                    f"{expected[:12]}); got {found[:12]}. Restore it, or name the data on purpose with --data."
+                )
 
     @property
     def multi_vector(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -174,6 +175,15 @@ def test_other_parses_make_the_index_of_captions_stale(tree_run, parsed_copy, tm
         open_indexed(tmp_path / "text", run.path, parsed_copy.path)
     assert open_indexed(tmp_path / "text", run.path)[2] is None
     assert open_indexed(tmp_path / "image", run.path, parsed_copy.path)[2] is not None
+
+
+def test_other_parses_than_those_of_the_training_are_refused(tree_run, parsed_copy) -> None:
+    run = replace(tree_run, info=tree_run.info | {"data": str(parsed_copy.path)})
+    assert run.open_data().annotation("parses").fingerprint == tree_run.info["parses"]
+    flatten(parsed_copy)
+    with pytest.raises(DataError, match="parses"):
+        run.open_data()
+    assert run.open_data(parsed_copy.path).path == parsed_copy.path
 
 
 @pytest.mark.parametrize(

@@ -116,9 +116,7 @@ def training_captions(run: Run, dataset: Dataset) -> TrainingCaptions | None:
         dataset: a dataset, possibly the training dataset.
     """
     try:
-        own = dataset if dataset.fingerprint == run.info["dataset"] else Dataset.open(run.data_path)
-        if own.fingerprint != run.info["dataset"]:
-            return None
+        own = dataset if dataset.fingerprint == run.info["dataset"] else run.open_data()
         return TrainingCaptions(own.split("train").captions)
     except DataError:
         return None

@@ -137,13 +137,6 @@ class SentencePairs(Recipe):
     def open_data(self, path: str | os.PathLike[str]) -> EntailmentData:
         return EntailmentData.open(path, self.split_seed)
 
-    def check_data(self, data: Any, info: Mapping[str, Any]) -> None:
-        if data.fingerprint != info["dataset"]:
-            raise DataError(
-                f"{data.path} must be unchanged since training (fingerprint {info['dataset'][:12]}); got "
-                f"{data.fingerprint[:12]}. Restore it, or pass other pairs with --data."
-            )
-
     def prepare(self, data: Any, out: Path, inputs: Mapping[str, Any]) -> EntailmentJob:
         if data.grouped and data.split_seed != self.split_seed:
             fix = f"Set split_seed={data.split_seed}."
