@@ -268,3 +268,34 @@ def test_pictures_without_captions_are_searched(run, scenes, photos, tmp_path, c
     assert "images of files" in capsys.readouterr().err
     assert main(["index", "../indexes/photos", "--compare"]) == 1
     assert "no captions" in capsys.readouterr().err
+
+
+def test_files_that_changed_since_they_were_indexed_are_named_and_not_shown(run, photos, tmp_path, capsys):
+    assert main(["index", run, "--images", "photos", "--out", "indexes/photos"]) == 0
+    changed, gone = photos / "day0" / "02.png", photos / "day1" / "05.png"
+    shutil.copyfile(photos / "day0" / "04.png", changed)
+    gone.unlink()
+    capsys.readouterr()
+    search = ["search", "indexes/photos", "two shapes", "-k", "12", "--out", "sheet.png"]
+    assert main(search) == 0
+    said = capsys.readouterr().err
+    assert "02.png (changed)" in said and "05.png (gone)" in said and "04.png" not in said
+    with Image.open("sheet.png") as sheet:
+        shown = sheet.size
+    # As many rows as ten pictures need, as in a search for ten.
+    for path in (changed, gone):
+        shutil.copyfile(photos / "day0" / "04.png", path)
+    assert main(["index", run, "--images", "photos", "--out", "indexes/photos"]) == 0
+    assert main([*search[:3], "-k", "10", "--out", "sheet.png"]) == 0
+    assert Image.open("sheet.png").size == shown
+    # A changed file is embedded anew where it is the query.
+    shutil.copyfile(photos / "day0" / "06.png", changed)
+    capsys.readouterr()
+    assert main(["search", "indexes/photos", "--image", str(changed), "-k", "1"]) == 0
+    assert "06.png" in capsys.readouterr().out
+    for path in (*photos.glob("*/*"), photos / "torn.jpg"):
+        path.unlink()
+    assert main(["search", "indexes/photos", "two shapes"]) == 0
+    capsys.readouterr()
+    assert main(search) == 1
+    assert capsys.readouterr().err.splitlines()[-1].startswith("vsemb search: ")

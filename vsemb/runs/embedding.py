@@ -74,7 +74,7 @@ class Embedded:
             with replacing(path) as temporary, open(temporary, "wb") as file:
                 np.save(file, self.embeddings, allow_pickle=False)
             # `known_in` compares this stamp of the array, to detect an array that was changed after the names.
-            made = {**made, "array": _stamp(path), "stamps": self.stamps.tolist()} if self.stamps.size else made
+            made = {**made, "array": file_stamp(path), "stamps": self.stamps.tolist()} if self.stamps.size else made
             write_json(Path(path).with_suffix(".json"), {f"{kind}s": self.names, "skipped": self.skipped, **made})
             return
         import pyarrow
@@ -121,7 +121,7 @@ def embed_files(
     def reason(file: str) -> str:
         return _readable(file)[1] or "not a JPEG or PNG"
 
-    stamps = [_stamp(file) for file in files]
+    stamps = [file_stamp(file) for file in files]
     kept = [known.get((os.path.abspath(file), *stamp)) for file, stamp in zip(files, stamps, strict=True)]
     return _embedded(run, files, stamps, kept, out, "image", blocks, reason)
 
@@ -184,7 +184,7 @@ def known_in(run: Run, path: str | os.PathLike[str]) -> Known:
             made = read_json(Path(path).with_suffix(".json"))
             names, stamps = made["images"], made["stamps"]
             embeddings = np.load(require_regular(path), mmap_mode="r", allow_pickle=False)
-            fresh = made["array"] == list(_stamp(path))
+            fresh = made["array"] == list(file_stamp(path))
         else:
             from pyarrow import parquet
 
@@ -199,7 +199,8 @@ def known_in(run: Run, path: str | os.PathLike[str]) -> Known:
         return {}
 
 
-def _stamp(file: str | os.PathLike[str]) -> tuple[int, int]:
+def file_stamp(file: str | os.PathLike[str]) -> tuple[int, int]:
+    """Return the size in bytes and the modification time in nanoseconds of a file; zeros if it is missing."""
     try:
         status = os.stat(file)
     except OSError:

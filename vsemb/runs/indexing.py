@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from vsemb.console import progress
+from vsemb.console import progress, say
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, VsembError
 from vsemb.evaluation import Embedder
 from vsemb.evaluation.embed import rows_on_disk
 from vsemb.files import sha256_bytes
-from vsemb.runs.embedding import Embedded, Known, discard_work, embed_files, known_files
+from vsemb.runs.embedding import Embedded, Known, discard_work, embed_files, file_stamp, known_files
 from vsemb.runs.images import embed_image_bytes
 from vsemb.runs.run import Run
 from vsemb.runs.serve import check_run
@@ -248,6 +248,18 @@ def indexed_file(index: SearchIndex, key: str) -> Path | None:
     return None if folder is None else Path(folder) / key
 
 
+def file_problem(index: SearchIndex, item: Item) -> str | None:
+    """Return what happened to the file of an item since it was indexed: `changed` or `gone`; None for nothing."""
+    path = indexed_file(index, item.key)
+    if path is None or index.stamps is None:
+        return None
+    stamp = file_stamp(path)
+    # In an index of image files, the id of an item is its row.
+    if stamp == tuple(index.stamps[item.id].tolist()):
+        return None
+    return "changed" if any(stamp) else "gone"
+
+
 def _write(
     run: Run,
     directory: Path,
@@ -321,6 +333,7 @@ def _dataset_of(index: SearchIndex, run: Run, data: str | os.PathLike[str] | Non
     if content == index.source.dataset:
         return dataset
     if data is None:
+        say(f"The dataset at {dataset.path} has changed since it was indexed. Results are of the indexed one.")
         return None
     annotations = " or annotations" if content != dataset.fingerprint else ""
     raise StaleIndexError(

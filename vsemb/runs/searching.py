@@ -13,11 +13,11 @@ from PIL import Image
 
 from vsemb import registry
 from vsemb.data.store import Dataset
-from vsemb.errors import DataError, invalid_argument
+from vsemb.errors import DataError, invalid_argument, listed
 from vsemb.files import sha256_bytes
 from vsemb.ops.tensorflow import tf
 from vsemb.runs.images import embed_image, find_key, read_image_file
-from vsemb.runs.indexing import ALL, index_directory, indexed_file, open_index, split_names
+from vsemb.runs.indexing import ALL, file_problem, index_directory, indexed_file, open_index, split_names
 from vsemb.runs.inputs import IMAGE_SUFFIXES, Query, check_counts
 from vsemb.runs.pictures import MOST_TILES, contact_sheet, decimals, read_picture
 from vsemb.runs.run import Run
@@ -105,7 +105,9 @@ class EmbeddedQuery:
         row = self._row_of(image)
         if self.index is not None and row is not None and self.dataset is None:
             self.own.add(int(self.index.ids[row]))
-            return self.index.embedding(row)
+            # The embedding of a file that has changed is that of another picture.
+            if self.index.items is None or file_problem(self.index, self.index.items[row]) != "changed":
+                return self.index.embedding(row)
         vector, source = embed_image(self.run, self.dataset, image)
         if isinstance(source, tuple):
             split, place = source
@@ -401,9 +403,17 @@ class Search:
         if asked.own and items.source.kind == "image" and not keep_query:
             exclude = np.flatnonzero(np.isin(items.ids, list(asked.own))).tolist()
         query_kind = "image" if asked.by_image else "text"
-        return nearest(
+        found = nearest(
             items, asked.vector, k, query_kind=query_kind, exclude=exclude, resort=resort, candidates=candidates
         )
+        problems = [(result.item.key, self._problem(result.item)) for result in found]
+        changed = [f"{key} ({problem})" for key, problem in problems if problem is not None]
+        if changed:
+            self.report(f"Warning: not as they were indexed: {listed(changed)}. Run `vsemb index` again.")
+        return found
+
+    def _problem(self, item: Item) -> str | None:
+        return None if self.index is None else file_problem(self.index, item)
 
     def shown(self, item: Item) -> str:
         """Return the key of an item, or the path of its file if the key is not a path from the current directory."""
@@ -413,12 +423,19 @@ class Search:
     def sheet(self, results: Sequence[Result]) -> Image.Image:
         """Return a contact sheet of the images found, with scores, names and captions.
 
+        Files that have changed or are gone since they were indexed are left out, with a warning.
+
         Raises:
             InvalidArgumentError: if `results` is empty.
             DataError: if an image is damaged or missing, or its dataset is missing.
         """
         tiles, digits = [], decimals(result.score for result in results)
-        for result in results[:MOST_TILES]:
+        whole = [result for result in results[:MOST_TILES] if self._problem(result.item) is None]
+        if results and not whole:
+            raise DataError("The contact sheet needs a file that is as it was indexed; all have changed or are gone.")
+        if left_out := len(results[:MOST_TILES]) - len(whole):
+            self.report(f"Warning: {left_out} of the files found are left out of the contact sheet.")
+        for result in whole:
             item = result.item
             lines = [f"{result.score:.{digits}f}  {os.path.basename(item.key)}", *filter(None, [item.caption])]
             tiles.append((read_picture(self._encoded(item), item.image_key, _SIDE), "\n".join(lines)))
