@@ -153,6 +153,28 @@ def plain_repr(value: object) -> str:
     return re.sub(r"""\bnp\.\w+\(('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[-+.\w]+)\)""", r"\1", repr(value))
 
 
+@contextlib.contextmanager
+def reader_errors() -> Iterator[None]:
+    """Raise the `DataError` of a reader that TensorFlow calls, in place of TensorFlow's error with a traceback.
+
+    Raises:
+        DataError: if the reader raised it.
+
+    Example:
+
+        with reader_errors():
+            model.fit(batches.dataset(), epochs=10)
+    """
+    try:
+        yield
+    except Exception as error:
+        # TensorFlow keeps only the text of the error.
+        raised = re.search(rf"\b{DataError.__name__}: (.+)", str(getattr(error, "message", "")))
+        if raised is None:
+            raise
+        raise DataError(raised[1]) from error
+
+
 def listed(problems: Sequence[str]) -> str:
     """Return the first ten of many problems on one line, with the number of the others.
 

@@ -18,13 +18,14 @@ import shutil
 import stat
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from vsemb.errors import DataError, InvalidArgumentError
 
+_VERIFIED = ".verified.json"
 _DIRECTORY = "a directory"
 
 
@@ -168,6 +169,62 @@ def sha256_file(path: str | os.PathLike[str]) -> str:
     """Return the hex SHA-256 of a regular file, read in blocks."""
     with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def find_damaged(folder: Path, digests: Mapping[str, str], again: bool = False) -> str | None:
+    """Return the name of the first file that is not what was written; None if all are.
+
+    Files that `unchanged` returns are not read again.
+
+    Args:
+        folder: the folder of the files.
+        digests: name -> hex SHA-256 of the file when it was written.
+        again: whether to read all files again.
+
+    Raises:
+        DataError: if a file is missing or cannot be read.
+
+    Example:
+
+        damaged = find_damaged(Path("data/flickr8k"), {"train.index.arrow": "3f2a…"})
+    """
+    unknown = [name for name in digests if again or name not in unchanged(folder, digests)]
+    for name in unknown:
+        with reading(folder / name):
+            if sha256_file(folder / name) != digests[name]:
+                return name
+    if unknown:
+        # In a folder that cannot be written to, they are read in full each time.
+        with contextlib.suppress(OSError, DataError):
+            stamps = {name: _stamp(folder / name, digest) for name, digest in digests.items()}
+            write_json(folder / _VERIFIED, _verified(folder) | stamps)
+    return None
+
+
+def unchanged(folder: Path, digests: Mapping[str, str]) -> set[str]:
+    """Return the files with the size and time of change that they had when `find_damaged` last read them in full.
+
+    The file `.verified.json` of the folder keeps these.
+
+    Args:
+        folder, digests: as `find_damaged`.
+    """
+    known = _verified(folder)
+    return {name for name, digest in digests.items() if known.get(name) == _stamp(folder / name, digest)}
+
+
+def _verified(folder: Path) -> dict[str, Any]:
+    try:
+        known = read_json(folder / _VERIFIED)
+    except DataError:
+        return {}
+    return known if isinstance(known, dict) else {}
+
+
+def _stamp(path: Path, digest: str) -> list[Any]:
+    with reading(path):
+        status = path.stat()
+    return [status.st_size, status.st_mtime_ns, digest]
 
 
 def sync(path: str | os.PathLike[str]) -> None:

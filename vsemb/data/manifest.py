@@ -11,14 +11,14 @@ from typing import Any
 
 from vsemb.data.columns import write_index
 from vsemb.errors import DataError, invalid_argument
-from vsemb.files import read_json, replacing, require_contained, sha256_file, write_json
+from vsemb.files import find_damaged, read_json, replacing, require_contained, sha256_file, write_json
 
 FORMAT = "vsemb-dataset"
 VERSION = 3
 MANIFEST = "manifest.json"
 
 _SPLIT_NAME = re.compile(r"[A-Za-z0-9_]+")
-# Bytes of an index up to which it is read in full where its dataset is opened; about a tenth of a second.
+# Bytes of an index up to which it is read in full each time its dataset is opened; about a tenth of a second.
 _READ_IN_FULL = 128 << 20
 _USUAL_ORDER = {"train": 0, "val": 1, "test": 2}
 
@@ -118,7 +118,9 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
 
 def check_files(path: Path, manifest: Mapping[str, Any]) -> None:
-    """Check that every index and shard has its size, and the content of indexes below 128 MiB; `vsemb check` reads all.
+    """Check that every index and shard has its size, and that indexes have their content; `vsemb check` reads all.
+
+    Indexes above 128 MiB are read when their size or time of change differs from that of the last reading.
 
     Raises:
         DataError: naming the file that is missing or damaged.
@@ -130,8 +132,12 @@ def check_files(path: Path, manifest: Mapping[str, Any]) -> None:
             if found != size:
                 state = "is missing" if found is None else f"has {found} bytes instead of {size}"
                 raise DataError(f"The dataset at {path} is damaged: {name} {state}. Prepare it again.")
-        name = split["index"]
-        if split["index_bytes"] <= _READ_IN_FULL and sha256_file(path / name) != split["index_sha256"]:
+        name, digest = split["index"], split["index_sha256"]
+        if split["index_bytes"] <= _READ_IN_FULL:
+            damaged = sha256_file(path / name) != digest
+        else:
+            damaged = find_damaged(path, {name: digest}) is not None
+        if damaged:
             raise DataError(f"The dataset at {path} is damaged: {name} is not what was written. Prepare it again.")
     if fingerprint({name: split["content"] for name, split in manifest["splits"].items()}) != manifest["fingerprint"]:
         raise DataError(f"The dataset at {path} is damaged: {MANIFEST} has another fingerprint. Prepare it again.")

@@ -181,7 +181,7 @@ class PixelImages(ImageSource):
     def _decode_all(self) -> np.ndarray:
         pixels = np.zeros((len(self._split.ids), self._decoded, self._decoded, 3), np.uint8)
         start = 0
-        for _, images in self._split.encoded_images().batch(_DECODE_BATCH):
+        for _, images in self._split.readable(self._split.encoded_images().batch(_DECODE_BATCH)):
             block, valid = decode_images(images, self._decoded, resizing=self._resizing)
             if not (good := valid.numpy()).all():
                 key = self._split.keys[start + int(np.argmin(good))]

@@ -147,18 +147,8 @@ class Dataset:
         return functools.reduce(lambda first, second: first.concatenate(second), parts)
 
     def readable(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Yield batches of images; a TensorFlow error of a damaged shard becomes a one-line `DataError`.
-
-        Raises:
-            DataError: if images cannot be read.
-        """
-        import tensorflow as tf
-
-        try:
-            yield from batches
-        except tf.errors.OpError as error:
-            reason = error.message.splitlines()[0]
-            raise DataError(f"Images of {self.path} cannot be read: {reason} Prepare it again.") from error
+        """Yield batches of `encoded_images`, see `Split.readable`."""
+        return _readable(batches, self.path)
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{name}: {self.manifest['splits'][name]['images']}" for name in self.splits)
@@ -399,6 +389,14 @@ class Split:
         images = shards.map(parse, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
         return images.apply(tf.data.experimental.assert_cardinality(len(self)))
 
+    def readable(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Yield batches of `encoded_images`; a TensorFlow error of a damaged shard becomes a one-line `DataError`.
+
+        Raises:
+            DataError: if images cannot be read.
+        """
+        return _readable(batches, self._path)
+
     @property
     def shards(self) -> list[Path]:
         """The TFRecord files of the images."""
@@ -420,42 +418,51 @@ class Split:
         return self.index.gather(("shard", "offset"), rows)
 
     def read_image(self, row: int) -> bytes:
-        """Return the JPEG or PNG bytes of the image at `row`, after a comparison with the index's SHA-256.
+        """Return the JPEG or PNG bytes of the image at `row`, see `read_images`.
 
         Raises:
             DataError: if the shard is damaged, or the dataset holds precomputed features only.
             IndexError: if the row does not exist.
         """
-        key, digest = self.keys[row], self.digests[row]
-        (encoded,) = self.read_images(np.array([row % len(self)]))
-        if sha256_bytes(encoded) != digest:
-            raise DataError(f"The dataset at {self._path} is damaged: image {key!r} has other bytes.")
+        (encoded,) = self.read_images(np.array([range(len(self))[row]]))
         return encoded
 
     def read_images(self, rows: np.ndarray) -> list[bytes]:
-        """Return the JPEG or PNG bytes of some images, without the check of `read_image`.
+        """Return the JPEG or PNG bytes of some images, after a comparison with the index's SHA-256.
 
         Args:
             rows: int64 (k,), in any order, repeats allowed.
 
         Raises:
-            DataError: if a shard is missing or ends too early, or the dataset holds precomputed features only.
+            DataError: if a shard is missing or damaged, or the dataset holds precomputed features only.
         """
         self._need_images()
-        places = self.index.gather(("shard", "image_offset", "image_bytes"), rows)
-        # Threads read in parallel, since reads wait for the disk.
-        parts = _READERS.map(self._read, np.array_split(places, min(len(rows), _READS)))
+        # Threads read in parallel, since reads wait for the disk. Hashing does not hold the interpreter lock.
+        parts = _READERS.map(self._read, np.array_split(rows, min(len(rows), _READS)))
         return [encoded for part in parts for encoded in part]
 
-    def _read(self, places: np.ndarray) -> list[bytes]:
+    def _read(self, rows: np.ndarray) -> list[bytes]:
         found = []
-        for number, offset, length in places.tolist():
+        places = self.index.gather(("shard", "image_offset", "image_bytes"), rows)
+        for (number, offset, length), digest in zip(places.tolist(), self.digests[rows], strict=True):
             shard = self._shards[number]
             try:
                 with open(shard, "rb", buffering=0) as file:
                     found.append(os.pread(file.fileno(), length, offset))
             except OSError as error:
                 raise DataError(f"The shard {shard} cannot be read: {error.strerror or error}.") from error
-            if len(found[-1]) != length:
-                raise DataError(f"The shard {shard} is damaged: it ends within an image. Prepare the dataset again.")
+            if len(found[-1]) != length or sha256_bytes(found[-1]) != digest:
+                key = self.keys[int(rows[len(found) - 1])]
+                raise DataError(f"The shard {shard} is damaged: image {key!r} has other bytes. Run `vsemb check`.")
         return found
+
+
+def _readable(batches: Iterable[Any], path: Path) -> Iterator[Any]:
+    import tensorflow as tf
+
+    try:
+        yield from batches
+    except tf.errors.OpError as error:
+        # The message begins with names of TensorFlow's operations and ends with another one.
+        reason = error.message.splitlines()[0].rpartition("}} ")[2].partition(" [Op:")[0]
+        raise DataError(f"Images of {path} cannot be read: {reason}. Run `vsemb check`.") from error

@@ -16,14 +16,15 @@ import numpy as np
 from vsemb.console import progress, say
 from vsemb.data.columns import Column
 from vsemb.data.store import Split
-from vsemb.errors import DataError
-from vsemb.files import read_json, replacing_directory, sha256_file, write_json
+from vsemb.errors import DataError, one_line
+from vsemb.files import find_damaged, read_json, replacing_directory, sha256_file, write_json
 from vsemb.ops.tensorflow import tf
 from vsemb.text.tokenizers import Tokenizer
 
 # Fewer captions than this are tokenized in memory, which takes seconds.
 _MANY = 200_000
 _BLOCK, _SAMPLE = 16_384, 4096
+_FILES = "ids", "offsets.npy"
 
 
 def encoded_captions(split: Split, tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray]:
@@ -80,11 +81,17 @@ def _fingerprint(split: Split, texts: Column, tokenizer: Tokenizer) -> str:
 
 
 def _is_whole(folder: Path) -> bool:
-    try:
-        sizes = read_json(folder / "manifest.json")["bytes"]
-        return all((folder / name).stat().st_size == size for name, size in sizes.items())
-    except (DataError, OSError, KeyError):
+    """Return whether the files are those that were written; damaged ones are named."""
+    if not folder.exists():
         return False
+    try:
+        stored = read_json(folder / "manifest.json")["sha256"]
+        damaged = find_damaged(folder, {name: stored[name] for name in _FILES})
+    except (DataError, KeyError, TypeError) as error:
+        damaged = f"manifest.json ({one_line(error, 100)})"
+    if damaged is not None:
+        say(f"warning: token ids in {folder} are damaged and made again: {damaged} is not what was written.")
+    return damaged is None
 
 
 def _write(folder: Path, split: Split, texts: Column, tokenizer: Tokenizer) -> None:
@@ -104,10 +111,7 @@ def _write(folder: Path, split: Split, texts: Column, tokenizer: Tokenizer) -> N
             offsets.write(ends.data)
             end = ends[-1:]
             bar.update(len(lengths))
-    files = {name: folder / name for name in ("ids", "offsets.npy")}
-    sizes = {name: file.stat().st_size for name, file in files.items()}
-    digests = {name: sha256_file(file) for name, file in files.items()}  # For `vsemb check`.
-    write_json(folder / "manifest.json", {"bytes": sizes, "sha256": digests})
+    write_json(folder / "manifest.json", {"sha256": {name: sha256_file(folder / name) for name in _FILES}})
 
 
 def _tokenized(texts: Column, tokenizer: Tokenizer) -> Iterator[tuple[np.ndarray, np.ndarray]]:

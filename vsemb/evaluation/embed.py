@@ -14,7 +14,7 @@ import numpy as np
 from vsemb.console import progress
 from vsemb.data.batches import image_batches, text_batches
 from vsemb.data.sources import ImageSource
-from vsemb.errors import DataError
+from vsemb.errors import DataError, reader_errors
 from vsemb.models.dual_encoder import DualEncoder
 from vsemb.ops.backend import compiled_with
 
@@ -48,7 +48,7 @@ class Embedder:
         rows = np.arange(count) if order is None else order
         single: np.ndarray | None = None
         start = 0
-        with progress(desc=f"embed {name}s", total=count, unit=name, leave=False) as bar:
+        with reader_errors(), progress(desc=f"embed {name}s", total=count, unit=name, leave=False) as bar:
             for batch in batches:
                 part = keras.ops.convert_to_numpy(encode(batch[name]))
                 if part.ndim == 2:

@@ -474,6 +474,6 @@ def _embed_images(run: Run, dataset: Dataset, split: Split) -> Iterator[np.ndarr
         return
     keys = iter(split.keys)
     with progress(total=len(split), desc=f"images of {split.name}", unit="image") as bar:
-        for _, encoded in split.encoded_images().batch(_IMAGES).prefetch(1):
+        for _, encoded in split.readable(split.encoded_images().batch(_IMAGES).prefetch(1)):
             yield embed_image_bytes(run, encoded, list(itertools.islice(keys, len(encoded))))
             bar.update(len(encoded))

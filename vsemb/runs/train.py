@@ -16,7 +16,7 @@ import keras
 
 from vsemb.console import say
 from vsemb.data.batches import BatchSource
-from vsemb.errors import DataError, invalid_argument
+from vsemb.errors import DataError, invalid_argument, reader_errors
 from vsemb.files import locked, read_text, write_json
 from vsemb.ops.tensorflow import tf
 from vsemb.recipes.schema import Job, Recipe
@@ -203,7 +203,7 @@ def fit_run(
                 # At the end of each `fit`, Keras replaces the weights by their moving average, if there is one.
                 state.restore(model)
             # Outside the scope: inside it, operations of worker 0 alone would create variables shared by all workers.
-            with devices.guarded(), warnings.catch_warnings():
+            with devices.guarded(), reader_errors(), warnings.catch_warnings():
                 # The length of a distributed dataset is unknown to Keras. An epoch ends with the dataset.
                 warnings.filterwarnings("ignore", "Your input ran out of data")
                 model.fit(

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vsemb.data.features import store as stores
+from vsemb import files
 from vsemb.data.features.compute import write_precomputed
 from vsemb.data.features.store import FeatureStore
 from vsemb.data.store import Dataset
@@ -22,13 +22,13 @@ VERIFIED = ".verified.json"
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of files that were hashed."""
     found: list[str] = []
-    hash_file = stores.sha256_file
+    hash_file = files.sha256_file
 
     def noting(path: Path) -> str:
         found.append(Path(path).name)
         return hash_file(path)
 
-    monkeypatch.setattr(stores, "sha256_file", noting)
+    monkeypatch.setattr(files, "sha256_file", noting)
     return found
 
 
@@ -110,7 +110,7 @@ def test_a_folder_that_cannot_be_written_to(
         raise PermissionError(13, "Read-only file system", str(path))
 
     # Not by its mode, which root need not heed.
-    monkeypatch.setattr(stores, "write_json", refuse)
+    monkeypatch.setattr(files, "write_json", refuse)
     for _ in range(2):
         FeatureStore.find(scenes_copy)
     assert reads == 2 * ["features.npy"] and not (cached.directory / VERIFIED).exists()

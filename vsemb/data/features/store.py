@@ -17,7 +17,6 @@ is opened for the first time, and again where an array's size or time of change 
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,10 +27,9 @@ import numpy as np
 from vsemb.data.features.files import FORMAT, VERSION, WEIGHTS_NAME, check_ids, load_array, not_finite
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument
-from vsemb.files import read_json, reading, sha256_bytes, sha256_file, write_json
+from vsemb.files import find_damaged, read_json, reading, sha256_bytes, unchanged
 from vsemb.image.backbones import PREPROCESSING_VERSION, BackboneConfig
 
-_VERIFIED = ".verified.json"
 _KEYS = frozenset({"dataset", "backbone", "weights_sha256", "dim", "rows", "ids_sha256", "fingerprint"})
 
 
@@ -257,24 +255,18 @@ class FeatureFolder:
 
     def _verify(self, dataset: Dataset, again: bool) -> None:
         """Check that the arrays are those that were written, unless that was done since they last changed."""
-        found = {}
-        for array in ("ids", *self.arrays):
-            status = (self.directory / f"{array}.npy").stat()
-            found[array] = [status.st_size, status.st_mtime_ns, self.manifest[f"{array}_sha256"]]
-        with contextlib.suppress(DataError):
-            if not again and read_json(self.directory / _VERIFIED) == found:
-                return
+        digests = {f"{array}.npy": self.manifest[f"{array}_sha256"] for array in self.arrays}
+        same_ids = sha256_bytes(self.ids.tobytes()) == self.manifest["ids_sha256"]
+        if same_ids and not again and unchanged(self.directory, digests) == digests.keys():
+            return
         check_ids(self.ids, dataset.ids, self.called(self.directory))
-        if sha256_bytes(self.ids.tobytes()) != self.manifest["ids_sha256"]:
+        if not same_ids:
             raise self.unusable(self.directory, "are damaged: ids.npy is not what the manifest says")
         self.check(dataset)
-        for array in self.arrays:
-            if sha256_file(self.directory / f"{array}.npy") != self.manifest[f"{array}_sha256"]:
-                why = f"are damaged or reordered: {array}.npy is not what the manifest says"
-                raise self.unusable(self.directory, why)
-        # In a folder that cannot be written to, they are read in full each time.
-        with contextlib.suppress(OSError, DataError):
-            write_json(self.directory / _VERIFIED, found)
+        damaged = find_damaged(self.directory, digests, again=True)
+        if damaged is not None:
+            why = f"are damaged or reordered: {damaged} is not what the manifest says"
+            raise self.unusable(self.directory, why)
 
 
 def refuse_not_finite(rows: np.ndarray, ids: np.ndarray, dataset: Dataset, what: str) -> None:
