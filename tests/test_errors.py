@@ -38,3 +38,15 @@ def test_missing_extra_is_an_import_error() -> None:
 @pytest.mark.parametrize("kind", [errors.InvalidArgumentError, errors.DataError, errors.MissingExtraError])
 def test_one_base(kind) -> None:
     assert issubclass(kind, errors.VsembError)
+
+
+def test_the_error_of_a_reader_inside_another_library_is_its_own_line() -> None:
+    class GraphError(Exception):
+        message = (
+            "{{node PyFunc}} vsemb.errors.DataError: The shard x is damaged.\nTraceback (most recent call last):\n"
+        )
+
+    with pytest.raises(errors.DataError, match=r"^The shard x is damaged\.$"), errors.reader_errors():
+        raise GraphError
+    with pytest.raises(ValueError, match="other"), errors.reader_errors():
+        raise ValueError("other")

@@ -12,7 +12,7 @@ from PIL import Image
 from vsemb.data.batches import PairBatches, image_batches
 from vsemb.data.features.store import FeatureStore
 from vsemb.data.sources import FeatureImages, PixelImages
-from vsemb.errors import DataError
+from vsemb.errors import DataError, reader_errors
 from vsemb.image.augmentation import ImageAugmenter
 from vsemb.text import Vocabulary, WordTokenizer
 
@@ -113,6 +113,19 @@ def test_distortions_follow_from_the_epoch_and_step(scenes) -> None:
     assert 0.8 < np.mean(changed) < 1
 
 
+@pytest.mark.parametrize("memory", [0, 1 << 30])
+def test_a_flipped_bit_of_an_image_is_noticed(scenes_copy, memory: int) -> None:
+    split = scenes_copy.split("val")
+    shard = split.shards[0]
+    content = bytearray(shard.read_bytes())
+    # The colour of a pixel: the image still decodes.
+    place = content.index(split.read_image(5)) + len(split.read_image(5)) - 30
+    content[place] ^= 1
+    shard.write_bytes(content)
+    with pytest.raises(DataError, match="scenes"), reader_errors():
+        list(image_batches(PixelImages(split, 16, memory=memory), np.arange(12), 4))
+
+
 class Broken:
     """A split of one good and one broken image."""
 
@@ -125,6 +138,9 @@ class Broken:
 
     def encoded_images(self) -> tf.data.Dataset:
         return tf.data.Dataset.from_tensor_slices((self.ids, self.images))
+
+    def readable(self, batches: tf.data.Dataset) -> tf.data.Dataset:
+        return batches
 
     def read_image(self, row: int) -> bytes:
         return self.images[row]

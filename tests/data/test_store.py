@@ -7,6 +7,7 @@ import os
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -165,3 +166,25 @@ def test_a_changed_index_is_refused(scenes_copy):
     index.write_bytes(whole.replace(caption, caption.swapcase(), 1))
     with pytest.raises(DataError, match=r"is damaged: val\.index\.arrow is not what was written\. Prepare it again"):
         Dataset.open(scenes_copy.path)
+
+
+def test_a_changed_byte_of_a_large_index_is_noticed(tiny, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("vsemb.data.manifest._READ_IN_FULL", 0)
+    dataset = tiny.write(tiny.records(), tmp_path / "out")
+    index = tmp_path / "out" / "train.index.arrow"
+    content = index.read_bytes()
+    assert list(Dataset.open(dataset.path).split("train").captions)
+    index.write_bytes(content.replace(b"caption 0 of 1", b"caption 0 of 7"))
+    with pytest.raises(DataError, match="train.index.arrow"):
+        Dataset.open(dataset.path)
+
+
+@pytest.mark.parametrize("row", [0, 3, -1])
+def test_a_changed_image_is_noticed_among_others(tiny, tmp_path, row: int) -> None:
+    split = tiny.write(tiny.records(), tmp_path / "out").split("train")
+    rows, image = np.arange(len(split)), split.read_image(row)
+    assert split.read_images(rows)[row] == image
+    for shard in split.shards:
+        shard.write_bytes(shard.read_bytes().replace(image, image[:-1] + b"x"))
+    with pytest.raises(DataError, match=split.keys[row]):
+        split.read_images(rows)

@@ -58,6 +58,20 @@ def test_damaged_ones_are_made_again(split) -> None:
     )
 
 
+def test_a_changed_byte_is_noticed(split, capsys) -> None:
+    tokenizer = words("caption", "of")
+    expected = [np.array(each) for each in encoded_captions(split, tokenizer)]
+    (folder,) = folders(split)
+    for name in ("ids", "offsets.npy", "manifest.json"):
+        path = split.dataset.path / "tokens" / folder / name
+        content = path.read_bytes()
+        path.write_bytes(content[:-8] + bytes([content[-8] ^ 1]) + content[-7:])
+        found = encoded_captions(Dataset.open(split.dataset.path).split("train"), tokenizer)
+        for each, wanted in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(each, wanted)
+        assert path.read_bytes() == content and folder in capsys.readouterr().err
+
+
 def test_where_nothing_can_be_written_they_are_in_temporary_files(split, capsys) -> None:
     (split.dataset.path / "tokens").write_text("a file")
     for found, wanted in zip(

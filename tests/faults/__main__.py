@@ -30,7 +30,7 @@ _FAULTS = {
 def main() -> int:
     """Run the harness; the exit status is 1 where a result differed in silence or a command crashed."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="five tries of each fault on prepare and index")
+    parser.add_argument("--quick", action="store_true", help="five tries of each fault on prepare, index and datasets")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="rows whose command or file begins so")
     parser.add_argument("--faults", nargs="+", metavar="FAULT", default=list(_FAULTS))
     parser.add_argument("--kills", type=int, default=50, metavar="N", help="kills per command (%(default)s)")
@@ -42,7 +42,7 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.quick:
         arguments.kills = arguments.tries = arguments.flips = 5
-        arguments.only = arguments.only or [*_QUICK, "features: ", "index: "]
+        arguments.only = arguments.only or [*_QUICK, "dataset: ", "features: ", "regions: ", "annotations: ", "index: "]
     import_libraries()
     kept = _kept(arguments.out.with_suffix(".json")) if arguments.resume else {}
     rows = dict(kept)
@@ -72,7 +72,7 @@ def _rows(work: Path, arguments: argparse.Namespace, kept: Collection[tuple[str,
     kinds = (
         [kind for kind in KINDS if chosen(kind.name) and (kind.name, FLIPPED) not in kept] if arguments.flips else []
     )
-    flipped = ("featured", "run", "index", "savedmodels")
+    flipped = ("featured", "annotated", "run", "index", "savedmodels")
     needed = {name for case in cases for name in case.needs} | {
         name for kind in kinds for name in flipped if kind.files.startswith(name) or name == "featured"
     }

@@ -9,8 +9,14 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from tests.tiny import settings
+
+if TYPE_CHECKING:
+    from vsemb.data.store import Dataset
 
 # Fields that say when or how fast.
 _TIMES = {"seconds", "finished", "started"}
@@ -83,6 +89,7 @@ CASES = {
 
 def make_materials(needed: Sequence[str]) -> None:
     """Make what cases need in the working directory."""
+    from vsemb.data.store import Dataset
     from vsemb.data.synthetic import generate
     from vsemb.data.writing.writer import write_dataset
 
@@ -98,12 +105,7 @@ def make_materials(needed: Sequence[str]) -> None:
     source = {"format": "scenes", "path_name": "scenes", "sha256": {}, "options": {}}
     dataset = write_dataset(records, "scenes", name="scenes", source=source, images_per_shard=10)
     if "tags.txt" in needed:
-        from vsemb.text.normalize import words_of
-
-        splits = [dataset.split(name) for name in dataset.splits]
-        captions = [pair for split in splits for pair in zip(split.caption_ids, words_of(split.captions), strict=True)]
-        lines = [f"{name}\t{' '.join(f'{word}/NN' for word in words)}\n" for name, words in captions]
-        Path("tags.txt").write_text("".join(lines), encoding="utf-8")
+        _write_tags(dataset)
     if "pipeline" in needed:
         from tests.systems.trees.spacy_pipeline import write_pipeline
 
@@ -111,13 +113,39 @@ def make_materials(needed: Sequence[str]) -> None:
     if {"featured", "run", "index", "savedmodels"} & set(needed):
         shutil.copytree("scenes", "featured")
         _must(vsemb("features", "featured", *_FEATURES)())
+    if "annotated" in needed:
+        shutil.copytree("scenes", "annotated")
+        _must(vsemb("regions", "annotated", *_FEATURES, "--count", "3", "--pooling", "crops")())
+        _annotate(Dataset.open("annotated"))
     if {"run", "index", "savedmodels"} & set(needed):
-        _must(_train("vsepp", "featured", "--variant", "paper")())
+        # The state then has moving averages, and the weights have a bank of hubs.
+        fields = ("training.keep=2", "optimizer.ema_momentum=0.5", "hub_bank=8")
+        given = (word for each in fields for word in ("--set", each))
+        _must(_train("vsepp", "featured", "--variant", "paper", *given)())
         Path("out").rename("run")
     if "index" in needed:
         _must(vsemb("index", "run", "--data", "featured", "--out", "index")())
     if "savedmodels" in needed:
         _must(vsemb("export", "run", "savedmodels/tiny")())
+
+
+def _write_tags(dataset: Dataset) -> None:
+    from vsemb.text.normalize import words_of
+
+    splits = [dataset.split(name) for name in dataset.splits]
+    captions = [pair for split in splits for pair in zip(split.caption_ids, words_of(split.captions), strict=True)]
+    lines = [f"{name}\t{' '.join(f'{word}/NN' for word in words)}\n" for name, words in captions]
+    Path("tags.txt").write_text("".join(lines), encoding="utf-8")
+
+
+def _annotate(dataset: Dataset) -> None:
+    """Store parts of speech, and attributes of classes."""
+    from vsemb.systems.zero_shot.attributes import ClassAttributes, write_attributes
+
+    _write_tags(dataset)
+    _must(vsemb("annotate", str(dataset.path), "--pos-tags", "--file", "tags.txt")())
+    values = {"crow": np.array([0.25, 1.0]), "gull": np.array([0.5, 0.0])}
+    write_attributes(dataset.path, ClassAttributes(("black", "large"), values))
 
 
 def _must(status: int) -> None:

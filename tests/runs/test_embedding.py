@@ -12,7 +12,7 @@ import tensorflow as tf
 from vsemb.data.features import files as feature_files
 from vsemb.errors import DataError
 from vsemb.runs import embedding
-from vsemb.runs.embedding import embed_files, embed_lines, known_in
+from vsemb.runs.embedding import Embedded, embed_files, embed_lines, known_in
 from vsemb.runs.images import embed_image
 from vsemb.runs.indexing import index_files
 from vsemb.searching import IndexSettings
@@ -113,6 +113,19 @@ def test_a_file_of_vectors_grows_by_new_images(tiny_pixel_run, photos, tmp_path,
         assert known_in(tiny_pixel_run, out) == {}
     out.write_bytes(b"torn")
     assert known_in(tiny_pixel_run, out) == {}
+
+
+def test_damaged_vectors_are_not_kept(tmp_path):
+    vectors, stamps = np.random.default_rng(0).normal(size=(50, 16)).astype(np.float32), np.arange(100).reshape(50, 2)
+    names = [f"{row}.png" for row in range(50)]
+    Embedded("r", names, vectors, "", {}, stamps, 0).write(tmp_path / "v.parquet", "image")
+    run, content = SimpleNamespace(fingerprint="r"), (tmp_path / "v.parquet").read_bytes()
+    wanted = known_in(run, tmp_path / "v.parquet")
+    assert len(wanted) == 50
+    for place in range(4, len(content), 97):
+        (tmp_path / "v.parquet").write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        for name, row in known_in(run, tmp_path / "v.parquet").items():
+            np.testing.assert_array_equal(row, wanted[name])
 
 
 def test_texts_without_a_known_word_are_left_out(tiny_run, tmp_path, monkeypatch):

@@ -144,6 +144,27 @@ def test_only_the_data_of_the_training_is_read_unless_other_data_is_named(run_co
     assert named is replaced and replaced.fingerprint[:12] in capfd.readouterr().err
 
 
+def test_files_that_a_run_keeps_are_those_of_the_training(run_copy, tmp_path, tiny_recipe, scenes) -> None:
+    def keep(folder: Path) -> None:
+        (folder / "parser").mkdir()
+        (folder / "parser" / "words.txt").write_text("a dog")
+
+    job = RetrievalJob(tiny_recipe, scenes)
+    digests = enter_run(tiny_recipe, job.info, tmp_path / "new", job.vocabulary, keep)["files"]
+    assert list(digests) == ["parser/words.txt"]
+    keep(run_copy)
+    outside = {"../run.json": "0", str(tmp_path / "new" / "run.json"): "0"}
+    status = json.loads((run_copy / "run.json").read_text())
+    (run_copy / "run.json").write_text(json.dumps(status | {"files": digests | outside}))
+    assert Run.open(run_copy).info["files"]
+    (run_copy / "parser" / "words.txt").write_text("a fog")
+    with pytest.raises(DataError, match="words.txt"):
+        Run.open(run_copy)
+    # A run without the parser reads captions that are parsed already.
+    shutil.rmtree(run_copy / "parser")
+    assert Run.open(run_copy)
+
+
 def test_an_unfinished_run_is_measured_with_a_notice(run_copy, capfd) -> None:
     status = json.loads((run_copy / "run.json").read_text())
     (run_copy / "run.json").write_text(json.dumps(status | {"status": "running"}))

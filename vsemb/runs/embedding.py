@@ -85,7 +85,7 @@ class Embedded:
         stamps = dict(zip(_STAMP, self.stamps.T, strict=False))
         table = pyarrow.table({kind: self.names, **stamps, "embedding": vectors}, metadata=made)
         with replacing(path) as temporary:
-            parquet.write_table(table, temporary)
+            parquet.write_table(table, temporary, write_page_checksum=True)
 
 
 def embed_files(
@@ -188,7 +188,7 @@ def known_in(run: Run, path: str | os.PathLike[str]) -> Known:
         else:
             from pyarrow import parquet
 
-            table = parquet.read_table(require_regular(path))
+            table = parquet.read_table(require_regular(path), page_checksum_verification=True)
             names, fresh = table["image"].to_pylist(), True
             stamps = np.stack([table[name].to_numpy() for name in _STAMP], axis=1)
             embeddings = table["embedding"].combine_chunks().flatten().to_numpy().reshape(len(names), -1)

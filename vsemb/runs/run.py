@@ -132,7 +132,8 @@ class Run:
             task: required kind of recipe; derived kinds are accepted too. None accepts any kind.
 
         Raises:
-            DataError: if it is not a run directory, is a run of another task, or lacks selected weights.
+            DataError: if it is not a run directory, is a run of another task, lacks selected weights, or a file is
+                damaged.
 
         Example:
 
@@ -149,6 +150,7 @@ class Run:
         info = read_status(path, (*FIELDS, *recipe.run_fields))
         if not (path / BEST).exists():
             raise DataError(f"{path} has no selected weights yet; let `vsemb train` finish an epoch.")
+        _check_kept(path, info.get("files", {}))
         if info["status"] != "finished":
             say(f"The training of {path} is not finished. The best weights so far are used.")
         return cls(path, rebuilt(recipe, methodcaller("localized", path)), info)
@@ -459,9 +461,29 @@ def enter_run(
         for part in walk(recipe):
             part.keep_files(folder)
         keep(folder)
+        info["files"] = _kept_digests(folder)
         write_json(folder / STATUS, info)
         write_json(folder / RECIPE, recipe.to_json())
     return info
+
+
+def _kept_digests(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of the files that a new run keeps, except those with a digest of their own."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != VOCABULARY)
+    return {path.relative_to(folder).as_posix(): sha256_file(path) for path in files if path.suffix != ".h5"}
+
+
+def _check_kept(folder: Path, digests: Any) -> None:
+    """Check the files of `_kept_digests`. A file may be missing: a run opens without its parser, for example.
+
+    Raises:
+        DataError: if a file is not what was written.
+    """
+    for name, digest in digests.items() if isinstance(digests, dict) else ():
+        # The list may be a stranger's, so it leads to no file outside the folder.
+        inside = not Path(name).is_absolute() and ".." not in Path(name).parts
+        if inside and (folder / name).is_file() and sha256_file(folder / name) != digest:
+            raise DataError(f"The file {folder / name} must be what the training wrote; it has changed. Restore it.")
 
 
 def check_same(recipe: Recipe, info: Mapping[str, Any], out: Path) -> dict[str, Any]:

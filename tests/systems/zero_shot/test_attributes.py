@@ -26,6 +26,14 @@ def test_written_and_read_back(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["classes.json"]
 
 
+def test_another_number_than_was_written_is_noticed(tmp_path):
+    write_attributes(tmp_path, ClassAttributes(("a", "b"), {"x": np.array([0.25, 0.5])}))
+    path = tmp_path / "classes.json"
+    path.write_text(path.read_text().replace("0.25", "0.75"))
+    with pytest.raises(DataError, match="classes.json"):
+        read_attributes(tmp_path)
+
+
 def test_a_dataset_without_attributes(tmp_path):
     assert read_attributes(tmp_path) is None
 

@@ -25,7 +25,7 @@ from vsemb.console import progress
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, missing_extra, one_line
 from vsemb.evaluation import Embedder
-from vsemb.files import read_json, read_text, replacing_directory, require_regular, write_json
+from vsemb.files import read_json, read_text, replacing_directory, require_regular, sha256_file, write_json
 from vsemb.ops.tensorflow import tf
 from vsemb.runs.run import Run
 from vsemb.systems.captions.caption_metrics import cider
@@ -130,6 +130,7 @@ def prepare_generation(run: Run, dataset: Dataset) -> None:
             "weights": weights.to_json(),
             "tuned_on": {"dataset": dataset.fingerprint, "split": _TUNING_SPLIT, "images": len(rows)},
             "tried": tried,
+            "sha256": {name: sha256_file(folder / name) for name in (STOPWORDS, TRIGRAMS, VECTORS)},
         }
         write_json(folder / CONTENT, content)
 
@@ -199,6 +200,9 @@ def load_captioner(run: Run, **options: int) -> StructureContentCaptioner:
         )
     try:
         content = read_json(folder / CONTENT, "preparation of captions")
+        for name, digest in dict(content.get("sha256", {})).items():
+            if name in (STOPWORDS, TRIGRAMS, VECTORS) and sha256_file(folder / name) != digest:
+                raise ValueError(f"{name} is not what was written")
         vectors, trigrams = _read_arrays(folder / VECTORS), _read_arrays(folder / TRIGRAMS)
         parts: dict[str, Any] = {name: vectors[name] for name in ("sequences", "words", "sentences")}
         parts["trigrams"] = KneserNeyTrigram(trigrams)

@@ -114,9 +114,13 @@ def read_attributes(dataset: Dataset | str | os.PathLike[str]) -> ClassAttribute
             f'{path} must hold {{"attributes": [names], "classes": {{name: [numbers]}}. Prepare the dataset again.'
         )
     try:
-        return ClassAttributes(tuple(names), values)
+        attributes = ClassAttributes(tuple(names), values)
     except DataError as error:
         raise DataError(f"{path} is broken: {error} Prepare the dataset again.") from error
+    # Files of older versions have no fingerprint.
+    if content.get("fingerprint") not in (None, attributes.fingerprint):
+        raise DataError(f"{path} is damaged: it holds other attributes than were written. Prepare the dataset again.")
+    return attributes
 
 
 def write_attributes(dataset_path: str | os.PathLike[str], attributes: ClassAttributes) -> None:
@@ -139,4 +143,5 @@ def write_attributes(dataset_path: str | os.PathLike[str], attributes: ClassAttr
     """
     # The shortest decimal of the equal double restores the float32 exactly.
     classes = {name: [float(value) for value in row] for name, row in attributes.values.items()}
-    write_json(Path(dataset_path) / FILE, {"attributes": list(attributes.names), "classes": classes})
+    content = {"attributes": list(attributes.names), "classes": classes, "fingerprint": attributes.fingerprint}
+    write_json(Path(dataset_path) / FILE, content)
