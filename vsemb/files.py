@@ -171,7 +171,7 @@ def sha256_file(path: str | os.PathLike[str]) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def find_damaged(folder: Path, digests: Mapping[str, str], again: bool = False) -> str | None:
+def find_damaged(folder: Path, digests: Mapping[str, str]) -> str | None:
     """Return the name of the first file that is not what was written; None if all are.
 
     Files that `unchanged` returns are not read again.
@@ -179,7 +179,6 @@ def find_damaged(folder: Path, digests: Mapping[str, str], again: bool = False) 
     Args:
         folder: the folder of the files.
         digests: name -> hex SHA-256 of the file when it was written.
-        again: whether to read all files again.
 
     Raises:
         DataError: if a file is missing or cannot be read.
@@ -188,23 +187,33 @@ def find_damaged(folder: Path, digests: Mapping[str, str], again: bool = False) 
 
         damaged = find_damaged(Path("data/flickr8k"), {"train.index.arrow": "3f2a…"})
     """
-    unknown = [name for name in digests if again or name not in unchanged(folder, digests)]
-    for name in unknown:
+    unknown = digests.keys() - unchanged(folder, digests)
+    for name in sorted(unknown):
         with reading(folder / name):
             if sha256_file(folder / name) != digests[name]:
                 return name
     if unknown:
-        # In a folder that cannot be written to, they are read in full each time.
-        with contextlib.suppress(OSError, DataError):
-            stamps = {name: _stamp(folder / name, digest) for name, digest in digests.items()}
-            write_json(folder / _VERIFIED, _verified(folder) | stamps)
+        remember(folder, digests)
     return None
 
 
-def unchanged(folder: Path, digests: Mapping[str, str]) -> set[str]:
-    """Return the files with the size and time of change that they had when `find_damaged` last read them in full.
+def remember(folder: Path, digests: Mapping[str, str]) -> None:
+    """Keep the sizes and times of change of files that were read in full, for `unchanged`.
 
-    The file `.verified.json` of the folder keeps these.
+    In a folder that cannot be written to, nothing is kept, and files are read in full each time.
+
+    Args:
+        folder, digests: as `find_damaged`.
+    """
+    with contextlib.suppress(OSError, DataError):
+        stamps = {name: _stamp(folder / name, digest) for name, digest in digests.items()}
+        write_json(folder / _VERIFIED, _verified(folder) | stamps)
+
+
+def unchanged(folder: Path, digests: Mapping[str, str]) -> set[str]:
+    """Return the files with the size and time of change that they had when they were last read in full.
+
+    The file `.verified.json` of the folder keeps these, see `remember`.
 
     Args:
         folder, digests: as `find_damaged`.

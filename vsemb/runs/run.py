@@ -355,7 +355,10 @@ class Run:
         """
         opened: dict[Path, Any] = vars(self).setdefault("_opened_features", {})
         if dataset.path not in opened:
-            opened[dataset.path] = self.recipe.image.open_for(dataset, self.info, self.path)
+            try:
+                opened[dataset.path] = self.recipe.image.open_for(dataset, self.info, self.path)
+            except DataError as error:
+                raise DataError(f"{error} The run {self.path} reads them.") from error
         return opened[dataset.path]
 
     def has_features(self, dataset: Dataset) -> bool:

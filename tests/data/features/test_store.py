@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from vsemb import files
+from vsemb.data.features import store as stores
 from vsemb.data.features.compute import write_precomputed
 from vsemb.data.features.store import FeatureStore
 from vsemb.data.store import Dataset
@@ -22,13 +23,13 @@ VERIFIED = ".verified.json"
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of files that were hashed."""
     found: list[str] = []
-    hash_file = files.sha256_file
+    hash_file = stores.sha256_file
 
     def noting(path: Path) -> str:
         found.append(Path(path).name)
         return hash_file(path)
 
-    monkeypatch.setattr(files, "sha256_file", noting)
+    monkeypatch.setattr(stores, "sha256_file", noting)
     return found
 
 

@@ -27,7 +27,7 @@ import numpy as np
 from vsemb.data.features.files import FORMAT, VERSION, WEIGHTS_NAME, check_ids, load_array, not_finite
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument
-from vsemb.files import find_damaged, read_json, reading, sha256_bytes, unchanged
+from vsemb.files import read_json, reading, remember, sha256_bytes, sha256_file, unchanged
 from vsemb.image.backbones import PREPROCESSING_VERSION, BackboneConfig
 
 _KEYS = frozenset({"dataset", "backbone", "weights_sha256", "dim", "rows", "ids_sha256", "fingerprint"})
@@ -255,18 +255,18 @@ class FeatureFolder:
 
     def _verify(self, dataset: Dataset, again: bool) -> None:
         """Check that the arrays are those that were written, unless that was done since they last changed."""
-        digests = {f"{array}.npy": self.manifest[f"{array}_sha256"] for array in self.arrays}
-        same_ids = sha256_bytes(self.ids.tobytes()) == self.manifest["ids_sha256"]
-        if same_ids and not again and unchanged(self.directory, digests) == digests.keys():
+        digests = {f"{array}.npy": self.manifest[f"{array}_sha256"] for array in ("ids", *self.arrays)}
+        if not again and unchanged(self.directory, digests) == digests.keys():
             return
         check_ids(self.ids, dataset.ids, self.called(self.directory))
-        if not same_ids:
+        if sha256_bytes(self.ids.tobytes()) != self.manifest["ids_sha256"]:
             raise self.unusable(self.directory, "are damaged: ids.npy is not what the manifest says")
         self.check(dataset)
-        damaged = find_damaged(self.directory, digests, again=True)
-        if damaged is not None:
-            why = f"are damaged or reordered: {damaged} is not what the manifest says"
-            raise self.unusable(self.directory, why)
+        for array in self.arrays:
+            if sha256_file(self.directory / f"{array}.npy") != self.manifest[f"{array}_sha256"]:
+                why = f"are damaged or reordered: {array}.npy is not what the manifest says"
+                raise self.unusable(self.directory, why)
+        remember(self.directory, digests)
 
 
 def refuse_not_finite(rows: np.ndarray, ids: np.ndarray, dataset: Dataset, what: str) -> None:
