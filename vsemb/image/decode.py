@@ -15,12 +15,15 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from vsemb.errors import invalid_argument
+from vsemb.image.orientation import jpeg_orientation, png_orientation, rare
 from vsemb.image.resizing import Resizing, resize_image
 from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, require
 
 #: Default limit of an image's pixels (width x height in its header); larger images are rejected.
 MAX_PIXELS = 50_000_000
+# Limit of each side, that of JPEG.
+_MAX_SIDE = 65_535
 
 # JPEGs are decoded at the largest of these reductions that is not below the requested size, as in Pillow's `draft`.
 _RATIOS = (1, 2, 4, 8)
@@ -45,9 +48,10 @@ def decode_images(
     because other interpolations see other pixels at a reduced one. A row is invalid and gets zeros if it is not a JPEG
     or PNG image, is truncated or corrupt, or has too many pixels according to its header.
 
-    Transparent PNG pixels are composited on white, and grey and palette images become RGB. 16-bit PNG keeps its upper
-    8 bits, and CMYK JPEG is converted without its colour profile. EXIF orientation is ignored, because `vsemb prepare`
-    applies it.
+    Transparent PNG pixels are composited on white, also where a transparent colour is stated (`tRNS`). Grey and palette
+    images become RGB. 16-bit PNG keeps its upper 8 bits, and CMYK JPEG is converted without its colour profile. A CMYK
+    or YCCK JPEG without Adobe's marker is invalid, because its colours are not known. The image is turned upright, see
+    `vsemb.image.orientation`. All of this is as in `vsemb prepare`.
 
     Args:
         encoded: string tensor (batch,), the bytes of one image per row. The batch may be empty and its
@@ -170,32 +174,43 @@ def _decode_one(data: tf.Tensor, target: _Target, max_pixels: int) -> tf.Tensor:
     is_png = tf.equal(tf.strings.substr(data, 0, len(_PNG_MAGIC)), _PNG_MAGIC)
     with tf.control_dependencies([tf.debugging.Assert(is_jpeg | is_png, ["neither JPEG nor PNG"])]):
         data = tf.identity(data)
-    height, width = tf.cond(is_png, lambda: _png_size(data), lambda: _jpeg_size(data))
+    height, width, components = tf.unstack(tf.cond(is_png, lambda: _png_shape(data), lambda: _jpeg_shape(data)))
     # Check each side too, because the product of the two may overflow int64.
-    small = (height <= max_pixels) & (width <= max_pixels) & (height * width <= max_pixels)
-    # Rows are resized before columns; the intermediate result has this many values, too many for a very wide image.
-    small &= width * target.size <= MAX_PIXELS
-    if target.resizing is not None:
-        # Columns come first in an image that gets bars at its sides.
-        small &= height * target.size <= MAX_PIXELS
+    limit = min(max_pixels, _MAX_SIDE)
+    small = (height <= limit) & (width <= limit) & (height * width <= max_pixels)
     with tf.control_dependencies([tf.debugging.Assert(small & (height * width > 0), [height, width])]):
         data = tf.identity(data)
-    return tf.cond(is_png, lambda: _decode_png(data, target), lambda: _decode_jpeg(data, height, width, target))
+    orientation, marked = tf.cond(is_png, lambda: png_orientation(data), lambda: jpeg_orientation(data, components))
+    # Without Adobe's marker, values may be CMYK, inverted CMYK or YCCK.
+    known = tf.not_equal(components, 4) | marked
+    # Rows are resized before columns; the intermediate result has this many values, too many for a very wide image.
+    columns = tf.where(orientation > 4, height, width)
+    if target.resizing is not None:
+        # Columns come first in an image that gets bars at its sides.
+        columns = tf.maximum(height, width)
+    with tf.control_dependencies([tf.debugging.Assert(known & (columns * target.size <= MAX_PIXELS), [components])]):
+        data = tf.identity(data)
+    return tf.cond(
+        is_png,
+        lambda: _decode_png(data, orientation, marked, target),
+        lambda: _decode_jpeg(data, height, width, orientation, target),
+    )
 
 
-def _png_size(data: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def _png_shape(data: tf.Tensor) -> tf.Tensor:
     # The IHDR chunk comes first: width at bytes 16..19, height at 20..23, big-endian (PNG, 11.2.2).
     digits = tf.cast(tf.io.decode_raw(tf.strings.substr(data, 16, 8), tf.uint8), tf.int64)
     sides = tf.reduce_sum(tf.reshape(digits, (2, 4)) * [1 << 24, 1 << 16, 1 << 8, 1], axis=1)
-    return sides[1], sides[0]
+    return tf.stack([sides[1], sides[0], 0])
 
 
-def _jpeg_size(data: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    shape = tf.image.extract_jpeg_shape(data, output_type=tf.int32)
-    return tf.cast(shape[0], tf.int64), tf.cast(shape[1], tf.int64)
+def _jpeg_shape(data: tf.Tensor) -> tf.Tensor:
+    return tf.cast(tf.image.extract_jpeg_shape(data, output_type=tf.int32), tf.int64)
 
 
-def _decode_jpeg(data: tf.Tensor, height: tf.Tensor, width: tf.Tensor, target: _Target) -> tf.Tensor:
+def _decode_jpeg(
+    data: tf.Tensor, height: tf.Tensor, width: tf.Tensor, orientation: tf.Tensor, target: _Target
+) -> tf.Tensor:
     def decoded(ratio: int) -> tf.Tensor:
         # Without `try_recover_truncated`, a truncated file is an error and not an image that is partly grey.
         return tf.io.decode_jpeg(
@@ -203,51 +218,79 @@ def _decode_jpeg(data: tf.Tensor, height: tf.Tensor, width: tf.Tensor, target: _
         )
 
     if target.resizing is not None:
-        return _resize(decoded(1), target)
+        return _resize(decoded(1), target, orientation)
     # Decoding at a reduced scale saves up to half of the time, because its inverse DCT has fewer coefficients.
     enough = [tf.minimum(height, width) >= (target.shorter_side or target.size) * ratio for ratio in _RATIOS[1:]]
     number = tf.reduce_sum(tf.cast(enough, tf.int32))
     image = tf.switch_case(number, [partial(decoded, ratio) for ratio in _RATIOS])
     ratio = tf.gather(tf.constant(_RATIOS, tf.int64), number)
     # If the ratio does not divide a side, the reduced side is rounded up: its last pixel is partly outside the image.
-    return _resize(image, target, height / ratio, width / ratio)
+    sides = tf.cast(tf.stack([height, width]) / ratio, tf.float32)
+    return _resize(image, target, orientation, sides)
 
 
-def _decode_png(data: tf.Tensor, target: _Target) -> tf.Tensor:
-    image = tf.io.decode_png(data, channels=0)  # as many channels as the file has: 1, 2, 3 or 4
+def _decode_png(data: tf.Tensor, orientation: tf.Tensor, transparent: tf.Tensor, target: _Target) -> tf.Tensor:
+    def decoded(channels: int) -> tf.Tensor:
+        return tf.io.decode_png(data, channels=channels)
+
+    # 0 for as many channels as the file has, 1 to 4. A transparent colour is read only if four are requested.
+    image = tf.cond(transparent, lambda: decoded(4), lambda: decoded(0))
     channels = tf.shape(image)[-1]
     has_alpha = tf.equal(channels % 2, 0)
 
     def on_white() -> tf.Tensor:
         colour, alpha = tf.cast(image[..., :-1], tf.uint16), tf.cast(image[..., -1:], tf.uint16)
         # 255 x (colour over white) fits 16 bits: 255 * 255 = 65025.
-        return _resize(colour * alpha + 255 * (255 - alpha), target)
+        return _resize(colour * alpha + 255 * (255 - alpha), target, orientation)
 
-    resized = tf.cond(has_alpha, on_white, lambda: _resize(image, target))
+    resized = tf.cond(has_alpha, on_white, lambda: _resize(image, target, orientation))
     # Grey is broadcast to three equal channels.
     return tf.broadcast_to(resized, target.shape)
 
 
+@rare
+def _upright(image: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
+    """Turn (rows, columns, channels) upright from an EXIF orientation, 2 to 8."""
+    image = tf.cond(orientation > 4, lambda: tf.transpose(image, [1, 0, 2]), lambda: image)
+    upside_down, mirrored = _flips(orientation)
+    image = tf.cond(upside_down, lambda: image[::-1], lambda: image)
+    return tf.cond(mirrored, lambda: image[:, ::-1], lambda: image)
+
+
+def _flips(orientation: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return whether rows, and columns, are in reverse order, after the two sides were exchanged in 5 to 8."""
+    return tuple(tf.reduce_any(tf.equal(orientation, reverse)) for reverse in ((3, 4, 7, 8), (2, 3, 6, 7)))
+
+
 def _resize(
-    image: tf.Tensor, target: _Target, height: tf.Tensor | None = None, width: tf.Tensor | None = None
+    image: tf.Tensor, target: _Target, orientation: tf.Tensor, sides: tf.Tensor | None = None
 ) -> tf.Tensor:
-    """Resize (rows, columns, channels) to a square of uint8, or to crops; bilinear with antialiasing by default.
+    """Resize (rows, columns, channels) to an upright square of uint8, or to crops; bilinear, antialiased by default.
 
     Args:
         image: uint8, or uint16 with 255 times the values.
         target: size of the result.
-        height, width: size of the image in its pixels, if the last row and column are partly outside the image.
+        orientation: EXIF orientation of the image.
+        sides: (2,) float32, height and width of the image in its pixels, if the last row and column are partly outside
+            the image.
     """
+    if sides is None:
+        sides = tf.cast(tf.shape(image)[:2], tf.float32)
+    # Turned upright, the image begins with what it ended with.
+    outside = tf.cast(tf.shape(image)[:2], tf.float32) - sides
+    turned = orientation > 4
+    sides, outside = (tf.where(turned, values[::-1], values) for values in (sides, outside))
+    before = tf.where(tf.stack(_flips(orientation)), outside, 0.0)
+    image = tf.cond(orientation > 1, lambda: _upright(image, orientation), lambda: image)
     rows, columns, channels = tf.unstack(tf.shape(image))
     size = target.size
-    height, width = rows if height is None else height, columns if width is None else width
 
-    def resampled(sides: Any = (size, size), place: tuple[float, float] = (0.0, 0.0)) -> tf.Tensor:
-        """Return a square crop of the image resized to `sides`, without computing other pixels."""
-        down, across = zip((height, width), sides, place, strict=True)
+    def resampled(wanted: Any = (size, size), place: tuple[float, float] = (0.0, 0.0)) -> tf.Tensor:
+        """Return a square crop of the image resized to `wanted`, without computing other pixels."""
+        down, across = zip(tf.unstack(sides), wanted, place, tf.unstack(before), strict=True)
         values = _resize_rows(tf.reshape(image, [rows, columns * channels]), size, *down)
-        turned = tf.transpose(tf.reshape(values, [size, columns, channels]), [1, 0, 2])
-        values = _resize_rows(tf.reshape(turned, [columns, size * channels]), size, *across)
+        swapped = tf.transpose(tf.reshape(values, [size, columns, channels]), [1, 0, 2])
+        values = _resize_rows(tf.reshape(swapped, [columns, size * channels]), size, *across)
         return tf.transpose(tf.reshape(values, [size, size, channels]), [1, 0, 2])
 
     if target.resizing is not None:
@@ -255,25 +298,32 @@ def _resize(
     elif target.shorter_side is None:
         resized = tf.cond((rows == size) & (columns == size), lambda: tf.cast(image, tf.float32), resampled)
     else:
-        lengths = tf.cast(tf.stack([height, width]), tf.float64)
-        sides = tf.unstack(tf.floor(lengths * target.shorter_side / tf.reduce_min(lengths)))
-        resized = tf.stack([resampled(sides, place) for place in target.places])
+        lengths = tf.cast(sides, tf.float64)
+        wanted = tf.unstack(tf.floor(lengths * target.shorter_side / tf.reduce_min(lengths)))
+        resized = tf.stack([resampled(wanted, place) for place in target.places])
     # Round as in a decoded image, so that a uint8 cache and serving use equal pixels.
     pixels = tf.round(resized if image.dtype == tf.uint8 else resized / 255.0)
     # Only the interpolations of presets leave the range of the image.
     return tf.cast(pixels, tf.uint8) if target.resizing is None else tf.saturate_cast(pixels, tf.uint8)
 
 
-def _resize_rows(values: tf.Tensor, size: int, length: tf.Tensor, side: Any, place: float) -> tf.Tensor:
-    """Resize the first `length` rows of (rows, values) to `side` rows, and cut (size, values) at a position.
+def _resize_rows(
+    values: tf.Tensor, size: int, length: tf.Tensor, side: Any, place: float, before: tf.Tensor
+) -> tf.Tensor:
+    """Resize `length` rows of (rows, values), from the row `before`, to `side` rows; cut (size, values) at a position.
 
     The kernel of `tf.image.resize` is vectorized over channels only. With each row as the channels of a one-column
     image, it is three times as fast and gives the same bits.
     """
     side = tf.cast(side, tf.float32)
-    scale = tf.stack([side / tf.cast(length, tf.float32), 1.0])
-    start = [0.0 - tf.floor((side - size) * place), 0.0]
+    scale = side / length
+    start = 0.0 - tf.floor((side - size) * place) - before * scale
     image = values[tf.newaxis, :, tf.newaxis]
     return tf.raw_ops.ScaleAndTranslate(
-        images=image, size=[size, 1], scale=scale, translation=start, kernel_type="triangle", antialias=True
+        images=image,
+        size=[size, 1],
+        scale=tf.stack([scale, 1.0]),
+        translation=tf.stack([start, 0.0]),
+        kernel_type="triangle",
+        antialias=True,
     )[0, :, 0]

@@ -1,0 +1,279 @@
+"""Read from the bytes of a JPEG or PNG, in graph, which decoders of pixels ignore: its orientation and markers.
+
+The orientation is that of EXIF: of the APP1 segments before the first scan of a JPEG, or of the `eXIf` chunk of a PNG. If
+EXIF has none, it is that of XMP. Pillow's `getexif` follows the same rule, so a file means the same in Python and here.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from vsemb.ops.tensorflow import tf
+
+# Bytes of a JPEG in which its tables and its first scan are found, unless it has further segments.
+_TABLES = 1024
+# Maximum number of segments or chunks that are read; an image with more is rejected.
+_MOST = 1000
+
+_XMP_JPEG = b"http://ns.adobe.com/xap/1.0/\0"
+_XMP_PNG = b"XML:com.adobe.xmp\0"
+_RAW_EXIF = b"Raw profile type exif\0"
+# Maximum bytes of a compressed text of a PNG; they decompress to 64 MB at most.
+_COMPRESSED = 1 << 16
+_ORIENTATION = 0x0112
+
+
+# An `If` inside a function is lowered to switches, and each node of the branch that is not taken costs time. This keeps
+# rare branches as one node.
+rare = tf.function(autograph=False, experimental_attributes={"_noinline": True})
+
+
+class _Blocks(NamedTuple):
+    """Metadata of an image.
+
+    Attributes:
+        exif: () string, a TIFF header and directory; empty for none.
+        xmp: () string; empty for none.
+        marked: () bool, whether a JPEG has Adobe's marker, or a PNG a transparent colour (`tRNS`).
+    """
+
+    exif: tf.Tensor
+    xmp: tf.Tensor
+    marked: tf.Tensor
+
+
+def jpeg_orientation(data: tf.Tensor, components: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Read the orientation of a JPEG, and for four components whether it has Adobe's marker.
+
+    Args:
+        data: () string.
+        components: () int64, number of components of the image.
+
+    Returns:
+        `(orientation, adobe)`: () int32 from 1 to 8, 1 where none is stated; () bool.
+
+    Example:
+
+    >>> orientation, _ = jpeg_orientation(tf.io.encode_jpeg(tf.zeros((2, 2, 3), tf.uint8)), 3)
+    >>> orientation.numpy()
+    1
+    """
+    # A JPEG without metadata consists of tables and a scan, after the segment JFIF of 16 bytes or directly. Walking
+    # over its segments would take a tenth of the time of decoding.
+    head = tf.strings.substr(data, 2, _TABLES)
+    start = tf.where(_starts(head, b"\xff\xe0\x00\x10"), 18, 0)
+    tables = _split(head, b"\xff\xda", once=True)
+    plain = tf.equal(tf.strings.substr(data, start + 2, 2), b"\xff\xdb") & tf.equal(tf.size(tables), 2)
+    plain &= tf.equal(tf.size(_split(tables[0], b"\xff\xe1", once=True)), 1) & tf.not_equal(components, 4)
+    return tf.cond(plain, _plain, lambda: _of_jpeg(data))
+
+
+def png_orientation(data: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Read the orientation of a PNG, and whether it has a chunk `tRNS`, a transparent colour or palette entries.
+
+    A PNG with compressed metadata of more than 64 KB is rejected, because of the memory that they may take.
+
+    Args:
+        data: () string, beginning with an IHDR chunk.
+
+    Returns:
+        `(orientation, transparent)`: () int32 from 1 to 8, 1 where none is stated; () bool.
+
+    Example:
+
+    >>> orientation, _ = png_orientation(tf.io.encode_png(tf.zeros((2, 2, 3), tf.uint8)))
+    >>> orientation.numpy()
+    1
+    """
+    # Metadata stand before the first IDAT chunk, or behind the last one. Walking over all IDAT chunks would take long.
+    parts = _split(data, b"IDAT")
+    # The length of a chunk stands before its type.
+    before = tf.strings.join([b"\0" * 4, parts[tf.maximum(tf.size(parts) - 2, 0)]])
+    size = _length(data)
+    tail = tf.minimum(size - _length(parts[-1]) + _number(tf.strings.substr(before, -4, 4), 4) + 4, size)
+    # The signature, IHDR and the length of IDAT take 37 bytes.
+    plain = tf.equal(_length(parts[0]), 37) & tf.equal(_kind(data, tail), b"IEND")
+    return tf.cond(plain, _plain, lambda: _of_png(data, tail))
+
+
+def _plain() -> tuple[tf.Tensor, tf.Tensor]:
+    return tf.constant(1), tf.constant(False)
+
+
+@rare
+def _of_jpeg(data: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    blocks = _walk_jpeg(data)
+    return _orientation(blocks), blocks.marked
+
+
+@rare
+def _of_png(data: tf.Tensor, tail: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    blocks = _walk_png(data, tail)
+    return _orientation(blocks), blocks.marked
+
+
+def _nothing() -> _Blocks:
+    return _Blocks(tf.constant(b""), tf.constant(b""), tf.constant(False))
+
+
+def _orientation(blocks: _Blocks) -> tf.Tensor:
+    # Some writers repeat the header of JPEG's segment.
+    exif = tf.strings.regex_replace(blocks.exif, r"^(Exif\x00\x00)+", "", replace_global=False)
+    value = tf.cond(_length(exif) > 0, lambda: _exif_orientation(exif), lambda: tf.constant(0, tf.int64))
+    value = tf.cond(tf.equal(value, 0), lambda: _xmp_orientation(blocks.xmp), lambda: value)
+    return tf.cast(tf.where((value >= 1) & (value <= 8), value, 1), tf.int32)
+
+
+def _walk_jpeg(data: tf.Tensor) -> _Blocks:
+    size = _length(data)
+
+    def before_scan(place: tf.Tensor, scan: tf.Tensor, *_: tf.Tensor) -> tf.Tensor:
+        return (place + 4 <= size) & ~scan
+
+    def step(place: tf.Tensor, _: tf.Tensor, exif: tf.Tensor, xmp: tf.Tensor, adobe: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        start, marker, upper, lower = tf.unstack(_bytes(tf.strings.substr(data, place, 4), 4))
+        length = 256 * upper + lower
+        is_marker = tf.equal(start, 0xFF) & tf.not_equal(marker, 0xFF) & tf.not_equal(marker, 0)
+        alone = ((marker >= 0xD0) & (marker <= 0xD9)) | tf.equal(marker, 1)
+        is_app1, is_app14 = is_marker & tf.equal(marker, 0xE1), is_marker & tf.equal(marker, 0xEE)
+        body = tf.strings.substr(data, place + 4, tf.where(is_app1 | is_app14, tf.maximum(length - 2, 0), 0))
+        adobe |= is_app14 & tf.equal(tf.strings.substr(body, 0, 5), b"Adobe") & (length >= 14)
+        exif = tf.strings.join([exif, _behind(body, b"Exif\0\0", is_app1)])
+        found = _behind(body, _XMP_JPEG, is_app1)
+        xmp = tf.where(_length(found) > 0, found, xmp)
+        # Between markers, bytes that are none are skipped, as in libjpeg.
+        ahead = tf.where(is_marker, tf.where(alone, tf.constant(2, tf.int64), 2 + length), 1)
+        scan = is_marker & (tf.equal(marker, 0xDA) | tf.equal(marker, 0xD9))
+        return tf.minimum(place + ahead, size), scan, exif, xmp, adobe
+
+    state = (tf.constant(2, tf.int64), tf.constant(False), *_nothing())
+    place, scan, *blocks = tf.while_loop(before_scan, step, state, maximum_iterations=_MOST)
+    with tf.control_dependencies([tf.debugging.Assert(scan | (place + 4 > size), ["too many segments"])]):
+        return _Blocks(*map(tf.identity, blocks))
+
+
+def _walk_png(data: tf.Tensor, tail: tf.Tensor) -> _Blocks:
+    size = _length(data)
+
+    def until(kind: bytes, state: tuple[tf.Tensor, ...]) -> list[tf.Tensor]:
+        def before(place: tf.Tensor, *_: tf.Tensor) -> tf.Tensor:
+            return (place + 8 <= size) & tf.not_equal(_kind(data, place), kind)
+
+        place, *found = tf.while_loop(before, step, state, maximum_iterations=_MOST)
+        with tf.control_dependencies([tf.debugging.Assert(~before(place), ["too many chunks"])]):
+            return list(map(tf.identity, found))
+
+    def step(place: tf.Tensor, exif: tf.Tensor, *texts: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        raw, xmp, transparent = texts
+        kind, length = _kind(data, place), _number(tf.strings.substr(data, place, 4), 4)
+        is_exif, is_text = tf.equal(kind, b"eXIf"), tf.strings.regex_full_match(kind, "iTXt|tEXt|zTXt")
+        body = tf.strings.substr(data, place + 8, tf.where(is_exif | is_text, length, 0))
+        found_raw, found_xmp = _behind(body, _RAW_EXIF, is_text), _behind(body, _XMP_PNG, is_text)
+        return (
+            tf.minimum(place + 12 + length, size),
+            tf.where(is_exif, body, exif),
+            tf.where(_length(found_raw) > 0, tf.strings.join([kind, found_raw]), raw),
+            tf.where(_length(found_xmp) > 0, found_xmp, xmp),
+            transparent | tf.equal(kind, b"tRNS"),
+        )
+
+    exif, xmp, transparent = _nothing()
+    state = until(b"IDAT", (tf.constant(33, tf.int64), exif, exif, xmp, transparent))
+    exif, raw, xmp, transparent = until(b"IEND", (tail, *state))
+    # ImageMagick wrote EXIF as text before `eXIf` was standard.
+    exif = tf.cond(tf.equal(_length(exif), 0) & (_length(raw) > 0), lambda: _raw_exif(raw), lambda: exif)
+    # A language and a translation, which end with a zero, stand before compressed text.
+    packed = tf.strings.regex_replace(xmp, r"^\x01\x00[^\x00]*\x00[^\x00]*\x00", "", replace_global=False)
+    return _Blocks(exif, tf.cond(_starts(xmp, b"\1"), lambda: _decompressed(packed), lambda: xmp), transparent)
+
+
+def _raw_exif(raw: tf.Tensor) -> tf.Tensor:
+    """Return the EXIF block that the text of a `tEXt` or `zTXt` chunk holds as hexadecimal digits, behind three lines.
+
+    Args:
+        raw: () string, the type of the chunk and its content behind the keyword.
+    """
+    text = tf.strings.substr(raw, 4, tf.strings.length(raw))
+    # The first byte of compressed text is the method.
+    packed = tf.strings.substr(text, 1, tf.strings.length(text))
+    text = tf.cond(_starts(raw, b"zTXt"), lambda: _decompressed(packed), lambda: text)
+    digits = tf.strings.regex_replace(text, r"^(.*\n){3}", "", replace_global=False)
+    digits = tf.strings.lower(tf.strings.regex_replace(tf.strings.substr(digits, 0, 1 << 17), r"\s", ""))
+    codes = tf.cast(tf.io.decode_raw(digits, tf.uint8), tf.int32)
+    halves = tf.reshape(tf.where(codes >= ord("a"), codes - ord("a") + 10, codes - ord("0")), (-1, 2))
+    values = tf.clip_by_value(halves[:, 0] * 16 + halves[:, 1], 0, 255)
+    return tf.strings.reduce_join(tf.gather(tf.constant([bytes([value]) for value in range(256)]), values))
+
+
+def _decompressed(packed: tf.Tensor) -> tf.Tensor:
+    small = tf.debugging.Assert(_length(packed) <= _COMPRESSED, ["compressed metadata are too long"])
+    with tf.control_dependencies([small]):
+        return tf.io.decode_compressed(packed, "ZLIB")
+
+
+def _exif_orientation(exif: tf.Tensor) -> tf.Tensor:
+    """Return the value of the tag in the first directory, () int64; 0 if it has none."""
+    size = _length(exif)
+    little = _starts(exif, b"II*\0")
+    offset = tf.minimum(_number(tf.strings.substr(tf.strings.join([exif, b"\0" * 8]), 4, 4), 4, little), size)
+    count = _number(tf.strings.substr(exif, offset, 2), 2, little)
+    entries = tf.io.decode_raw(tf.strings.substr(exif, tf.minimum(offset + 2, size), 12 * count), tf.uint8)
+    entries = tf.reshape(entries[: tf.size(entries) // 12 * 12], (-1, 12))
+    tag, kind, values, short, long = (
+        _value(entries[:, start:end], little) for start, end in ((0, 2), (2, 4), (4, 8), (8, 10), (8, 12))
+    )
+    # Types 3 and 8 have 16 bits, and 4, 9 and 13 have 32 bits; a value in more than 4 bytes is elsewhere.
+    is_short = (tf.equal(kind, 3) | tf.equal(kind, 8)) & (values >= 1) & (values <= 2)
+    is_long = (tf.equal(kind, 4) | tf.equal(kind, 9) | tf.equal(kind, 13)) & tf.equal(values, 1)
+    value = tf.maximum(tf.where(is_short, short, tf.where(is_long, long, 1)), 1)
+    found = tf.concat([[tf.constant(0, tf.int64)], tf.boolean_mask(value, tf.equal(tag, _ORIENTATION))], axis=0)[-1]
+    # Without a header of TIFF, the block is broken, and the image is shown as it is.
+    return tf.where(little | _starts(exif, b"MM\0*"), found, 1)
+
+
+def _xmp_orientation(xmp: tf.Tensor) -> tf.Tensor:
+    """Return the first `tiff:Orientation`, () int64; 1 if there is none."""
+    # `\C` is any byte: XMP may be invalid UTF-8.
+    pattern = r'tiff:Orientation(="|>)([0-9])\C*'
+    stated = tf.strings.regex_full_match(xmp, r"\C*" + pattern)
+    digit = tf.strings.regex_replace(xmp, r"^\C*?" + pattern, r"\2", replace_global=False)
+    return tf.strings.to_number(tf.where(stated, digit, "1"), tf.int64)
+
+
+def _split(text: tf.Tensor, separator: bytes, once: bool = False) -> tf.Tensor:
+    return tf.raw_ops.StringSplitV2(input=[text], sep=separator, maxsplit=1 if once else -1).values
+
+
+def _length(text: tf.Tensor) -> tf.Tensor:
+    return tf.cast(tf.strings.length(text), tf.int64)
+
+
+def _starts(text: tf.Tensor, beginning: bytes) -> tf.Tensor:
+    return tf.equal(tf.strings.substr(text, 0, len(beginning)), beginning)
+
+
+def _behind(text: tf.Tensor, beginning: bytes, wanted: tf.Tensor) -> tf.Tensor:
+    """Return a text without its beginning; an empty one if it begins otherwise or is not wanted."""
+    wanted &= _starts(text, beginning)
+    return tf.strings.substr(text, tf.where(wanted, len(beginning), 0), tf.where(wanted, tf.strings.length(text), 0))
+
+
+def _kind(data: tf.Tensor, place: tf.Tensor) -> tf.Tensor:
+    """Return the type of the chunk at a place of a PNG; an empty or cut one behind the end."""
+    return tf.strings.substr(data, tf.minimum(place + 4, _length(data)), 4)
+
+
+def _bytes(text: tf.Tensor, count: int) -> tf.Tensor:
+    """Return the first bytes, (count,) int64, zeros behind the end."""
+    return tf.cast(tf.io.decode_raw(text, tf.uint8, fixed_length=count), tf.int64)
+
+
+def _number(text: tf.Tensor, count: int, little: tf.Tensor | bool = False) -> tf.Tensor:
+    return _value(_bytes(text, count), tf.convert_to_tensor(little))
+
+
+def _value(digits: tf.Tensor, little: tf.Tensor) -> tf.Tensor:
+    """Return (..., bytes) as numbers (...), int64."""
+    digits = tf.cast(digits, tf.int64)
+    powers = [256**power for power in reversed(range(digits.shape[-1]))]
+    return tf.reduce_sum(tf.where(little, digits[..., ::-1], digits) * tf.constant(powers, tf.int64), axis=-1)
