@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from vsemb.data.images import check_image, image_source
+from vsemb.data.images import BadImage, check_image, image_source
 from vsemb.data.readers.hash_splits import dealt, hash_split, shares
 from vsemb.data.readers.source import split_name
 from vsemb.data.readers.table import COLUMNS, NUMBERED
@@ -36,12 +36,12 @@ class Item:
             return sha256_bytes(self.image)
         return str(self.image) if isinstance(self.image, Path) else id(self.image)
 
-    def encoded(self) -> Path | bytes:
-        """Return the file or the bytes of the image; unreadable bytes for a broken image, which the writer rejects."""
+    def encoded(self) -> Path | bytes | BadImage:
+        """Return the file or the bytes of the image; for a broken one the reason, for which the writer rejects it."""
         try:
             return image_source(self.image)
-        except (OSError, ValueError, SyntaxError):
-            return b"unreadable"
+        except BadImage as error:
+            return error
 
     def record(self) -> ImageRecord:
         return ImageRecord(self.key, tuple(self.captions), self.split or hash_split(self.key), self.encoded())

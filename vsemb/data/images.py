@@ -1,7 +1,7 @@
 """Source images made safe to store: fully decoded once, upright, JPEG or PNG, 8 bits, no alpha.
 
 Later readers of a dataset (in graph, in TensorFlow Serving, on another machine) meet only files that all decoders
-agree on. Bytes that already satisfy this are kept untouched.
+agree on. Bytes that already satisfy this are kept untouched. `vsemb.image.decode` decodes in graph by the same rules.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, UnidentifiedImageError
 
+from vsemb.data.damage import Damaged, is_plain_jpeg, is_plain_png
 from vsemb.data.uris import scheme
-from vsemb.errors import DataError, invalid_argument, one_line
+from vsemb.errors import DataError, InvalidArgumentError, invalid_argument, one_line
 from vsemb.files import read_bytes
 
 #: One image: the path of a file, the bytes of a file, a PIL image, or an array, uint8 (height, width, 3).
@@ -28,8 +29,8 @@ JPEG_QUALITY = 95
 # An allow-list, because some of Pillow's other plugins start external programs (EPS) on what they are fed.
 _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
 _IMAGE = "a path, the bytes of a file, a PIL image, or uint8 (height, width, 3)"
-# What a PNG holds without loss, and `_flattened` takes.
-_PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
+# Longest side of an image, that of JPEG.
+_MAX_SIDE = 65_535
 _ENDINGS = (b".jpg", b".jpeg", b".png", b".gif", b".bmp", b".webp")
 _ORIENTATION = 0x0112
 _TRANSPOSE = {
@@ -69,10 +70,11 @@ class StoredImage:
 def sanitise_image(data: bytes, max_side: int | None = None) -> StoredImage:
     """Check an encoded image by decoding all of it, and convert it where needed.
 
-    Kept byte for byte: 8-bit grey or RGB JPEG and PNG that are upright and not larger than `max_side`.
-    Everything else is re-encoded. EXIF orientation is applied. Palettes, alpha (on white), PNG and GIF become RGB or
-    grey PNG. Other formats (BMP, WebP, TIFF, PPM, CMYK JPEG) become JPEG of quality 95 without chroma subsampling.
-    16-bit samples keep their upper 8 bits, and an animation its first frame.
+    Kept byte for byte: 8-bit grey or RGB JPEG and PNG that are upright, not larger than `max_side`, and of a structure
+    that all decoders read alike. Everything else is re-encoded. EXIF orientation is applied. Palettes, alpha and
+    transparent colours (on white), PNG and GIF become RGB or grey PNG. Other formats (BMP, WebP, TIFF, PPM, CMYK JPEG)
+    become JPEG of quality 95 without chroma subsampling. 16-bit samples keep their upper 8 bits, and an animation its
+    first frame.
 
     Args:
         data: the encoded image.
@@ -82,7 +84,8 @@ def sanitise_image(data: bytes, max_side: int | None = None) -> StoredImage:
         The image to store.
 
     Raises:
-        BadImage: if it is not an image, is truncated or broken, or has more than 50 million pixels.
+        BadImage: if it is not an image, is truncated or broken (for PNG, also if a checksum is wrong), has more than 50
+            million pixels, or its colours are not known (CMYK JPEG without Adobe's marker, floating-point pixels).
 
     Example:
 
@@ -98,6 +101,8 @@ def sanitise_image(data: bytes, max_side: int | None = None) -> StoredImage:
         return _sanitise(data, max_side)
     except (BadImage, MemoryError):
         raise
+    except Damaged as error:
+        raise BadImage(str(error)) from error
     except UnidentifiedImageError as error:
         fix = "; convert HEIC to JPEG" if data[4:11] in (b"ftyphei", b"ftyphev", b"ftypmif") else ""
         if data.lower().endswith(_ENDINGS):
@@ -149,10 +154,12 @@ def image_source(image: ImageLike) -> Path | bytes:
 
     Args:
         image: a path, the bytes of a file, a PIL image, or what NumPy reads as uint8 (height, width, 3), such as a
-            tensor; also (height, width) and with one or four channels. Pixels are written as PNG, upright.
+            tensor; also (height, width) and with one or four channels. Pixels are written as PNG, upright, by the rules
+            of `sanitise_image`.
 
     Raises:
         InvalidArgumentError: for anything else.
+        BadImage: for a PIL image that cannot be loaded, or whose colours are not known.
 
     Example:
 
@@ -167,9 +174,13 @@ def image_source(image: ImageLike) -> Path | bytes:
     if not isinstance(image, Image.Image):
         pixels = np.asarray(image)
         image = Image.fromarray(pixels[:, :, 0] if pixels.ndim == 3 and pixels.shape[2] == 1 else pixels)
-    picture: Any = ImageOps.exif_transpose(image)
+    try:
+        image.load()
+        flat, _ = _flattened(image)
+    except (OSError, ValueError, SyntaxError) as error:
+        raise BadImage(f"cannot be decoded: {one_line(error, 200)}") from error
     buffer = io.BytesIO()
-    (picture if picture.mode in _PNG_MODES else picture.convert("RGB")).save(buffer, "PNG")
+    _turned(flat, _orientation(image)).save(buffer, "PNG")
     return buffer.getvalue()
 
 
@@ -187,10 +198,12 @@ def image_bytes(image: ImageLike) -> bytes:
 
         encoded = image_bytes("dog.webp")
     """
-    source = image_source(image)
-    name = str(source) if isinstance(source, Path) else f"(a {type(image).__name__})"
+    name = os.fspath(image) if isinstance(image, str | os.PathLike) else f"(a {type(image).__name__})"
     try:
+        source = image_source(image)
         return sanitise_image(source if isinstance(source, bytes) else read_bytes(source)).encoded
+    except InvalidArgumentError:
+        raise
     except (OSError, ValueError) as error:
         raise DataError(f"Cannot read the image {name}: {getattr(error, 'strerror', None) or error}.") from error
     except BadImage as error:
@@ -201,16 +214,18 @@ def _sanitise(data: bytes, max_side: int | None) -> StoredImage:
     with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
         if image.width * image.height > MAX_PIXELS:
             raise BadImage(f"more than {MAX_PIXELS:,} pixels ({image.width} x {image.height})")
+        if max(image.size) > _MAX_SIDE:
+            raise BadImage(f"a side of more than {_MAX_SIDE:,} pixels ({image.width} x {image.height})")
+        plain = image.format != "PNG" or is_plain_png(data)
         image.load()
         orientation = _orientation(image)
         longest = max(image.size)
         too_large = max_side is not None and longest > max_side
-        if orientation == 1 and not too_large and _storable(image, data):
+        if orientation == 1 and not too_large and plain and _storable(image, data):
             return StoredImage(data, image.width, image.height)
-        flat, lossless = _flattened(image)
+        flat, lossless = _flattened(image, data)
         lossless = lossless or image.format in ("PNG", "GIF")
-    if orientation in _TRANSPOSE:
-        flat = flat.transpose(_TRANSPOSE[orientation])
+    flat = _turned(flat, orientation)
     upright = flat.size
     if max_side is not None and too_large:
         size = tuple(max(1, round(side * max_side / longest)) for side in upright)
@@ -230,20 +245,54 @@ def _orientation(image: Image.Image) -> int:
         value = image.getexif().get(_ORIENTATION, 1)
     except Exception:  # A picture is not worse for a broken EXIF block; viewers show it as it is.
         return 1
-    return value if value in _TRANSPOSE else 1
+    return value if isinstance(value, int) and value in _TRANSPOSE else 1
+
+
+def _turned(flat: Image.Image, orientation: int) -> Image.Image:
+    flat = flat.transpose(_TRANSPOSE[orientation]) if orientation in _TRANSPOSE else flat
+    # Pillow would write these into the file.
+    for name in ("exif", "xmp", "XML:com.adobe.xmp", "transparency"):
+        flat.info.pop(name, None)
+    return flat
 
 
 def _storable(image: Image.Image, data: bytes) -> bool:
     if image.mode not in ("L", "RGB"):
         return False
     if image.format in ("JPEG", "MPO"):  # MPO: a JPEG followed by more pictures; decoders read the first.
-        return True
-    # Byte 24 of a PNG is the bit depth in its header: Pillow shows 16-bit RGB as mode RGB.
-    return image.format == "PNG" and "transparency" not in image.info and data[24] <= 8
+        return is_plain_jpeg(data)
+    return image.format == "PNG" and "transparency" not in image.info and _png_depth(image, data) <= 8
 
 
-def _flattened(image: Image.Image) -> tuple[Image.Image, bool]:
-    """Return (a grey or RGB image of 8 bits without alpha, whether it should be stored without loss)."""
+def _png_depth(image: Image.Image, data: bytes | None) -> int:
+    """Return the bit depth in the header of a PNG, as Pillow shows 16-bit RGB as mode RGB; 8 for other images."""
+    return data[24] if data is not None and image.format == "PNG" else 8
+
+
+def _flattened(image: Image.Image, data: bytes | None = None) -> tuple[Image.Image, bool]:
+    """Return (a grey or RGB image of 8 bits without alpha, whether it should be stored without loss).
+
+    Args:
+        image: a loaded image.
+        data: bytes of its file; None for an image in memory.
+    """
+    mode = image.mode
+    transparent = _transparent_colour(image, data)
+    if transparent is not None:
+        flat, _ = _eight_bits(image)
+        pixels = np.array(flat)
+        pixels[transparent] = 255
+        return Image.fromarray(pixels), True
+    if mode in ("P", "PA", "LA", "La", "RGBA", "RGBa") or "transparency" in image.info:
+        # Pillow converts premultiplied grey to grey only.
+        alpha = (image.convert("LA") if mode == "La" else image).convert("RGBA")
+        white = Image.new("RGBA", alpha.size, "white")
+        return Image.alpha_composite(white, alpha).convert("RGB"), True
+    return _eight_bits(image)
+
+
+def _eight_bits(image: Image.Image) -> tuple[Image.Image, bool]:
+    """Return `_flattened` of an image without transparency."""
     mode = image.mode
     if mode == "1":
         return image.convert("L"), True
@@ -254,8 +303,34 @@ def _flattened(image: Image.Image) -> tuple[Image.Image, bool]:
         return Image.fromarray((values >> 8).astype(np.uint8)), False
     if mode == "F":
         raise BadImage("floating-point pixels have no agreed range; convert it to 8 bits")
-    if mode in ("P", "PA", "LA", "La", "RGBA", "RGBa") or "transparency" in image.info:
-        alpha = image.convert("RGBA")
-        white = Image.new("RGBA", alpha.size, "white")
-        return Image.alpha_composite(white, alpha).convert("RGB"), True
+    if mode == "CMYK" and image.format in ("JPEG", "MPO") and "adobe_transform" not in image.info:
+        raise BadImage("a CMYK or YCCK JPEG without Adobe's marker, so its colours are not known; convert it to RGB")
     return (image.copy() if mode in ("L", "RGB") else image.convert("RGB")), False
+
+
+def _transparent_colour(image: Image.Image, data: bytes | None) -> np.ndarray | None:
+    """Return where pixels have the transparent colour of a grey or RGB image, (height, width) bool; None without one."""
+    colour = image.info.get("transparency")
+    if image.mode not in ("1", "L", "I;16", "RGB") or colour is None or isinstance(colour, bytes):
+        return None
+    depth = _png_depth(image, data)
+    wanted, values = np.array(colour), np.asarray(image.convert("L") if image.mode == "1" else image)
+    if image.mode == "L":
+        # Pillow scales grey of 2 and 4 bits to 8, but not the transparent one. Of 16 bits in the file, the lower count.
+        most = 2 ** min(depth, 8) - 1
+        wanted = (wanted & most) * (255 // most)
+    elif image.mode == "RGB" and depth == 16 and data is not None:
+        values = values.astype(np.uint16) << 8 | _lower_bytes(data)
+    elif image.mode == "RGB":
+        # An image in memory has the upper 8 of 16 bits.
+        wanted = wanted >> 8 if data is None and wanted.max() > 255 else wanted & 255
+    same = values == wanted
+    return same.all(axis=2) if same.ndim == 3 else same
+
+
+def _lower_bytes(data: bytes) -> np.ndarray:
+    """Return the lower 8 of the 16 bits of an RGB PNG, (height, width, 3); Pillow shows the upper ones."""
+    with Image.open(io.BytesIO(data), formats=("PNG",)) as image:
+        # Read big-endian values as little-endian ones.
+        image.tile = [tile._replace(args="RGB;16L") for tile in image.tile]
+        return np.asarray(image)

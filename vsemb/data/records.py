@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vsemb.data.uris import RemoteImage
+
+if TYPE_CHECKING:
+    from vsemb.data.images import BadImage
 
 
 @dataclass(frozen=True)
@@ -17,7 +20,8 @@ class ImageRecord:
         key: the name of the image in its source, unique there, e.g. a file name.
         captions: 1 to N captions.
         split: the split that the image belongs to, e.g. `"train"`.
-        image: a path, a URI, encoded JPEG or PNG bytes, or `None` for features without images.
+        image: a path, a URI, encoded JPEG or PNG bytes, the reason why the image is left out, or `None` for
+            features without images.
         class_name: the class of the image, for class-labelled data.
         objects: one dictionary per object, with at least `"label"` and `"box"` (`[x, y, w, h]` in pixels).
         alignments: for each caption, the `(word_index, object_index)` pairs of the words that name an object;
@@ -35,7 +39,7 @@ class ImageRecord:
     key: str
     captions: tuple[str, ...]
     split: str
-    image: Path | RemoteImage | bytes | None
+    image: Path | RemoteImage | bytes | BadImage | None
     class_name: str | None = None
     objects: tuple[dict[str, Any], ...] = ()
     alignments: tuple[tuple[tuple[int, int], ...], ...] = ()

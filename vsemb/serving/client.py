@@ -25,9 +25,10 @@ from vsemb.serving.access import read_token
 from vsemb.serving.encoding import EncodingMixin, Rows
 from vsemb.serving.transports import Arrays, Result, SignatureInfo, TensorInfo, VersionStatus, attempted, connect
 
-# First bytes of JPEG and PNG, and number of bytes that are searched for an EXIF block.
+# First bytes of JPEG and PNG, which models decode.
 _DECODED_IN_GRAPH = (b"\xff\xd8\xff", b"\x89PNG")
-_HEADER = 4096
+# Metadata that models exported by vsemb 0.2 ignore: orientations, in EXIF or XMP, and transparent colours.
+_IGNORED = (b"Exif\0", b"eXIf", b"tiff:Orientation", b"XML:com.adobe.xmp", b"Raw profile type exif", b"tRNS")
 
 Seconds = Annotated[float, Range("a number of seconds > 0", lambda value: 0 < value < math.inf)]
 # The range of int64.
@@ -290,8 +291,8 @@ class Client(EncodingMixin, AbstractContextManager["Client"]):
     def encode_image(self, images: Sequence[bytes | str | os.PathLike[str]]) -> Embeddings:
         """Embed images. Invalid images are marked; `encode_images` raises an error for them.
 
-        WebP, GIF, BMP, TIFF and PPM are converted to JPEG or PNG before they are sent. Images with an EXIF orientation
-        are turned.
+        WebP, GIF, BMP, TIFF and PPM are converted to JPEG or PNG before they are sent, as `vsemb prepare` does. So are
+        JPEG and PNG with an orientation or a transparent colour, because models exported by vsemb 0.2 ignore both.
 
         Args:
             images: n images, each the content or the path of a file; n may be 0.
@@ -515,15 +516,15 @@ def to_images(images: Sequence[bytes | str | os.PathLike[str]]) -> list[bytes]:
 
 
 def _decodable(content: bytes) -> bytes:
-    """Convert an image as a dataset stores it: to JPEG or PNG, in its EXIF orientation."""
-    if content.startswith(_DECODED_IN_GRAPH) and b"Exif\0" not in content[:_HEADER]:
+    """Convert an image to JPEG or PNG as a dataset stores it, where a model may decode it otherwise."""
+    if content.startswith(_DECODED_IN_GRAPH) and not any(name in content for name in _IGNORED):
         return content
     from vsemb.data.images import BadImage, sanitise_image
 
     try:
         return sanitise_image(content).encoded
     except BadImage:
-        return content  # The model returns `valid` false.
+        return b""  # The model returns `valid` false.
 
 
 def _refuse_one(name: str, values: object) -> None:

@@ -57,6 +57,8 @@ def signature(record: ImageRecord) -> str:
             image = "missing"
     elif isinstance(record.image, RemoteImage):
         image = record.image.uri  # A request per image would take as long as reading it.
+    elif isinstance(record.image, BadImage):
+        image = str(record.image)
     elif record.image is not None:
         image = sha256_bytes(record.image)
     parts = [getattr(record, field.name) for field in dataclasses.fields(record) if field.name != "image"]
@@ -130,7 +132,9 @@ def _scaled(item: Mapping[str, Any], scale: tuple[float, float]) -> dict[str, An
     return {**item, "box": [x * scale[0], y * scale[1], width * scale[0], height * scale[1]]}
 
 
-def _read(image: Path | RemoteImage | bytes) -> bytes:
+def _read(image: Path | RemoteImage | bytes | BadImage) -> bytes:
+    if isinstance(image, BadImage):
+        raise image
     if isinstance(image, bytes):
         return image
     try:

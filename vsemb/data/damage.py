@@ -1,0 +1,99 @@
+"""Check the structure of encoded images: what a decoder of pixels does not notice, or another decoder refuses."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterator
+
+_PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+# Chunks that decoders must understand, in their order.
+_CRITICAL = {b"IHDR": 0, b"PLTE": 1, b"IDAT": 2, b"IEND": 3}
+# libpng refuses a chunk of more than 8 MB, and orientations are not read from compressed text of more than 64 KB.
+_METADATA = 60_000
+
+# Within entropy-coded data of a JPEG, 0xFF is followed by 0 or by the number of a restart.
+_NEXT_MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7]")
+_SCAN, _END = 0xDA, 0xD9
+# Baseline, extended and progressive frames with Huffman codes.
+_FRAMES = (0xC0, 0xC1, 0xC2)
+_OTHER_FRAMES = frozenset(range(0xC3, 0xD0)) - {0xC4, 0xC8}
+
+
+class Damaged(Exception):
+    """An image whose bytes are not those that were written; the message is the reason."""
+
+
+def is_plain_png(data: bytes) -> bool:
+    """Whether all decoders read a PNG alike: known chunks in their order, and few metadata.
+
+    Args:
+        data: bytes of the file. What is behind the chunk IEND is not read.
+
+    Raises:
+        Damaged: if the checksum of a chunk is wrong, or the file ends before IEND.
+
+    Example:
+
+    >>> is_plain_png(b"\\x89PNG\\r\\n\\x1a\\n")
+    Traceback (most recent call last):
+    ...
+    vsemb.data.damage.Damaged: truncated: the PNG has no end, the chunk IEND
+    """
+    order, previous, other = [], b"", 0
+    for kind, length in _chunks(data):
+        if kind in _CRITICAL:
+            # All IDAT chunks follow one another.
+            if not kind == previous == b"IDAT":
+                order.append(_CRITICAL[kind])
+        else:
+            # The second letter of a critical chunk's type is upper-case, as its first is.
+            other += _METADATA + 1 if kind[:1].isupper() else length + 12
+        previous = kind
+    return order in ([0, 2, 3], [0, 1, 2, 3]) and other <= _METADATA
+
+
+def _chunks(data: bytes) -> Iterator[tuple[bytes, int]]:
+    """Yield type and length of each chunk of a PNG, IEND the last."""
+    place, kind = len(_PNG_SIGNATURE), b""
+    while kind != b"IEND":
+        length, kind = int.from_bytes(data[place : place + 4], "big"), data[place + 4 : place + 8]
+        end = place + 12 + length
+        if end > len(data):
+            raise Damaged("truncated: the PNG has no end, the chunk IEND")
+        checksum = zlib.crc32(memoryview(data)[place + 4 : end - 4])
+        if data[end - 4 : end] != checksum.to_bytes(4, "big"):
+            raise Damaged(f"damaged: the checksum of the PNG's chunk {kind.decode('ascii', 'replace')} is wrong")
+        yield kind, length
+        place = end
+
+
+def is_plain_jpeg(data: bytes) -> bool:
+    """Whether all decoders read a JPEG alike: segment behind segment, a known frame, and an end.
+
+    Args:
+        data: bytes of the file. What is behind the marker EOI is not read.
+
+    Example:
+
+    >>> is_plain_jpeg(b"\\xff\\xd8\\xff\\xd9"), is_plain_jpeg(b"\\xff\\xd8")
+    (False, False)
+    """
+    place, frames, scans = 2, 0, 0
+    while True:
+        if len(data) < place + 2 or data[place] != 0xFF:
+            return False
+        marker = data[place + 1]
+        if marker == _END:
+            return frames == 1 and scans > 0
+        length = int.from_bytes(data[place + 2 : place + 4], "big")
+        if marker < 0xC0 or 0xD0 <= marker <= 0xD8 or length < 2 or marker in _OTHER_FRAMES:
+            return False
+        frames += marker in _FRAMES
+        place += 2 + length
+        if marker == _SCAN:
+            scans += 1
+            found = _NEXT_MARKER.search(data, place)
+            if found is None:
+                return False
+            place = found.start()
