@@ -20,12 +20,14 @@ from vsemb.errors import DataError
 from vsemb.files import inside, read_json, sha256_file
 
 _NAMED = 5
+# Images that are decoded at a time, and their size in pixels.
+_BATCH, _SIDE = 64, 8
 
 
 def check_dataset(path: str | os.PathLike[str]) -> Iterator[str]:
     """Read the indexes, shards, caches and annotations of a dataset, and yield a line for each damage.
 
-    Caches are features, regions and token ids. Memory does not grow with the dataset, except for annotations and boxes.
+    Images are decoded, too. Caches are features, regions and token ids. Memory does not grow with the dataset, except for annotations and boxes.
 
     Args:
         path: its directory.
@@ -53,6 +55,8 @@ def check_dataset(path: str | os.PathLike[str]) -> Iterator[str]:
     if not whole:
         return  # What belongs to a dataset is opened with it.
     dataset = Dataset.open(path)
+    for name in dataset.splits:
+        yield from _undecodable(dataset.split(name), path)
     caches = [registry.load(reference) for reference in registry.entries("caches").values()]
     checks: list[Callable[[], Any]] = [
         *(partial(dataset.annotation, name) for name in registry.entries("annotations")),
@@ -102,6 +106,28 @@ def _shards(path: Path, name: str, record: dict[str, Any]) -> Iterator[str]:
             yield f"{path / shard}: its content is not what was written{_damaged(path, name, record, number)}"
 
 
+def _undecodable(split: Split, path: Path) -> Iterator[str]:
+    """Yield the images of a split that do not decode in graph, as in training; earlier versions stored some."""
+    if not split.has_images:
+        return
+    from vsemb.image.decode import decode_images
+
+    keys, bad = iter(split.keys), []
+    with progress(total=len(split), desc=f"images of {split.name}", unit="image") as bar:
+        for _, encoded in split.encoded_images().batch(_BATCH).prefetch(1):
+            # A small size: JPEGs are decoded at a reduced scale.
+            valid = decode_images(encoded, _SIDE)[1].numpy()
+            bad += [key for decoded, key in zip(valid, keys, strict=False) if not decoded]
+            bar.update(len(valid))
+    if bad:
+        yield f"{path}: images of {split.name} do not decode: {_named(bad)}. Prepare it again"
+
+
+def _named(keys: list[str]) -> str:
+    more = f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
+    return f"{', '.join(map(repr, keys[:_NAMED]))}{more}"
+
+
 def _tokens(path: Path) -> Iterator[str]:
     """Yield the kept token ids that are damaged."""
     for manifest in sorted(path.glob("tokens/*/manifest.json")):
@@ -127,5 +153,4 @@ def _damaged(path: Path, name: str, record: dict[str, Any], number: int) -> str:
                 keys.append(split.keys[row])
     except DataError:
         return ""
-    more = f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
-    return f"; images {', '.join(map(repr, keys[:_NAMED]))}{more}" if keys else "; all images are whole"
+    return f"; images {_named(keys)}" if keys else "; all images are whole"

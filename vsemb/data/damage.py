@@ -74,6 +74,9 @@ def is_plain_jpeg(data: bytes) -> bool:
     Args:
         data: bytes of the file. What is behind the marker EOI is not read.
 
+    Raises:
+        Damaged: if bytes between two segments belong to none; decoders do not agree on where to continue.
+
     Example:
 
     >>> is_plain_jpeg(b"\\xff\\xd8\\xff\\xd9"), is_plain_jpeg(b"\\xff\\xd8")
@@ -81,9 +84,14 @@ def is_plain_jpeg(data: bytes) -> bool:
     """
     place, frames, scans = 2, 0, 0
     while True:
-        if len(data) < place + 2 or data[place] != 0xFF:
+        if len(data) < place + 2:
             return False
+        if data[place] != 0xFF:
+            raise Damaged(f"damaged: the JPEG has no marker at byte {place:,}")
         marker = data[place + 1]
+        if marker == 0xFF:  # A marker may follow any number of such bytes.
+            place += 1
+            continue
         if marker == _END:
             return frames == 1 and scans > 0
         length = int.from_bytes(data[place + 2 : place + 4], "big")

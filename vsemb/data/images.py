@@ -29,6 +29,8 @@ JPEG_QUALITY = 95
 # An allow-list, because some of Pillow's other plugins start external programs (EPS) on what they are fed.
 _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
 _IMAGE = "a path, the bytes of a file, a PIL image, or uint8 (height, width, 3)"
+# MPO: a JPEG followed by more pictures; decoders read the first.
+_JPEG = ("JPEG", "MPO")
 # Longest side of an image, that of JPEG.
 _MAX_SIDE = 65_535
 _ENDINGS = (b".jpg", b".jpeg", b".png", b".gif", b".bmp", b".webp")
@@ -216,7 +218,7 @@ def _sanitise(data: bytes, max_side: int | None) -> StoredImage:
             raise BadImage(f"more than {MAX_PIXELS:,} pixels ({image.width} x {image.height})")
         if max(image.size) > _MAX_SIDE:
             raise BadImage(f"a side of more than {_MAX_SIDE:,} pixels ({image.width} x {image.height})")
-        plain = image.format != "PNG" or is_plain_png(data)
+        plain = _is_plain(image, data)
         image.load()
         orientation = _orientation(image)
         longest = max(image.size)
@@ -259,9 +261,15 @@ def _turned(flat: Image.Image, orientation: int) -> Image.Image:
 def _storable(image: Image.Image, data: bytes) -> bool:
     if image.mode not in ("L", "RGB"):
         return False
-    if image.format in ("JPEG", "MPO"):  # MPO: a JPEG followed by more pictures; decoders read the first.
-        return is_plain_jpeg(data)
+    if image.format in _JPEG:
+        return True
     return image.format == "PNG" and "transparency" not in image.info and _png_depth(image, data) <= 8
+
+
+def _is_plain(image: Image.Image, data: bytes) -> bool:
+    if image.format in _JPEG:
+        return is_plain_jpeg(data)
+    return image.format == "PNG" and is_plain_png(data)
 
 
 def _png_depth(image: Image.Image, data: bytes | None) -> int:
@@ -303,7 +311,7 @@ def _eight_bits(image: Image.Image) -> tuple[Image.Image, bool]:
         return Image.fromarray((values >> 8).astype(np.uint8)), False
     if mode == "F":
         raise BadImage("floating-point pixels have no agreed range; convert it to 8 bits")
-    if mode == "CMYK" and image.format in ("JPEG", "MPO") and "adobe_transform" not in image.info:
+    if mode == "CMYK" and image.format in _JPEG and "adobe_transform" not in image.info:
         raise BadImage("a CMYK or YCCK JPEG without Adobe's marker, so its colours are not known; convert it to RGB")
     return (image.copy() if mode in ("L", "RGB") else image.convert("RGB")), False
 
