@@ -132,7 +132,7 @@ PALETTE.putpalette([value for shade in range(9) for value in (shade * 25, 220 - 
 SHADES = np.array([[shade * 25, 220 - shade * 20, 90] for shade in range(9)], np.uint8)[1 + X // 8]
 # Grey levels of fewer bits, with the lowest level free for the square.
 LEVELS = {bits: np.minimum(X * 2**bits // 64, 2**bits - 1).clip(1) for bits in (1, 2, 4)}
-PROFILE = "\nexif\n{:8}\n".format(len(tiff(6))) + tiff(6).hex() + "\n"
+PROFILE = f"\nexif\n{len(tiff(6)):8}\n" + tiff(6).hex() + "\n"
 LONG = (segment(0xE2, b"ICC_PROFILE\0" + bytes(60_000)), segment(0xFE, b"\xff\xda\xff\xe1" * 16_000))
 
 #: Name -> (bytes of a file, its pixels).
@@ -166,9 +166,7 @@ UNDERSTOOD: dict[str, tuple[bytes, np.ndarray]] = {
     "EXIF behind long segments": (exif_jpeg(8, *LONG), RGB),
     "EXIF behind fill bytes": (exif_jpeg(6, b"\xff" * 5), RGB),
     "EXIF behind the tables": (
-        with_segments(
-            data := encode(STORED[6](RGB)), segment(0xE1, b"Exif\0\0" + tiff(6)), at=data.index(b"\xff\xda")
-        ),
+        with_segments(data := encode(STORED[6](RGB)), segment(0xE1, b"Exif\0\0" + tiff(6)), at=data.index(b"\xff\xda")),
         RGB,
     ),
     "EXIF in front of XMP": (exif_jpeg(6, segment(0xE1, b"http://ns.adobe.com/xap/1.0/\0" + xmp(3))), RGB),

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from vsemb import registry
 from vsemb.cli.__main__ import main
@@ -17,8 +18,11 @@ from vsemb.data import tokens
 from vsemb.data.check import check_dataset
 from vsemb.data.features.compute import write_precomputed
 from vsemb.data.features.store import FeatureStore
+from vsemb.data.images import StoredImage
+from vsemb.data.records import ImageRecord
 from vsemb.data.store import Dataset
 from vsemb.data.tokens import encoded_captions
+from vsemb.data.writing.writer import write_dataset
 from vsemb.text import Vocabulary, WordTokenizer
 
 
@@ -111,3 +115,17 @@ def test_a_dataset_of_features_alone(tiny, tmp_path) -> None:
     tiny.write([replace(record, image=None) for record in tiny.records(4)], tmp_path / "out")
     assert list(check_dataset(tmp_path / "out")) == []
     assert Dataset.open(tmp_path / "out").split("train").has_images is False
+
+
+def test_images_that_training_cannot_decode_are_named(tiny, tmp_path, monkeypatch) -> None:
+    # As versions did that kept PNGs with a wrong checksum.
+    def kept(data: bytes, max_side: int | None = None) -> StoredImage:
+        return StoredImage(data, 8, 8)
+
+    monkeypatch.setattr("vsemb.data.writing.validate.sanitise_image", kept)
+    whole = tf.io.encode_png(np.zeros((8, 8, 3), np.uint8)).numpy()
+    images = {"whole.png": whole, "cut.png": whole[:-12]}
+    records = [ImageRecord(name, ("a dog",), "train", data) for name, data in images.items()]
+    write_dataset(records, tmp_path / "data", name="made", source={"format": "table", "sha256": {}, "options": {}})
+    (line,) = check_dataset(tmp_path / "data")
+    assert "'cut.png'" in line and "'whole.png'" not in line

@@ -9,6 +9,7 @@ import zlib
 import numpy as np
 import pytest
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 from vsemb.data.images import BadImage, sanitise_image
 
@@ -195,3 +196,50 @@ def test_decompression_bombs_are_refused_before_they_are_decoded(side):
 def test_floating_point_pixels_are_refused():
     with pytest.raises(BadImage, match="floating-point"):
         sanitise_image(encode(Image.fromarray(np.ones((2, 2), np.float32)), "TIFF"))
+
+
+@pytest.mark.parametrize("side", [65_535, 65_536])
+def test_the_longest_side_is_that_of_jpeg(side):
+    data = encode(Image.new("L", (side, 1)), "PNG")
+    if side == 65_535:
+        assert sanitise_image(data).encoded is data
+        return
+    with pytest.raises(BadImage, match="65,535"):
+        sanitise_image(data)
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG"])
+def test_bytes_behind_the_end_are_kept(kind):
+    data = encode(noise(5, 4), kind) + b"more"
+    assert sanitise_image(data).encoded is data
+
+
+def test_fill_bytes_in_front_of_a_marker_are_kept():
+    data = encode(noise(5, 4), "JPEG")
+    data = data[:2] + b"\xff\xff" + data[2:]
+    assert sanitise_image(data).encoded is data
+
+
+def test_a_jpeg_with_bytes_between_its_segments_is_refused():
+    data = encode(noise(5, 4), "JPEG")
+    with pytest.raises(BadImage, match="damaged"):
+        sanitise_image(data[:2] + b"\0" + data[2:])
+
+
+@pytest.mark.parametrize("kind", [b"IHDR", b"IDAT", b"IEND", b"tEXt"])
+def test_a_png_with_a_wrong_checksum_is_refused(kind):
+    text = PngInfo()
+    text.add_text("Comment", "a dog")
+    data = encode(noise(5, 4), "PNG", pnginfo=text)
+    at = data.index(kind) + 4 + int.from_bytes(data[data.index(kind) - 4 : data.index(kind)], "big")
+    with pytest.raises(BadImage):
+        sanitise_image(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+
+
+def test_a_png_with_much_text_is_written_anew():
+    text = PngInfo()
+    text.add_text("Comment", "a dog" * 20_000)
+    data = encode(noise(5, 4), "PNG", pnginfo=text)
+    stored = sanitise_image(data).encoded
+    assert len(stored) < 1000
+    np.testing.assert_array_equal(np.asarray(decoded(stored)), np.asarray(decoded(data)))

@@ -151,10 +151,23 @@ def test_all_bad_rows_at_once():
 
 
 def test_a_row_of_very_many_columns_is_refused_before_it_takes_gigabytes():
-    wide, tall = (Image.new("L", sides) for sides in ((300_000, 1), (1, 300_000)))
-    # 300,000 columns of 224 resized rows, 3 channels of 4 bytes: 800 MB from a file of 400 bytes.
-    valid = decode_images(tf.constant([encode(wide, "PNG"), encode(tall, "PNG")]), 224)[1]
-    assert valid.numpy().tolist() == [False, True]
+    wide, tall = (Image.new("L", sides) for sides in ((60_000, 1), (1, 60_000)))
+    # 60,000 columns of 1,000 resized rows, 3 channels of 4 bytes: 720 MB from a file of 300 bytes.
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    rows = [
+        encode(wide, "PNG"),
+        encode(tall, "PNG"),
+        encode(wide, "PNG", exif=turned),
+        encode(tall, "PNG", exif=turned),
+    ]
+    assert decode_images(tf.constant(rows), 1000)[1].numpy().tolist() == [False, True, True, False]
+
+
+def test_a_side_longer_than_those_of_jpeg_is_refused():
+    sides = [(65_536, 1), (1, 65_536), (65_535, 1)]
+    valid = decode([encode(Image.new("L", side), "PNG") for side in sides])[1]
+    assert valid.tolist() == [False, False, True]
 
 
 def test_no_rows():

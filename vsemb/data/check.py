@@ -27,7 +27,8 @@ _BATCH, _SIDE = 64, 8
 def check_dataset(path: str | os.PathLike[str]) -> Iterator[str]:
     """Read the indexes, shards, caches and annotations of a dataset, and yield a line for each damage.
 
-    Images are decoded, too. Caches are features, regions and token ids. Memory does not grow with the dataset, except for annotations and boxes.
+    Images are decoded, too. Caches are features, regions and token ids. Memory does not grow with the dataset, except
+    for annotations and boxes.
 
     Args:
         path: its directory.

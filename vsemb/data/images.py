@@ -10,7 +10,7 @@ import io
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
@@ -317,7 +317,7 @@ def _eight_bits(image: Image.Image) -> tuple[Image.Image, bool]:
 
 
 def _transparent_colour(image: Image.Image, data: bytes | None) -> np.ndarray | None:
-    """Return where pixels have the transparent colour of a grey or RGB image, (height, width) bool; None without one."""
+    """Return where pixels have the transparent colour of a grey or RGB image, (height, width) bool, or None."""
     colour = image.info.get("transparency")
     if image.mode not in ("1", "L", "I;16", "RGB") or colour is None or isinstance(colour, bytes):
         return None

@@ -166,7 +166,7 @@ class BaseImageInput:
     def limits(self) -> list[str]:
         """Return sentences about limits, for the model card."""
         return [
-            f"Images are JPEG or PNG of at most {MAX_PIXELS:,} pixels; their bytes are decoded as `vsemb prepare` does.",
+            f"Images are JPEG or PNG of at most {MAX_PIXELS:,} pixels, decoded by the rules of `vsemb prepare`.",
             "An image is turned upright by its EXIF orientation, or by that of XMP. Transparent pixels are white.",
             "A CMYK JPEG without Adobe's marker is unreadable, because its colours are not known.",
         ]

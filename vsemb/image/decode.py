@@ -249,22 +249,24 @@ def _decode_png(data: tf.Tensor, orientation: tf.Tensor, transparent: tf.Tensor,
 
 
 @rare
-def _upright(image: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
-    """Turn (rows, columns, channels) upright from an EXIF orientation, 2 to 8."""
-    image = tf.cond(orientation > 4, lambda: tf.transpose(image, [1, 0, 2]), lambda: image)
-    upside_down, mirrored = _flips(orientation)
+def _upright(image: tf.Tensor, sides: tf.Tensor, orientation: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Turn (rows, columns, channels) upright from an EXIF orientation, 2 to 8.
+
+    Returns:
+        The image, its sides, and (2,) float32, the parts of the first row and column that are outside the image.
+    """
+    # Turned upright, the image begins with what it ended with.
+    outside = tf.cast(tf.shape(image)[:2], tf.float32) - sides
+    swapped = orientation > 4
+    image = tf.cond(swapped, lambda: tf.transpose(image, [1, 0, 2]), lambda: image)
+    sides, outside = (tf.where(swapped, values[::-1], values) for values in (sides, outside))
+    upside_down, mirrored = (tf.reduce_any(tf.equal(orientation, those)) for those in ((3, 4, 7, 8), (2, 3, 6, 7)))
     image = tf.cond(upside_down, lambda: image[::-1], lambda: image)
-    return tf.cond(mirrored, lambda: image[:, ::-1], lambda: image)
+    image = tf.cond(mirrored, lambda: image[:, ::-1], lambda: image)
+    return image, sides, tf.where(tf.stack([upside_down, mirrored]), outside, 0.0)
 
 
-def _flips(orientation: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return whether rows, and columns, are in reverse order, after the two sides were exchanged in 5 to 8."""
-    return tuple(tf.reduce_any(tf.equal(orientation, reverse)) for reverse in ((3, 4, 7, 8), (2, 3, 6, 7)))
-
-
-def _resize(
-    image: tf.Tensor, target: _Target, orientation: tf.Tensor, sides: tf.Tensor | None = None
-) -> tf.Tensor:
+def _resize(image: tf.Tensor, target: _Target, orientation: tf.Tensor, sides: tf.Tensor | None = None) -> tf.Tensor:
     """Resize (rows, columns, channels) to an upright square of uint8, or to crops; bilinear, antialiased by default.
 
     Args:
@@ -276,12 +278,9 @@ def _resize(
     """
     if sides is None:
         sides = tf.cast(tf.shape(image)[:2], tf.float32)
-    # Turned upright, the image begins with what it ended with.
-    outside = tf.cast(tf.shape(image)[:2], tf.float32) - sides
-    turned = orientation > 4
-    sides, outside = (tf.where(turned, values[::-1], values) for values in (sides, outside))
-    before = tf.where(tf.stack(_flips(orientation)), outside, 0.0)
-    image = tf.cond(orientation > 1, lambda: _upright(image, orientation), lambda: image)
+    image, sides, before = tf.cond(
+        orientation > 1, lambda: _upright(image, sides, orientation), lambda: (image, sides, tf.zeros(2))
+    )
     rows, columns, channels = tf.unstack(tf.shape(image))
     size = target.size
 

@@ -1,7 +1,7 @@
-"""Read from the bytes of a JPEG or PNG, in graph, which decoders of pixels ignore: its orientation and markers.
+"""Read the orientation of a JPEG or PNG from its bytes, in graph; decoders of pixels ignore it.
 
-The orientation is that of EXIF: of the APP1 segments before the first scan of a JPEG, or of the `eXIf` chunk of a PNG. If
-EXIF has none, it is that of XMP. Pillow's `getexif` follows the same rule, so a file means the same in Python and here.
+The orientation is that of EXIF: of the APP1 segments before the first scan of a JPEG, or of the `eXIf` chunk of a PNG.
+If EXIF has none, it is that of XMP. Pillow's `getexif` follows the same rule, so a file means the same in Python.
 """
 
 from __future__ import annotations
@@ -130,7 +130,9 @@ def _walk_jpeg(data: tf.Tensor) -> _Blocks:
     def before_scan(place: tf.Tensor, scan: tf.Tensor, *_: tf.Tensor) -> tf.Tensor:
         return (place + 4 <= size) & ~scan
 
-    def step(place: tf.Tensor, _: tf.Tensor, exif: tf.Tensor, xmp: tf.Tensor, adobe: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def step(
+        place: tf.Tensor, _: tf.Tensor, exif: tf.Tensor, xmp: tf.Tensor, adobe: tf.Tensor
+    ) -> tuple[tf.Tensor, ...]:
         start, marker, upper, lower = tf.unstack(_bytes(tf.strings.substr(data, place, 4), 4))
         length = 256 * upper + lower
         is_marker = tf.equal(start, 0xFF) & tf.not_equal(marker, 0xFF) & tf.not_equal(marker, 0)
