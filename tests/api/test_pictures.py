@@ -210,6 +210,7 @@ REFUSED: dict[str, bytes] = {
     "no IEND": png(RGB, 8)[:-12],
     "a cut PNG": png(RGB, 8)[:-40],
     "a cut JPEG": encode(RGB)[:-400],
+    "no EOI": encode(RGB)[:-2],
     "floats": encode(Image.fromarray(GREY.astype(np.float32)), "TIFF"),
 }
 
@@ -226,7 +227,7 @@ OBJECTS: dict[str, tuple[ImageLike, np.ndarray]] = {
     "I": (Image.fromarray(GREY_16.astype(np.int32)), GREY),
     "I;16": (Image.fromarray(GREY_16), GREY),
     "I;16B": (Image.frombytes("I;16B", (64, 48), GREY_16.astype(">u2").tobytes()), GREY),
-    **{mode: (Image.fromarray(RGB).convert(mode), RGB) for mode in ("CMYK", "YCbCr", "HSV")},
+    **{mode: (Image.fromarray(RGB).convert(mode), RGB) for mode in ("CMYK", "YCbCr", "HSV", "LAB")},
     "RGBA": (Image.fromarray(RGBA), HOLED),
     "RGBa": (Image.fromarray(RGBA).convert("RGBa"), HOLED),
     "La": (Image.fromarray(RGBA).convert("LA").convert("La"), np.where(HOLE, 255, Image.fromarray(RGB).convert("L"))),
@@ -283,6 +284,8 @@ def test_the_graph_reads_a_file_as_it_is_meant(truths):
     assert_same(pixels([files[name] for name in decodable]), wanted, decodable, "graph")
 
 
+# Pillow warns of EXIF that is cut off.
+@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_every_way_into_a_model_reads_a_file_as_it_is_meant(truths, tmp_path):
     names, files = [*UNDERSTOOD], [data for data, _ in UNDERSTOOD.values()]
     paths = [tmp_path / str(place) for place in range(len(files))]
@@ -320,8 +323,8 @@ def test_pil_images_and_arrays_mean_what_their_files_do(tmp_path):
 
 @pytest.mark.parametrize(
     "image",
-    [Image.fromarray(GREY.astype(np.float32)), Image.new("LAB", (4, 4)), GREY.astype(np.float32), RGB / 255],
-    ids=["F", "LAB", "grey floats", "floats"],
+    [Image.fromarray(GREY.astype(np.float32)), GREY.astype(np.float32), RGB / 255],
+    ids=["F", "grey floats", "floats"],
 )
 def test_pixels_without_an_agreed_meaning_are_refused(image):
     with pytest.raises(VsembError):
@@ -378,8 +381,3 @@ def test_one_changed_byte_never_passes_prepare_and_fails_the_graph(kind):
     for raw, kept in zip(pixels(changed), pixels(stored), strict=True):
         assert kept is not None
         assert raw is None or np.abs(raw - kept).mean() < 3
-
-
-def test_a_jpeg_without_its_end_is_written_anew():
-    cut = encode(RGB)[:-2]
-    assert_same(pixels([sanitise_image(cut).encoded]), pixels([plain(RGB)]), ["no EOI"], "prepare")

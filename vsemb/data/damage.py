@@ -20,6 +20,9 @@ _FRAMES = (0xC0, 0xC1, 0xC2)
 _OTHER_FRAMES = frozenset(range(0xC3, 0xD0)) - {0xC4, 0xC8}
 
 
+_NO_END = "truncated: the JPEG has no end, the marker EOI"
+
+
 class Damaged(Exception):
     """An image whose bytes are not those that were written; the message is the reason."""
 
@@ -75,17 +78,18 @@ def is_plain_jpeg(data: bytes) -> bool:
         data: bytes of the file. What is behind the marker EOI is not read.
 
     Raises:
-        Damaged: if bytes between two segments belong to none; decoders do not agree on where to continue.
+        Damaged: if the file ends before EOI, or bytes between two segments belong to none, behind which decoders
+            continue differently.
 
     Example:
 
-    >>> is_plain_jpeg(b"\\xff\\xd8\\xff\\xd9"), is_plain_jpeg(b"\\xff\\xd8")
-    (False, False)
+    >>> is_plain_jpeg(b"\\xff\\xd8\\xff\\xd9")  # It has no frame.
+    False
     """
     place, frames, scans = 2, 0, 0
     while True:
         if len(data) < place + 2:
-            return False
+            raise Damaged(_NO_END)
         if data[place] != 0xFF:
             raise Damaged(f"damaged: the JPEG has no marker at byte {place:,}")
         marker = data[place + 1]
@@ -103,5 +107,5 @@ def is_plain_jpeg(data: bytes) -> bool:
             scans += 1
             found = _NEXT_MARKER.search(data, place)
             if found is None:
-                return False
+                raise Damaged(_NO_END)
             place = found.start()
