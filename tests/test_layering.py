@@ -24,7 +24,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # Lowest first; a room, a folder or module of the package, imports only rooms of lines above its own, and itself.
 ORDER = [
     {"allocation", "errors"},
-    {"console", "files", "tables"},
+    {"console", "files", "tables", "unicode"},
     {"printing", "registry", "weights"},
     {"parts"},
     {"configured"},
@@ -194,6 +194,16 @@ def test_no_leftovers() -> None:
         assert ast.get_docstring(ast.parse(text)), f"{path}: no module docstring"
         for call in ("allow_pickle=True", "eval(", "exec("):
             assert not re.search(rf"(?<![\w.]){re.escape(call)}", text), f"{path}: {call}"
+
+
+def test_only_line_feeds_end_a_line_of_data() -> None:
+    """`str.splitlines` also splits at U+2028, U+0085 and others, which texts contain; a message's first line may."""
+    for path in [*FILES, *(ROOT / "pipelines").rglob("*.py")]:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        first = {node.value for node in ast.walk(tree) if isinstance(node, ast.Subscript)}
+        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and node not in first]
+        wrong = [node.lineno for node in calls if getattr(node.func, "attr", "") == "splitlines"]
+        assert not wrong, f"{path}, lines {wrong}: str.splitlines"
 
 
 def unpickling(source: str) -> list[str]:

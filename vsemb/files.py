@@ -492,6 +492,18 @@ def reading(path: str | os.PathLike[str], what: str = "file") -> Iterator[None]:
         raise DataError(f"The {what} {path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
 
 
+def read_json_lines(path: str | os.PathLike[str]) -> list[Any]:
+    """Read a file with one JSON value per line, which line feeds end; blank lines are left out.
+
+    Raises:
+        OSError: if the file cannot be read.
+        ValueError: if a line is not JSON, or not UTF-8.
+    """
+    # JSON texts may contain the other line ends of `str.splitlines`.
+    lines = read_bytes(path).decode("utf-8-sig").split("\n")
+    return [json.loads(line) for line in lines if line.strip()]
+
+
 def read_json(path: str | os.PathLike[str], what: str = "JSON file") -> Any:
     """Read a JSON file.
 

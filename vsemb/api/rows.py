@@ -18,6 +18,7 @@ from vsemb.data.readers.table import COLUMNS, NUMBERED
 from vsemb.data.records import ImageRecord
 from vsemb.errors import InvalidArgumentError, invalid_argument, one_line, plain_repr, unknown_name
 from vsemb.files import sha256_bytes
+from vsemb.unicode import has_surrogate
 
 
 @dataclass
@@ -125,6 +126,8 @@ def item_of(place: int, image: Any, captions: Any, split: Any, problems: list[st
     else:
         if texts is None:
             problems.append(f"row {place}: caption is {_shown(captions)}")
+        elif wrong := [text for text in texts if has_surrogate(text)]:
+            problems.append(f"row {place}: caption has a lone surrogate, {_shown(wrong[0])}")
         elif not (split is None or isinstance(split, str)):
             problems.append(f"row {place}: split is {_shown(split)}")
         else:

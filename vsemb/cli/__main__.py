@@ -95,7 +95,7 @@ def command_parser(name: str) -> argparse.ArgumentParser:
     modes: Modes | None = parser.get_default("modes")
     parser.description = text + (modes.explained if modes is not None else "")
     of_systems = [f"  {line}" for system in registry.systems() for line in system.examples.get(name, ())]
-    parser.epilog = "\n".join(["examples:", *examples.splitlines(), *of_systems])
+    parser.epilog = "\n".join(["examples:", *examples.split("\n"), *of_systems])
     return parser
 
 

@@ -6,9 +6,14 @@ import argparse
 import os
 
 from vsemb.commands import add_options, apply_options
+from vsemb.console import say
 from vsemb.errors import invalid_argument
 from vsemb.printing import facts, save_json, say_skipped
-from vsemb.runs.inputs import check_vectors_path, image_files, text_lines
+from vsemb.runs.inputs import check_vectors_path, image_files, texts_and_blanks
+from vsemb.unicode import require_unicode
+
+# Numbers of blank lines that are printed.
+_LISTED = 20
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,9 +33,9 @@ def run(arguments: argparse.Namespace) -> None:
 
     A .npy file holds (n, dim) float32; the JSON file beside it names the rows. A .parquet file has the columns `image`
     or `text` and `embedding`. Vectors have the geometry of the run's similarity: unit length for cosine and order.
-    Unreadable images and texts without a known word are listed and omitted. An interrupted command resumes where it
-    stopped. If the file exists, only new and changed images are embedded, and images that are no longer given are
-    removed.
+    Unreadable images, texts without a known word and blank lines are listed and omitted; only line feeds end a line.
+    An interrupted command resumes where it stopped. If the file exists, only new and changed images are embedded, and
+    images that are no longer given are removed.
 
     Examples:
       vsemb embed runs/vsepp --images photos --out photos.npy
@@ -39,12 +44,14 @@ def run(arguments: argparse.Namespace) -> None:
     """
     check_vectors_path(arguments.out)
     kind = "image" if arguments.images else "text"
+    blank: list[int] = []
     if arguments.images:
         names = image_files(arguments.images)
     elif len(arguments.texts) == 1 and os.path.exists(arguments.texts[0]) and not os.path.isdir(arguments.texts[0]):
-        names = text_lines(arguments.texts[0])
+        names, blank = texts_and_blanks(arguments.texts[0])
     else:
         names = arguments.texts
+        require_unicode("texts", names)
     if not names:
         raise invalid_argument("texts", arguments.texts[0], "a file with at least one text")
 
@@ -65,5 +72,9 @@ def run(arguments: argparse.Namespace) -> None:
     items = f"{count:,} {kind}{'s' * (count != 1)}"
     kept = {"kept": f"{embedded.kept:,} unchanged"} if embedded.kept else {}
     print(facts({"items": items, **kept, "dim": dim, "where": arguments.out}))
+    if blank:
+        lines = ", ".join(map(str, blank[:_LISTED])) + (" …" if len(blank) > _LISTED else "")
+        say(f"{len(blank):,} blank line{'s' * (len(blank) != 1)} of {arguments.texts[0]} omitted: {lines}")
     say_skipped(embedded.skipped)
-    save_json(arguments, {"items": count, "kept": embedded.kept, "kind": kind, "dim": dim, "skipped": embedded.skipped})
+    counts = {"items": count, "kept": embedded.kept, "kind": kind, "dim": dim}
+    save_json(arguments, {**counts, "skipped": embedded.skipped, "blank_lines": blank})

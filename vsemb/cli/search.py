@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import io
 import itertools
 import sys
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from vsemb.commands import Mode, Modes, add_options, apply_options, picked
 from vsemb.console import say
 from vsemb.data.manifest import read_manifest
-from vsemb.errors import DataError, VsembError, invalid_argument, one_line, unknown_name
+from vsemb.errors import DataError, VsembError, invalid_argument, one_line, printable, unknown_name
 from vsemb.files import read_json
 from vsemb.printing import save_json, table
 from vsemb.runs.inputs import Query, check_counts, kind_of
@@ -22,6 +23,10 @@ from vsemb.runs.pictures import check_picture_path, save_picture
 
 if TYPE_CHECKING:
     from vsemb.runs.searching import Search
+
+
+# Byte order mark.
+_MARK = "\ufeff"
 
 
 class _Words(argparse.Action):
@@ -114,7 +119,10 @@ def _search(arguments: argparse.Namespace) -> int:
 
 def _typed(several: dict[str, Any]) -> Iterator[Query]:
     """Yield the queries typed at a prompt, or the lines of standard input."""
-    at_terminal = sys.stdin.isatty()
+    at_terminal, first = sys.stdin.isatty(), True
+    if not at_terminal and isinstance(sys.stdin, io.TextIOWrapper):
+        # Only line feeds end a line. Invalid UTF-8 is the error of its query, not of all.
+        sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape", newline="\n")
     if at_terminal:
         with contextlib.suppress(ImportError):
             import readline  # noqa: F401  Adds arrow keys and a history to `input`.
@@ -127,9 +135,10 @@ def _typed(several: dict[str, Any]) -> Iterator[Query]:
             return
         if not at_terminal and not line:
             return
+        line, first = (line.removeprefix(_MARK) if first else line), False
         if line.strip():
             if not at_terminal:
-                print(f"query: {line.strip()}")
+                print(f"query: {printable(line.strip())}")
             yield Query(line.strip(), **several)
 
 

@@ -20,6 +20,7 @@ from vsemb.data.records import caption_id
 from vsemb.errors import DataError, invalid_argument, unknown_name
 from vsemb.files import sha256_bytes
 from vsemb.tables import html_table
+from vsemb.unicode import composed
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -307,7 +308,8 @@ class Split:
                 f"The image {key!r} of the split {self.name!r} of {self._path} has no class. Classes "
                 "come from the column `class` of a table, or from a format that has them."
             )
-        names, ids = np.unique(np.array(list(self.class_names), dtype=object), return_inverse=True)
+        named = [composed(str(name)) for name in self.class_names]
+        names, ids = np.unique(np.array(named, dtype=object), return_inverse=True)
         return names.tolist(), ids.astype(np.int64)
 
     def with_captions(self, captions: Sequence[Sequence[str]]) -> Split:

@@ -25,6 +25,8 @@ from vsemb.text.tokenizers import Tokenizer
 _MANY = 200_000
 _BLOCK, _SAMPLE = 16_384, 4096
 _FILES = "ids", "offsets.npy"
+# Rules of reading texts that ids of an earlier version did not follow, and that a sample may not show.
+_RULES = "NFC"
 
 
 def encoded_captions(split: Split, tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray]:
@@ -73,7 +75,14 @@ def _fingerprint(split: Split, texts: Column, tokenizer: Tokenizer) -> str:
     sample = np.linspace(0, len(texts) - 1, min(len(texts), _SAMPLE)).astype(np.int64)
     ids, offsets = tokenizer.encode(texts[sample])
     name = f"{type(tokenizer).__module__}.{type(tokenizer).__qualname__}"
-    parts = [split.dataset.fingerprint, split.name, name, tokenizer.max_length, list(tokenizer.vocabulary.words)]
+    parts = [
+        split.dataset.fingerprint,
+        split.name,
+        name,
+        tokenizer.max_length,
+        list(tokenizer.vocabulary.words),
+        _RULES,
+    ]
     digest = hashlib.sha256(json.dumps(parts).encode())
     for array in (ids, offsets, texts.places):
         digest.update(b"" if array is None else np.ascontiguousarray(array).data)

@@ -24,6 +24,7 @@ from vsemb.ops.chunks import map_in_chunks
 from vsemb.ops.replicas import batch_spec
 from vsemb.parts import Count, NonNegative
 from vsemb.registry import load
+from vsemb.unicode import require_unicode
 
 Tensor = Any
 
@@ -411,8 +412,15 @@ def _refused_weights(name: str, received: str) -> VsembError:
     return invalid_argument(name, received, "omitted, since all pairs count alike", fix)
 
 
-def string_tensors(values: Any) -> Any:
+def string_tensors(values: Any, argument: str = "x") -> Any:
     """Return lists and arrays of strings as tensors, which Keras takes; other values as they are.
+
+    Args:
+        values: a list or an array, or a dictionary of them.
+        argument: name of the argument, for errors.
+
+    Raises:
+        InvalidArgumentError: for a text with a lone surrogate; the error names its row.
 
     Example:
 
@@ -420,9 +428,11 @@ def string_tensors(values: Any) -> Any:
     TensorShape([1])
     """
     if isinstance(values, Mapping):
-        return {name: string_tensors(each) for name, each in values.items()}
-    if isinstance(values, np.ndarray) or (isinstance(values, list) and values and isinstance(values[0], str | bytes)):
-        return ops.convert_to_tensor(values, "string") if holds_strings(values) else values
+        return {name: string_tensors(each, name) for name, each in values.items()}
+    listed = isinstance(values, list) and values and isinstance(values[0], str | bytes)
+    if (listed or isinstance(values, np.ndarray)) and holds_strings(values):
+        require_unicode(argument, values)
+        return ops.convert_to_tensor(values, "string")
     return values
 
 

@@ -77,7 +77,7 @@ def read_metrics(path: Path) -> dict[str, list[tuple[int, float]]]:
     """
     values: dict[str, list[tuple[int, float]]] = {}
     text = read_text(path, errors="replace") if path.exists() else ""
-    for line in text.splitlines():
+    for line in text.split("\n"):
         try:
             row = json.loads(line)
             epoch = int(row["epoch"])

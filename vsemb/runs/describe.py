@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import time
@@ -14,7 +13,7 @@ from typing import Any
 from vsemb import registry
 from vsemb.data.manifest import ordered_splits, read_manifest
 from vsemb.errors import DataError
-from vsemb.files import read_json, read_text, reading
+from vsemb.files import read_json, read_json_lines, reading
 from vsemb.runs.inputs import kind_of, model_version
 
 
@@ -83,7 +82,7 @@ def _run(path: Path) -> _Read:
     rows = []
     if (path / "metrics.jsonl").exists():
         with reading(path / "metrics.jsonl"):
-            rows = [json.loads(line) for line in read_text(path / "metrics.jsonl").splitlines()]
+            rows = read_json_lines(path / "metrics.jsonl")
     best = info.get("best_epoch")
     epochs = recipe.get("training", {}).get("epochs")
     selected: dict[str, Any] = next((row for row in rows if row["epoch"] == best), {})

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vsemb.data.readers.source import numbered_lines
 from vsemb.errors import DataError, invalid_argument
-from vsemb.files import read_json, read_text, reading
+from vsemb.files import read_json
 
 #: Endings of the names of image files, in lower case. Files .heic and .heif are listed as unreadable.
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".pgm", ".heic", ".heif")
@@ -137,14 +138,27 @@ def _below(folder: str) -> list[str]:
 
 
 def text_lines(path: str | os.PathLike[str]) -> list[str]:
-    """Return the non-blank lines of a UTF-8 text file.
+    """Return the non-blank lines of a list, see `texts_and_blanks`.
 
     Raises:
         DataError: if the file cannot be read.
     """
-    with reading(path):
-        lines = read_text(path).splitlines()
-    return [line.strip() for line in lines if line.strip()]
+    return texts_and_blanks(path)[0]
+
+
+def texts_and_blanks(path: str | os.PathLike[str]) -> tuple[list[str], list[int]]:
+    """Read a list: a UTF-8 file with one text per line, with or without byte order mark.
+
+    Only line feeds end a line, see `vsemb.data.readers.source.numbered_lines`.
+
+    Returns:
+        The non-blank lines in order, without white space around them, and the numbers of the blank lines, from 1.
+
+    Raises:
+        DataError: if the file cannot be read.
+    """
+    lines = [line.strip() for _, line in numbered_lines(Path(path))]
+    return [line for line in lines if line], [number for number, line in enumerate(lines, 1) if not line]
 
 
 def check_vectors_path(path: str | os.PathLike[str]) -> str:

@@ -23,6 +23,7 @@ from vsemb.runs.pictures import MOST_TILES, contact_sheet, decimals, read_pictur
 from vsemb.runs.run import Run
 from vsemb.runs.serve import check_run
 from vsemb.searching import IndexSource, Item, SearchIndex, abstract, check_candidates, combine, compose
+from vsemb.unicode import has_surrogate, lone_surrogate
 
 # Side of a picture in a contact sheet, in pixels.
 _SIDE = 200
@@ -151,9 +152,11 @@ def read_text(run: Run, text: str, name: str, report: Callable[[str], None]) -> 
         (1,) string, the input of `encode_text`.
 
     Raises:
-        InvalidArgumentError: if no word of the text is in the run's vocabulary.
+        InvalidArgumentError: if no word of the text is in the run's vocabulary, or for a lone surrogate.
         DataError: if the text must be parsed and the run lacks a parser.
     """
+    if has_surrogate(text):
+        raise lone_surrogate(name, text)
     tokenizer = run.tokenizer
     read = tf.constant(run.reader([text]))
     words = [piece.decode() for piece in tokenizer.pieces(read).flat_values.numpy()]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import os
 import warnings
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ import keras
 from vsemb.console import say
 from vsemb.data.batches import BatchSource
 from vsemb.errors import DataError, invalid_argument, reader_errors
-from vsemb.files import locked, read_text, write_json
+from vsemb.files import locked, read_json_lines, write_json
 from vsemb.ops.tensorflow import tf
 from vsemb.recipes.schema import Job, Recipe
 from vsemb.runs.features import with_features
@@ -224,7 +223,7 @@ def fit_run(
         raise DataError(f"Training ended before an epoch was measured. Remove {out} to start afresh.")
     if devices.writes:
         # Count the rows of all epochs, including earlier sessions.
-        rows = [json.loads(line) for line in read_text(out / METRICS).splitlines()]
+        rows = read_json_lines(out / METRICS)
         info |= {
             "status": "finished",
             "finished": datetime.now(UTC).date().isoformat(),

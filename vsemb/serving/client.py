@@ -24,6 +24,7 @@ from vsemb.parts import Count, Range, at_least, between, require, require_fields
 from vsemb.serving.access import read_token
 from vsemb.serving.encoding import EncodingMixin, Rows
 from vsemb.serving.transports import Arrays, Result, SignatureInfo, TensorInfo, VersionStatus, attempted, connect
+from vsemb.unicode import require_unicode
 
 # First bytes of JPEG and PNG, which models decode.
 _DECODED_IN_GRAPH = (b"\xff\xd8\xff", b"\x89PNG")
@@ -428,8 +429,10 @@ def to_array(name: str, values: Any, info: TensorInfo) -> np.ndarray:
         InvalidArgumentError: for values of another type, out of range, or with another number of dimensions.
     """
     if info.dtype == object:
+        texts = np.asarray(values, object)
+        require_unicode(name, texts.ravel())
         encode = np.vectorize(functools.partial(_encoded, name), otypes=[object])
-        result = encode(np.asarray(values, object))
+        result = encode(texts)
     else:
         try:
             given = np.asarray(values)
@@ -450,8 +453,8 @@ def to_array(name: str, values: Any, info: TensorInfo) -> np.ndarray:
 def _encoded(name: str, text: object) -> bytes:
     if not isinstance(text, str | bytes):
         raise invalid_argument(name, text, "strings or bytes, in rows of one length")
-    # Invalid Unicode is sent as it is; the server replaces it.
-    return text.encode(errors="surrogatepass") if isinstance(text, str) else text
+    # Invalid UTF-8 in bytes is sent as it is; the server replaces it.
+    return text.encode() if isinstance(text, str) else text
 
 
 def requests_of(arrays: Sequence[np.ndarray], most_rows: int, most_bytes: int) -> Iterator[tuple[int, int]]:
@@ -486,9 +489,10 @@ def to_texts(texts: Sequence[str | bytes]) -> list[bytes]:
     """Convert texts to bytes.
 
     Raises:
-        InvalidArgumentError: for one text in place of a list, or entries that are not texts.
+        InvalidArgumentError: for one text in place of a list, entries that are not texts, or a lone surrogate.
     """
     _refuse_one("texts", texts)
+    require_unicode("texts", texts)
     return [_encoded("texts", text) for text in texts]
 
 

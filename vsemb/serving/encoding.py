@@ -11,6 +11,7 @@ import numpy as np
 from vsemb import console
 from vsemb.errors import DataError, invalid_argument, listed, one_line, unknown_name
 from vsemb.parts import Count, require
+from vsemb.unicode import has_surrogate
 
 if TYPE_CHECKING:
     from vsemb.data.images import ImageLike
@@ -47,8 +48,8 @@ class EncodingMixin:
         Args:
             texts: one text, or n texts.
             batch_size: texts per call of the model.
-            on_bad: for texts without words: `fail` raises an error, `nan` returns their rows as NaN and names them in a
-                notice.
+            on_bad: for texts without words or with a lone surrogate: `fail` raises an error, `nan` returns their rows
+                as NaN and names them in a notice.
             progress: whether a progress bar is shown; default: on a terminal.
 
         Returns:
@@ -56,7 +57,7 @@ class EncodingMixin:
             as `dvsa`, returns (n, items, dim), padded with zeros.
 
         Raises:
-            DataError: for a text without words.
+            DataError: for a text without words or with a lone surrogate.
 
         Example:
 
@@ -68,7 +69,7 @@ class EncodingMixin:
         for text in rows:
             if not isinstance(text, str):
                 raise invalid_argument("texts", text, "one string, or a list of strings")
-        return _encoded("texts", rows, str, self.embed_texts, _no_words, batch_size, on_bad, progress)
+        return _encoded("texts", rows, _valid_text, self.embed_texts, _no_words, batch_size, on_bad, progress)
 
     def encode_images(
         self,
@@ -158,6 +159,12 @@ def _encoded(
         embedded[place, : len(each)] = each
     embedded[list(bad)] = np.nan
     return embedded
+
+
+def _valid_text(text: str) -> str:
+    if has_surrogate(text):
+        raise DataError(f"A text must be valid Unicode, without lone surrogates; got {one_line(repr(text), 80)}.")
+    return text
 
 
 def _no_words(row: Any) -> str:

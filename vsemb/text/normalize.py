@@ -10,12 +10,24 @@ import itertools
 import re
 import sys
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from vsemb.ops.tensorflow import tf
+from vsemb.text.composition import composed
+from vsemb.unicode import MAX_BYTES, MAX_RAW_BYTES, require_unicode, shortened
 
-#: Maximum bytes read of a text, after white space at its start.
-MAX_BYTES = 4096
+__all__ = [
+    "MAX_BYTES",
+    "WHITE_SPACE",
+    "batches_of",
+    "is_in_words",
+    "readable",
+    "readable_in_python",
+    "split_in_python",
+    "split_words",
+    "text_tensor",
+    "words_of",
+]
 
 #: Python's white space, as the content of a character class of a regular expression.
 WHITE_SPACE = r"\t-\r\x1c-\x20\x{85}\pZ"
@@ -33,22 +45,28 @@ _BATCH = 8192
 
 # Placeholder for the apostrophe of 's while others are removed; a private-use character.
 _KEPT = "\ue000"
+# Characters that end a word, as in the COCO caption evaluation, although they are marks: variation selectors and marks
+# that enclose a character. So 3 in a keycap is the word 3, and a red heart no word.
+_NOT_IN_WORDS = r"\x{20dd}-\x{20e0}\x{20e2}-\x{20e4}\x{488}-\x{489}\x{1abe}\x{a670}-\x{a672}"
+_NOT_IN_WORDS += r"\x{fe00}-\x{fe0f}\x{180b}-\x{180d}\x{180f}\x{e0100}-\x{e01ef}"
 # Substitutions in lower-case text that leave its words, separated by spaces, in the syntax of RE2.
 _SUBSTITUTIONS = (
+    # A soft hyphen is invisible in a word.
+    (r"\x{ad}", ""),
     ("[\u2018\u2019]", "'"),
     (r"([\pL])'s\b", rf"\1 {_KEPT}s "),
     # Matches overlap in n'n'n, so a second pass is needed.
     *[(r"([\pL])'([\pL])", r"\1\2")] * 2,
-    (rf"[^\pL\pM\pN{_KEPT}]+", " "),
+    (rf"(?:[^\pL\pM\pN{_KEPT}]|[{_NOT_IN_WORDS}])+", " "),
     (_KEPT, "'"),
 )
 
 
 def readable(texts: tf.Tensor) -> tf.Tensor:
-    """Convert raw strings to valid UTF-8 of at most `MAX_BYTES`.
+    """Convert raw strings to valid UTF-8 in composed form (NFC), at most `MAX_BYTES`.
 
     White space at the start is removed, NUL becomes a space, and invalid UTF-8 becomes U+FFFD. Only the first 16 times
-    `MAX_BYTES` are read.
+    `MAX_BYTES` are read. Canonically equal strings give the same result.
 
     Args:
         texts: (batch,) string.
@@ -65,35 +83,33 @@ def readable(texts: tf.Tensor) -> tf.Tensor:
     # The transcoder is the slowest step and leaves ASCII unchanged.
     others = tf.where(~tf.strings.regex_full_match(texts, _ASCII))
     valid = tf.strings.unicode_transcode(tf.gather_nd(texts, others), "UTF-8", "UTF-8", errors="replace")
-    texts = tf.tensor_scatter_nd_update(texts, others, valid)
+    texts = tf.tensor_scatter_nd_update(texts, others, _whole(composed(valid)))
+    texts = tf.strings.substr(texts, 0, MAX_BYTES)
     return tf.strings.regex_replace(texts, r"\x00", " ")  # `tf.strings.lower` truncates at NUL.
 
 
 def _cut(texts: tf.Tensor) -> tf.Tensor:
+    """Return at most `MAX_RAW_BYTES` of raw strings, without the white space at their start."""
     texts = tf.strings.substr(texts, 0, _MAX_BLANK)
     texts = tf.strings.regex_replace(texts, _BLANK_START, "", replace_global=False)
-    return tf.strings.substr(texts, 0, MAX_BYTES)
+    return tf.strings.substr(texts, 0, MAX_RAW_BYTES)
 
 
-def readable_part(text: str) -> str:
-    r"""Return the part of a raw text that a parser in Python reads: at most `MAX_BYTES`, trimmed.
-
-    Example:
-
-    >>> readable_part(" a\x00dog ")
-    'a dog'
-    """
-    # Parsers treat NUL as a space.
-    text = text.replace("\0", " ").strip()
-    return text.encode()[:MAX_BYTES].decode(errors="ignore").strip()
+def _whole(texts: tf.Tensor) -> tf.Tensor:
+    """Cut strings of valid UTF-8 after at most `MAX_BYTES`, between two characters."""
+    long = tf.where(tf.strings.length(texts) > MAX_BYTES)
+    cut = tf.strings.substr(tf.gather_nd(texts, long), 0, MAX_BYTES)
+    cut = tf.strings.unicode_transcode(cut, "UTF-8", "UTF-8", errors="ignore")
+    return tf.tensor_scatter_nd_update(texts, long, cut)
 
 
 def split_words(texts: tf.Tensor) -> tf.RaggedTensor:
     """Lower-case raw strings and split them into words.
 
-    A word is a run of letters, marks and digits of any script. Other characters separate words, with two exceptions:
-    the English 's becomes its own word, as in the Penn treebank, and other apostrophes inside a word are removed
-    (don't: dont). Invalid UTF-8 separates words.
+    A word is a run of letters, marks and digits of any script, in composed form (NFC). Other characters separate words,
+    also joiners, variation selectors and enclosing marks, as in the COCO caption evaluation. There are three
+    exceptions: the English 's becomes its own word, as in the Penn treebank, other apostrophes inside a word are
+    removed (don't: dont), and so are soft hyphens. Invalid UTF-8 separates words.
 
     Args:
         texts: (batch,) string.
@@ -108,7 +124,7 @@ def split_words(texts: tf.Tensor) -> tf.RaggedTensor:
     """
     texts = _cut(texts)
     is_plain = tf.strings.regex_full_match(texts, _PLAIN)
-    plain = tf.strings.lower(tf.where(is_plain, texts, ""))
+    plain = tf.strings.lower(tf.strings.substr(tf.where(is_plain, texts, ""), 0, MAX_BYTES))
     plain = tf.strings.regex_replace(plain, "[^a-z0-9]+", " ")
     others = tf.where(~is_plain)
     words = tf.tensor_scatter_nd_update(plain, others, _spaced(tf.gather_nd(texts, others)))
@@ -117,9 +133,29 @@ def split_words(texts: tf.Tensor) -> tf.RaggedTensor:
 
 def batches_of(texts: Iterable[str]) -> Iterator[tf.Tensor]:
     """Yield texts as string tensors of a few thousand each; `texts` is read once."""
-    remaining = iter(texts)
+    remaining, first = iter(texts), 0
     while batch := list(itertools.islice(remaining, _BATCH)):
-        yield tf.constant(batch, tf.string)
+        yield text_tensor("texts", batch, first)
+        first += len(batch)
+
+
+def text_tensor(name: str, texts: Sequence[str], first: int = 0) -> tf.Tensor:
+    """Convert texts to a string tensor.
+
+    Args:
+        name: name of the argument.
+        texts: the texts.
+        first: number of the first row, for the error.
+
+    Raises:
+        InvalidArgumentError: for a text with a lone surrogate; the error names its row.
+    """
+    try:
+        return tf.constant(texts, tf.string)
+    except Exception:
+        # TensorFlow's types of error differ by version.
+        require_unicode(name, texts, first)
+        raise
 
 
 def words_of(texts: Iterable[str]) -> Iterator[list[str]]:
@@ -170,11 +206,25 @@ def split_in_python(text: str) -> list[str]:
     return text.split()
 
 
+def is_in_words(character: str) -> bool:
+    """Return whether a character is part of words: a letter, a mark or a digit, see `split_words`."""
+    return unicodedata.category(character)[0] in "LMN" and not _separators().match(character)
+
+
+@functools.cache
+def _separators() -> re.Pattern[str]:
+    return re.compile(f"[{_in_python(_NOT_IN_WORDS)}]")
+
+
+def _in_python(pattern: str) -> str:
+    """Return a regular expression with the characters that RE2 writes as numbers."""
+    return re.sub(r"\\x\{(\w+)\}", lambda code: re.escape(chr(int(code[1], 16))), pattern)
+
+
 def readable_in_python(text: str) -> str:
     """Convert a raw string in Python, as `readable` in graph."""
     start = re.sub(r"^[\s\0]+", "", text.encode(errors="replace")[:_MAX_BLANK].decode(errors="replace"))
-    text = start.encode()[:MAX_BYTES].decode(errors="replace")
-    return text.replace("\0", " ")
+    return shortened(start).replace("\0", " ")
 
 
 @functools.cache
@@ -191,5 +241,5 @@ def _substitutions() -> list[tuple[re.Pattern[str], str]]:
         for category in "LMN":
             pattern = pattern.replace(rf"\p{category}", ranges[category])
         # `\b` is a boundary of ASCII in RE2.
-        compiled.append((re.compile(pattern, re.ASCII), replacement))
+        compiled.append((re.compile(_in_python(pattern), re.ASCII), replacement))
     return compiled

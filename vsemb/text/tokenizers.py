@@ -15,11 +15,12 @@ from typing import Any, ClassVar, Self
 import keras
 import numpy as np
 
-from vsemb.errors import VsembError, invalid_argument, printable
+from vsemb.errors import VsembError, invalid_argument
 from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, Part, Size, require
 from vsemb.text.normalize import WHITE_SPACE, batches_of, readable, readable_in_python, split_in_python, split_words
 from vsemb.text.vocabulary import UNKNOWN_ID, Vocabulary
+from vsemb.unicode import composed, require_unicode
 
 #: The known characters: the 69 printable characters of ASCII without upper case.
 ALPHABET = string.ascii_lowercase + string.digits + string.punctuation + " "
@@ -53,8 +54,8 @@ class Tokenizer(tf.Module):
         self.max_length = max_length
         if not lookup or not tf:
             return
-        words = tf.constant(vocabulary.words or ("",), tf.string)
-        ids = tf.range(2, 2 + tf.size(words))
+        known = vocabulary.ids or {"": UNKNOWN_ID}
+        words, ids = tf.constant(list(known), tf.string), tf.constant(list(known.values()), tf.int32)
         self.table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(words, ids), default_value=1)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -143,7 +144,7 @@ class Tokenizer(tf.Module):
             offsets: (texts + 1,) int64; text i is `ids[offsets[i]:offsets[i + 1]]`.
         """
         if not tf:
-            known = {word: number for number, word in enumerate(self.vocabulary.words, UNKNOWN_ID + 1)}
+            known = self.vocabulary.ids
             rows = [[known.get(word, UNKNOWN_ID) for word in self.split(text)] for text in texts]
             return np.array([*itertools.chain(*rows)], np.int32), np.cumsum([0, *map(len, rows)])
         parts, lengths = [], [np.zeros(1, np.int64)]
@@ -232,10 +233,11 @@ class TextReader:
         """Return texts that the tokenizer reads.
 
         Raises:
+            InvalidArgumentError: for a text with a lone surrogate.
             DataError: if a text cannot be converted.
         """
-        # Invalid UTF-8 of a command line arrives as surrogates, which cannot be encoded.
-        return [printable(text) for text in raw]
+        require_unicode("texts", raw)
+        return list(raw)
 
     def knows(self, word: str) -> bool:
         """Return whether a single word can be embedded."""
@@ -350,11 +352,11 @@ class WordReader(TextReader):
     """Raw texts of tokenizers with a closed vocabulary of words."""
 
     def knows(self, word: str) -> bool:
-        return word.lower() in self._words
+        return composed(word).lower() in self._words
 
     @functools.cached_property
     def _words(self) -> frozenset[str]:
-        return frozenset(word.lower() for word in self.vocabulary.words)
+        return frozenset(composed(word).lower() for word in self.vocabulary.words)
 
 
 @dataclass(frozen=True)

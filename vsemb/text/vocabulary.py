@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
@@ -14,9 +16,13 @@ from vsemb.files import read_text, reading, replacing, sha256_bytes
 from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, require
 from vsemb.text.normalize import batches_of, split_words, words_of
+from vsemb.unicode import composed
 
 PADDING, UNKNOWN = "<pad>", "<unk>"
 PADDING_ID, UNKNOWN_ID = 0, 1
+
+# Characters that end a line for some program: one word is one line of the file.
+_LINE_END = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
 class Vocabulary:
@@ -48,7 +54,7 @@ class Vocabulary:
         seen: set[str] = set()
         for word in words:
             whole = word == " " or word.strip() == word
-            if word.splitlines() != [word] or not whole or word in reserved or word in seen:
+            if not word or _LINE_END.search(word) or not whole or word in reserved or word in seen:
                 allowed = "distinct words without line breaks or white space around them"
                 raise invalid_argument("words", word, allowed)
             if scores is not None and word.split() != [word]:
@@ -63,7 +69,15 @@ class Vocabulary:
         return len(self.words) + 2
 
     def __contains__(self, word: object) -> bool:
-        return word in self.words
+        return isinstance(word, str) and composed(word) in self.ids
+
+    @functools.cached_property
+    def ids(self) -> dict[str, int]:
+        """Word in composed form (NFC) -> id, as texts are looked up; the first of canonically equal words."""
+        ids: dict[str, int] = {}
+        for number, word in enumerate(self.words, UNKNOWN_ID + 1):
+            ids.setdefault(composed(word), number)
+        return ids
 
     @property
     def tokens(self) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from vsemb.errors import DataError, invalid_argument
 from vsemb.files import open_regular, reading
 from vsemb.parts import Count, Positive, require
 from vsemb.text.vocabulary import UNKNOWN_ID, Vocabulary
+from vsemb.unicode import composed
 
 _MAX_WORDS = 20_000
 # Passes of the subspace iteration. On 3,000 words and 300 dimensions, the singular values are off by 1 % after 8 passes
@@ -50,13 +51,16 @@ def read_word_vectors(path: str | os.PathLike[str], vocabulary: Vocabulary, seed
     >>> vectors[3].tolist(), found
     ([3.0, 4.0], 1)
     """
-    wanted = {word: row for row, word in enumerate(vocabulary.tokens)}
+    wanted = {word: row for row, word in enumerate(vocabulary.tokens[:2])} | vocabulary.ids
     # Vocabularies of trees keep case ("London"), files often do not ("london").
     uncased = {word.lower(): row for word, row in reversed(wanted.items())}
     rows: dict[int, np.ndarray] = {}
     exact: set[int] = set()
     dim: int | None = None
-    with reading(path, "file of word vectors"), open_regular(path, "r", encoding="utf-8-sig", errors="replace") as file:
+    with (
+        reading(path, "file of word vectors"),
+        open_regular(path, "r", encoding="utf-8-sig", errors="replace", newline="\n") as file,
+    ):
         for number, line in enumerate(file, 1):
             parts = line.rstrip().split(" ")
             if number == 1 and len(parts) == 2 and all(part.isdecimal() and len(part) < 16 for part in parts):
@@ -67,7 +71,7 @@ def read_word_vectors(path: str | os.PathLike[str], vocabulary: Vocabulary, seed
             if dim is None:
                 dim = len(parts) - 1
             # A few GloVe words contain spaces, so the vector is counted from the right.
-            word = " ".join(parts[:-dim]) if dim else ""
+            word = composed(" ".join(parts[:-dim])) if dim else ""
             if not word:
                 raise DataError(
                     f"{path}, line {number}, must be a word and its numbers, separated by spaces "

@@ -64,7 +64,7 @@ class MetricsLog(keras.callbacks.Callback):
         self.path = Path(path)
         self._started = 0.0
         found = read_text(self.path) if self.path.exists() else ""
-        kept = "".join(f"{line}\n" for line in found.splitlines() if _epoch_of(line) < start_epoch)
+        kept = "".join(f"{line}\n" for line in found.split("\n") if _epoch_of(line) < start_epoch)
         if kept != found:
             with replacing(self.path) as temporary:
                 temporary.write_text(kept, encoding="utf-8")

@@ -17,6 +17,7 @@ from vsemb.data.readers.hash_splits import hash_split
 from vsemb.data.readers.source import Source, split_name
 from vsemb.data.records import ImageRecord
 from vsemb.errors import DataError
+from vsemb.unicode import has_surrogate
 
 _SPLIT = re.compile(r"(?<![a-z])(train|training|val|valid|validation|dev|test|testing)(?![a-z])", re.IGNORECASE)
 
@@ -45,13 +46,15 @@ class Sample:
         """Return the sample with its captions as a tuple.
 
         Raises:
-            DataError: if a value is not text.
+            DataError: if a value is not text, or has a lone surrogate.
         """
         several = self.captions if isinstance(self.captions, list) else [self.captions]
         texts = () if self.captions is None else tuple(several)
         for what, value in (*(("caption", text) for text in texts), ("split", self.split), ("class", self.class_name)):
             if not isinstance(value, str) and (what == "caption" or value is not None):
                 raise DataError(f"{self.where}: the {what} must be text; got {value!r}.")
+            if isinstance(value, str) and has_surrogate(value):
+                raise DataError(f"{self.where}: the {what} must be valid Unicode; {value!r} has a lone surrogate.")
         return replace(self, captions=texts)
 
 

@@ -29,6 +29,7 @@ from vsemb.data.readers.source import (
 from vsemb.data.records import ImageRecord
 from vsemb.data.uris import RemoteFolder, located, scheme
 from vsemb.errors import DataError, invalid_argument
+from vsemb.unicode import has_surrogate
 
 # Names that count only if the header has no other name of the same column.
 WEAK = ("description", "descriptions", "title", "url")
@@ -217,6 +218,8 @@ def _object(where: str, line: str) -> dict[str, Any]:
         raise DataError(f"{where}: not JSON ({error}).") from error
     if not isinstance(row, dict):
         raise DataError(f"{where}: the line must be a JSON object; got {line[:60]!r}.")
+    if "\\u" in line and has_surrogate(json.dumps(row, ensure_ascii=False)):
+        raise DataError(f"{where}: the text must be valid Unicode, without lone surrogates; got {line[:60]!r}.")
     return row
 
 

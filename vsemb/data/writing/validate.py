@@ -16,6 +16,7 @@ from vsemb.data.records import ImageRecord, caption_id
 from vsemb.data.uris import RemoteImage
 from vsemb.errors import DataError
 from vsemb.files import read_bytes, sha256_bytes
+from vsemb.unicode import has_surrogate
 
 _AHEAD = 64
 _WORKERS = 2
@@ -39,8 +40,7 @@ def clean_caption(text: Any, key: str) -> str:
     """
     if not isinstance(text, str):
         raise DataError(f"A caption of image {key!r} must be text; got {text!r}.")
-    # A lone surrogate (half an emoji, from broken JSON) cannot be written as UTF-8.
-    return " ".join(text.encode("utf-8", "replace").decode("utf-8").split())
+    return " ".join(text.split())
 
 
 def signature(record: ImageRecord) -> str:
@@ -95,6 +95,9 @@ def examine(record: ImageRecord, max_side: int | None) -> Outcome:
     line = {"signature": signature(record), "key": key, "entry": None, "reason": None, "dropped": dropped}
     if not kept:
         return line | {"reason": "no caption"}, None
+    # Half a character, from broken JSON, which no file can hold.
+    if any(map(has_surrogate, [*captions, record.class_name or ""])):
+        return line | {"reason": "a caption or the class has a lone surrogate, which is not valid Unicode"}, None
     entry: dict[str, Any] = {"id": None, "key": key, "captions": [captions[place] for place in kept]}
     entry |= {"width": None, "height": None, "class": record.class_name or None}
     encoded, scale = None, (1.0, 1.0)

@@ -6,7 +6,6 @@ Winoground (Thrush et al. 2022, arXiv:2204.03162), ARO (Yuksekgonul et al. 2023,
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -21,7 +20,7 @@ from vsemb.api.model import load
 from vsemb.data.images import ImageLike
 from vsemb.errors import DataError
 from vsemb.evaluation import Embedder
-from vsemb.files import read_json, read_text, require_regular
+from vsemb.files import read_json, read_json_lines, require_regular
 from vsemb.runs.run import Run
 
 # Images embedded per block, and cases scored per block.
@@ -82,7 +81,7 @@ def read_cases(path: str | os.PathLike[str]) -> list[Case]:
     path = Path(path)
     if path.suffix == ".jsonl":
         try:
-            entries = [json.loads(line) for line in read_text(path).splitlines() if line.strip()]
+            entries = read_json_lines(path)
         except (OSError, ValueError) as error:
             raise DataError(f"{path} cannot be read as JSON lines: {error}.") from error
     else:

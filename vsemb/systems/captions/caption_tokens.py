@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import re
 
-_ASCII = str.maketrans({"‘": "'", "’": "'", "‛": "'", "′": "'", "–": "--", "—": "--", "…": "...", "\0": " "})
+from vsemb.systems.captions.caption_characters import LETTERS, MARKS, SYMBOLS, character_class
+from vsemb.unicode import composed
+
+_ASCII = str.maketrans(
+    {
+        **{"‘": "'", "’": "'", "‛": "'", "′": "'", "–": "--", "—": "--", "―": "--", "…": " ... ", "\0": " "},
+        **{"‹": " ", "›": " ", "\u00ad": "", "¼": " 1/4 ", "½": " 1/2 ", "¾": " 3/4 ", "⅓": " 1/3 ", "⅔": " 2/3 "},
+        **{"¢": " cents ", "£": " # ", "€": " $ ", "¤": " $ ", "₠": " $ "},
+    }
+)
 _DOUBLE_QUOTES = re.compile("[\"“”„«»]|``|''")
 _BRACKETS = {"(": "-lrb-", ")": "-rrb-", "[": "-lsb-", "]": "-rsb-", "{": "-lcb-", "}": "-rcb-"}
 
@@ -30,24 +39,39 @@ _ABBREVIATIONS = (
     *("sr", "inc", "co", "corp", "ltd", "vs", "etc", "ave", "mt", "ft", "blvd", "dept", "approx"),
 )
 
+# Characters of words: of ASCII, those that a hyphen joins, all; then the tokens of one character.
+_A = "[A-Za-z0-9_]"
+_T = f"[A-Za-z0-9_{character_class(LETTERS)}]"
+_W = f"[A-Za-z0-9_{character_class(LETTERS)}{character_class(MARKS)}]"
+_OTHER = f"[{character_class(LETTERS)}{character_class(MARKS)}]"
+_S = f"[!-~{character_class(SYMBOLS)}]"
+# don't, dog's and we'll are cut in front of their end.
+_NOT = f"(?!(?i:n't)(?!{_W}))"
+_ENDING = f"(?!(?i:s|m|d|re|ve|ll)(?!{_W})|(?i:n)')"
+
 _TOKEN = re.compile(
     rf"""
-      (?:{"|".join(_ABBREVIATIONS)})\.(?!\w)  # mr.
-    | (?:[^\W\d_]\.)+(?!\w)                   # u.s.
-    | '(?:tis|twas)\b
-    | '?n'(?!\w)                              # rock 'n' roll
-    | '(?:s|m|d|re|ve|ll|em|til|cause)\b  # what stands apart from its word
-    | n't\b
-    | (?-i:[A-Z]+&[A-Z]+)                     # A&M, where small letters would be three words
-    | \d+(?:[.,:/]\d+)+                       # 3,000 and 5:30
-    # A word: t-shirt, o'clock, end.of, black/white; don't, dog's and we'll are cut in front of their end.
-    | \w(?:(?!n't\b)\w)*(?:[-./@](?=\w)(?:(?!n't\b)\w)+|'(?!(?:s|m|d|re|ve|ll)\b)(?=\w\w)\w+)*
+      (?i:{"|".join(_ABBREVIATIONS)})\.(?!{_W})  # mr.
+    | (?:[A-Za-z]\.)+(?!{_W})                   # u.s.
+    | '(?i:tis|twas)(?!{_W})
+    | '(?i:n)'|'?(?i:n)'(?!{_W})                # rock 'n' roll
+    | '(?i:s|m|d|re|ve|ll|em|til|cause)(?!{_W})  # what stands apart from its word
+    | (?i:n't)(?!{_W})
+    | [A-Z]+&[A-Z]+                             # A&M, where small letters would be three words
+    | \d+(?:[.,:/٫٬]\d+)+                       # 3,000 and 5:30
+    | @[A-Za-z_]{_A}*|\#(?![\d_])(?:(?!_){_W})+  # @home and #beach
+    # A word of ASCII: t-shirt, o'clock, end.of, black/white.
+    | (?>{_A}(?:{_NOT}{_A})*(?:[-./@](?={_A})(?:{_NOT}{_A})+|'{_ENDING}(?={_A}{_A}){_A}+)*)(?![-'.]?{_OTHER})
+    # Others: of words with hyphen or apostrophe, or that begin with a digit, letters alone; else marks, too.
+    | {_T}(?:{_NOT}{_T})*(?:-(?={_T})(?:{_NOT}{_T})+|'{_ENDING}(?={_T}{_T}){_T}+)+
+    | \d(?:{_NOT}{_T})*
+    | (?!\d){_W}(?:{_NOT}{_W})*(?:\.(?!\d)(?={_W}){_W}+)*
     | ---*
     | \.\.\.*
     | [!?]+
-    | \S
+    | {_S}
     """,
-    re.VERBOSE | re.IGNORECASE,
+    re.VERBOSE,
 )
 
 
@@ -59,8 +83,9 @@ def caption_tokens(text: str) -> list[str]:
     that scores do not depend on the installed software. Both give the same words for all 35,000 captions of Flickr8k's
     train and val.
 
-    Words are in lower case. `don't` becomes `do n't`, and `dog's` becomes `dog 's`. Words with hyphens stay whole.
-    Punctuation is removed.
+    Words are in lower case and in composed form (NFC), so that canonically equal captions have equal words. `don't`
+    becomes `do n't`, and `dog's` becomes `dog 's`. Words with hyphens stay whole. Marks belong to the word of their
+    letter. Punctuation is removed, and so are variation selectors, joiners, which end a word, and most emoji.
 
     Args:
         text: a caption.
@@ -73,7 +98,7 @@ def caption_tokens(text: str) -> list[str]:
     >>> caption_tokens("The dog's T-shirt isn't red, it's blue!")
     ['the', 'dog', "'s", 't-shirt', 'is', "n't", 'red', 'it', "'s", 'blue']
     """
-    text = _DOUBLE_QUOTES.sub(" ", text.translate(_ASCII))
+    text = _DOUBLE_QUOTES.sub(" ", composed(text).translate(_ASCII))
     tokens = []
     for token in map(str.lower, _TOKEN.findall(text)):
         if token in _DROPPED or not token.strip("."):

@@ -27,6 +27,7 @@ from vsemb.files import sha256_bytes, sha256_file
 from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, Part
 from vsemb.text.tokenizers import Tokenizer
+from vsemb.unicode import composed, has_surrogate
 
 #: The classes; a label is an index into them.
 CLASSES = ("entailment", "neutral", "contradiction")
@@ -316,7 +317,7 @@ def premise_split(premise: str, seed: int = 0) -> str:
     >>> premise_split("A dog runs.") == premise_split("a dog  runs.")
     True
     """
-    text = f"{seed}\n{' '.join(premise.lower().split())}"
+    text = f"{seed}\n{' '.join(composed(premise).lower().split())}"
     return split_of_digest(hashlib.sha256(text.encode()).digest())
 
 
@@ -334,11 +335,8 @@ def sentence(where: str, row: Row, side: str) -> str:
     text = row[side]
     if not isinstance(text, str):
         raise DataError(f"{where}: the {side} must be a string; got {text!r}.")
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise DataError(f"{where}: the {side} must be valid Unicode; got a lone surrogate.") from error
+    if has_surrogate(text):
+        raise DataError(f"{where}: the {side} must be valid Unicode; got a lone surrogate.")
     return text
 
 

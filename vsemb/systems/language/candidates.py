@@ -25,6 +25,7 @@ from vsemb.systems.captions.decoding import SearchOptions, beam_search
 from vsemb.systems.captions.next_word import NextWordModel
 from vsemb.systems.language.kneser_ney import KneserNeyTrigram
 from vsemb.text.vocabulary import Vocabulary
+from vsemb.unicode import composed
 
 Tensor = Any
 
@@ -156,8 +157,7 @@ class StructureContentCaptioner(Captioner):
         tags, which, vectors = _planned(sequences, candidates, sampled)
         self._lengths = np.count_nonzero(tags, axis=1)[which]
         tags = tags[:, : self.longest]
-        places = {word: place for place, word in enumerate(encoder_vocabulary.words, start=2)}
-        known = [0, 1, *(places.get(word, 1) for word in vocabulary.words)]
+        known = [0, 1, *(encoder_vocabulary.ids.get(composed(word), 1) for word in vocabulary.words)]
         repeated = frozenset(stopwords)
         may_repeat = [word in repeated for word in vocabulary.tokens]
         # Variables instead of constants: a graph of more than 2 GB cannot be saved.

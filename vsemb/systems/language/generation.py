@@ -280,7 +280,7 @@ def read_stopwords(name: str) -> tuple[str, ...]:
 
             lines = stopwords.words("english")
         else:
-            lines = read_text(name, "utf-8-sig").splitlines()
+            lines = read_text(name, "utf-8-sig").split("\n")
     except ImportError as error:
         raise missing_extra("nltk", "captions") from error
     except LookupError as error:

@@ -12,7 +12,6 @@ import gzip
 import io
 import itertools
 import os
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,7 +23,8 @@ from vsemb.data.caption_index import CaptionIndex
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, needs_extra, one_line
 from vsemb.files import open_regular, reading, sha256_bytes, sha256_file
-from vsemb.text.normalize import readable_part, words_of
+from vsemb.text.normalize import is_in_words, words_of
+from vsemb.unicode import composed, readable_part
 
 #: Model of NLTK's perceptron tagger for English.
 MODEL = "averaged_perceptron_tagger_eng"
@@ -72,7 +72,7 @@ class Tagger:
         """Tag a text.
 
         Args:
-            text: raw text, truncated to `vsemb.text.normalize.MAX_BYTES`.
+            text: raw text, truncated to `vsemb.unicode.MAX_BYTES`.
 
         Returns:
             Words and punctuation, each with its Penn tag.
@@ -150,7 +150,7 @@ def align_tags(tokens: Sequence[Token], words: Sequence[str]) -> list[str] | Non
 
 
 def _characters(text: str) -> str:
-    return "".join(c for c in text.casefold() if unicodedata.category(c)[0] in "LMN")
+    return "".join(character for character in composed(text).casefold() if is_in_words(character))
 
 
 def read_tags(path: str | os.PathLike[str]) -> Iterator[TaggedText]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from vsemb.errors import invalid_argument
 from vsemb.serving.client import Client, Embeddings, Found, joined
+from vsemb.unicode import readable_part, require_unicode
 
 
 class TreeLike(Protocol):
@@ -29,8 +30,6 @@ AnyTree = tuple[Sequence[str], Sequence[int]] | TreeLike
 ParserLike = str | os.PathLike[str] | Callable[[list[str]], Sequence[Any]]
 
 _EXPECTED = "pairs of words and heads, or trees with `words` and `heads`"
-# The limit of text models (`vsemb.text.normalize`, whose import loads TensorFlow).
-_MAX_BYTES = 4096
 # Maximum padding of a request, in places, or four times its number of words if that is more.
 _MUCH_PADDING = 16_384
 
@@ -165,7 +164,8 @@ def _pair(tree: Any, number: int) -> _Pair:
     if len(words) != len(numbers):
         received = f"{len(words)} words and {len(numbers)} heads in tree {number}"
         raise invalid_argument("trees", received, "one head per word")
-    encoded = [word.encode(errors="surrogatepass") if isinstance(word, str) else word for word in words]
+    require_unicode(f"trees[{number}]", words)
+    encoded = [word.encode() if isinstance(word, str) else word for word in words]
     return encoded, numbers
 
 
@@ -199,10 +199,10 @@ class TextParser:
             MissingExtraError: if the parser is a pipeline and the extra `parse` is not installed.
             DataError: if a parsed text is broken.
         """
-        # Parsers read NUL as a blank.
+        # In a parsed text, too, NUL is a blank.
         decoded = [text.decode(errors="replace").replace("\0", " ") for text in texts]
         raw = [row for row, text in enumerate(decoded) if text.strip() and "\t" not in text]
-        parsed = self._parse([_cut(decoded[row]) for row in raw]) if raw else []
+        parsed = self._parse([readable_part(decoded[row]) for row in raw]) if raw else []
         found: list[Any] = list(decoded)
         for row, tree in zip(raw, parsed, strict=True):
             found[row] = tree
@@ -227,10 +227,6 @@ class TextParser:
             received = f"{len(parsed)} trees for {len(texts)} texts"
             raise invalid_argument("parser", received, "a parser that returns one tree per text")
         return parsed
-
-
-def _cut(text: str) -> str:
-    return text.strip().encode()[:_MAX_BYTES].decode(errors="ignore").strip()
 
 
 def _tree(tree: Any) -> AnyTree:

@@ -9,6 +9,7 @@ from vsemb.data.caption_index import CaptionIndex
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError
 from vsemb.systems.trees.trees import Sentence, Tree
+from vsemb.unicode import composed
 
 _SHOWN = 100
 # Spellings of the Penn Treebank, written by CoreNLP; undone when captions are compared.
@@ -124,8 +125,8 @@ def _by_order(captions: CaptionIndex, sentences: Iterator[Sentence]) -> list[Tre
 
 
 def _reads_as(sentence: Sentence, caption: str) -> bool:
-    """Return whether a sentence equals its caption, without white space."""
-    read, caption = ("".join(text.split()) for text in (_text(sentence), caption))
+    """Return whether a sentence is canonically equal to its caption, without white space."""
+    read, caption = (composed("".join(text.split())) for text in (_text(sentence), caption))
     return read == caption or (sentence.text is None and _respelt(read) == _respelt(caption))
 
 

@@ -20,6 +20,7 @@ from typing import Any
 from vsemb.errors import DataError, invalid_argument, needs_extra, one_line
 from vsemb.files import sha256_file
 from vsemb.systems.trees.trees import Tree
+from vsemb.unicode import composed
 
 #: Relation of the root of a later sentence to the root of the first (Universal Dependencies).
 PARATAXIS = "parataxis"
@@ -265,10 +266,10 @@ def _head(token: Any) -> int:
 
 
 def _plain(text: str) -> str:
-    """Return a text with single blanks and valid UTF-8."""
+    """Return a text with single blanks, valid UTF-8, in composed form."""
     # Lone surrogates, which JSON and command lines may contain, become U+FFFD.
     whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return " ".join(whole.replace("\0", " ").split())
+    return composed(" ".join(whole.replace("\0", " ").split()))
 
 
 def _find(given: str | os.PathLike[str]) -> tuple[str | None, Path]:

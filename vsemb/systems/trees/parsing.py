@@ -27,6 +27,7 @@ from vsemb.systems.trees.matching import match_sentences
 from vsemb.systems.trees.parsers import Parser, ParserInfo, open_parser, parser_files
 from vsemb.systems.trees.parses import Parses, find, write_parses
 from vsemb.systems.trees.trees import Sentence, Tree, read_conllu, write_conllu
+from vsemb.unicode import composed
 
 #: Key in the parser's record with the CoNLL-U files, if the trees came from files.
 FROM_FILES = "trees_from"
@@ -272,7 +273,7 @@ def _agreement(parser: Parser, captions: Sequence[str], trees: Sequence[Tree]) -
     drawn = range(0, len(captions), -(-len(captions) // _SAMPLE))
     places = [place for place in drawn if not parser.refusal(captions[place])]
     same = [
-        tree.words == trees[place].words and tree.heads == trees[place].heads
+        [*map(composed, tree.words)] == [*map(composed, trees[place].words)] and tree.heads == trees[place].heads
         for tree, place in zip(parser([captions[place] for place in places]), places, strict=True)
     ]
     return sum(same) / len(same) if same else None

@@ -10,9 +10,10 @@ from vsemb.errors import DataError, InvalidArgumentError, invalid_argument
 from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, require
 from vsemb.systems.trees.trees import is_parsed
-from vsemb.text.normalize import readable_part
+from vsemb.text.composition import composed
 from vsemb.text.tokenizers import Tokenizer
 from vsemb.text.vocabulary import Vocabulary, count_tokens
+from vsemb.unicode import readable_part
 
 #: Function from raw texts to parsed texts, see `vsemb.systems.trees.trees`.
 Parse = Callable[[list[str]], Sequence[str]]
@@ -88,7 +89,7 @@ class TreeTokenizer(Tokenizer):
         lengths = tf.reduce_max(tf.where(tf.equal(tokens, ""), 0, places), axis=1)
         lengths = tf.maximum(lengths, 0)  # Over zero steps, the maximum is the smallest integer.
         inside = places <= lengths[:, tf.newaxis]
-        words = _rows(_valid_utf8(tf.boolean_mask(tokens, inside)), lengths)
+        words = _rows(_readable(tf.boolean_mask(tokens, inside)), lengths)
         # A cast to int32 must not turn an impossible head into a possible one.
         heads = tf.clip_by_value(tf.cast(tf.boolean_mask(heads, inside), tf.int64), -1, _ALL)
         return self._padded(self._tokens(words, tf.cast(heads, tf.int32)))
@@ -151,7 +152,7 @@ def _lower(words: Iterable[str]) -> list[str]:
 
 def _lines(texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
     """Split texts into words (batch, None) and their heads (words,) int32, -1 if missing."""
-    lines = tf.strings.split(_valid_utf8(texts), "\n")
+    lines = tf.strings.split(_readable(texts), "\n")
     flat = lines.flat_values
     heads = tf.where(tf.strings.regex_full_match(flat, _LINE), tf.strings.regex_replace(flat, r".*\t", ""), _NO_HEAD)
     words = tf.strings.regex_replace(flat, r"\t[^\t]*$", "")
@@ -211,8 +212,8 @@ def _cut(words: tf.RaggedTensor, heads: tf.Tensor, size: int) -> tuple[tf.Ragged
     return _rows(tf.boolean_mask(flat, left), lengths), tf.boolean_mask(heads, left)
 
 
-def _valid_utf8(texts: tf.Tensor) -> tf.Tensor:
-    return tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
+def _readable(texts: tf.Tensor) -> tf.Tensor:
+    return composed(tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace"))
 
 
 def _rows(values: tf.Tensor, lengths: tf.Tensor) -> tf.RaggedTensor:
@@ -223,7 +224,7 @@ def parsed_texts(texts: Sequence[str], parse: Parse) -> list[str]:
     r"""Parse the raw texts among texts.
 
     Args:
-        texts: read up to `vsemb.text.normalize.MAX_BYTES`. A parsed text stays unchanged, and a blank text becomes "".
+        texts: read up to `vsemb.unicode.MAX_BYTES`. A parsed text stays unchanged, and a blank text becomes "".
         parse: called at most once, with all raw texts.
 
     Example:

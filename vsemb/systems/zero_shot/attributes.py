@@ -13,6 +13,7 @@ import numpy as np
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError
 from vsemb.files import read_json, sha256_bytes, write_json
+from vsemb.unicode import composed
 
 FILE = "classes.json"
 """The file in a dataset's directory."""
@@ -60,7 +61,7 @@ class ClassAttributes:
                 at = names[int(np.argmin(np.isfinite(row)))]
                 raise DataError(f"The attribute {at!r} of the class {name!r} must be finite.")
             row.flags.writeable = False
-            values[name] = row
+            values[composed(name)] = row
         object.__setattr__(self, "names", names)
         object.__setattr__(self, "values", values)
 
@@ -82,6 +83,7 @@ class ClassAttributes:
         Raises:
             DataError: for a class without attributes.
         """
+        names = [composed(name) for name in names]
         for name in names:
             if name not in self.values:
                 raise DataError(

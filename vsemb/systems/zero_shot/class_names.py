@@ -70,7 +70,7 @@ class ClassReader(TextReader):
         return False
 
     def check(self, texts: Sequence[str], run: Path) -> None:
-        unknown = sorted(set(texts) - set(self.vocabulary.words))
+        unknown = sorted(name for name in set(texts) if name not in self.vocabulary)
         if unknown:
             more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
             raise DataError(f"The run {run} has no attributes of the class {unknown[0]!r}{more}. Choose another split.")
