@@ -5,6 +5,7 @@ No TensorFlow: clients and readers import this module. `vsemb.text.composition` 
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable
 
@@ -15,6 +16,8 @@ MAX_BYTES = 4096
 
 #: Maximum bytes read before composition. A decomposed text has at most three times the bytes of the composed one.
 MAX_RAW_BYTES = 4 * MAX_BYTES
+
+_BYTES = re.compile("[\udc80-\udcff]")
 
 
 def composed(text: str) -> str:
@@ -46,10 +49,23 @@ def readable_part(text: str) -> str:
     return shortened(text.replace("\0", " ").strip()).strip()
 
 
+def from_command_line(text: str) -> str:
+    r"""Return a text of a command line or of standard input; bytes that are not UTF-8 become `?`.
+
+    Python writes such bytes as the surrogates U+DC80 to U+DCFF. Other lone surrogates stay.
+
+    Example:
+
+    >>> from_command_line("a dog\udcff")
+    'a dog?'
+    """
+    return text if text.isascii() else _BYTES.sub("?", text)
+
+
 def has_surrogate(text: str) -> bool:
     r"""Return whether a text has a lone surrogate, half of a character that no encoding can write.
 
-    Broken JSON has them (`"\ud83d"`), and Python puts them where a command line is not UTF-8.
+    Broken JSON has them (`"\ud83d"`).
 
     Example:
 

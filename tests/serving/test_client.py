@@ -21,7 +21,7 @@ from vsemb.serving.server import Server
 from vsemb.serving.transports import ServingError, SignatureInfo, TensorInfo
 
 PROTOCOLS = ("http", "grpc")
-ODD = ["a red circle", "", "blue\nsquare\t", b"a \xff\xfe circle", "ÜBER 圆", "\ud800", "x" * 5000]
+ODD = ["a red circle", "", "blue\nsquare\t", b"a \xff\xfe circle", "ÜBER 圆", "x" * 5000]
 
 
 @pytest.fixture(scope="module")
@@ -199,6 +199,15 @@ def test_every_kind_of_text_passes_as_it_is(both):
     first, second = (client.encode_text(ODD) for client in both)
     assert np.array_equal(first.embedding, second.embedding)
     assert first.valid.tolist() == second.valid.tolist() and not first.valid[1]
+
+
+def test_a_lone_surrogate_names_its_row(client):
+    with pytest.raises(InvalidArgumentError, match=r"`texts\[1\]`.*ud83d"):
+        client.encode_text(["a red circle", "red \ud83d star"])
+    with pytest.raises(InvalidArgumentError, match=r"`text\[1\]`.*ud83d"):
+        client.predict("encode_text", text=["a red circle", "red \ud83d star"])
+    with pytest.raises(DataError, match=r"row 1: .*ud83d"):
+        client.encode_texts(["a red circle", "red \ud83d star"])
 
 
 def test_no_rows_need_no_request(client):

@@ -23,7 +23,7 @@ from vsemb.runs.pictures import MOST_TILES, contact_sheet, decimals, read_pictur
 from vsemb.runs.run import Run
 from vsemb.runs.serve import check_run
 from vsemb.searching import IndexSource, Item, SearchIndex, abstract, check_candidates, combine, compose
-from vsemb.unicode import has_surrogate, lone_surrogate
+from vsemb.unicode import from_command_line, has_surrogate, lone_surrogate
 
 # Side of a picture in a contact sheet, in pixels.
 _SIDE = 200
@@ -155,7 +155,7 @@ def read_text(run: Run, text: str, name: str, report: Callable[[str], None]) -> 
         InvalidArgumentError: if no word of the text is in the run's vocabulary, or for a lone surrogate.
         DataError: if the text must be parsed and the run lacks a parser.
     """
-    if has_surrogate(text):
+    if has_surrogate(from_command_line(text)):
         raise lone_surrogate(name, text)
     tokenizer = run.tokenizer
     read = tf.constant(run.reader([text]))

@@ -398,9 +398,15 @@ def test_bad_options_are_refused(tiny, tmp_path, option):
         tiny.write(tiny.records(1), tmp_path / "out", **option)
 
 
-def test_a_lone_surrogate_in_a_caption_is_replaced(tiny, tmp_path):
-    dataset = tiny.write([replace(tiny.records(1)[0], captions=("half a \ud83d smile",))], tmp_path / "out")
-    assert dataset.split("train").captions == ["half a ? smile"]
+@pytest.mark.parametrize("change", [{"captions": ("half a \ud83d smile", "a dog")}, {"class_name": "\ud83d"}])
+def test_an_image_with_a_lone_surrogate_is_left_out_by_name(tiny, tmp_path, change):
+    first, second = tiny.records(2)
+    dataset = tiny.write([replace(first, **change), second], tmp_path / "out")
+    assert dataset.split("train").keys == [second.key]
+    (skipped,) = dataset.manifest["skipped"]
+    assert skipped["key"] == first.key and "surrogate" in skipped["reason"]
+    with pytest.raises(DataError, match=rf"{first.key}.*surrogate"):
+        tiny.write([replace(first, **change), second], tmp_path / "other", on_bad_image="fail")
 
 
 def test_datasets_without_images(tiny, tmp_path):

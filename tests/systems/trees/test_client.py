@@ -258,8 +258,10 @@ def test_as_much_of_a_text_is_parsed_as_models_of_texts_read():
 
 
 def test_odd_words_are_sent_as_they_are():
-    tokens, heads = to_trees([(["\ud800", b"\xff"], np.array([2, 0]))])
+    tokens, heads = to_trees([([b"\xed\xa0\x80", b"\xff"], np.array([2, 0]))])
     assert tokens.tolist() == [[b"", b"\xed\xa0\x80", b"\xff"]] and heads.tolist() == [[0, 2, 0]]
+    with pytest.raises(InvalidArgumentError, match=r"`trees\[1\]\[0\]`.*ud800"):
+        to_trees([(["a"], [0]), (["\ud800"], [0])])
     assert heads.dtype == np.int32 and to_trees([])[0].shape == (0, 1)
 
 
