@@ -14,7 +14,7 @@ FILE = ROOT / "docs" / "design" / "architecture.svg"
 #: First subpackage of a row by name -> what the row holds.
 CONTENTS = {
     "allocation": "memory; exceptions",
-    "console": "notices and progress bars; atomic writing, reading, checksums",
+    "console": "notices and progress bars; reading, atomic writing; Unicode",
     "printing": "output of commands; systems, found by name; weights files",
     "parts": "typed parts of a recipe, read from JSON and --set",
     "configured": "Keras objects that keep their arguments",

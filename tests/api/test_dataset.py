@@ -138,6 +138,12 @@ def test_all_bad_rows_are_named_at_once(files, captions, tmp_path, capsys):
         vsemb.Dataset.from_pairs([None], ["x"])
 
 
+def test_a_lone_surrogate_names_its_row(files, captions, tmp_path):
+    texts = [*captions[:-1], "red \ud83d star"]
+    with pytest.raises(DataError, match=rf"row {COUNT - 1}: caption has a lone surrogate, .*ud83d"):
+        vsemb.Dataset.from_pairs(files, texts, tmp_path / "data")
+
+
 def test_lengths_and_options_are_checked(files, captions):
     with pytest.raises(InvalidArgumentError, match="`captions` must be 24, one per image.*; got '23 captions'"):
         vsemb.Dataset.from_pairs(files, captions[1:])

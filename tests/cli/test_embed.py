@@ -47,6 +47,20 @@ def test_images_and_texts_become_files_of_vectors(tiny_pixel_run, scenes, tmp_pa
     assert not list(tmp_path.glob(".*"))
 
 
+def test_row_i_is_line_i_and_blank_lines_are_listed(tiny_run, tmp_path, capsys):
+    run, out, report = str(tiny_run.path), tmp_path / "lines.npy", tmp_path / "report.json"
+    lines = ["two shapes", "a red\u2028circle", "a blue\x85square", "", "a circle"]
+    (tmp_path / "texts.txt").write_bytes("\ufeff".encode() + "\n".join(lines).encode() + b"\n")
+    arguments = ["--texts", str(tmp_path / "texts.txt"), "--out", str(out), "--json", str(report)]
+    assert main(["embed", run, *arguments]) == 0
+    assert "1 blank line of" in (said := capsys.readouterr().err) and "omitted: 4" in said
+    assert json.loads((tmp_path / "lines.json").read_text())["texts"] == [line for line in lines if line]
+    assert json.loads(report.read_text())["blank_lines"] == [4] and np.load(out).shape[0] == 4
+    assert main(["embed", run, "--texts", "a circle", "red \ud83d star", "--out", str(out)]) == 1
+    error = capsys.readouterr().err
+    assert "`texts[1]`" in error and error.count("\n") == 1
+
+
 def test_mistakes_are_one_line(tiny_run, region_run, tmp_path, capsys):
     out = ["--out", str(tmp_path / "a.npy")]
     (tmp_path / "empty.txt").touch()

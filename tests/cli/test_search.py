@@ -103,6 +103,19 @@ def test_queries_are_read_line_by_line(run, scenes, tmp_path, capsys, monkeypatc
     assert capsys.readouterr().out.count("rank") == 1
 
 
+def test_queries_end_at_line_feeds(run, scenes, tmp_path, capsys, monkeypatch):
+    content = "\ufefftwo shapes\r\na\u2028circle\na\rcircle\n".encode() + b"a circle\xff\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content), encoding="utf-8"))
+    report = tmp_path / "found.json"
+    data = ["--data", str(scenes.path), "--split", "val", "-k", "1"]
+    assert main(["search", run, *data, "--json", str(report)]) == 0
+    texts = [each["query"]["text"] for each in json.loads(report.read_text())]
+    assert texts == ["two shapes", "a\u2028circle", "a\rcircle", "a circle?"]
+    assert main(["search", run, "a \ud83d circle", *data]) == 1
+    error = capsys.readouterr().err
+    assert "surrogate" in error and error.count("\n") == 1
+
+
 def test_a_contact_sheet_shows_the_results(run, scenes, tmp_path, capsys):
     sheet = tmp_path / "sheet.png"
     data = ["--data", str(scenes.path), "--split", "val"]

@@ -108,6 +108,19 @@ def test_ids_outside_the_embedding_are_named() -> None:
             use()
 
 
+def test_a_lone_surrogate_names_its_row(trained: DualEncoder) -> None:
+    texts = [*TEXTS[:-1], "red \ud83d star"]
+    for use in (
+        lambda: trained.fit({"image": BYTES, "text": texts}, verbose=0),
+        lambda: trained.evaluate({"image": BYTES, "text": texts}, verbose=0),
+        lambda: trained.predict({"text": texts}, verbose=0),
+        lambda: trained.predict({"text": np.array(texts)}, verbose=0),
+        lambda: trained.tokenizer.encode(texts),
+    ):
+        with pytest.raises(InvalidArgumentError, match=rf"`texts?\[{len(texts) - 1}\]`.*ud83d"):
+            use()
+
+
 def test_fit_on_bytes_and_raw_strings(trained: DualEncoder) -> None:
     losses = trained.history_["loss"]
     assert losses[-1] < losses[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from vsemb.errors import DataError
-from vsemb.runs.inputs import image_files, kind_of, text_lines
+from vsemb.runs.inputs import image_files, kind_of, text_lines, texts_and_blanks
 
 
 def test_image_files_come_from_folders_patterns_and_lists(tmp_path, monkeypatch):
@@ -35,6 +35,15 @@ def test_lines_are_read_without_blank_ones(tmp_path):
     path.write_bytes(b"caf\xe9\n")
     with pytest.raises(DataError, match=r"texts\.txt cannot be read"):
         text_lines(path)
+
+
+def test_only_line_feeds_end_a_line_and_a_byte_order_mark_is_skipped(tmp_path):
+    path = tmp_path / "texts.txt"
+    ends = ["\u2028", "\u2029", "\x85", "\v", "\f", "\x1c", "\x1d", "\x1e"]
+    path.write_bytes("\ufeffa dog\r\n".encode() + b"\n" + "".join(f"a{end}b\n" for end in ends).encode() + b" \t\nc")
+    assert texts_and_blanks(path) == (["a dog", *(f"a{end}b" for end in ends), "c"], [2, 11])
+    path.write_text("\ufeffa.png\nb\u2028c.png\n", encoding="utf-8")
+    assert image_files([str(path)]) == ["a.png", "b\u2028c.png"]
 
 
 def test_kinds_of_directories(tiny_run, scenes, tmp_path):

@@ -115,6 +115,7 @@ def test_a_caption_over_two_lines(tmp_path, pictures):
         ("t.jsonl", "[1]\n", "line 1: the line must be a JSON object"),
         ("t.jsonl", '{"file": 3, "caption": "x"}\n', "line 1: the file name is empty"),
         ("t.jsonl", '{"file": "a.jpg", "caption": "x", "split": 1}\n', "line 1: the split must be text; got 1"),
+        ("t.jsonl", '{"file": "a.jpg", "caption": "red \\ud83d"}\n', "line 1: the text must be valid Unicode"),
     ],
 )
 def test_broken_tables(tmp_path, pictures, name, text, message):

@@ -13,6 +13,16 @@ from vsemb.systems.captions.caption_tokens import caption_tokens
 
 #: Captions as people write them, which both programs split alike.
 WRITTEN = (
+    "एक कुत्ता समुद्र तट पर दौड़ रहा है। रात-दिन घर-बार १२वीं ३.५",
+    "কুকুর দৌড়াচ্ছে ছোটো বল, কড়ি",
+    "கடற்கரையில் ஓடும் நாய்",
+    "ชายสองคนวิ่งบนชายหาด",
+    "كَلْبٌ يَجْرِي عَلَى الشَّاطِئِ، می\u200cرود",
+    "כֶּלֶב רָץ עַל הַחוֹף; שָׁלוֹם-עוֹלָם",
+    "một con chó đang chạy, un café à l'été, naïve-ly",
+    "개가 해변을 달린다 犬が浜辺を走る。 ಕನ್ನಡ ភាសាខ្មែរ",
+    "a dog 🐶 and ❤️ 3️⃣ 👨‍👩‍👧 👍🏽 🇫🇷 x☕️y葛\U000e0100",
+    "½ of x² costs 5€ or £3 … #beach @home soft\u00adhyphen",
     "A dog's ball isn't here, don't they say; we've left -- I'd go!",
     'The "quick" (brown) fox ... jumps over a well-known, two-year-old t-shirt?',
     "I cannot come. He is gonna run 'cause he 's late . Gimme 3,000 of 5:30",
@@ -43,6 +53,16 @@ DROPPED += [".", "?", "!", ",", ":", "-", "--", "...", ";"]
         ("dont 's", "dont 's"),
         ("a ||| b", "a | | | b"),
         ("Ein Hund läuft; 犬", "ein hund läuft 犬"),
+        # What the Java program gives, so that these hold where it is not installed. It drops joiners, variation
+        # selectors and emoji, and a hyphen does not join words with marks.
+        ("एक कुत्ता दौड़ रहा है।", "एक कुत्ता दौड़ रहा है ।"),
+        ("रात-दिन घर-घर १२वीं", "रात दिन घर-घर १२व ीं"),
+        ("ชายสองคนวิ่งบนชายหาด", "ชายสองคนวิ่งบนชายหาด"),
+        ("كَلْبٌ، می\u200cرود", "كَلْبٌ ، می رود"),
+        ("כֶּלֶב רָץ", "כֶּלֶב רָץ"),
+        ("a dog 🐶 ❤️ 3️⃣ 👨‍👩‍👧", "a dog ❤ 3"),
+        ("un cafe\u0301 à l'été", "un café à l'été"),
+        ("½ x² 5€ #beach @home so\u00adft", "1/2 x ² 5 $ #beach @home soft"),
         ("?.,!'", ""),
         ("", ""),
     ],
