@@ -122,6 +122,11 @@ class BatchSource:
         """Number of units of a batch that devices divide among them: rows, or groups of rows that belong together."""
         return self.batch_size
 
+    @property
+    def tokens(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Ids and offsets of the texts, as `vsemb.text.Tokenizer.encode` returns them; None if there are no texts."""
+        return None
+
     def rows(self, generator: np.random.Generator) -> np.ndarray:
         """Return the rows of an epoch in random order, as a new array."""
         count = len(self.lengths[0])
@@ -246,6 +251,10 @@ class PairBatches(BatchSource):
             unit=f"pairs of the split {split.name!r}",
             rows=None if captions == "all" else len(split.ids),
         )
+
+    @property
+    def tokens(self) -> tuple[np.ndarray, np.ndarray]:
+        return self._ids, self._offsets
 
     def rows(self, generator: np.random.Generator) -> np.ndarray:
         """Return the captions of an epoch in random order."""

@@ -192,6 +192,9 @@ class RetrievalJob(Job):
         self.recipe.image.keep(self.store, folder)
         self.recipe.text.tokenizer.keep(self.dataset, folder)
 
+    def training_texts(self) -> Sequence[str]:
+        return self.train.captions
+
     def batches(self) -> PairBatches:
         """Return the training batches."""
         recipe = self.recipe

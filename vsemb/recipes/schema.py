@@ -7,8 +7,8 @@ the model and makes batches from data. `vsemb.runs.train` trains the recipes of 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -16,9 +16,10 @@ from typing import Any, ClassVar, Literal, Self
 import keras
 
 from vsemb.data.batches import BatchSource
-from vsemb.errors import invalid_argument
+from vsemb.errors import VsembError, invalid_argument
 from vsemb.ops.backend import multiplies_bfloat16
 from vsemb.parts import Count, Part, Seed, walk
+from vsemb.text.coverage import coverage
 from vsemb.text.tokenizers import Tokenizer
 from vsemb.text.vocabulary import Vocabulary
 from vsemb.training.optimizers import Adam, OptimizerPart
@@ -82,6 +83,43 @@ class Job:
     def tokenizer(self) -> Tokenizer:
         """The recipe's tokenizer."""
         return self.recipe.text.tokenizer.build(self.vocabulary)
+
+    def training_texts(self) -> Iterable[str]:
+        """Return the training texts, as the tokenizer reads them."""
+        return ()
+
+    def unknown_words(self, batches: BatchSource) -> list[str]:
+        """Count the words of the training texts that are not in the vocabulary, and add the numbers to `info`.
+
+        Args:
+            batches: the result of `batches`.
+
+        Returns:
+            Lines to print: the numbers, and how to change them; empty if all words are known.
+        """
+        if batches.tokens is None:
+            return []
+        found = coverage(self.tokenizer, *batches.tokens, self.training_texts()).counts
+        known, seen = len(self.vocabulary.words), self.vocabulary.seen
+        words = {} if seen is None else {"words_known": known, "words_seen": seen}
+        self.info["training_texts"] = {**words, **asdict(found)}
+        lines = found.warnings("training texts")
+        if not found.texts_with_unknown:
+            return lines
+        of_seen = "" if seen is None else f"{known:,} of {seen:,} known; "
+        lines.append(f"{found.unit:<12} {of_seen}{found.described('training texts')}")
+        remedies = self.recipe.text.tokenizer.remedies.items()
+        effects = [f"{change} {effect}" for change, effect in remedies if self._allows(change)]
+        if effects:
+            lines.append(f"{'':12} {'; '.join(effects)} (--set, or keywords of vsemb.train)")
+        return lines
+
+    def _allows(self, change: str) -> bool:
+        try:
+            self.recipe.with_overrides([change])
+        except VsembError:
+            return False
+        return True
 
     def keep(self, folder: Path) -> None:
         """Write further files of the run, besides weights and vocabulary, to a new run directory."""

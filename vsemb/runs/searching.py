@@ -23,6 +23,8 @@ from vsemb.runs.pictures import MOST_TILES, contact_sheet, decimals, read_pictur
 from vsemb.runs.run import Run
 from vsemb.runs.serve import check_run
 from vsemb.searching import IndexSource, Item, SearchIndex, abstract, check_candidates, combine, compose
+from vsemb.text.coverage import unknown_words
+from vsemb.text.spaces import SUBWORDS, lacks_spaces
 from vsemb.unicode import from_command_line, has_surrogate, lone_surrogate
 
 # Side of a picture in a contact sheet, in pixels.
@@ -159,21 +161,18 @@ def read_text(run: Run, text: str, name: str, report: Callable[[str], None]) -> 
         raise lone_surrogate(name, text)
     tokenizer = run.tokenizer
     read = tf.constant(run.reader([text]))
-    words = [piece.decode() for piece in tokenizer.pieces(read).flat_values.numpy()]
-    known = tokenizer.is_known(tokenizer.ragged(read).flat_values).numpy()
-    unknown = [word for word, each in zip(words, known, strict=True) if not each]
+    unknown, tokens, known = unknown_words(tokenizer, read)
     unit, units = tokenizer.unit
-    if not words:
+    if not tokens:
         raise invalid_argument(name, text, f"a text with at least one {unit}")
-    if len(unknown) == len(words):
-        raise invalid_argument(
-            name,
-            text,
-            f"at least one {unit} that the run was trained with",
-            f"Not known: {', '.join(dict.fromkeys(unknown))}. The run's vocabulary.txt lists its {units}.",
-        )
+    if not known:
+        fix = f"The run's vocabulary.txt lists its {units}."
+        if unit == "word" and lacks_spaces(text):
+            fix = f"The run reads a text without spaces as one word. Train one with {SUBWORDS}."
+        allowed = f"at least one {unit} that the run was trained with"
+        raise invalid_argument(name, text, allowed, f"Not known: {', '.join(unknown)}. {fix}")
     if unknown:
-        report(f"Warning: not known to the run: {', '.join(dict.fromkeys(unknown))}.")
+        report(f"Warning: not known to the run: {', '.join(unknown)}.")
     return read
 
 

@@ -96,6 +96,10 @@ def train(
         say(f"{out} is finished already. Train it for more epochs with --epochs.")
         return _finished(recipe, data, out, devices)
     batches = job.batches()
+    unknown = job.unknown_words(batches)
+    if devices.writes:
+        for line in unknown:
+            say(line)
     # A small training set has smaller batches than the recipe.
     devices.check_batch_size(batches.units)
     steps = batches.steps_per_epoch

@@ -19,6 +19,7 @@ from vsemb.errors import VsembError, invalid_argument
 from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, Part, Size, require
 from vsemb.text.normalize import WHITE_SPACE, batches_of, readable, readable_in_python, split_in_python, split_words
+from vsemb.text.spaces import SUBWORDS
 from vsemb.text.vocabulary import UNKNOWN_ID, Vocabulary
 from vsemb.unicode import composed, from_command_line, require_unicode
 
@@ -284,6 +285,11 @@ class TokenizerPart(Part, family="tokenizer"):
         """Maximum number of tokens per text."""
         raise NotImplementedError
 
+    @property
+    def remedies(self) -> dict[str, str]:
+        """Assignments to fields of a recipe that make more tokens known -> their effect."""
+        return {}
+
     def select(self, split: Any) -> Any:
         """Return a split of a dataset with this tokenizer's texts in place of the captions.
 
@@ -378,6 +384,10 @@ class LearnedVocabulary(TokenizerPart):
     def length(self) -> int:
         return self.max_length
 
+    @property
+    def remedies(self) -> dict[str, str]:
+        return {"text.tokenizer.min_count=1": "keeps rare words"} if self.min_count > 1 else {}
+
 
 @dataclass(frozen=True)
 class Words(LearnedVocabulary, kind="words"):
@@ -385,6 +395,11 @@ class Words(LearnedVocabulary, kind="words"):
 
     whole_words: ClassVar[bool] = True
     tokenizer: ClassVar[type[Tokenizer]] = WordTokenizer
+
+    @property
+    def remedies(self) -> dict[str, str]:
+        all_words = {} if self.vocabulary_size is None else {"text.tokenizer.vocabulary_size=null": "keeps all words"}
+        return {**super().remedies, **all_words, SUBWORDS: "splits rare words"}
 
     def learn(self, texts: Iterable[str], dataset: Any = None) -> Vocabulary:
         return Vocabulary.from_captions(texts, self.min_count, self.vocabulary_size)
@@ -408,6 +423,10 @@ class Characters(TokenizerPart, kind="characters"):
     @property
     def length(self) -> int:
         return self.max_length
+
+    @property
+    def remedies(self) -> dict[str, str]:
+        return {SUBWORDS: "reads other letters than those of ASCII"}
 
     def learn(self, texts: Iterable[str], dataset: Any = None) -> Vocabulary:
         return Vocabulary(ALPHABET)

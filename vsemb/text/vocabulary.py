@@ -16,6 +16,7 @@ from vsemb.files import read_text, reading, replacing, sha256_bytes
 from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, require
 from vsemb.text.normalize import batches_of, split_words, words_of
+from vsemb.text.spaces import SUBWORDS, lacks_spaces
 from vsemb.unicode import composed
 
 PADDING, UNKNOWN = "<pad>", "<unk>"
@@ -36,6 +37,9 @@ class Vocabulary:
         scores: natural log probability of each subword, stored as float32; None for tokenizers without
             probabilities. Words with scores hold no white space.
 
+    Attributes:
+        seen: number of distinct words in the captions from which it was learned, known or not; None if not counted.
+
     Raises:
         InvalidArgumentError: for duplicate or empty words, white space at the ends of a word, or a line break; for
             scores that are not finite or of another number than the words.
@@ -48,6 +52,8 @@ class Vocabulary:
     >>> len(vocabulary)
     5
     """
+
+    seen: int | None = None
 
     def __init__(self, words: Sequence[str], scores: Sequence[float] | None = None) -> None:
         reserved = {PADDING, UNKNOWN}
@@ -114,7 +120,10 @@ class Vocabulary:
         require("vocabulary_size", vocabulary_size, Count | None)
         if isinstance(captions, str):
             raise invalid_argument("captions", captions, "a list of captions")
-        return cls(list(count_words(captions, min_count))[:vocabulary_size])
+        counts = _count_words(captions)
+        vocabulary = cls(list(_frequent(counts, min_count))[:vocabulary_size])
+        vocabulary.seen = len(counts)
+        return vocabulary
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one token per line, followed by a tab and its score; the line number, from 0, is the id."""
@@ -160,10 +169,20 @@ def count_words(captions: Iterable[str], min_count: int = 1) -> dict[str, int]:
     >>> count_words(["A dog.", "a cat"])
     {'a': 2, 'cat': 1, 'dog': 1}
     """
-    counts = count_tokens(captions, split_words) if tf else Counter(itertools.chain.from_iterable(words_of(captions)))
+    return _frequent(_count_words(captions), min_count)
+
+
+def _count_words(captions: Iterable[str]) -> Counter[str]:
+    return count_tokens(captions, split_words) if tf else Counter(itertools.chain.from_iterable(words_of(captions)))
+
+
+def _frequent(counts: Counter[str], min_count: int) -> dict[str, int]:
     kept = sorted((-n, word) for word, n in counts.items() if n >= min_count)
     if not kept:
-        raise DataError(f"No word occurs {min_count} times in the captions. Lower min_count={min_count}.")
+        fix = f"Lower min_count={min_count}."
+        if any(map(lacks_spaces, counts)):
+            fix = f"They have no spaces between words, so each is read as one word; use {SUBWORDS}."
+        raise DataError(f"No word occurs {min_count} times in the captions. {fix}")
     return {word: -negative for negative, word in kept}
 
 

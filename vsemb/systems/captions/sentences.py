@@ -125,6 +125,10 @@ class SentenceBatches(BatchSource):
         super().__init__([sentences.lengths], batch_size=batch_size, seed=seed, unit=unit)
         self.sentences = sentences
 
+    @property
+    def tokens(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.sentences.ids, self.sentences.offsets
+
     def gather(self, rows: np.ndarray) -> dict[str, np.ndarray]:
         """Return the sentences of a batch, see `Sentences.batch`."""
         return self.sentences.batch(rows)

@@ -422,6 +422,11 @@ class SentencePairBatches(BatchSource):
         self.split = split
         self._labels = split.labels if labels is None else labels
 
+    @property
+    def tokens(self) -> tuple[np.ndarray, np.ndarray]:
+        both = Sentences.joined([self.split.premises, self.split.hypotheses])
+        return both.ids, both.offsets
+
     def gather(self, rows: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray]:
         """Return the inputs and labels of a batch."""
         split = self.split

@@ -56,7 +56,7 @@ training.epochs=7 --set training.patience=null`.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -292,6 +292,9 @@ class EntailmentJob(Job):
         say(f"pairs        {counts} ({dropped:,} without gold label dropped)")
         say(f"splits       {self.data.protocol}")
         return splits
+
+    def training_texts(self) -> Iterable[str]:
+        return self.data.texts("train")
 
     def batches(self) -> SentencePairBatches:
         """Return the training batches."""

@@ -133,7 +133,9 @@ def tree_vocabulary(texts: Iterable[str], min_count: int = 1, size: int | None =
         raise DataError(
             f"A word of the parsed captions must occur {min_count} times; got 0 such words. Lower min_count."
         )
-    return Vocabulary(kept[:size])
+    vocabulary = Vocabulary(kept[:size])
+    vocabulary.seen = len(ways)
+    return vocabulary
 
 
 def _allowed(word: str) -> bool:

@@ -29,6 +29,7 @@ from vsemb.runs.images import embed_image
 from vsemb.runs.run import Run
 from vsemb.similarities import Similarity
 from vsemb.systems.zero_shot.metrics import class_scores, recognized
+from vsemb.text.coverage import unknown_words
 
 
 class ClassNamesInput(TextInput):
@@ -203,7 +204,8 @@ def embed_classes(
     read = tf.constant(run.reader([prompt for texts in prompts for prompt in texts]))
     ids = run.tokenizer(read).numpy().reshape(len(names), -1)
     _check_distinct(names, ids)
-    if unknown := _unknown_tokens(run, names):
+    unknown, _, _ = unknown_words(run.tokenizer, tf.constant(run.reader(names)))
+    if unknown:
         report(f"Warning: not known to the run: {_listed(unknown)}.")
     if run.multi_vector:
         _warn_of_lengths(ids, names, report)
@@ -246,14 +248,6 @@ def _check_distinct(names: Sequence[str], ids: np.ndarray) -> None:
                 "classes with different tokens",
                 "Upper case and unknown words make no difference.",
             )
-
-
-def _unknown_tokens(run: Run, names: Sequence[str]) -> list[str]:
-    """Return the tokens of names that are not in the run's vocabulary, each once."""
-    texts = tf.constant(run.reader(names))
-    tokens = run.tokenizer.pieces(texts).flat_values.numpy()
-    known = run.tokenizer.is_known(run.tokenizer.ragged(texts).flat_values).numpy()
-    return list(dict.fromkeys(token.decode() for token in tokens[~known]))
 
 
 @dataclass(frozen=True, eq=False)
