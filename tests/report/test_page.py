@@ -15,13 +15,14 @@ import pytest
 from PIL import Image
 
 from tests.browser import SCHEMES, axe_violations, emulate, headless_chromium
+from tests.forgetful import forgetful
 from tests.html_tree import Node, Page
 from vsemb.errors import InvalidArgumentError, MissingExtraError
 from vsemb.evaluation import Embedder, evaluate_retrieval
 from vsemb.evaluation.retrieval import RetrievalMetrics, retrieval_ranks
 from vsemb.report import write_report
 from vsemb.report.retrieval import _chance, _headline
-from vsemb.report.space import Gallery, Space
+from vsemb.report.space import Failures, Gallery, Space
 from vsemb.report.words import FAMILIES
 from vsemb.runs.measure import evaluate_run
 from vsemb.runs.run import Run
@@ -135,8 +136,28 @@ def test_what_found_its_own_first_did_not_fail(tiny_run, scenes) -> None:
     gallery = Gallery(Space(tiny_run, scenes, "val"))
     ranks = np.zeros(len(gallery.space.part), np.int64)
     ranks[2] = 7
-    texts, images = gallery.worst(ranks, np.zeros(len(gallery.space.text_list), np.int64), 3)
-    assert texts == [] and [query.picture.row for query in images if query.picture] == [2]
+    worst = gallery.worst(ranks, np.zeros(len(gallery.space.text_list), np.int64), 3)
+    assert worst.texts == [] and [query.picture.row for query in worst.images if query.picture] == [2]
+
+
+def test_sentences_with_unknown_words_are_marked_and_are_no_failures_of_the_model(tiny_run, scenes, tmp_path) -> None:
+    part = scenes.split("val")
+    run = forgetful(tiny_run, set(part.captions[0].lower().split()), tmp_path / "run")
+    metrics = evaluate_run(run, scenes, "val")
+    assert metrics.all_words_known is not None
+    assert 0 < metrics.all_words_known.texts < len(part.captions)
+    write_report(run, scenes, "val", tmp_path / "report.html", shown=200, seed=1)
+    page = Page((tmp_path / "report.html").read_text(encoding="utf-8")).root
+    known = {caption for caption in part.captions if not run.tokenizer.encode([caption])[0].tolist().count(1)}
+    worst = page.one("section", id="worst")
+    marked = [bool(query.all("span", kind="unknown")) for query in worst.all("div", kind="by-text")]
+    assert True in marked and marked == sorted(marked)  # Failures of the model come first.
+    for query, is_marked in zip(worst.all("div", kind="by-text"), marked, strict=True):
+        assert (query.one("q").text not in known) == is_marked
+    for query in worst.all("div", kind="by-image"):
+        assert known & set(part.captions_of(part.keys.index(str(query.attributes["data-key"]))))
+    for query in page.one("section", id="text-to-image").all("div", kind="by-text"):
+        assert bool(query.all("span", kind="unknown")) == (query.one("q").text not in known)
 
 
 def test_arithmetic_is_marked_by_what_captions_say(page, embedded) -> None:
@@ -273,7 +294,7 @@ def test_without_jinja2_nothing_is_embedded(tiny_run, scenes, tmp_path, monkeypa
 
 
 def test_without_failures_and_curves_the_page_says_so(tiny_run, scenes, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(Gallery, "worst", lambda *_: ([], []))
+    monkeypatch.setattr(Gallery, "worst", lambda *_: Failures([], [], []))
     monkeypatch.setattr("vsemb.report.curves.read_metrics", lambda path: {})
     out, *_ = write_report(tiny_run, scenes, "val", tmp_path / "report.html", shown=1)
     root = Page(out.read_text(encoding="utf-8")).root

@@ -8,13 +8,15 @@ import shutil
 import numpy as np
 import pytest
 
+from tests.forgetful import forgetful
 from vsemb import similarities
 from vsemb.data import tokens
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.evaluation import Embedder, evaluate_retrieval
+from vsemb.evaluation.retrieval import rank_metrics, retrieval_ranks
 from vsemb.runs import measure as module
-from vsemb.runs.measure import LengthAnalysis, analyse_lengths, evaluate_run, length_pairs
+from vsemb.runs.measure import LengthAnalysis, analyse_lengths, embedded, evaluate_run, length_pairs
 
 
 def test_pairs_are_the_first_images_with_their_first_captions_embedded_once(tiny_run, scenes, monkeypatch) -> None:
@@ -49,8 +51,41 @@ def test_asking_for_pairs_changes_nothing_else(tiny_run, scenes) -> None:
     alone = evaluate_run(tiny_run, scenes, "val", folds=3, bootstrap=20)
     beside = evaluate_run(tiny_run, scenes, "val", folds=3, bootstrap=20, pairs=12)
     written = beside.to_json()
-    assert set(written.pop("pairs")) == set(written) - {"folds"} == set(alone.to_json()) - {"folds"}
+    whole = {"folds", "unknown", "with_known_word", "all_words_known"}
+    assert set(written.pop("pairs")) == set(written) - whole == set(alone.to_json()) - whole
     assert written == alone.to_json()
+
+
+def test_queries_with_unknown_words_are_also_left_out(tiny_run, scenes, tmp_path) -> None:
+    part = scenes.split("val")
+    run = forgetful(tiny_run, {*part.captions[0].lower().split()} - {"a", "and"}, tmp_path / "run")
+    metrics = evaluate_run(run, scenes, "val", bootstrap=5)
+    shares = []
+    for caption in part.captions:
+        ids = run.tokenizer.encode([caption])[0]
+        shares.append(np.mean(ids > 1))
+    unknown = metrics.unknown
+    assert unknown is not None and (unknown.texts, unknown.unit) == (60, "words")
+    assert unknown.texts_without_known == shares.count(0.0) > 0
+    assert unknown.texts_with_unknown == len(shares) - shares.count(1.0) > 0
+    images, texts, rows = embedded(run, scenes, "val")
+    of_images, of_texts = retrieval_ranks(images, texts, part.ids, part.ids[rows], run.model.similarity)
+    chosen = np.array(shares) > 0
+    left = metrics.with_known_word
+    assert left is not None and left.texts == chosen.sum() and left.images == len({*rows[chosen]})
+    # All images and texts remain candidates.
+    assert left.text_to_image == rank_metrics(of_texts[chosen])
+    assert left.image_to_text == rank_metrics(of_images[np.unique(rows[chosen])])
+    assert left.intervals_95 is not None and np.isfinite(left.intervals_95["recall_sum"]).all()
+    written = metrics.to_json()
+    assert written["unknown"]["texts_without_known"] == unknown.texts_without_known
+    assert written["with_known_word"]["texts"] == left.texts
+
+
+def test_nothing_is_left_out_where_all_words_are_known(tiny_run, scenes) -> None:
+    metrics = evaluate_run(tiny_run, scenes, "train")
+    assert metrics.unknown is not None and metrics.unknown.unknown_tokens == 0 and metrics.notes == []
+    assert metrics.with_known_word is None and metrics.all_words_known is None
 
 
 def test_kept_token_ids_are_used(tiny_run, scenes, tmp_path, monkeypatch) -> None:

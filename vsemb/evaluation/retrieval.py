@@ -24,6 +24,7 @@ from vsemb.evaluation.rank_scan import scanned_ranks, worth_a_scan
 from vsemb.ops.backend import compiled
 from vsemb.similarities import Similarity
 from vsemb.tables import html_table
+from vsemb.text.coverage import Coverage, UnknownWords
 
 # Values of K that are always measured; the recall sum is over these.
 RECALLS = (1, 5, 10)
@@ -58,6 +59,10 @@ class RetrievalMetrics:
         folds: the mean of the metrics of each fold, if requested.
         pairs: the metrics of the protocol with one caption per image, if requested.
         csls: the metrics with scores corrected for hubs, which are transductive, if requested.
+        unknown: numbers of unknown words, and of texts without a known one, if they were counted.
+        with_known_word: the metrics without queries that have no known word: texts, and images of such texts alone. All
+            images and texts are candidates. None if there are no such texts, or no others.
+        all_words_known: the metrics without queries that have an unknown word, likewise.
 
     Example:
 
@@ -74,6 +79,9 @@ class RetrievalMetrics:
     folds: RetrievalMetrics | None = None
     pairs: RetrievalMetrics | None = None
     csls: RetrievalMetrics | None = None
+    unknown: UnknownWords | None = None
+    with_known_word: RetrievalMetrics | None = None
+    all_words_known: RetrievalMetrics | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "recall_sum", _recall_sum(self.image_to_text, self.text_to_image))
@@ -95,11 +103,19 @@ class RetrievalMetrics:
     def __repr__(self) -> str:
         widths = [max(map(len, column)) for column in zip(*self._rows, strict=True)]
         lines = ["  ".join(map(str.rjust, row, widths)) for row in self._rows]
-        return "\n".join([self._title, *lines])
+        return "\n".join([self._title, *lines, *self.notes])
+
+    @property
+    def notes(self) -> list[str]:
+        """Lines about unknown words; empty if all are known."""
+        if self.unknown is None:
+            return []
+        lines = self.unknown.warnings()
+        return [*lines, f"{self.unknown.described()}."] if self.unknown.texts_with_unknown else lines
 
     def _repr_html_(self) -> str:
         header, *rows = self._rows
-        return html_table(header, rows, self._title)
+        return html_table(header, rows, ". ".join([self._title, *self.notes]))
 
     def to_json(self) -> dict[str, Any]:
         """Return the metrics as `vsemb evaluate --json` writes them, without metrics that were not requested."""
@@ -362,6 +378,7 @@ def evaluate_retrieval(
     recalls: Sequence[int] = RECALLS,
     pairs: int | None = None,
     csls: int | None = None,
+    coverage: Coverage | None = None,
 ) -> RetrievalMetrics:
     """Measure retrieval in both directions.
 
@@ -380,6 +397,8 @@ def evaluate_retrieval(
             text; None for none.
         csls: number of neighbours of `vsemb.evaluation.hubs.correct_hubs`, independent of folds; None for no
             correction.
+        coverage: the known words of the texts, from `vsemb.text.coverage.coverage`. Queries with unknown words are then
+            also left out. None if all words are known.
 
     Returns:
         Recall, median rank and mean rank in both directions.
@@ -413,7 +432,15 @@ def evaluate_retrieval(
 
     options = (sorted({*RECALLS, *recalls}), bootstrap, seed)
     # `slice(None)` copies nothing, since embeddings may take most of the memory.
-    metrics = _summary([ranked(slice(None), slice(None))], *options)
+    whole = ranked(slice(None), slice(None))
+    metrics = _summary([whole], *options)
+    if coverage is not None:
+        metrics = replace(
+            metrics,
+            unknown=coverage.counts,
+            with_known_word=_without(whole, coverage.share > 0, *options),
+            all_words_known=_without(whole, coverage.share == 1, *options),
+        )
     if folds > 1:
         blocks = np.array_split(np.arange(len(images)), folds)
         found = [ranked(rows, np.isin(text_image_ids, image_ids[rows])) for rows in blocks]
@@ -427,6 +454,16 @@ def evaluate_retrieval(
         protocol: dict[str, Any] = {"bootstrap": bootstrap, "seed": seed, "recalls": recalls}
         metrics = replace(metrics, csls=evaluate_retrieval(*corrected, image_ids, text_image_ids, "dot", **protocol))
     return metrics
+
+
+def _without(ranked: _Ranked, chosen: np.ndarray, *options: Any) -> RetrievalMetrics | None:
+    """Return the metrics of some queries: texts, and images with one of these texts; None for all texts or none."""
+    if chosen.all() or not chosen.any():
+        return None
+    of_images, of_texts, rows = ranked["image_to_text"][0], *ranked["text_to_image"]
+    kept, places = np.unique(rows[chosen], return_inverse=True)
+    some = {"image_to_text": (of_images[kept], np.arange(len(kept))), "text_to_image": (of_texts[chosen], places)}
+    return _summary([some], *options)
 
 
 def _summary(folds: list[_Ranked], recalls: Sequence[int], bootstrap: int, seed: int) -> RetrievalMetrics:

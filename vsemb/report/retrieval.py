@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from vsemb.errors import invalid_argument
@@ -61,7 +63,7 @@ def sections(view: View) -> list[Section]:
     view.step("measuring")
     ids = space.part.ids, space.part.ids[space.text_rows]
     embedded = (space.images, space.texts, *ids, run.model.similarity)
-    metrics = evaluate_retrieval(*embedded, bootstrap=_BOOTSTRAP, seed=view.seed)
+    metrics = evaluate_retrieval(*embedded, bootstrap=_BOOTSTRAP, seed=view.seed, coverage=space.coverage)
     view.step("queries")
     gallery = Gallery(space)
     by_text, by_image = gallery.draw(view.shown, view.seed)
@@ -153,8 +155,20 @@ def _measures(metrics: RetrievalMetrics, chance: dict[str, dict[str, float]]) ->
         f"{metrics.images:,} images and {metrics.texts:,} sentences. Below each value: its 95 % bootstrap interval. "
         f"Recall sum: {metrics.recall_sum:.1f} ({low:.1f}–{high:.1f})."
     )
+    for line in (*metrics.notes, *_without_unknown(metrics)):
+        note += f" {line[:1].upper()}{line[1:]}"
     pieces = page_template(__package__, "pieces.html.jinja").module
     return pieces.measures("recall", list(_DIRECTIONS), rows, note)
+
+
+def _without_unknown(metrics: RetrievalMetrics) -> Iterator[str]:
+    """Yield sentences about the recall without queries that have unknown words."""
+    for known, which in (
+        (metrics.with_known_word, "with a known word"),
+        (metrics.all_words_known, "of known words only"),
+    ):
+        if known is not None:
+            yield f"Recall sum of the {known.texts:,} sentences {which}, and their images: {known.recall_sum:.1f}."
 
 
 def retrieval_table(metrics: RetrievalMetrics) -> str:
@@ -170,7 +184,11 @@ def retrieval_table(metrics: RetrievalMetrics) -> str:
         rows += [[""] * len(rows[0]), *_rows(metrics.csls, "hubs corrected (CSLS, transductive)")]
     if metrics.pairs is not None:
         rows += [[""] * len(rows[0]), *_rows(metrics.pairs, f"{metrics.pairs.images} pairs, one text per image")]
-    return table(rows[0], rows[1:])
+    for known, title in ((metrics.with_known_word, "with a known word"), (metrics.all_words_known, "all words known")):
+        if known is not None:
+            of = f"queries {title}: {known.images} images, {known.texts} texts"
+            rows += [[""] * len(rows[0]), *_rows(known, of)]
+    return "\n".join([table(rows[0], rows[1:]), *metrics.notes])
 
 
 def _rows(metrics: RetrievalMetrics, title: str) -> list[list[str]]:

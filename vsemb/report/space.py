@@ -6,6 +6,7 @@ import functools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from keras import ops
@@ -14,6 +15,7 @@ from vsemb.data.store import Dataset, Split
 from vsemb.evaluation import Embedder
 from vsemb.runs.pictures import data_uri, decimals, thumbnail
 from vsemb.runs.run import Run
+from vsemb.text.coverage import unknown_words
 from vsemb.text.normalize import words_of
 
 #: Longer side of a thumbnail in pixels.
@@ -76,6 +78,7 @@ class Space:
         text_list: the m texts of the split.
         text_rows: (m,) int64, row of the image that each text describes.
         texts: (m, dim) float32 embeddings.
+        coverage: known words of the texts.
         picture: row -> thumbnail, see `picture_of`.
 
     Raises:
@@ -86,10 +89,12 @@ class Space:
         self.run = run
         self.part = dataset.split(split)
         self._embedder = Embedder(run.model)
-        texts, self.text_rows = run.texts_of(self.part)
+        self._read, self.text_rows = run.texts_of(self.part)
         self.text_list = run.shown_texts_of(self.part)
         self.images = self._embedder.images(run.images_of(dataset, self.part), len(self.part))
-        self.texts = self.embed(texts)
+        ids, offsets = run.encode(self._read)
+        self.texts = self._embedder.texts(ids, offsets)
+        self.coverage = run.coverage(self.part, ids, offsets)
         # A cache per object, so that it is freed with the object.
         self.picture = functools.cache(functools.partial(picture_of, self.part))
 
@@ -101,6 +106,12 @@ class Space:
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """Embed texts: (len(texts), dim) float32."""
         return self._embedder.texts(*self.run.encode(texts))
+
+    def unknown_in(self, row: int) -> tuple[str, ...]:
+        """Return the words of a text that the run does not know; `row` is its row."""
+        if self.coverage.share[row] == 1:
+            return ()
+        return tuple(unknown_words(self.run.tokenizer, self.run.reader([self._read[row]]))[0])
 
     def scores(self, images: np.ndarray, texts: np.ndarray) -> np.ndarray:
         """Score images against texts: (images, texts) float32."""
@@ -131,6 +142,7 @@ class Found:
         score: the similarity; results of a query have the same number of decimals.
         picture: the image; None for a text.
         text: the text; None for an image.
+        unknown: words of the text that the run does not know.
     """
 
     rank: int
@@ -138,6 +150,7 @@ class Found:
     score: str
     picture: Picture | None = None
     text: str | None = None
+    unknown: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -150,6 +163,7 @@ class Query:
         missed: the best right result, if it is not among `found`.
         picture: the query, if it is an image.
         text: the query, if it is a text.
+        unknown: words of the text that the run does not know.
     """
 
     rank: int
@@ -157,6 +171,21 @@ class Query:
     missed: Found | None
     picture: Picture | None = None
     text: str | None = None
+    unknown: tuple[str, ...] = ()
+
+
+class Failures(NamedTuple):
+    """Queries with large ranks.
+
+    Attributes:
+        texts: texts whose words are all known.
+        images: images with such a text.
+        unknown: texts with unknown words, whose ranks say more about the vocabulary than about the model.
+    """
+
+    texts: list[Query]
+    images: list[Query]
+    unknown: list[Query]
 
 
 class Gallery:
@@ -182,10 +211,11 @@ class Gallery:
     def of_texts(self, rows: np.ndarray) -> list[Query]:
         """Search images by texts, given as rows."""
         scores = self.space.scores(self.space.images, self._texts[rows]).T  # (queries, images)
-        return [
-            Query(*self._results(line, self._image_groups == self._text_groups[row], True), text=self._text_list[row])
-            for row, line in zip(rows.tolist(), scores, strict=True)
-        ]
+        found = []
+        for row, line in zip(rows.tolist(), scores, strict=True):
+            results = self._results(line, self._image_groups == self._text_groups[row], True)
+            found.append(Query(*results, text=self._text_list[row], unknown=self._unknown_in(row)))
+        return found
 
     def of_images(self, rows: np.ndarray) -> list[Query]:
         """Search texts by images, given as rows."""
@@ -202,19 +232,24 @@ class Gallery:
         images = generator.permutation(len(self._image_groups))[:count]
         return self.of_texts(texts), self.of_images(images)
 
-    def worst(self, image_ranks: np.ndarray, text_ranks: np.ndarray, count: int) -> tuple[list[Query], list[Query]]:
-        """Return the queries with the largest ranks, by text and by image, without those at rank 1.
+    def worst(self, image_ranks: np.ndarray, text_ranks: np.ndarray, count: int) -> Failures:
+        """Return the queries with the largest ranks, without those at rank 1.
 
         Args:
             image_ranks: (images,) int64 ranks from 0, from `vsemb.evaluation.retrieval.retrieval_ranks`.
             text_ranks: (texts,) int64, likewise for texts.
-            count: maximum number of queries per direction.
+            count: maximum number of queries of each kind.
         """
-        texts, images = (
+        known = self.space.coverage.share == 1
+        images = np.isin(np.arange(len(image_ranks)), self.space.text_rows[known])
+        texts, images, unknown = (
             np.argsort(-ranks, kind="stable")[: min(count, np.count_nonzero(ranks))]
-            for ranks in (text_ranks, image_ranks)
+            for ranks in (text_ranks * known, image_ranks * images, text_ranks * ~known)
         )
-        return self.of_texts(texts), self.of_images(images)
+        return Failures(self.of_texts(texts), self.of_images(images), self.of_texts(unknown))
+
+    def _unknown_in(self, row: int) -> tuple[str, ...]:
+        return () if self.space.by_class else self.space.unknown_in(row)
 
     def _results(self, scores: np.ndarray, right: np.ndarray, as_images: bool) -> tuple[int, list[Found], Found | None]:
         # Ties count against the run, so wrong results come first among equal scores.
@@ -225,6 +260,10 @@ class Gallery:
         found = []
         for place in places:
             row = int(order[place])
-            shown = {"picture": self.space.picture(row)} if as_images else {"text": self._text_list[row]}
+            shown: dict[str, Any]
+            if as_images:
+                shown = {"picture": self.space.picture(row)}
+            else:
+                shown = {"text": self._text_list[row], "unknown": self._unknown_in(row)}
             found.append(Found(place + 1, bool(right[row]), f"{scores[row]:.{digits}f}", **shown))
         return best + 1, found[:SHOWN], found[SHOWN] if best >= SHOWN else None

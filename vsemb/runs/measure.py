@@ -29,6 +29,7 @@ from vsemb.evaluation.retrieval import check_protocol
 from vsemb.runs.indexing import captions_read
 from vsemb.runs.run import Run
 from vsemb.similarities import Similarity
+from vsemb.text.coverage import Coverage
 from vsemb.text.normalize import words_of
 
 # Number of queries scored at once.
@@ -50,8 +51,9 @@ def evaluate_run(run: Run, dataset: Dataset, split: str = "val", **protocol: Any
     """
     part = dataset.split(split)
     check_protocol(len(part), run.recipe.similarity, **protocol)
-    images, texts, rows = embedded(run, dataset, split)
-    return evaluate_retrieval(images, texts, part.ids, part.ids[rows], run.model.similarity, **protocol)
+    images, texts, rows, known = _embedded(run, dataset, split)
+    ids = part.ids, part.ids[rows]
+    return evaluate_retrieval(images, texts, *ids, run.model.similarity, coverage=known, **protocol)
 
 
 def embedded(run: Run, dataset: Dataset, split: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -65,11 +67,16 @@ def embedded(run: Run, dataset: Dataset, split: str) -> tuple[np.ndarray, np.nda
     Raises:
         VsembError: if run and dataset do not match, or the split is missing.
     """
+    images, texts, rows, _ = _embedded(run, dataset, split)
+    return images, texts, rows
+
+
+def _embedded(run: Run, dataset: Dataset, split: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, Coverage]:
     part = dataset.split(split)
     embedder = Embedder(run.model)
     images = embedder.images(run.images_of(dataset, part), len(part))
     ids, offsets, rows = run.encoded_texts_of(part)
-    return images, embedder.texts(ids, offsets), rows
+    return images, embedder.texts(ids, offsets), rows, run.coverage(part, ids, offsets)
 
 
 def compare_runs(

@@ -43,6 +43,7 @@ from vsemb.ops.backend import outside_graphs
 from vsemb.parts import rebuilt, walk
 from vsemb.recipes.schema import Recipe
 from vsemb.tables import html_table
+from vsemb.text.coverage import Coverage, coverage
 from vsemb.text.tokenizers import TextReader, Tokenizer
 from vsemb.text.vocabulary import Vocabulary
 from vsemb.training.callbacks import kept_weights
@@ -410,6 +411,16 @@ class Run:
         read = self.recipe.text.tokenizer.select(split)
         self.reader.check(read.captions, self.path)
         return *encoded_captions(read, self.tokenizer), read.caption_rows
+
+    def coverage(self, split: Split, ids: np.ndarray, offsets: np.ndarray) -> Coverage:
+        """Count the known words of a split's texts.
+
+        Args:
+            split: the split.
+            ids: token ids of its texts, as `encoded_texts_of` returns them.
+            offsets: likewise.
+        """
+        return coverage(self.tokenizer, ids, offsets, split.captions)
 
     def shown_texts_of(self, split: Split) -> Sequence[str]:
         """Return the texts of `texts_of` in readable form: captions instead of their parses."""
