@@ -141,3 +141,46 @@ def test_a_changed_shard_is_another_source(tmp_path):
     assert read("webdataset", path).options == first
     shard(path, {"a.jpg": jpeg(0), "a.txt": "two"})
     assert read("webdataset", path).options != first
+
+
+def test_files_of_a_sample_that_are_not_adjacent_are_refused_with_the_cause(tmp_path):
+    files = {f"{number}.jpg": jpeg(number) for number in range(3)} | {f"{number}.txt": "x" for number in range(3)}
+    with pytest.raises(DataError, match="sample 0: .*adjacent.*tar --sort=name"):
+        read("webdataset", shard(tmp_path / "unsorted.tar", files))
+    assert read("webdataset", shard(tmp_path / "sorted.tar", dict(sorted(files.items())))).total == 3
+
+
+def test_a_sample_that_occurs_twice_is_no_matter_of_order(tmp_path):
+    path = tmp_path / "twice.tar"
+    with tarfile.open(path, "w") as tar:
+        for name in ("a.jpg", "a.txt", "b.jpg", "b.txt", "a.jpg", "a.txt"):
+            member = tarfile.TarInfo(name)
+            data = jpeg(1) if name.endswith("jpg") else b"x"
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    with pytest.raises(DataError, match="'a' occurs twice"):
+        prepare(path, tmp_path / "out", split="train")
+
+
+@pytest.mark.parametrize(
+    ("files", "keys", "lost"),
+    [
+        # All images of one key, with their texts.
+        (["IMG.0.jpg", "IMG.0.txt", "IMG.1.jpg", "IMG.1.txt", "IMG.2.jpg", "IMG.2.txt"], [], [3]),
+        # A key of its own, but no type that is known.
+        (["a.x.jpg", "a.x.txt", "b.jpg", "b.txt"], ["b"], [1]),
+        # Pairs beside a sample.
+        (["a.jpg", "a.txt", "a.1.jpg", "a.1.json", "a.2.jpg", "a.2.txt", "b.jpg", "b.txt"], ["a", "b"], [2]),
+        # Other images of a sample, without texts of their own, are not pairs.
+        (["a.jpg", "a.seg.png", "a.txt", "a.depth.png"], ["a"], []),
+        (["d.x/a.jpg", "d.x/a.txt"], ["d.x/a"], []),
+    ],
+)
+def test_pairs_lost_by_further_dots_are_counted(tmp_path, files, keys, lost):
+    contents = {name: "{}" if name.endswith("json") else jpeg(1) for name in files}
+    contents |= {name: "a dog" for name in files if name.endswith("txt")}
+    path = shard(tmp_path / "dots.tar", contents | {"z.jpg": jpeg(2), "z.txt": "last"})
+    source = read("webdataset", path, split="train")
+    assert [record.key for record in source.records] == [*keys, "z"] and source.total == len(keys) + 1
+    assert [f"{count} image" in line for count, line in zip(lost, source.bad, strict=True)] == [True] * len(lost)
+    assert all("first dot" in line for line in source.bad)

@@ -13,7 +13,7 @@ import re
 import tarfile
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -92,12 +92,24 @@ def _expanded(pattern: str) -> Iterator[str]:
 def _samples(shard: Path, prefix: str, images: bool) -> Iterator[Sample | DataError]:
     try:
         with tarfile.open(require_regular(shard), "r:*") as tar:
+            seen: dict[str, frozenset[str]] = {}
+            equal: dict[frozenset[str], frozenset[str]] = {}  # One object for all samples of the same files.
             for key, parts in itertools.groupby(_parts(tar, images), lambda part: part[0]):
                 contents: dict[str, bytes] = {}
                 for _, kind, content in parts:
                     contents.setdefault(kind, content)
+                where = f"{shard}, sample {key}"
+                kinds = frozenset(contents)
+                if seen.setdefault(key, equal.setdefault(kinds, kinds)).isdisjoint(kinds):
+                    raise DataError(
+                        f"{where}: its files must be adjacent in the tar file; they are not. Write it in the order of "
+                        "names: tar --sort=name -cf FILE.tar FOLDER"
+                    )
                 try:
-                    yield _sample(f"{shard}, sample {key}", prefix + key, contents)
+                    if lost := _lost(contents):
+                        yield DataError(_dotted(where, lost))
+                    if not lost or any(kind in contents for kind in _IMAGES):
+                        yield _sample(where, prefix + key, contents)
                 except DataError as error:
                     yield error
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
@@ -124,6 +136,26 @@ def _parts(tar: tarfile.TarFile, images: bool) -> Iterator[tuple[str, str, bytes
     tar.fileobj.seek(tar.offset)
     if len(tar.fileobj.read(tarfile.BLOCKSIZE)) < tarfile.BLOCKSIZE:
         raise tarfile.ReadError("missing end of archive")
+
+
+def _lost(kinds: Collection[str]) -> list[str]:
+    """Return the names, after the key, of images that are read with no sample because of further dots in their names.
+
+    An image beside that of its sample is only lost if it has a text of its own.
+    """
+    names = [kind.rpartition(".") for kind in kinds]
+    texts = {name for name, _, kind in names if kind in (*_TEXTS, "json")}
+    alone = not any(kind in kinds for kind in _IMAGES)
+    lost = [(name, kind) for name, _, kind in names if name and kind in _IMAGES]
+    return [f"{name}.{kind}" for name, kind in lost if alone or name in texts]
+
+
+def _dotted(where: str, lost: Sequence[str]) -> str:
+    images = "1 image is" if len(lost) == 1 else f"{len(lost):,} images are"
+    return (
+        f"{where}: {images} lost (.{lost[0]}). The key of a sample ends at the first dot of a name, so names must have "
+        "one dot, as KEY.jpg does."
+    )
 
 
 def _sample(where: str, key: str, contents: dict[str, bytes]) -> Sample:
