@@ -113,3 +113,27 @@ def test_unclear_splits_and_years(tmp_path, pictures, json_file):
         read("coco", tmp_path)
     with pytest.raises(DataError, match="No images folder"):
         read("coco", path, split="train", images=tmp_path / "nowhere")
+
+
+def test_ids_as_numbers_and_as_text_are_equal(tmp_path, pictures, json_file):
+    notes = [("1", 1, "one"), (2, "1", "two"), ("2", 1, "lost")]
+    named = [{"id": identity, "image_id": image, "caption": text} for identity, image, text in notes]
+    content = with_annotations(*named)
+    content["images"].append({"id": "1", "file_name": "other.jpg"})
+    path = json_file(tmp_path / "captions_val2014.json", content)
+    pictures(tmp_path, "000001.jpg", "other.jpg")
+    source = read("coco", path)
+    assert [(record.captions, record.caption_ids) for record in source.records] == [(("one", "two"), ("1", "2"))]
+    # Nothing is left out without a line.
+    assert [line.removeprefix(f"{path}: ").partition(" has")[0] for line in source.bad] == ["image 1", "annotation 2"]
+
+
+def test_names_from_windows(tmp_path, pictures, json_file):
+    content = captions([1, 2], per_image=1)
+    content["images"][0]["file_name"] = "photos\\a.jpg"
+    content["images"][1]["file_name"] = ".\\photos\\b.jpg"
+    path = json_file(tmp_path / "captions_val2014.json", content)
+    pictures(tmp_path, "photos/a.jpg", "photos/b.jpg")
+    records = read("coco", path).records
+    assert [record.key for record in records] == ["photos/a.jpg", "photos/b.jpg"]
+    assert all(record.image.exists() for record in records)

@@ -265,3 +265,40 @@ def test_tables_without_disjoint_classes(tmp_path, pictures, text, message):
 def test_disjoint_classes_in_one_split(tmp_path):
     with pytest.raises(InvalidArgumentError, match="omitted with disjoint_classes"):
         read("table", tmp_path, split="train", disjoint_classes=True)
+
+
+@pytest.mark.parametrize("name", ["a.jpg", "./a.jpg", ".//a.jpg", ".\\a.jpg"])
+def test_other_spellings_of_a_file_name_are_the_same_image(tmp_path, pictures, name):
+    (tmp_path / "t.csv").write_text(f"file,caption,split\na.jpg,one,train\n{name},two,train\n")
+    pictures(tmp_path, "a.jpg")
+    (record,) = read("table", tmp_path / "t.csv").records
+    assert record.key == "a.jpg" and record.captions == ("one", "two")
+
+
+def test_backslashes_separate_folders_unless_a_file_has_such_a_name(tmp_path, pictures):
+    (tmp_path / "t.csv").write_text("file,caption,split\r\nphotos\\a.jpg,one,train\r\nb\\c.jpg,two,train\r\n")
+    pictures(tmp_path, "photos/a.jpg", "b\\c.jpg")
+    records = read("table", tmp_path / "t.csv").records
+    assert [record.key for record in records] == ["photos/a.jpg", "b\\c.jpg"]
+    assert all(record.image.exists() for record in records)
+
+
+@pytest.mark.parametrize("end", ["\r", ""])
+@pytest.mark.parametrize("size", [1, 70_000])
+def test_carriage_returns_end_lines(tmp_path, pictures, end, size):
+    long = "x" * size
+    rows = ["file,caption,split", f"a.jpg,{long},train", "b.jpg,Bär 🐻,val"]
+    (tmp_path / "t.csv").write_bytes(("\ufeff" + "\r".join(rows) + end).encode())
+    pictures(tmp_path, "a.jpg", "b.jpg")
+    records = read("table", tmp_path / "t.csv").records
+    assert [(record.key, record.captions, record.split) for record in records] == [
+        ("a.jpg", (long,), "train"),
+        ("b.jpg", ("Bär 🐻",), "val"),
+    ]
+
+
+def test_carriage_returns_within_lines_stay(tmp_path, pictures):
+    (tmp_path / "t.tsv").write_bytes(b"file\tcaption\tsplit\na.jpg\tone\rtwo\ttrain\n")
+    pictures(tmp_path, "a.jpg")
+    (record,) = read("table", tmp_path / "t.tsv").records
+    assert record.captions == ("one\rtwo",)

@@ -53,6 +53,24 @@ def write_refcoco(folder: Path, refs: Any, boxes: Any = None, protocol: int = 2)
     return folder
 
 
+def test_boxes_with_the_id_of_another_are_named(tmp_path: Path) -> None:
+    boxes = {
+        "images": [*BOXES["images"], {"id": 7, "file_name": "8.jpg"}],
+        "categories": [*BOXES["categories"], {"id": 1, "name": "dog"}],
+        "annotations": [
+            *BOXES["annotations"][:3],
+            BOXES["annotations"][0],
+            {"id": 70, "image_id": 8, "bbox": [1, 1, 2, 2], "category_id": 1},
+        ],
+    }
+    source = read(write_refcoco(tmp_path / "refcoco", REFS, boxes))
+    train = next(record for record in source.records if record.key == "7.jpg")
+    assert {tuple(each["box"]) for each in train.objects} == {(10.5, 5, 20, 20), (0, 0, 60, 40)}
+    assert {each["label"] for each in train.objects} == {"person"}
+    named = [line.partition(": ")[2].partition(" has")[0] for line in source.bad]
+    assert named == ["category 1", "image 2", "annotation 4"]  # Annotation 3 repeats an earlier one.
+
+
 @pytest.mark.parametrize("protocol", [0, 2, 5])
 def test_every_word_names_the_object(tmp_path: Path, protocol: int) -> None:
     folder = write_refcoco(tmp_path / "refcoco", REFS, protocol=protocol)

@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Any
 
 from vsemb.data.readers.source import (
     BadRows,
     Source,
     existing,
+    file_name,
     find_images,
     head,
     image_folders,
@@ -101,25 +101,26 @@ def _records(file: Path, split: str, stem: str, folders: list[Path | RemoteFolde
     entries, annotations = plain.get("images"), plain.get("annotations")
     if not isinstance(entries, list) or not isinstance(annotations, list):
         raise DataError(f"{file} must be a COCO captions file, with the lists images and annotations.")
-    names: dict[Any, str] = {}
-    captions: dict[Any, dict[Any, str]] = {}
+    # Ids are compared as text, because 7 and "7" are the same id in files of different programs.
+    names: dict[str, str] = {}
+    captions: dict[str, dict[str, str]] = {}
     for place, entry in enumerate(entries):
         with bad:
             number, name = typed_fields(f"{file}: image {place}", entry, id=int | str, file_name=str)
-            if number in names:
+            if str(number) in names:
                 raise DataError(f"{file}: image {place} has the id {number!r} of an earlier one.")
-            names[number], captions[number] = name, {}
+            names[str(number)], captions[str(number)] = name, {}
     seen = set()
     for place, note in enumerate(annotations):
         where = f"{file}: annotation {place}"
         with bad:
             identity, number, text = typed_fields(where, note, id=int | str, image_id=int | str, caption=str)
-            if identity in seen:
+            if str(identity) in seen:
                 raise DataError(f"{where} has the id {identity!r} of an earlier one.")
-            seen.add(identity)
-            if number not in captions:
+            seen.add(str(identity))
+            if str(number) not in captions:
                 raise DataError(f"{where} describes image {number!r}, which is not listed.")
-            captions[number][str(identity)] = text
+            captions[str(number)][str(identity)] = text
     if not names:
         return []
     candidates: list[Path | RemoteFolder] = []
@@ -129,6 +130,7 @@ def _records(file: Path, split: str, stem: str, folders: list[Path | RemoteFolde
             candidates += [root / "images", root]
         else:
             candidates.append(root)
+    names = {number: file_name(name, candidates) for number, name in names.items()}
     folder = find_images(list(names.values()), candidates)
     records = []
     for number, name in names.items():

@@ -14,6 +14,7 @@ from vsemb.data.readers.source import (
     BadRows,
     Source,
     existing,
+    file_name,
     find_images,
     head,
     image_folders,
@@ -68,7 +69,9 @@ def read(
     for place, entry in enumerate(entries):
         with bad:
             found = _entry(path, place, entry)
-            identities = {(field, str(entry[field])) for field in ("filename", "imgid") if entry.get(field) is not None}
+            identities = {("filename", found[0])}
+            if entry.get("imgid") is not None:
+                identities.add(("imgid", str(entry["imgid"])))
             for field, value in sorted(identities & seen):
                 raise DataError(f"{path}: image {place} has the {field} {value!r} of an earlier one.")
             seen |= identities
@@ -107,7 +110,7 @@ def _entry(path: Path, place: int, entry: Any) -> tuple[str, str, str, tuple[str
             f"{path}: image {place} is not a Karpathy entry ({error!r}); it needs filename, split and "
             "sentences with raw."
         ) from error
-    return name, folder, split_name(split), captions, _sentence_ids(entry)
+    return file_name(name), folder, split_name(split), captions, _sentence_ids(entry)
 
 
 def _sentence_ids(entry: dict[str, Any]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath, PurePosixPath
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from vsemb.errors import DataError, one_line
 from vsemb.files import inside, open_regular, reading
 
 _PROBES = 64
+# Bytes from which formats and line ends are inferred.
+_HEAD = 1 << 16
 _SPLIT_ALIASES = {"dev": "val", "valid": "val", "validation": "val", "training": "train", "testing": "test"}
 
 
@@ -135,7 +137,7 @@ def existing(path: str | os.PathLike[str]) -> Path:
 def head(path: Path) -> str:
     """Return the first 64 KiB of a text file, from which its format is inferred."""
     with reading(path), open_regular(path) as file:
-        return file.read(1 << 16).decode(errors="replace")
+        return file.read(_HEAD).decode(errors="replace")
 
 
 def numbered_lines(
@@ -143,7 +145,8 @@ def numbered_lines(
 ) -> Iterator[tuple[str, str]]:
     """Read a UTF-8 file, with or without byte order mark, line by line.
 
-    Only line feeds end a line, because captions may contain the other separators of `str.splitlines`.
+    Only line feeds end a line, because captions may contain the other separators of `str.splitlines`. In a file without
+    a line feed in its first 64 KiB, carriage returns end a line, as older spreadsheets write them.
 
     Args:
         path: the file.
@@ -169,7 +172,7 @@ def numbered_lines(
             disable=None if desc else True,
         ) as bar,
     ):
-        for number, data in enumerate(file, 1):
+        for number, data in enumerate(_lines(file), 1):
             where = f"{path}, line {number}"
             line = ""
             try:
@@ -179,6 +182,21 @@ def numbered_lines(
                     raise DataError(f"{where}: not UTF-8 text. Convert the file to UTF-8.") from error
             bar.update(len(data))
             yield where, line.removesuffix("\n").removesuffix("\r")
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines of a file with their ends."""
+    start = file.read(_HEAD)
+    file.seek(0)
+    if b"\r" not in start or b"\n" in start:
+        yield from file
+        return
+    rest = b""
+    while block := file.read(_HEAD):
+        *lines, rest = (rest + block).split(b"\r")
+        yield from (line + b"\r" for line in lines)
+    if rest:
+        yield rest
 
 
 def listed(bad: Sequence[str], most: int = 20) -> str:
@@ -222,6 +240,25 @@ def image_folders(images: str | os.PathLike[str] | None, *usual: Path) -> list[P
     if not folder.is_dir():
         raise DataError(f"No images folder at {images}.")
     return [folder]
+
+
+def file_name(name: str, folders: Sequence[Path | RemoteFolder] = ()) -> str:
+    """Return the name by which an image is known: with `/` between folders, and without `.` among them.
+
+    Annotations from Windows have backslashes between folders. On other systems a file can have a backslash in its name.
+
+    Args:
+        name: the name in an annotation.
+        folders: folders of images; if one has a file of this name, backslashes stay.
+
+    Example:
+
+    >>> file_name("photos\\\\a.jpg"), file_name("./photos//a.jpg")
+    ('photos/a.jpg', 'photos/a.jpg')
+    """
+    if "\\" in name and not any(isinstance(folder, Path) and os.path.exists(folder / name) for folder in folders):
+        name = name.replace("\\", "/")
+    return str(PurePosixPath(name)) if name else name
 
 
 def below(folder: Path | RemoteFolder, name: str) -> str | None:

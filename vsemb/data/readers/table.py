@@ -19,6 +19,7 @@ from vsemb.data.readers.source import (
     Source,
     below,
     existing,
+    file_name,
     find_images,
     image_folders,
     image_path,
@@ -102,7 +103,7 @@ def read(
             raise DataError(f"{where}: the file name is empty.")
         name = name.strip()
         if not scheme(name):
-            name = _relative(where, name, folders)
+            name = _relative(where, file_name(name, folders), folders)
         named = _text(where, "split", row.get("split"))
         if split is None and "split" in row and not named:
             raise DataError(f"{where}: the split is empty.")

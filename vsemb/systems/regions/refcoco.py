@@ -127,12 +127,12 @@ def _boxes(path: Path, bad: BadRows) -> tuple[dict[int, _Image], dict[int, tuple
     for place, entry in enumerate(categories):
         with bad:
             number, name = typed_fields(f"{path}: category {place}", entry, id=int, name=str)
-            labels[number] = name
-    named: dict[int, _Image] = {}
+            _add(labels, f"{path}: category {place}", number, name)
+    names: dict[int, str] = {}
     for place, entry in enumerate(images):
         with bad:
             number, name = typed_fields(f"{path}: image {place}", entry, id=int, file_name=str)
-            named[number] = _Image(name)
+            _add(names, f"{path}: image {place}", number, name)
     objects: dict[int, tuple[int, dict[str, Any]]] = {}
     for place, entry in enumerate(notes):
         where = f"{path}: annotation {place}"
@@ -141,8 +141,18 @@ def _boxes(path: Path, bad: BadRows) -> tuple[dict[int, _Image], dict[int, tuple
             sides = [float(side) for side in box if type(side) in (int, float) and math.isfinite(side)]
             if len(sides) != 4 or len(box) != 4 or min(sides) < 0 or not (sides[2] and sides[3]):
                 raise DataError(f"{where}: the box must be [x, y, w, h], in pixels; got {one_line(repr(box), 80)}.")
-            objects[number] = image, {"label": labels.get(category, ""), "box": sides}
-    return named, objects
+            _add(objects, where, number, (image, {"label": labels.get(category, ""), "box": sides}))
+    return {number: _Image(name) for number, name in names.items()}, objects
+
+
+def _add(found: dict[int, Any], where: str, number: int, value: Any) -> None:
+    """Add what has an id.
+
+    Raises:
+        DataError: if something else has the id.
+    """
+    if found.setdefault(number, value) != value:
+        raise DataError(f"{where} has the id {number} of an earlier one, which differs.")
 
 
 def _expressions(
