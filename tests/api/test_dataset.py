@@ -263,3 +263,15 @@ def test_elements_of_three_parts_are_refused(captions):
     rows = tf.data.Dataset.from_tensor_slices((captions, captions, captions))
     with pytest.raises(InvalidArgumentError, match=r"pairs \(image, caption\), or dictionaries; got '3 parts'.*others"):
         vsemb.Dataset.from_tf(rows)
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_a_dataset_that_repeats_without_end_is_refused_at_once(files, captions, tmp_path, split):
+    encoded = [file.read_bytes() for file in files]
+    pairs = tf.data.Dataset.from_tensor_slices((encoded, captions))
+    endless = pairs.repeat().map(lambda image, caption: (image, caption))
+    with pytest.raises(InvalidArgumentError, match=r"dataset.*take\(n\)"):
+        vsemb.Dataset.from_tf({"train": pairs, "val": endless} if split else endless, tmp_path / "out")
+    assert not any(tmp_path.iterdir())
+    taken = vsemb.Dataset.from_tf(endless.take(len(files)))
+    assert contents(taken) == wanted(captions)

@@ -14,6 +14,7 @@ from typing import Any, Literal, Self
 from vsemb.api.rows import Columns, Item, Records, assign_splits, digest, item_of, name_files
 from vsemb.console import say
 from vsemb.data import store
+from vsemb.data.duplicates import shared_images
 from vsemb.data.images import ImageLike
 from vsemb.data.readers import read
 from vsemb.data.records import ImageRecord
@@ -28,6 +29,8 @@ Rows = Iterable[Any] | Mapping[str, Iterable[Any]]
 
 # Conditions on rows, of a table and from Python, for errors.
 _TABLE = "Rows of the table must name a readable image file and have a caption"
+# `tf.data.INFINITE_CARDINALITY`.
+_ENDLESS = -1
 _ROWS = "Images must be files, bytes, PIL images or uint8 arrays, and captions strings"
 # Directories of datasets without `out`; each is removed when the process ends.
 _TEMPORARY: list[tempfile.TemporaryDirectory[str]] = []
@@ -248,7 +251,7 @@ class Dataset(store.Dataset):
 
         Raises:
             DataError: for unusable rows, or if `out` contains something else.
-            InvalidArgumentError: for a missing key.
+            InvalidArgumentError: for a missing key, or a dataset that repeats without end.
 
         Example:
 
@@ -266,6 +269,10 @@ class Dataset(store.Dataset):
                     raise invalid_argument("elements", received, "pairs (image, caption), or dictionaries", fix)
                 yield row if isinstance(row, Mapping) else dict(zip(("image", "caption"), row, strict=True))
 
+        for each in dataset.values() if isinstance(dataset, Mapping) else (dataset,):
+            if hasattr(each, "cardinality") and int(each.cardinality()) == _ENDLESS:
+                fix = "Leave out repeat(), or keep the first n: dataset.take(n)."
+                raise invalid_argument("dataset", "one that repeats without end", "a finite tf.data.Dataset", fix)
         return cls._of_rows(dataset, out, "tf", rows, (image, caption), on_bad, overwrite)
 
     @classmethod
@@ -373,4 +380,6 @@ class Dataset(store.Dataset):
         check(dataset)
         if bad := left_out(dataset):
             say(f"Left out: {listed(bad)}.")
+        for line in shared_images(dataset):
+            say(line)
         return cls.open(dataset.path)

@@ -16,6 +16,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Read a dataset once and say what is damaged: one line per index, shard, cache or annotation.
 
+    Images that two splits have in common are named too; they are no damage.
+
     Other commands check the sizes of files only, so that ten million images open at once. The exit status is 1 if
     anything is damaged.
 
@@ -23,13 +25,19 @@ def run(arguments: argparse.Namespace) -> None:
       vsemb check data/flickr8k
     """
     from vsemb.data.check import check_dataset
+    from vsemb.data.duplicates import shared_images
+    from vsemb.data.store import Dataset
     from vsemb.errors import DataError
 
     found = []
     for line in check_dataset(arguments.data):
         print(line)
         found.append(line)
-    save_json(arguments, {"data": str(arguments.data), "damaged": found})
+    # Columns of a damaged index cannot be read.
+    shared = [] if found else list(shared_images(Dataset.open(arguments.data)))
+    for line in shared:
+        print(line)
+    save_json(arguments, {"data": str(arguments.data), "damaged": found, "shared": shared})
     if found:
         places = "one place" if len(found) == 1 else f"{len(found)} places"
         raise DataError(f"{arguments.data} is damaged in {places}, see above. Prepare it again.")

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from vsemb.data.duplicates import shared_images
 from vsemb.data.readers import infer_format, read
 from vsemb.data.readers.source import Source, listed
 from vsemb.data.records import ImageRecord
@@ -69,7 +70,7 @@ def prepare(
     """
     say = report or (lambda line: None)
     opened = open_source(source, format, on_bad_image, say, val_to_train=val_to_train, **options)
-    return write_dataset(
+    dataset = write_dataset(
         opened.records,
         out,
         name=name or Path(os.path.abspath(out)).name,
@@ -82,6 +83,9 @@ def prepare(
         report=report,
         before_publish=lambda dataset: write_beside(dataset, opened),
     )
+    for line in shared_images(dataset):
+        say(line)
+    return dataset
 
 
 def open_source(
