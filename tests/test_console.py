@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import logging
 import os
+import pty
+import struct
 import subprocess
 import sys
+import termios
 
 import pytest
 
@@ -48,6 +52,18 @@ def test_what_is_over_soon_has_no_bar(monkeypatch):
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
     list(console.progress(range(3), "count", unit="image", leave=False))
     assert terminal.getvalue() == ""
+
+
+@pytest.mark.parametrize("columns", [0, 100])
+def test_a_terminal_of_size_zero_shows_the_bar(monkeypatch, columns):
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24 if columns else 0, columns, 0, 0))
+    with os.fdopen(follower, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        list(console.progress(range(2), "count", unit="image"))
+        shown = os.read(leader, 10_000).decode()
+    os.close(leader)
+    assert "count: 100%" in shown and "2/2" in shown
 
 
 def test_the_accent_needs_a_terminal_and_no_objection(monkeypatch):

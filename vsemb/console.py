@@ -21,6 +21,8 @@ _quiet = False
 _DELAY = 1.0
 _ACCENT, _PLAIN = "\033[1;36m", "\033[0m"
 _OURS = re.compile(f"({re.escape(_ACCENT)}|{re.escape(_PLAIN)})")
+# Assumed size of a terminal of size 0, where tqdm would show nothing.
+_SIZE: dict[str, Any] = {"ncols": 80, "nrows": 24}
 
 
 def say(line: str) -> None:
@@ -54,7 +56,16 @@ def progress(iterable: Iterable[Any] | None = None, desc: str | None = None, *, 
     # A bar with `leave` is shown from the start. One that disappears is delayed, so that short work does not flicker.
     options.setdefault("delay", 0 if options.get("leave", True) else _DELAY)
     desc = None if desc is None else escaped(desc)
-    return tqdm(iterable, desc, unit=f" {unit}", dynamic_ncols=True, **options)
+    size = {"dynamic_ncols": True} if _has_size() else _SIZE
+    return tqdm(iterable, desc, unit=f" {unit}", **size, **options)
+
+
+def _has_size() -> bool:
+    """Return whether standard error is not a terminal of size 0, as programs that record a session have."""
+    try:
+        return min(os.get_terminal_size(sys.stderr.fileno())) > 0
+    except (OSError, ValueError, AttributeError):
+        return True
 
 
 def accented(text: str) -> str:

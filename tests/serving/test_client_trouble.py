@@ -207,6 +207,17 @@ def test_no_server(protocol):
     assert "\n" not in str(raised.value)
 
 
+def test_the_port_of_the_other_api_is_named():
+    server, url = rpc_server()
+    with Scripted() as rest:
+        addresses = [each.partition("://")[2] for each in (url, rest.url)]
+        for asked, address, other in zip(PROTOCOLS, addresses, reversed(PROTOCOLS), strict=True):
+            with Client(f"{asked}://{address}", "scenes", retries=0) as client, pytest.raises(ServingError) as raised:
+                client.status()
+            assert f"{other}://{address}" in str(raised.value) and raised.value.code == "UNAVAILABLE"
+    server.stop(None)
+
+
 def test_a_port_that_speaks_something_else():
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))

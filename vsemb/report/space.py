@@ -241,10 +241,10 @@ class Gallery:
             count: maximum number of queries of each kind.
         """
         known = self.space.coverage.share == 1
-        images = np.isin(np.arange(len(image_ranks)), self.space.text_rows[known])
+        shown = np.isin(np.arange(len(image_ranks)), self.space.text_rows[known])
         texts, images, unknown = (
             np.argsort(-ranks, kind="stable")[: min(count, np.count_nonzero(ranks))]
-            for ranks in (text_ranks * known, image_ranks * images, text_ranks * ~known)
+            for ranks in (text_ranks * known, image_ranks * shown, text_ranks * ~known)
         )
         return Failures(self.of_texts(texts), self.of_images(images), self.of_texts(unknown))
 

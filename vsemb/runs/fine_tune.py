@@ -201,7 +201,7 @@ def lent_backbone(
         return
     config, trained = run_backbone(path, "weights")
     for name in sorted(given.keys() - {"pooling", "crops", "resize"}):
-        raise invalid_argument(name, given[name], f"omitted with --weights {path}, whose own is taken")
+        raise invalid_argument(name, given[name], f"omitted with `weights` {path}, a run with its own network")
     with kept_weights(trained) as file:
         # The file has all weights, so the reference to a preset is not needed.
         yield replace(config, **given, name=display_name(config.name)), file

@@ -12,6 +12,8 @@ import ssl
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from http.client import BadStatusLine
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -212,6 +214,16 @@ class Transport(abc.ABC):
             "vsemb serve savedmodels/NAME",
         )
 
+    def _other_api(self, api: str, scheme: str) -> ServingError:
+        """Return the error for a port that speaks another API, with the URL of that API and the usual port of ours."""
+        address = self.where.partition("://")[2]
+        own = {"REST": 8501, "gRPC": 8500}[self.api]
+        return ServingError(
+            "UNAVAILABLE",
+            f"The port of {self.where} speaks {api}, not {self.api}. Use {scheme}://{address}, or the port of "
+            f"{self.api}, by default {own}.",
+        )
+
     def _too_slow(self, seconds: float) -> ServingError:
         return ServingError(
             "DEADLINE_EXCEEDED",
@@ -249,6 +261,9 @@ _CODES = {code.value: code.name for code in Code} | {
     413: "RESOURCE_EXHAUSTED",
     502: "UNAVAILABLE",
 }
+
+# Start of the first frame of an HTTP/2 server, which does not wait for a request: its length and its type, SETTINGS.
+_SETTINGS = "\0\0"
 
 # NumPy's kind of a type -> kinds that JSON may contain: floats may lack a point, and an empty list is float.
 _KINDS = {"f": "fiu", "i": "iuf", "u": "iuf", "b": "bf"}
@@ -311,6 +326,8 @@ class RestTransport(Transport):
         except urllib3.exceptions.TimeoutError as error:
             raise self._too_slow(timeout) from error
         except (urllib3.exceptions.HTTPError, OSError) as error:
+            if any(isinstance(reason, BadStatusLine) and reason.line.startswith(_SETTINGS) for reason in error.args):
+                raise self._other_api("gRPC", "grpc") from error
             raise self._unreachable(error) from error
         try:
             answer = json.loads(bytes(content))
@@ -361,6 +378,9 @@ LARGEST_MESSAGE = 256 * 2**20
 
 # Words in gRPC's messages about unreachable servers.
 _OF_THE_CONNECTION = ("connect", "Socket closed", "resolv")
+
+# Words in gRPC's messages about servers that answer with HTTP/1.1.
+_OF_HTTP_1 = ("Failed parsing HTTP/2", "http1.x")
 
 _OPTIONS = [
     ("grpc.max_send_message_length", LARGEST_MESSAGE),
@@ -442,6 +462,8 @@ class GrpcTransport(Transport):
             if code is grpc.StatusCode.DEADLINE_EXCEEDED:
                 raise self._too_slow(timeout) from error
             # A reachable server may also answer UNAVAILABLE; its message has other words.
+            if any(word in details for word in _OF_HTTP_1):
+                raise self._other_api("REST", "http") from error
             if code is grpc.StatusCode.UNAVAILABLE and any(word in details for word in _OF_THE_CONNECTION):
                 raise self._unreachable(details) from error
             raise self._refused(code.name, details) from error

@@ -84,7 +84,7 @@ def test_the_network_of_a_run(scenes_copy, tiny_pixel_run):
         (["--size", "3"], "`size` must be a number of pixels >= 32; got 3"),
         (["--weights", "none.h5"], "No weights file at none.h5"),
         (["--weights", "{tmp}"], "must be a run directory"),
-        (["--weights", "{run}"], "whose own is taken; got 'SmallConvNet'"),
+        (["--weights", "{run}"], "a run with its own network; got 'SmallConvNet'"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, list) else "",
 )
