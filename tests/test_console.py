@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import io
 import logging
@@ -58,12 +59,16 @@ def test_what_is_over_soon_has_no_bar(monkeypatch):
 def test_a_terminal_of_size_zero_shows_the_bar(monkeypatch, columns):
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24 if columns else 0, columns, 0, 0))
-    with os.fdopen(follower, "w") as terminal:
-        monkeypatch.setattr(sys, "stderr", terminal)
+    with os.fdopen(follower, "w") as terminal, monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", terminal)
         list(console.progress(range(2), "count", unit="image"))
-        shown = os.read(leader, 10_000).decode()
+    shown = b""
+    # After the terminal is closed, reading ends with an error.
+    with contextlib.suppress(OSError):
+        while block := os.read(leader, 10_000):
+            shown += block
     os.close(leader)
-    assert "count: 100%" in shown and "2/2" in shown
+    assert b"count: 100%" in shown and b"2/2" in shown
 
 
 def test_the_accent_needs_a_terminal_and_no_objection(monkeypatch):

@@ -275,3 +275,9 @@ def test_a_dataset_that_repeats_without_end_is_refused_at_once(files, captions, 
     assert not any(tmp_path.iterdir())
     taken = vsemb.Dataset.from_tf(endless.take(len(files)))
     assert contents(taken) == wanted(captions)
+
+
+def test_files_of_a_dataframe_that_are_not_found_name_the_argument_of_their_folder(files, captions, tmp_path):
+    frame = Frame(file=[file.name for file in files], text=captions)
+    with pytest.raises(DataError, match="images="):
+        vsemb.Dataset.from_dataframe(frame, tmp_path / "out")

@@ -87,3 +87,10 @@ def test_a_named_backbone_sees_augmented_images_whatever_the_features_were(name,
     assert (tower.augment, tower.frozen_statistics, tower.weights) == (True, True, "imagenet")
     tower = with_backbone(recipes.get(name), scenes, "SmallConvNet").image
     assert (tower.augment, tower.frozen_statistics, tower.weights) == (False, False, None)
+
+
+def test_the_run_of_another_recipe_is_named_before_missing_features(tiny_pixel_run, tiny_recipe, scenes_copy, tmp_path):
+    shutil.copytree(tiny_pixel_run.path, tmp_path / "run")
+    shutil.rmtree(scenes_copy.path / "features")
+    with pytest.raises(DataError, match="another recipe: image"):
+        train(tiny_recipe, scenes_copy, tmp_path / "run")

@@ -361,7 +361,8 @@ class Dataset(store.Dataset):
         def refusal(problems: list[str]) -> str:
             rows = "1 row is" if len(problems) == 1 else f"{len(problems)} rows are"
             must = _TABLE if described["format"] == "table" else _ROWS
-            return f"{must}; {rows} not: {listed(problems)}. Correct them, or pass on_bad='skip'."
+            folder = "Name the folder of the files with images=. " if described["format"] == "dataframe" else ""
+            return f"{must}; {rows} not: {listed(problems)}. {folder}Correct them, or pass on_bad='skip'."
 
         def check(dataset: store.Dataset) -> None:
             if on_bad == "fail" and left_out(dataset):

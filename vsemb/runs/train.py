@@ -89,6 +89,9 @@ def train(
         raise invalid_argument("data_service", data_service, "null for a recipe that decodes no images", fix)
     if keras.backend.backend() != "tensorflow" and recipe.image_tower and recipe.image_tower.from_pixels:
         raise invalid_argument("backend", keras.backend.backend(), "tensorflow for recipes that decode images")
+    if (out / RECIPE).exists():
+        # Before the data, of which another recipe may lack something.
+        check_same(recipe, {}, out)
     job = recipe.prepare(data, out, inputs)
     job.data_service = data_service
     enter = functools.partial(enter_run, recipe, job.info, out, job.vocabulary, job.keep)

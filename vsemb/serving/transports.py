@@ -326,7 +326,7 @@ class RestTransport(Transport):
         except urllib3.exceptions.TimeoutError as error:
             raise self._too_slow(timeout) from error
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            if any(isinstance(reason, BadStatusLine) and reason.line.startswith(_SETTINGS) for reason in error.args):
+            if any(isinstance(reason, BadStatusLine) and str(reason.args[0]).startswith(_SETTINGS) for reason in error.args):
                 raise self._other_api("gRPC", "grpc") from error
             raise self._unreachable(error) from error
         try:
