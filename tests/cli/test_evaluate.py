@@ -46,7 +46,8 @@ def test_pairs_stand_below_the_standard_table_and_in_the_json(tiny_run, scenes, 
     written = json.loads(out.read_text())
     assert written == json.loads(json.dumps(metrics.to_json()))
     assert (written["pairs"]["images"], written["pairs"]["texts"]) == (8, 8)
-    assert list(written) == ["image_to_text", "text_to_image", "images", "texts", "recall_sum", "pairs", "unknown"]
+    names = ["image_to_text", "text_to_image", "images", "texts", "recall_sum", "pairs", "unknown"]
+    assert list(written)[: len(names)] == names
 
 
 @pytest.mark.slow

@@ -108,10 +108,7 @@ class RetrievalMetrics:
     @property
     def notes(self) -> list[str]:
         """Lines about unknown words; empty if all are known."""
-        if self.unknown is None:
-            return []
-        lines = self.unknown.warnings()
-        return [*lines, f"{self.unknown.described()}."] if self.unknown.texts_with_unknown else lines
+        return [] if self.unknown is None else self.unknown.notes
 
     def _repr_html_(self) -> str:
         header, *rows = self._rows

@@ -51,7 +51,7 @@ def evaluate_run(run: Run, dataset: Dataset, split: str = "val", **protocol: Any
     """
     part = dataset.split(split)
     check_protocol(len(part), run.recipe.similarity, **protocol)
-    images, texts, rows, known = _embedded(run, dataset, split)
+    images, texts, rows, known = embedded_with_coverage(run, dataset, split)
     ids = part.ids, part.ids[rows]
     return evaluate_retrieval(images, texts, *ids, run.model.similarity, coverage=known, **protocol)
 
@@ -67,11 +67,14 @@ def embedded(run: Run, dataset: Dataset, split: str) -> tuple[np.ndarray, np.nda
     Raises:
         VsembError: if run and dataset do not match, or the split is missing.
     """
-    images, texts, rows, _ = _embedded(run, dataset, split)
+    images, texts, rows, _ = embedded_with_coverage(run, dataset, split)
     return images, texts, rows
 
 
-def _embedded(run: Run, dataset: Dataset, split: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, Coverage]:
+def embedded_with_coverage(
+    run: Run, dataset: Dataset, split: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, Coverage]:
+    """Embed the images and texts of a split as `embedded`, and also return the known words of the texts."""
     part = dataset.split(split)
     embedder = Embedder(run.model)
     images = embedder.images(run.images_of(dataset, part), len(part))

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http.client import BadStatusLine
-from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -326,7 +325,8 @@ class RestTransport(Transport):
         except urllib3.exceptions.TimeoutError as error:
             raise self._too_slow(timeout) from error
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            if any(isinstance(reason, BadStatusLine) and str(reason.args[0]).startswith(_SETTINGS) for reason in error.args):
+            odd = [str(reason.args[0]) for reason in error.args if isinstance(reason, BadStatusLine)]
+            if any(line.startswith(_SETTINGS) for line in odd):
                 raise self._other_api("gRPC", "grpc") from error
             raise self._unreachable(error) from error
         try:

@@ -45,6 +45,11 @@ class UnknownWords:
         lost = f"{self.texts_without_known:,} of {self.texts:,} {noun} have no known {self.unit}"
         return f"{_percent(self.unknown_share)} of all {self.unit} unknown; {lost}"
 
+    @property
+    def notes(self) -> list[str]:
+        """Lines about unknown tokens and texts without spaces; empty if there is nothing to say."""
+        return [*self.warnings(), *([f"{self.described()}."] if self.texts_with_unknown else [])]
+
     def warnings(self, noun: str = "texts") -> list[str]:
         """Return a line about texts without spaces, with the fix; empty if there are few.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,33 +32,35 @@ def _evaluate_positives(arguments: argparse.Namespace, opened: Run) -> Measured:
     import numpy as np
 
     from vsemb.errors import DataError
-    from vsemb.runs.measure import embedded
-    from vsemb.systems.benchmarks.positives import METRICS, measure_positives, read_positives
+    from vsemb.runs.measure import embedded_with_coverage
+    from vsemb.systems.benchmarks.positives import METRICS, SomeQueries, measure_positives, read_positives
 
     dataset = opened.open_data(arguments.data)
     part = dataset.split(arguments.split)
     positives = read_positives(arguments.files, part)
-    images, texts, rows = embedded(opened, dataset, arguments.split)
+    images, texts, rows, coverage = embedded_with_coverage(opened, dataset, arguments.split)
     if not np.array_equal(rows, part.caption_rows):
         raise DataError(f"{opened.path} must embed captions; it embeds other texts, which have no judged positives.")
-    found = measure_positives(images, texts, rows, opened.model.similarity, positives)
-    lines = [
-        [f"{each.name}: {title}", str(queries), *(f"{side[name]:.1f}" for name in METRICS)]
-        for each in found
-        for title, side, queries in zip(
-            ("image → text", "text → image"), (each.image_to_text, each.text_to_image), each.queries, strict=True
-        )
-    ]
+    measured = {"": measure_positives(images, texts, rows, opened.model.similarity, positives)}
+    for name, chosen in (("with_known_word", coverage.share > 0), ("all_words_known", coverage.share == 1)):
+        if chosen.any() and not chosen.all():
+            shown = np.isin(np.arange(len(images)), rows[chosen])
+            some = [SomeQueries(each, shown, chosen) for each in positives]
+            found = measure_positives(images, texts, rows, opened.model.similarity, some)
+            measured[name] = [each for each in found if all(each.queries)]
+    lines = []
+    for name, found in measured.items():
+        which = f", {name.replace('_', ' ')}" if name else ""
+        for each in found:
+            sides = each.image_to_text, each.text_to_image
+            for title, side, queries in zip(("image → text", "text → image"), sides, each.queries, strict=True):
+                numbers = [f"{side[metric]:.1f}" for metric in METRICS]
+                lines.append([f"{each.name}{which}: {title}", str(queries), *numbers])
     text = table([f"{arguments.split}: {len(images)} images, {len(texts)} texts", "queries", *METRICS], lines)
-    values = {
-        each.name: {
-            "image_to_text": each.image_to_text,
-            "text_to_image": each.text_to_image,
-            "queries": [*each.queries],
-        }
-        for each in found
-    }
-    return Measured(text, {"split": arguments.split, **values})
+    values = {name: {each.name: each.to_json() for each in found} for name, found in measured.items()}
+    unknown = coverage.counts
+    named = {"split": arguments.split, **values.pop(""), "unknown": asdict(unknown), **values}
+    return Measured("\n".join([text, *unknown.notes]), named)
 
 
 POSITIVES = Mode(_evaluate_positives, _configure_files, recipes=_RECIPES)

@@ -121,6 +121,39 @@ class Plausible:
             yield caption, np.flatnonzero(self._near(self._rows[caption]))
 
 
+@dataclass(frozen=True)
+class SomeQueries:
+    """Positives of some queries; candidates stay.
+
+    Attributes:
+        positives: the positives of all queries.
+        images: (images,) bool, the image queries.
+        captions: (captions,) bool, the caption queries.
+    """
+
+    positives: Positives
+    images: np.ndarray
+    captions: np.ndarray
+
+    @property
+    def name(self) -> str:
+        """Name of the judgements."""
+        return self.positives.name
+
+    @property
+    def ranked(self) -> np.ndarray:
+        """Images that are ranked."""
+        return self.positives.ranked
+
+    def of_images(self) -> Queries:
+        """Yield the chosen image queries with their positive captions."""
+        return (query for query in self.positives.of_images() if self.images[query[0]])
+
+    def of_captions(self) -> Queries:
+        """Yield the chosen caption queries with their positive images."""
+        return (query for query in self.positives.of_captions() if self.captions[query[0]])
+
+
 def _rows(judged: Mapping[int, Iterable[int]], queries: Mapping[int, int], found: Mapping[int, int]) -> dict[int, Any]:
     known = {queries[query]: own for query, own in judged.items() if query in queries}
     rows = {query: sorted({found[each] for each in own if each in found}) for query, own in known.items()}
@@ -287,6 +320,11 @@ class PositiveMetrics:
     text_to_image: dict[str, float]
     queries: tuple[int, int]
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the metrics and the numbers of queries as `vsemb evaluate --json` writes them."""
+        sides = {"image_to_text": self.image_to_text, "text_to_image": self.text_to_image}
+        return {**sides, "queries": [*self.queries]}
+
 
 def measure_positives(
     images: np.ndarray,
@@ -337,4 +375,4 @@ def _mean(queries: Queries, score: Callable[[np.ndarray], Any], ranked: np.ndarr
             raise DataError(NOT_FINITE)
         scores = np.where(ranked, scores, -np.inf)
         found += [query_metrics(own, right) for own, (_, right) in zip(scores, block, strict=True)]
-    return np.mean(found, axis=0), len(found)
+    return np.mean(found, axis=0) if found else np.full(len(METRICS), np.nan), len(found)
