@@ -12,7 +12,7 @@ from keras import ops
 
 from vsemb.configured import Configured
 from vsemb.errors import invalid_argument, one_line
-from vsemb.ops.replicas import replica_count
+from vsemb.ops.replicas import rows_of_replicas
 from vsemb.parts import Count, NonNegative, Part
 
 Tensor = Any
@@ -62,7 +62,7 @@ class InBatchLoss(Configured, keras.losses.Loss):
     def __call__(self, labels: Tensor, scores: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the loss of all queries, reduced."""
         values = self.call(ops.convert_to_tensor(labels), ops.convert_to_tensor(scores, "float32"), mask)
-        return self.reduced(ops.sum(values), ops.shape(values)[0])
+        return self.reduced(ops.sum(values), sum(rows_of_replicas(ops.shape(values)[0])))
 
     def call(self, labels: Tensor, scores: Tensor, mask: Tensor | None = None) -> Tensor:
         """Compute the loss of each query, (queries,)."""
@@ -108,11 +108,11 @@ class InBatchLoss(Configured, keras.losses.Loss):
 
         Args:
             total: scalar, the sum of the losses of this replica's queries.
-            queries: number of this replica's queries.
+            queries: number of queries of all replicas; the sum of what they return is then the mean over all.
         """
         if self.reduction == "sum":
             return total
-        return total / (ops.cast(queries, total.dtype) * replica_count())
+        return total / ops.cast(queries, total.dtype)
 
 
 @keras.saving.register_keras_serializable("vsemb")

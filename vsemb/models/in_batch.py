@@ -15,7 +15,14 @@ from vsemb.errors import invalid_argument
 from vsemb.losses import InBatchLoss
 from vsemb.ops.backend import holds_strings
 from vsemb.ops.chunks import sum_in_blocks
-from vsemb.ops.replicas import gather_across_replicas, global_row_numbers, replica_count, sum_over_ring
+from vsemb.ops.replicas import (
+    gather_across_replicas,
+    global_row_numbers,
+    padded_to_longest,
+    replica_count,
+    rows_of_replicas,
+    sum_over_ring,
+)
 from vsemb.parts import Finite, Positive
 from vsemb.similarities import Similarity
 
@@ -81,32 +88,31 @@ class InBatchObjective:
         Raises:
             InvalidArgumentError: if `x` has classes together with negatives or with ids of texts.
         """
-        images, texts, ids = paired(x, y_pred)
+        pairs = paired(x, y_pred)
         sampled = {
-            side: (y_pred[f"negative_{side}"], x[f"negative_{side}_id"])
+            side: (_sets_alike(y_pred[f"negative_{side}"]), x[f"negative_{side}_id"])
             for side in ("image", "text")
             if f"negative_{side}" in y_pred
         }
         if sampled and self.row_loss.over_classes:
             raise invalid_argument("x", sorted(x), f"without negatives of its own with {type(self.row_loss).__name__}")
         directions = [
-            Direction(self.image_weight, images, texts, sampled.get("text", ()), True),
-            Direction(self.text_weight, texts, images, sampled.get("image", ()), False),
+            Direction(self.image_weight, pairs.images, pairs.texts, sampled.get("text", ()), True),
+            Direction(self.text_weight, pairs.texts, pairs.images, sampled.get("image", ()), False),
         ]
         if self.block_size is None:
-            totals = self._at_once(directions, ids)
+            totals = self._at_once(directions, pairs)
         else:
             if self.row_loss.additive and not sampled:
                 # Both directions are one sum.
                 directions = [directions[0]._replace(weight=self.image_weight + self.text_weight)]
-            totals = ((each.weight, self._in_blocks(each, ids, training)) for each in directions if each.weight)
-        loss = sum(weight * self.row_loss.reduced(total, ops.shape(ids)[0]) for weight, total in totals)
+            totals = ((each.weight, self._in_blocks(each, pairs, training)) for each in directions if each.weight)
+        queries = sum(pairs.counts)
+        loss = sum(weight * self.row_loss.reduced(total, queries) for weight, total in totals)
         if not self.row_loss.over_items:
             return loss
-        own = global_row_numbers(ops.shape(ids)[0])
-        labels = pair_labels(ids, gather_across_replicas(ids), own, gather_across_replicas(own))
-        values = self.row_loss.of_items(gather_across_replicas(images), texts, *labels)
-        return loss + self.row_loss.reduced(ops.sum(values), ops.shape(ids)[0])
+        values = self.row_loss.of_items(gather_across_replicas(pairs.images), pairs.texts, *pairs.labels())
+        return loss + self.row_loss.reduced(ops.sum(values), queries)
 
     def labels_and_scores(self, x: Mapping[str, Tensor], y_pred: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Return the arguments of Keras metrics: the pairs of a batch with images as queries, then with texts.
@@ -119,21 +125,21 @@ class InBatchObjective:
             labels: (2 x pairs, candidates) float32, 1 for the query's own pair and 0 for others.
             scores: (2 x pairs, candidates) float32, very low for candidates to ignore.
         """
-        images, texts, ids = paired(x, y_pred)
-        own, scale = global_row_numbers(ops.shape(ids)[0]), self._scale()
-        labels, mask = pair_labels(ids, gather_across_replicas(ids), own, gather_across_replicas(own))
+        pairs, scale = paired(x, y_pred), self._scale()
+        labels, mask = pairs.labels()
+        directions = (
+            Direction(1.0, pairs.images, pairs.texts, (), True),
+            Direction(1.0, pairs.texts, pairs.images, (), False),
+        )
         scores = [
             ops.where(mask, self._scores(each, gather_across_replicas(each.candidates), scale), IGNORED)
-            for each in (Direction(1.0, images, texts, (), True), Direction(1.0, texts, images, (), False))
+            for each in directions
         ]
         return ops.cast(ops.concatenate([labels, labels]), "float32"), ops.concatenate(scores)
 
-    def _at_once(self, directions: Sequence[Direction], ids: Tensor) -> Iterator[tuple[float, Tensor]]:
+    def _at_once(self, directions: Sequence[Direction], pairs: Pairs) -> Iterator[tuple[float, Tensor]]:
         """Yield the weight of each direction and the sum of its queries' losses."""
-        own = global_row_numbers(ops.shape(ids)[0])
-        all_ids = gather_across_replicas(ids)
-        labels = pair_labels(ids, all_ids, own, gather_across_replicas(own))
-        scale = self._scale()
+        labels, scale = pairs.labels(), self._scale()
         scores: Tensor = None
         for each in directions:
             if scores is None or replica_count() > 1:
@@ -142,17 +148,15 @@ class InBatchObjective:
                 scores = ops.transpose(scores)
             if each.weight:
                 negatives = [gather_across_replicas(x) for x in each.negatives]
-                yield each.weight, self._total(each, ids, all_ids, labels, scores, negatives, scale)
+                yield each.weight, self._total(each, pairs.ids, pairs.all_ids, labels, scores, negatives, scale)
 
-    def _in_blocks(self, direction: Direction, ids: Tensor, training: bool) -> Tensor:
+    def _in_blocks(self, direction: Direction, pairs: Pairs, training: bool) -> Tensor:
         """Return the sum of the queries' losses from few rows of scores at a time.
 
         An additive loss meets the replicas' candidates one replica after the other.
         """
         assert self.block_size is not None
-        size, count = self.block_size, ops.shape(ids)[0]
-        own = global_row_numbers(count)
-        all_ids, all_own = gather_across_replicas(ids), gather_across_replicas(own)
+        size, ids, own, all_ids, all_own = self.block_size, pairs.ids, pairs.own, pairs.all_ids, pairs.all_own
         scale, sampled = self._scale(), direction.negatives
 
         def of_block(rows: Sequence[Tensor], whole: Sequence[Tensor]) -> Tensor:
@@ -167,14 +171,15 @@ class InBatchObjective:
             negatives = [gather_across_replicas(x) for x in sampled]
             whole = [gather_across_replicas(direction.candidates), all_ids, all_own, *negatives, *scale]
             return sum_in_blocks(of_block, [direction.queries, ids, own], whole, size, gradient=training)
-        negative_ids = [gather_across_replicas(x) for x in sampled[1:]]
+        turns = _turns(pairs.counts)
+        negative_ids, negative_turns = [gather_across_replicas(x) for x in sampled[1:]], turns
+        if sampled:
+            negative_turns = _turns(rows_of_replicas(ops.shape(sampled[0])[0]))
 
         def of_turn(passed: Sequence[Tensor], turn: int, kept: Sequence[Tensor]) -> Tensor:
             (others, *negatives), (mine, *scale) = passed, kept
-            known = [x[turn * count : (turn + 1) * count] for x in (all_ids, all_own)]
-            for each in negative_ids:
-                rows = ops.shape(sampled[0])[0]
-                negatives.append(each[turn * rows : (turn + 1) * rows])
+            known = [x[turns[turn]] for x in (all_ids, all_own)]
+            negatives += [x[negative_turns[turn]] for x in negative_ids]
             return sum_in_blocks(of_block, [mine, ids, own], [others, *known, *negatives, *scale], size)
 
         return sum_over_ring(of_turn, [direction.candidates, *sampled[:1]], [direction.queries, *scale])
@@ -249,16 +254,39 @@ def _dtype(values: Any) -> str:
     return getattr(values.dtype, "name", str(values.dtype))
 
 
-def paired(x: Mapping[str, Tensor], y_pred: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+class Pairs(NamedTuple):
+    """The pairs of a batch on this replica, and the ids of the pairs on all replicas.
+
+    Attributes:
+        images: (n, ...) embeddings of images, one row per pair.
+        texts: (n, ...) embeddings of texts.
+        ids: (n,) ids that mask false negatives: `class_id` if the batch has it, and the pairs' own numbers if it has
+            no ids.
+        counts: number of pairs on each replica.
+        own: (n,) int32, the numbers of the pairs among those of all replicas.
+        all_ids: (pairs of all replicas,) their ids.
+        all_own: (pairs of all replicas,) int32, their numbers.
+    """
+
+    images: Tensor
+    texts: Tensor
+    ids: Tensor
+    counts: Sequence[Any]
+    own: Tensor
+    all_ids: Tensor
+    all_own: Tensor
+
+    def labels(self) -> tuple[Tensor, Tensor]:
+        """Label the candidates of all replicas, see `pair_labels`."""
+        return pair_labels(self.ids, self.all_ids, self.own, self.all_own)
+
+
+def paired(x: Mapping[str, Tensor], y_pred: Mapping[str, Tensor]) -> Pairs:
     """Line images up with texts: one row per text where an image has several.
 
     Args:
         x: inputs of `DualEncoder`.
         y_pred: its outputs for them.
-
-    Returns:
-        Embeddings of images and of texts, (n, ...), and ids that mask false negatives, (n,): `class_id` if
-        `x` has it, and the rows' own numbers if it has no ids.
 
     Raises:
         InvalidArgumentError: if `x` has `class_id` together with negatives or `text_image_id`, or images and texts are
@@ -273,18 +301,33 @@ def paired(x: Mapping[str, Tensor], y_pred: Mapping[str, Tensor]) -> tuple[Tenso
         sizes = (images.shape[-1], texts.shape[-1])
         fix = "Give both the same size."
         raise invalid_argument("image_encoder, text_encoder", sizes, "layers that embed into one size", fix)
-    ids = x["image_id"] if "image_id" in x else global_row_numbers(ops.shape(images)[0])
-    if "class_id" in x:
-        if {"text_image_id", "negative_text", "negative_image"} & set(x):
-            allowed = "no text_image_id, negative_text or negative_image beside class_id"
-            raise invalid_argument("x", sorted(x), allowed)
-        return images, texts, x["class_id"]
-    if "text_image_id" not in x:
-        return images, texts, ids
-    text_ids = x["text_image_id"]
-    matches = ops.equal(ops.expand_dims(text_ids, 1), ops.expand_dims(ids, 0))
-    row = ops.argmax(ops.cast(matches, "int32"), axis=1)
-    return ops.take(images, row, axis=0), texts, text_ids
+    if "class_id" in x and {"text_image_id", "negative_text", "negative_image"} & set(x):
+        allowed = "no text_image_id, negative_text or negative_image beside class_id"
+        raise invalid_argument("x", sorted(x), allowed)
+    images, texts = _sets_alike(images), _sets_alike(texts)
+    if "text_image_id" in x:
+        ids = x["text_image_id"]
+        # A batch is divided by rows, so the image of a text may be on another replica.
+        images, image_ids = gather_across_replicas(images), gather_across_replicas(x["image_id"])
+        matches = ops.equal(ops.expand_dims(ids, 1), ops.expand_dims(image_ids, 0))
+        images = ops.take(images, ops.argmax(ops.cast(matches, "int32"), axis=1), axis=0)
+    else:
+        ids = x.get("class_id", x.get("image_id"))
+    counts = rows_of_replicas(ops.shape(texts)[0])
+    own, all_own = global_row_numbers(counts), ops.arange(sum(counts), dtype="int32")
+    if ids is None:
+        return Pairs(images, texts, own, counts, own, all_own, all_own)
+    return Pairs(images, texts, ids, counts, own, gather_across_replicas(ids), all_own)
+
+
+def _sets_alike(embeddings: Tensor) -> Tensor:
+    return padded_to_longest(embeddings) if len(embeddings.shape) == 3 else embeddings
+
+
+def _turns(counts: Sequence[Any]) -> list[slice]:
+    """Return the rows of each replica among those of all."""
+    ends = [sum(counts[: number + 1]) for number in range(len(counts))]
+    return [slice(end - count, end) for end, count in zip(ends, counts, strict=True)]
 
 
 @keras.saving.register_keras_serializable("vsemb")

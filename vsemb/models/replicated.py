@@ -11,7 +11,18 @@ from keras import ops
 
 from vsemb.configured import import_classes
 from vsemb.encoders import WordEmbedding
-from vsemb.ops.replicas import clip_after_sum, draw_apart, replica_count, spans_workers, step_of_workers
+from vsemb.ops.replicas import (
+    clip_after_sum,
+    divided,
+    draw_apart,
+    normalize_together,
+    on_one_batch,
+    replica_count,
+    row_weight,
+    spans_workers,
+    step_of_workers,
+    weigh_rows_alike,
+)
 
 Tensor = Any
 
@@ -19,12 +30,16 @@ Tensor = Any
 class ReplicatedModel(keras.Model):
     """Train under a distribution strategy in steps that equal the steps of one device on the whole batch.
 
-    It replaces four habits of Keras:
+    It replaces habits of Keras:
 
     - Keras builds a model on the mean of the replicas' first batches, where token ids are fractions, and skips that
       batch. Here models are built by shapes.
     - Keras clips each replica's gradients before it sums them. Here the sum is clipped.
     - Keras draws the same dropout mask on every replica. Here each replica draws its own.
+    - Keras takes the mean of the replicas' mean losses, whatever rows they have. Here all rows count alike.
+    - Keras normalizes a replica's rows by their own statistics. Here batch normalization uses those of the whole
+      batch, except in chunks.
+    - Keras gives each replica all rows of `train_on_batch`. Here they are divided, as in `fit`.
     - Keras averages the logs of several workers along an axis that scalars do not have. Here scalars are averaged.
     """
 
@@ -40,11 +55,51 @@ class ReplicatedModel(keras.Model):
             if isinstance(optimizer, keras.optimizers.Adafactor):
                 optimizer.update_step = partial(_dense_step, optimizer)
         if getattr(self, "_distribute_strategy", None) is not None:
+            weigh_rows_alike(self._loss_tracker)
+            together = getattr(self, "chunk_size", None) is None
             for layer in self._flatten_layers():
                 generator = getattr(layer, "seed_generator", None)
                 if isinstance(generator, keras.random.SeedGenerator):
                     draw_apart(generator)
+                if isinstance(layer, keras.layers.BatchNormalization):
+                    normalize_together(layer, together)
         return super().make_train_function(force)
+
+    def make_test_function(self, force: bool = False) -> Any:
+        """Make the function of an evaluation step; called by Keras."""
+        if getattr(self, "_distribute_strategy", None) is not None:
+            weigh_rows_alike(self._loss_tracker)
+        return super().make_test_function(force)
+
+    def predict_on_batch(self, x: Any) -> Any:
+        """Embed a batch as `keras.Model.predict_on_batch` does."""
+        return super().predict_on_batch(divided(getattr(self, "_distribute_strategy", None), x))
+
+    def compute_loss(
+        self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
+    ) -> Tensor:
+        """Compute the compiled loss; called by Keras.
+
+        Args:
+            x: the inputs.
+            y: the targets.
+            y_pred: the output of `call` for `x`.
+            sample_weight: (n,) weights of the rows; None for 1.
+            training: whether a gradient will be computed.
+        """
+        return super().compute_loss(x, y, y_pred, self.row_weights(ops.shape(y_pred)[0], sample_weight), training)
+
+    def row_weights(self, rows: int, sample_weight: Tensor | None = None) -> Tensor | None:
+        """Return the weights of this replica's rows in a Keras loss, so that all rows of the batch count alike.
+
+        Args:
+            rows: number of this replica's rows.
+            sample_weight: (n,) weights of the rows; None for 1.
+        """
+        if replica_count() == 1 or getattr(self.loss, "reduction", "mean") in (None, "none", "sum"):
+            return sample_weight
+        weight = row_weight(rows)
+        return ops.full((rows,), weight) if sample_weight is None else ops.cast(sample_weight, "float32") * weight
 
     @property
     def finished_steps(self) -> Any:
@@ -86,9 +141,12 @@ class ReplicatedModel(keras.Model):
 
     def _make_function(self, step_function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         strategy = getattr(self, "_distribute_strategy", None)
-        if not spans_workers(strategy):
-            return super()._make_function(step_function, *args, **kwargs)
-        return step_of_workers(strategy, step_function)
+        if spans_workers(strategy):
+            return step_of_workers(strategy, step_function)
+        function = super()._make_function(step_function, *args, **kwargs)
+        if getattr(strategy, "num_replicas_in_sync", 1) == 1:
+            return function
+        return on_one_batch(strategy, function, self.get_metrics_result)
 
 
 def l2_penalties(model: keras.Model, l2: float) -> list[Tensor]:

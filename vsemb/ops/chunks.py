@@ -163,7 +163,8 @@ def sum_in_blocks(
     import tensorflow as tf
 
     tensors, number = [tf.convert_to_tensor(each) for each in (*rows, *whole)], len(rows)
-    blocks = -(-tf.shape(tensors[0])[0] // block_size)
+    # A replica without rows has one block of none.
+    blocks = tf.maximum(-(-tf.shape(tensors[0])[0] // block_size), 1)
 
     def block_of(tensors: list[Tensor], k: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         return [_rows_of(each, k, block_size) for each in tensors[:number]], tensors[number:]

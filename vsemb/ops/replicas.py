@@ -30,17 +30,51 @@ def replica_count() -> int:
     return 1 if context is None else context.num_replicas_in_sync
 
 
+def rows_of_replicas(rows: int | Tensor) -> list[Any]:
+    """Returns how many rows each replica has; the last batch of a dataset may have fewer on one, or none.
+
+    Nothing is sent where TensorFlow knows the numbers of all replicas, as in batches with `drop_remainder`.
+
+    Args:
+        rows: number of local rows, an int or a scalar tensor.
+
+    Returns:
+        A number per replica, in their order: ints where they are known, else int32 scalars.
+    """
+    context = _replica_context()
+    if context is None:
+        return [rows]
+    import tensorflow as tf
+
+    # Replicas are traced side by side and meet here, so that each sees the shapes of the others.
+    known = context.merge_call(_known_rows, args=(tf.get_static_value(rows),))
+    if known is not None:
+        return list(known)
+    counts = gather_across_replicas(tf.reshape(tf.cast(rows, tf.int32), [1]))
+    return tf.unstack(counts, num=context.num_replicas_in_sync)
+
+
+def _known_rows(strategy: Any, rows: Any) -> tuple[int, ...] | None:
+    """Returns the numbers of all replicas if this process has all replicas and knows their numbers."""
+    import tensorflow as tf
+
+    local = len(strategy.extended.worker_devices)
+    values = rows.values if isinstance(rows, tf.distribute.DistributedValues) else [rows] * local
+    if local < strategy.num_replicas_in_sync or any(value is None for value in values):
+        return None
+    return tuple(int(value) for value in values)
+
+
 def gather_across_replicas(x: Tensor) -> Tensor:
     """Concatenates every replica's rows, in the order of the replicas, with gradients.
 
-    The gradient of a row is the sum of what all replicas say about it. Needs the same number of rows
-    on each replica.
+    The gradient of a row is the sum of what all replicas say about it. Replicas may have different numbers of rows.
 
     Args:
         x: (rows, ...) this replica's tensor.
 
     Returns:
-        (replicas x rows, ...), the same on each replica.
+        (all rows, ...), the same on each replica.
     """
     context = _replica_context()
     if context is None:
@@ -52,21 +86,40 @@ def gather_across_replicas(x: Tensor) -> Tensor:
     return context.all_gather(tf.identity(x), axis=0)
 
 
-def global_row_numbers(rows: Tensor) -> Tensor:
+def global_row_numbers(counts: Sequence[Any]) -> Tensor:
     """Returns the positions of this replica's rows in what `gather_across_replicas` returns.
 
     Args:
-        rows: number of local rows, an int or a scalar tensor.
+        counts: rows of each replica, from `rows_of_replicas`.
 
     Returns:
         (rows,) int32.
     """
-    numbers = ops.arange(rows, dtype="int32")
     context = _replica_context()
     if context is None:
-        return numbers
-    replica = ops.cast(context.replica_id_in_sync_group, "int32")
-    return numbers + replica * ops.cast(rows, "int32")
+        return ops.arange(counts[0], dtype="int32")
+    import tensorflow as tf
+
+    replica = context.replica_id_in_sync_group
+    ends = tf.cumsum(tf.stack(counts))
+    return tf.range(ends[replica] - tf.stack(counts)[replica], ends[replica])
+
+
+def padded_to_longest(x: Tensor) -> Tensor:
+    """Pads sets with rows of zeros, so that they have as many vectors on all replicas.
+
+    Args:
+        x: (rows, vectors, dim).
+
+    Returns:
+        (rows, longest, dim).
+    """
+    counts = rows_of_replicas(ops.shape(x)[1])
+    if all(isinstance(count, int) and count == counts[0] for count in counts) or len(counts) == 1:
+        return x
+    import tensorflow as tf
+
+    return tf.pad(x, [[0, 0], [0, tf.reduce_max(tf.stack(counts)) - tf.shape(x)[1]], [0, 0]])
 
 
 def sum_over_ring(
@@ -86,7 +139,7 @@ def sum_over_ring(
     Args:
         function: from one replica's `passed`, that replica's number and this replica's `kept` to a float32
             scalar. Called once a turn; it must not talk to other replicas.
-        passed: float tensors of the same shapes on all replicas.
+        passed: float tensors; replicas may have different numbers of rows, and the same other sizes.
         kept: float tensors.
 
     Returns:
@@ -106,6 +159,7 @@ def sum_over_ring(
     context = tf.distribute.get_replica_context()
     add = tf.distribute.ReduceOp.SUM
     number = len(passed)
+    rows = [rows_of_replicas(ops.shape(each)[0]) for each in passed]
 
     @tf.custom_gradient
     def total(*tensors: Tensor) -> tuple[Tensor, Callable[[Tensor], list[Tensor]]]:
@@ -117,7 +171,8 @@ def sum_over_ring(
             mine = tf.equal(context.replica_id_in_sync_group, turn)
             # One turn after the other, or several replicas' tensors would be in memory at once.
             with tf.control_dependencies([value, *sums]):
-                sent = [tf.where(mine, each, 0.0) for each in own[:number]]
+                alike = [_with_rows(each, counts[turn]) for each, counts in zip(own[:number], rows, strict=True)]
+                sent = [tf.where(mine, each, 0.0) for each in alike]
             sources = [*(context.all_reduce(add, each) for each in sent), *own[number:]]
             with tf.GradientTape(watch_accessed_variables=False) as tape:
                 tape.watch(sources)
@@ -126,10 +181,21 @@ def sum_over_ring(
             value += part
             returned = [context.all_reduce(add, each) for each in parts[:number]]
             returned = [tf.where(mine, each, 0.0) for each in returned]
+            returned = [_with_rows(new, ops.shape(old)[0]) for old, new in zip(sums[:number], returned, strict=True)]
             sums = [old + new for old, new in zip(sums, [*returned, *parts[number:]], strict=True)]
         return value, lambda upstream: [upstream * each for each in sums]
 
     return total(*passed, *kept)
+
+
+def _with_rows(x: Tensor, rows: int | Tensor) -> Tensor:
+    """Returns the first rows, or all and rows of zeros after them."""
+    import tensorflow as tf
+
+    if isinstance(rows, int) and x.shape[0] == rows:
+        return x
+    missing = tf.maximum(rows - tf.shape(x)[0], 0)
+    return tf.pad(x[:rows], [[0, missing], *[[0, 0]] * (len(x.shape) - 1)])
 
 
 def batch_spec(dataset: Any) -> Any:
@@ -177,6 +243,105 @@ def step_of_workers(strategy: Any, step: Callable[[Any], dict[str, Tensor]]) -> 
         return {name: strategy.experimental_local_results(value)[0] for name, value in logs.items()}
 
     return lambda iterator: run(next(iterator))
+
+
+def row_weight(rows: int | Tensor) -> Tensor:
+    """Returns the factor that turns Keras' mean over this replica's rows into its part of the mean over all rows.
+
+    Keras divides the mean of a replica's rows by the number of replicas, as if all had the same number of rows.
+
+    Args:
+        rows: number of local rows.
+
+    Returns:
+        float32 scalar; 1 where all replicas have as many rows.
+    """
+    counts = rows_of_replicas(rows)
+    return ops.cast(rows, "float32") * len(counts) / ops.maximum(ops.cast(sum(counts), "float32"), 1.0)
+
+
+def weigh_rows_alike(metric: keras.metrics.Metric) -> None:
+    """Lets the metric of a loss weigh a batch by its rows on all replicas, and not each replica by its own.
+
+    The replicas' losses are parts of a sum, to which one without rows may add a penalty.
+
+    Args:
+        metric: the mean of the losses, updated by Keras with a replica's loss times the number of replicas.
+    """
+    update = functools.partial(type(metric).update_state, metric)
+
+    def update_with_all_rows(values: Tensor, sample_weight: Any = None) -> Any:
+        if replica_count() == 1 or sample_weight is None:
+            return update(values, sample_weight)
+        counts = rows_of_replicas(sample_weight)
+        return update(values, ops.cast(sum(counts), "float32") / len(counts))
+
+    metric.update_state = update_with_all_rows
+
+
+def normalize_together(layer: keras.layers.BatchNormalization, together: bool = True) -> None:
+    """Lets a batch normalization use the statistics of the rows of all replicas; Keras uses those of one.
+
+    Args:
+        layer: the layer; its configuration stays as it is.
+        together: false where replicas cannot talk, as in the loop over chunks. A replica without rows then keeps
+            its moving averages.
+    """
+    moments = functools.partial(type(layer)._moments, layer)
+
+    def moments_of_all(inputs: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        context = _replica_context()
+        if context is None:
+            return moments(inputs, mask)
+        import tensorflow as tf
+
+        if not together:
+            stored = layer.moving_mean, layer.moving_variance
+            own = moments(inputs, mask)
+            return tuple(tf.where(tf.shape(inputs)[0] > 0, *each) for each in zip(own, stored, strict=True))
+        counted = tf.ones_like(inputs) if mask is None else tf.cast(mask, inputs.dtype)[..., None] + 0 * inputs
+        axes = layer._reduction_axes
+        add = functools.partial(context.all_reduce, tf.distribute.ReduceOp.SUM)
+        count = add(tf.reduce_sum(counted, axes))
+        mean = tf.math.divide_no_nan(add(tf.reduce_sum(counted * inputs, axes)), count)
+        shape = [-1 if axis not in axes else 1 for axis in range(len(inputs.shape))]
+        deviations = counted * tf.square(inputs - tf.reshape(mean, shape))
+        return mean, tf.math.divide_no_nan(add(tf.reduce_sum(deviations, axes)), count)
+
+    layer._moments = moments_of_all
+
+
+def on_one_batch(strategy: Any, step: Callable[[Any], Any], results: Callable[[], Any]) -> Callable[[Any], Any]:
+    """Returns a function of steps that also takes single batches, of which Keras gives all rows to each replica.
+
+    Args:
+        strategy: the strategy.
+        step: from an iterator to logs, from Keras.
+        results: returns the metrics of all replicas.
+    """
+    import tensorflow as tf
+
+    def step_on_iterator(iterator: Any) -> Any:
+        if isinstance(iterator, tf.data.Iterator | tf.distribute.DistributedIterator):
+            return step(iterator)
+        step(divided(strategy, batch) for batch in iterator)
+        return results()
+
+    return step_on_iterator
+
+
+def divided(strategy: Any, batch: Any) -> Any:
+    """Divides the rows of a batch among the replicas, as `fit` does.
+
+    Args:
+        strategy: the strategy; None for one device.
+        batch: nested arrays.
+    """
+    if strategy is None or strategy.num_replicas_in_sync == 1:
+        return batch
+    import tensorflow as tf
+
+    return next(iter(strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensors(batch))))
 
 
 def draw_apart(generator: keras.random.SeedGenerator) -> None:

@@ -165,7 +165,8 @@ class NextWordModel(Configured, ReplicatedModel):
         if not isinstance(self.loss, NextWordCrossEntropy):
             fix = "Compile with loss=NextWordCrossEntropy()."
             raise invalid_argument("loss", self.loss, "a vsemb.systems.captions.next_word.NextWordCrossEntropy", fix)
-        return self.with_penalties(self.loss(x["text"], y_pred))
+        weights = self.row_weights(ops.shape(y_pred)[0])
+        return self.with_penalties(self.loss(x["text"], y_pred, sample_weight=weights))
 
 
 def read_ids(text: Tensor) -> Tensor:
