@@ -17,8 +17,8 @@ from vsemb import losses, similarities
 from vsemb.configured import Configured, build_layers
 from vsemb.encoders.hubs import HubCorrection
 from vsemb.errors import InvalidArgumentError, VsembError, invalid_argument, one_line
-from vsemb.models.in_batch import InBatchObjective, LogitScale, check_pairs
-from vsemb.models.replicated import ReplicatedModel
+from vsemb.models.in_batch import InBatchObjective, LogitScale, check_names, check_pairs
+from vsemb.models.replicated import ReplicatedModel, named_arguments
 from vsemb.ops.backend import holds_strings
 from vsemb.ops.chunks import map_in_chunks
 from vsemb.ops.replicas import batch_spec
@@ -233,6 +233,7 @@ class DualEncoder(Configured, ReplicatedModel):
         if not isinstance(inputs, Mapping) or not {"image", "text"} & set(inputs):
             received = sorted(inputs) if isinstance(inputs, Mapping) else "a tensor"
             raise invalid_argument("inputs", received, "a dictionary with image, text or both: {'text': texts}")
+        self._check_names(inputs)
         sides = {
             "image": (self.image_encoder, partial(self.encode_images, training=training)),
             "text": (self.text_encoder, partial(self.encode_texts, training=training)),
@@ -247,6 +248,12 @@ class DualEncoder(Configured, ReplicatedModel):
                 else:
                     outputs[name] = encode(rows)
         return outputs
+
+    def _check_names(self, inputs: Mapping[str, Any]) -> None:
+        # A subclass may read more.
+        own = type(self)
+        if own.call is DualEncoder.call and own.compute_loss is DualEncoder.compute_loss:
+            check_names(inputs)
 
     def compute_loss(
         self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
@@ -298,18 +305,42 @@ class DualEncoder(Configured, ReplicatedModel):
 
     def fit(self, x: Any = None, y: Any = None, *arguments: Any, **options: Any) -> keras.callbacks.History:
         """Train as `keras.Model.fit` does; texts and image bytes may be lists, too."""
+        call = named_arguments("fit", x, y, *arguments, **options)
         with _named_rows():
-            return super().fit(*_arrays(x, y, options), *arguments, **options)
+            _prepare(call.arguments)
+            return super().fit(*call.args, **call.kwargs)
 
     def evaluate(self, x: Any = None, y: Any = None, *arguments: Any, **options: Any) -> Any:
         """Compute loss and metrics as `keras.Model.evaluate` does; texts and image bytes may be lists, too."""
+        call = named_arguments("evaluate", x, y, *arguments, **options)
         with _named_rows():
-            return super().evaluate(*_arrays(x, y, options), *arguments, **options)
+            # Of validation in `fit`, the inputs are prepared already.
+            _prepare(call.arguments)
+            return super().evaluate(*call.args, **call.kwargs)
 
     def predict(self, x: Any, *arguments: Any, **options: Any) -> dict[str, np.ndarray]:
         """Embed as `keras.Model.predict` does; texts and image bytes may be lists, too."""
         with _named_rows():
             return super().predict(string_tensors(x), *arguments, **options)
+
+    def train_on_batch(self, x: Any, y: Any = None, *arguments: Any, **options: Any) -> Any:
+        """Train on a batch as `keras.Model.train_on_batch` does; texts and image bytes may be lists, too."""
+        call = named_arguments("train_on_batch", x, y, *arguments, **options)
+        with _named_rows():
+            _prepare(call.arguments, cut=False)
+            return super().train_on_batch(*call.args, **call.kwargs)
+
+    def test_on_batch(self, x: Any, y: Any = None, *arguments: Any, **options: Any) -> Any:
+        """Evaluate a batch as `keras.Model.test_on_batch` does; texts and image bytes may be lists, too."""
+        call = named_arguments("test_on_batch", x, y, *arguments, **options)
+        with _named_rows():
+            _prepare(call.arguments, cut=False)
+            return super().test_on_batch(*call.args, **call.kwargs)
+
+    def predict_on_batch(self, x: Any) -> Any:
+        """Embed a batch as `keras.Model.predict_on_batch` does; texts and image bytes may be lists, too."""
+        with _named_rows():
+            return super().predict_on_batch(string_tensors(x))
 
     def train_step(self, *arguments: Any) -> Any:
         """Train on a batch; called by Keras."""
@@ -325,8 +356,16 @@ class DualEncoder(Configured, ReplicatedModel):
 
     def _maybe_symbolic_build(self, iterator: Any = None, data_batch: Any = None) -> None:
         # Before a step is traced: a trace that fails takes with it the variables that are made there.
-        x = inputs_of(data_batch if iterator is None else batch_spec(iterator._distributed_dataset))
+        data = data_batch if iterator is None else batch_spec(iterator._distributed_dataset)
+        x, y, _ = keras.utils.unpack_x_y_sample_weight(data)
+        if isinstance(x, Mapping) and y is not None:
+            raise _refused("y", "the second part of the batch")
+        if getattr(self._compile_loss, "_user_loss_weights", None) is not None:
+            fix = "Pass image_weight and text_weight to the model."
+            raise invalid_argument("loss_weights", self._compile_loss._user_loss_weights, "omitted", fix)
+        x = inputs_of(data)
         check_pairs(x)
+        self._check_names(x)
         strings = [name for name in ("image", "text") if self._reader(name, x[name]) is not None]
         if strings and self.jit_compile and keras.backend.backend() == "tensorflow":
             # XLA would end the process.
@@ -378,10 +417,14 @@ def _named_rows() -> Iterator[None]:
     """Raise an error that names token ids or rows of images, where TensorFlow's names an index or its graph."""
     try:
         yield
+    except VsembError:
+        raise
     except Exception as error:
         if rows := re.search(r"(`image` must be the bytes [^:]*:)\W+([\d \n.,]*)", str(error)):
             fix = "Read files first: dataset.map(lambda row: {**row, 'image': tf.io.read_file(row['image'])})."
             raise InvalidArgumentError(f"{rows[1]} {rows[2].strip()}. {fix}") from error
+        if refused := re.search(r"(`\w+` must [^;]*; got)[\W]*?(-?\d+)", str(error)):
+            raise InvalidArgumentError(f"{refused[1]} {refused[2]}. Batch rows with all that belongs to them.") from error
         found = re.search(r"indices\[[\d,]*\] = (-?\d+) is not in \[0, (\d+)\)", str(error))
         if found is None:
             raise
@@ -389,31 +432,48 @@ def _named_rows() -> Iterator[None]:
         raise invalid_argument("text", int(found[1]), f"token ids from 0 to {int(found[2]) - 1}", fix) from error
 
 
-def _arrays(x: Any, y: Any, options: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return the inputs of `fit` and `evaluate` with strings as tensors.
+def _prepare(given: dict[str, Any], cut: bool = True) -> None:
+    """Prepare the arguments of a method of Keras: strings become tensors.
+
+    Args:
+        given: the arguments by name, which are changed.
+        cut: whether Keras cuts the arrays into batches, so that all need the same number of rows.
 
     Raises:
-        InvalidArgumentError: for weights, which Keras drops or cannot read without targets, and for arrays with
+        InvalidArgumentError: for weights and targets, which Keras drops or cannot read, and for arrays with
             different numbers of rows.
     """
     for name in ("sample_weight", "class_weight"):
-        if options.get(name) is not None:
-            raise _refused_weights(name, type(options[name]).__name__)
+        if given.get(name) is not None:
+            raise _refused(name, type(given[name]).__name__)
+    given["x"], given["y"] = _arrays(given["x"], given["y"], cut)
+    held_out = given.get("validation_data")
+    if isinstance(held_out, Mapping | tuple | list):
+        x, y, weights = keras.utils.unpack_x_y_sample_weight(held_out)
+        if weights is not None:
+            raise _refused("sample_weight", "a third part of validation_data")
+        given["validation_data"] = keras.utils.pack_x_y_sample_weight(*_arrays(x, y))
+
+
+def _arrays(x: Any, y: Any, cut: bool = True) -> tuple[Any, Any]:
     x, y = string_tensors(x), string_tensors(y)
+    if y is not None and not hasattr(x, "shape"):
+        raise _refused("y", type(y).__name__)
     arrays = x if isinstance(x, Mapping) else {"image": x, "text": y}
-    rows = {name: each.shape[0] for name, each in arrays.items() if len(getattr(each, "shape", ()))}
-    if len(set(rows.values())) > 1:
+    rows = {name: each.shape[0] for name, each in arrays.items() if len(getattr(each, "shape", None) or ())}
+    if cut and len(set(rows.values())) > 1:
         raise invalid_argument("x", rows, "arrays with as many rows each, one per pair")
     return x, y
 
 
-def _refused_weights(name: str, received: str) -> VsembError:
+def _refused(name: str, received: str) -> VsembError:
+    reason = "omitted beside a dictionary or dataset of inputs" if name == "y" else "omitted, since all pairs count alike"
     fix = "Put ids into a dictionary: {'image': …, 'text': …, 'image_id': …}."
-    return invalid_argument(name, received, "omitted, since all pairs count alike", fix)
+    return invalid_argument(name, received, reason, fix)
 
 
 def string_tensors(values: Any, argument: str = "x") -> Any:
-    """Return lists and arrays of strings as tensors, which Keras takes; other values as they are.
+    """Return lists and arrays of strings as tensors, and lists of numbers as arrays; other values as they are.
 
     Args:
         values: a list or an array, or a dictionary of them.
@@ -429,11 +489,23 @@ def string_tensors(values: Any, argument: str = "x") -> Any:
     """
     if isinstance(values, Mapping):
         return {name: string_tensors(each, name) for name, each in values.items()}
-    listed = isinstance(values, list) and values and isinstance(values[0], str | bytes)
-    if (listed or isinstance(values, np.ndarray)) and holds_strings(values):
+    array = values
+    if isinstance(values, list) and values:
+        strings = isinstance(values[0], str | bytes)
+        try:
+            array = np.asarray(values, object if strings else None)
+        except ValueError:  # Lists of different lengths.
+            array = np.zeros(0, object)
+        if array.dtype == object and not strings:
+            allowed = "arrays, or lists of strings, bytes or rows of one length"
+            fix = "Read files first: Path(file).read_bytes(). Pad token ids with 0."
+            raise invalid_argument(argument, f"a list of {type(values[0]).__name__}", allowed, fix)
+    if not isinstance(array, np.ndarray):
+        return values
+    if holds_strings(array):
         require_unicode(argument, values)
         return ops.convert_to_tensor(values, "string")
-    return values
+    return array.astype(keras.config.floatx()) if array.dtype == "float64" else array
 
 
 def inputs_of(data: Any) -> Any:
@@ -449,7 +521,7 @@ def inputs_of(data: Any) -> Any:
     """
     x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
     if weights is not None:
-        raise _refused_weights("sample_weight", "a third part of the batch")
+        raise _refused("sample_weight", "a third part of the batch")
     return x if isinstance(x, Mapping) or y is None else {"image": x, "text": y}
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import keras
 from keras import ops
 
 from vsemb.configured import Configured
-from vsemb.errors import invalid_argument
+from vsemb.errors import invalid_argument, unknown_name
 from vsemb.losses import InBatchLoss
-from vsemb.ops.backend import holds_strings
+from vsemb.ops.backend import holds_strings, require_rows
 from vsemb.ops.chunks import sum_in_blocks
 from vsemb.ops.replicas import (
     gather_across_replicas,
@@ -37,6 +37,9 @@ _NEEDS = {
     "negative_text": {"image_id", "negative_text_id"},
 }
 _IDS = {"image_id", "class_id", "text_image_id", "negative_image_id", "negative_text_id"}
+#: Inputs that `DualEncoder` reads.
+INPUTS = ("image", "text", "image_id", "text_image_id", "class_id")
+INPUTS += ("negative_image", "negative_image_id", "negative_text", "negative_text_id")
 
 
 class Direction(NamedTuple):
@@ -234,7 +237,7 @@ def check_pairs(x: Any) -> None:
         row = "row: {'image': row['photo'], 'text': row['title']}" if found else "image, text: (image, text)"
         fix = f"Map your dataset to such batches: dataset.map(lambda {row})."
         raise invalid_argument("x", received, f"a dictionary with {', '.join(sorted(wanted))}", fix)
-    for name in ("image", "text", *sorted(found & _IDS)):
+    for name in (each for each in INPUTS if each in found):
         shape, strings = x[name].shape, holds_strings(x[name])
         if getattr(shape, "rank", 0) is None:
             fix = f"Set the shape of a row: tf.ensure_shape(row['{name}'], …)."
@@ -248,6 +251,34 @@ def check_pairs(x: Any) -> None:
             allowed = "one string per row, (n,)" if strings else "a batch of rows, (n, …)"
             fix = "Batch the dataset: dataset.batch(64)." if len(shape) < 2 else "Give each string a row of its own."
             raise invalid_argument(name, f"{_dtype(x[name])} {tuple(shape)}", allowed, fix)
+
+
+    for name, of in _rows_of(found).items():
+        rows = {each: x[each].shape[0] for each in (name, of)}
+        if None not in rows.values() and len(set(rows.values())) > 1:
+            raise invalid_argument(name, f"{rows[name]} rows", f"as many rows as `{of}`, {rows[of]}")
+
+
+def _rows_of(found: Collection[str]) -> dict[str, str]:
+    """Return the inputs of a batch, each with another that has as many rows."""
+    texts = "text_image_id" if "text_image_id" in found else "image"
+    pairs = {"text": texts, "image_id": "image", "class_id": "image"}
+    pairs |= {"negative_image_id": "negative_image", "negative_text_id": "negative_text"}
+    return {name: of for name, of in pairs.items() if {name, of} <= set(found)}
+
+
+def check_names(x: Mapping[str, Any]) -> None:
+    """Check that a batch has only inputs that `DualEncoder` reads.
+
+    Args:
+        x: inputs of `DualEncoder`, or their specification.
+
+    Raises:
+        InvalidArgumentError: for a name that it does not read, such as a misspelt one.
+    """
+    for name in x:
+        if name not in INPUTS:
+            raise unknown_name("x", name, INPUTS, "Remove it from the rows: dataset.map(lambda row: {'image': …}).")
 
 
 def _dtype(values: Any) -> str:
@@ -305,12 +336,20 @@ def paired(x: Mapping[str, Tensor], y_pred: Mapping[str, Tensor]) -> Pairs:
         allowed = "no text_image_id, negative_text or negative_image beside class_id"
         raise invalid_argument("x", sorted(x), allowed)
     images, texts = _sets_alike(images), _sets_alike(texts)
+    for name, of in _rows_of([*x, *y_pred]).items():
+        rows, others = (ops.shape(y_pred[each] if each in y_pred else x[each])[0] for each in (name, of))
+        if isinstance(rows, int) and rows == others:
+            continue
+        images = require_rows(images, ops.equal(rows, others), f"`{name}` must have as many rows as `{of}`", rows)
     if "text_image_id" in x:
         ids = x["text_image_id"]
         # A batch is divided by rows, so the image of a text may be on another replica.
         images, image_ids = gather_across_replicas(images), gather_across_replicas(x["image_id"])
         matches = ops.equal(ops.expand_dims(ids, 1), ops.expand_dims(image_ids, 0))
-        images = ops.take(images, ops.argmax(ops.cast(matches, "int32"), axis=1), axis=0)
+        known = ops.any(matches, axis=1)
+        images = require_rows(images, known, "`text_image_id` must be an `image_id` of the batch", ids)
+        # The product makes the gradient dense, as gathering needs it: that of `take` is a list of rows.
+        images = ops.take(1.0 * images, ops.argmax(ops.cast(matches, "int32"), axis=1), axis=0)
     else:
         ids = x.get("class_id", x.get("image_id"))
     counts = rows_of_replicas(ops.shape(texts)[0])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,7 @@ from keras import ops
 
 from vsemb.configured import import_classes
 from vsemb.encoders import WordEmbedding
+from vsemb.errors import invalid_argument
 from vsemb.ops.replicas import (
     clip_after_sum,
     divided,
@@ -46,6 +48,30 @@ class ReplicatedModel(keras.Model):
     # The counter of steps as the compiled step of JAX sees it, while that is made.
     _finished_steps: Any = None
 
+    def fit(self, *arguments: Any, **options: Any) -> keras.callbacks.History:
+        """Train as `keras.Model.fit` does.
+
+        Raises:
+            InvalidArgumentError: for a dataset without end and no number of steps.
+        """
+        given = named_arguments("fit", *arguments, **options).arguments
+        _require_end("x", given.get("x"), "steps_per_epoch", given)
+        _require_end("validation_data", given.get("validation_data"), "validation_steps", given)
+        return super().fit(*arguments, **options)
+
+    def evaluate(self, *arguments: Any, **options: Any) -> Any:
+        """Compute loss and metrics as `keras.Model.evaluate` does; raises as `fit`."""
+        given = named_arguments("evaluate", *arguments, **options).arguments
+        if "_use_cached_eval_dataset" not in options:
+            _require_end("x", given.get("x"), "steps", given)
+        return super().evaluate(*arguments, **options)
+
+    def predict(self, *arguments: Any, **options: Any) -> Any:
+        """Compute outputs as `keras.Model.predict` does; raises as `fit`."""
+        given = named_arguments("predict", *arguments, **options).arguments
+        _require_end("x", given.get("x"), "steps", given)
+        return super().predict(*arguments, **options)
+
     def make_train_function(self, force: bool = False) -> Any:
         """Make the function of a training step; called by Keras."""
         # Not in `compile`: Keras does not compile what it loads where that is overridden.
@@ -54,7 +80,14 @@ class ReplicatedModel(keras.Model):
             optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
             if isinstance(optimizer, keras.optimizers.Adafactor):
                 optimizer.update_step = partial(_dense_step, optimizer)
-        if getattr(self, "_distribute_strategy", None) is not None:
+        strategy = getattr(self, "_distribute_strategy", None)
+        inner = getattr(self.optimizer, "inner_optimizer", self.optimizer)
+        accumulated = getattr(inner, "gradient_accumulation_steps", None)
+        if accumulated and getattr(strategy, "num_replicas_in_sync", 1) > 1:
+            fix = "Use a larger batch"
+            fix += ", and chunk_size if it does not fit into memory." if hasattr(self, "chunk_size") else "."
+            raise invalid_argument("gradient_accumulation_steps", accumulated, "None under a strategy", fix)
+        if strategy is not None:
             weigh_rows_alike(self._loss_tracker)
             together = getattr(self, "chunk_size", None) is None
             for layer in self._flatten_layers():
@@ -147,6 +180,32 @@ class ReplicatedModel(keras.Model):
         if getattr(strategy, "num_replicas_in_sync", 1) == 1:
             return function
         return on_one_batch(strategy, function, self.get_metrics_result)
+
+
+def named_arguments(method: str, *arguments: Any, **options: Any) -> inspect.BoundArguments:
+    """Return the arguments of a call of a method of Keras' models by name.
+
+    Raises:
+        TypeError: as the call would.
+
+    Example:
+
+    >>> named_arguments("fit", [3], batch_size=2).arguments
+    {'x': [3], 'batch_size': 2}
+    """
+    return inspect.signature(partial(getattr(keras.Model, method), None)).bind(*arguments, **options)
+
+
+def _require_end(name: str, data: Any, steps: str, given: Mapping[str, Any]) -> None:
+    if given.get(steps) is not None:
+        return
+    count = getattr(data, "cardinality", None)
+    endless = callable(count) and int(count()) == -1
+    if isinstance(data, keras.utils.PyDataset):
+        endless = data.num_batches is None
+    if endless:
+        fix = f"Pass {steps}, the number of batches to take, or leave out .repeat()."
+        raise invalid_argument(name, "an infinite dataset", f"a dataset that ends, without {steps}", fix)
 
 
 def l2_penalties(model: keras.Model, l2: float) -> list[Tensor]:

@@ -13,6 +13,8 @@ from typing import Any
 import keras
 import numpy as np
 
+from vsemb.errors import InvalidArgumentError
+
 # Flags by which Linux names processors that multiply bfloat16 in hardware: x86-64 (two kinds) and ARM.
 _MULTIPLIES_BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}
 
@@ -100,6 +102,41 @@ def outside_graphs() -> contextlib.AbstractContextManager[None]:
     import tensorflow as tf
 
     return tf.init_scope()
+
+
+def require_rows(x: Any, right: Any, rule: str, values: Any) -> Any:
+    """Return a tensor, or fail in the graph if what a step was given is wrong.
+
+    Args:
+        x: the tensor, which the rest of the step needs. It becomes NaN in a step that XLA compiles, which cannot fail.
+        right: bool (n,), or a scalar.
+        rule: the argument and what it must be.
+        values: whole numbers that were given, as many as `right`.
+
+    Raises:
+        InvalidArgumentError: outside of graphs. In them, TensorFlow's error of that name, with the rule and values.
+
+    Example:
+
+    >>> require_rows(keras.ops.ones(2), keras.ops.array([True]), "`text` must be known", keras.ops.array([3])).shape
+    TensorShape([2])
+    """
+    right, values = keras.ops.reshape(right, (-1,)), keras.ops.reshape(values, (-1,))
+    if in_graph():
+        import tensorflow as tf
+
+        # The largest of the wrong ones, as a replica may have no rows to pick one from.
+        wrong = tf.reduce_max(tf.where(right, values.dtype.min, values))
+        with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(right), [f"{rule}; got", wrong])]):
+            # XLA leaves checks out.
+            return tf.where(tf.reduce_all(right), x, tf.constant(float("nan"), x.dtype))
+    try:
+        right, values = (keras.ops.convert_to_numpy(each) for each in (right, values))
+    except Exception:  # JAX has a class of its own for values that are not known yet.
+        return keras.ops.where(keras.ops.all(right), x, float("nan"))
+    if not right.all():
+        raise InvalidArgumentError(f"{rule}; got {values[~right].max()}.")
+    return x
 
 
 def holds_strings(values: Any) -> bool:

@@ -165,6 +165,10 @@ class NextWordModel(Configured, ReplicatedModel):
         if not isinstance(self.loss, NextWordCrossEntropy):
             fix = "Compile with loss=NextWordCrossEntropy()."
             raise invalid_argument("loss", self.loss, "a vsemb.systems.captions.next_word.NextWordCrossEntropy", fix)
+        if y is not None or sample_weight is not None:
+            name = "y" if y is not None else "sample_weight"
+            fix = "The words are in x: fit({'image': …, 'text': …})."
+            raise invalid_argument(name, "targets" if name == "y" else "weights", "omitted", fix)
         weights = self.row_weights(ops.shape(y_pred)[0])
         return self.with_penalties(self.loss(x["text"], y_pred, sample_weight=weights))
 

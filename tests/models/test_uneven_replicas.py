@@ -1,0 +1,109 @@
+"""Two replicas with different numbers of rows, or one with none, do what one device does with the whole batch."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from vsemb.encoders import ImageEncoder, LinearSentenceEncoder, WordEmbedding
+from vsemb.losses import CombinedLoss, InBatchLoss, InfoNCE, PairwiseRanking, SigmoidLoss
+from vsemb.models import DualEncoder, LogitScale
+
+WORDS, DIM, FEATURES, STEPS = 9, 4, 5, 3
+#: Rows of the batches: 3 are divided into 2 and 1, 1 into 1 and 0.
+SIZES = (4, 3, 1)
+
+Batch = dict[str, np.ndarray]
+
+
+def batches(kind: str, sizes: tuple[int, ...] = SIZES) -> list[Batch]:
+    """Batches with the ids of a kind; images repeat within a batch, within and across replicas."""
+    generator = np.random.default_rng(0)
+    made = []
+    for rows in sizes:
+        ids = np.array([0, 1, 0, 1])[:rows] + 2**24 - 1
+        batch = {
+            "image": generator.normal(size=(rows, FEATURES)).astype(np.float32),
+            "text": generator.integers(1, WORDS, (rows, STEPS)).astype(np.int32),
+        }
+        if kind != "none":
+            batch["image_id"] = ids
+        if kind == "classes":
+            batch["class_id"] = ids // 2
+        if kind == "texts":
+            # Two texts per image and one more, whose images are on either replica.
+            batch["image_id"] = np.arange(rows) + 2**24
+            batch["text_image_id"] = np.repeat(batch["image_id"], 2)[::-1][: 2 * rows - 1]
+            batch["text"] = generator.integers(1, WORDS, (2 * rows - 1, STEPS)).astype(np.int32)
+        if kind == "sampled":
+            count = rows + 1
+            batch["negative_image"] = generator.normal(size=(count, FEATURES)).astype(np.float32)
+            batch["negative_image_id"] = generator.integers(3, size=count) + 2**24 - 1
+            batch["negative_text"] = generator.integers(1, WORDS, (count + 2, STEPS)).astype(np.int32)
+            batch["negative_text_id"] = generator.integers(3, size=count + 2) + 2**24 - 1
+        made.append(batch)
+    return made
+
+
+def dataset(made: list[Batch]) -> tf.data.Dataset:
+    signature = {name: tf.TensorSpec((None, *rows.shape[1:]), rows.dtype) for name, rows in made[0].items()}
+    return tf.data.Dataset.from_generator(lambda: iter(made), output_signature=signature)
+
+
+def model_of(loss: InBatchLoss | keras.losses.Loss, **options: Any) -> DualEncoder:
+    keras.utils.set_random_seed(3)
+    scale = LogitScale(5.0, bias=-2.0) if isinstance(loss, SigmoidLoss) else None
+    words = WordEmbedding(WORDS, DIM, init_scale=1.0)
+    image = options.pop("image_encoder", None) or ImageEncoder(DIM)
+    model = DualEncoder(image, LinearSentenceEncoder(words), logit_scale=scale, **{"l2": 0.1, **options})
+    model.build({"image": (None, FEATURES), "text": (None, None)})
+    model.compile(keras.optimizers.SGD(0.05, momentum=0.5), loss=loss, metrics=["accuracy"], jit_compile=False)
+    return model
+
+
+def trained(strategy: tf.distribute.Strategy | None, made: list[Batch], make: Any) -> dict[str, np.ndarray]:
+    """Trains, validates and embeds; one device runs eagerly."""
+    with contextlib.nullcontext() if strategy is None else strategy.scope():
+        model = make()
+        model.run_eagerly = strategy is None
+        history = model.fit(dataset(made), validation_data=dataset(made), epochs=2, verbose=0).history
+        texts = model.predict(dataset([{"text": batch["text"]} for batch in made]), verbose=0)["text"]
+        on_batch = model.test_on_batch(made[1], return_dict=True)
+        on_batch |= {f"train_{name}": value for name, value in model.train_on_batch(made[1], return_dict=True).items()}
+    weights = np.concatenate([weight.ravel() for weight in model.get_weights()])
+    return {"weights": weights, "texts": texts, **{name: np.array(each) for name, each in (history | on_batch).items()}}
+
+
+def check(strategy: tf.distribute.Strategy, made: list[Batch], make: Any, tolerance: float = 1e-5) -> None:
+    one, two = trained(None, made, make), trained(strategy, made, make)
+    assert set(one) == set(two) >= {"weights", "loss", "val_loss", "val_accuracy", "train_loss"}
+    for name, expected in one.items():
+        np.testing.assert_allclose(two[name], expected, rtol=10 * tolerance, atol=tolerance, err_msg=name)
+
+
+LOSSES = {
+    "infonce": lambda: InfoNCE(0.3),
+    "infonce-sum": lambda: InfoNCE(0.3, reduction="sum"),
+    "ranking": lambda: PairwiseRanking(0.3),
+    "hardest-mean": lambda: PairwiseRanking(0.3, "hardest", reduction="mean"),
+    "sigmoid": lambda: SigmoidLoss(),
+    "sigmoid-sum": lambda: SigmoidLoss(reduction="sum"),
+    "keras": lambda: keras.losses.CategoricalCrossentropy(from_logits=True),
+    "combined": lambda: CombinedLoss([PairwiseRanking(0.3), InfoNCE(0.3)], [1.0, 0.5]),
+}
+KINDS = ("none", "ids", "classes", "texts", "sampled")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block_size", [None, 2])
+@pytest.mark.parametrize(("kind", "loss"), list(itertools.product(KINDS, LOSSES)))
+def test_uneven_replicas_equal_one_device(
+    two_devices: tf.distribute.Strategy, kind: str, loss: str, block_size: int | None
+) -> None:
+    check(two_devices, batches(kind), lambda: model_of(LOSSES[loss](), block_size=block_size))
