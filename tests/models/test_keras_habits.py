@@ -501,6 +501,79 @@ def test_weights_are_refused(name: str) -> None:
         compiled(feature_model()).fit({"image": FEATURES, "text": IDS}, verbose=0, **{name: {0: 1.0}})
 
 
+@pytest.fixture(scope="module")
+def eager() -> DualEncoder:
+    """A model of features and strings."""
+    return run_eagerly(compiled(DualEncoder(ImageEncoder(DIM), text_encoder(), tokenizer=WordTokenizer(VOCABULARY))))
+
+
+ROWS = {"image": FEATURES, "text": TEXTS}
+
+
+def test_all_methods_take_what_fit_takes(eager: DualEncoder) -> None:
+    for held_out in ((FEATURES, TEXTS), [FEATURES, TEXTS], ROWS):
+        history = eager.fit(FEATURES, TEXTS, validation_data=held_out, verbose=0).history
+        assert np.isfinite(history["val_loss"]).all()
+    expected = eager.evaluate(FEATURES, TEXTS, verbose=0)
+    for arguments in ((FEATURES, TEXTS), (ROWS,), (FEATURES.tolist(), TEXTS)):
+        assert eager.test_on_batch(*arguments) == pytest.approx(expected, rel=1e-5)
+        assert np.isfinite(eager.train_on_batch(*arguments))
+        expected = eager.evaluate(FEATURES, TEXTS, verbose=0)
+    assert eager.predict_on_batch({"text": TEXTS})["text"].shape == (4, DIM)
+
+
+def texts_of(ids: list[int]) -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensors({**ROWS, "image_id": np.arange(4), "text_image_id": np.array(ids)})
+
+
+@pytest.mark.parametrize(
+    ("argument", "call"),
+    [
+        ("y", lambda model: model.fit(ROWS, np.arange(4), verbose=0)),
+        ("y", lambda model: model.train_on_batch(ROWS, np.arange(4))),
+        ("y", lambda model: model.evaluate(dataset(FEATURES), np.arange(4), verbose=0)),
+        ("y", lambda model: model.fit(dataset(FEATURES).map(lambda row: (row, tf.zeros(4))), verbose=0)),
+        ("sample_weight", lambda model: model.fit(ROWS, validation_data=(FEATURES, TEXTS, np.ones(4)), verbose=0)),
+        ("sample_weight", lambda model: model.test_on_batch(ROWS, sample_weight=np.ones(4))),
+        ("image_id", lambda model: model.fit({**ROWS, "image_ids": np.arange(4)}, verbose=0)),
+        ("image_id", lambda model: model.predict({**ROWS, "image_ids": np.arange(4)}, verbose=0)),
+        ("image_id", lambda model: model.train_on_batch({**ROWS, "image_id": np.arange(3)})),
+        ("text_image_id", lambda model: model.fit(texts_of([0, 1, 2, 9]), verbose=0)),
+        ("text_image_id", lambda model: model.evaluate(texts_of([0, -1, 2, 3]), verbose=0)),
+        ("steps_per_epoch", lambda model: model.fit(dataset(FEATURES).repeat(), verbose=0)),
+        ("validation_steps", lambda model: model.fit(ROWS, validation_data=dataset(FEATURES).repeat(), verbose=0)),
+        ("steps", lambda model: model.evaluate(dataset(FEATURES).repeat(), verbose=0)),
+        ("steps", lambda model: model.predict(dataset(FEATURES).repeat(), verbose=0)),
+        ("read_bytes", lambda model: model.fit({"image": [Path("a.jpg")] * 4, "text": TEXTS}, verbose=0)),
+    ],
+)
+def test_what_would_be_dropped_or_never_end_is_refused(eager: DualEncoder, argument: str, call) -> None:
+    with pytest.raises((InvalidArgumentError, ValueError), match=argument):
+        call(eager)
+
+
+def test_a_text_without_its_image_is_named_in_a_graph() -> None:
+    model = compiled(DualEncoder(ImageEncoder(DIM), text_encoder(), tokenizer=WordTokenizer(VOCABULARY)))
+    with pytest.raises(InvalidArgumentError, match="`text_image_id` must .*; got -7"):
+        model.fit(texts_of([0, -7, 2, 3]), verbose=0)
+
+
+def test_weights_of_losses_are_refused(eager: DualEncoder) -> None:
+    model = run_eagerly(compiled(feature_model(), loss_weights=[2.0]))
+    with pytest.raises(InvalidArgumentError, match="loss_weights.*image_weight"):
+        model.fit({"image": FEATURES, "text": IDS}, verbose=0)
+
+
+def test_a_subclass_may_read_more_inputs() -> None:
+    class Weighted(DualEncoder):
+        def compute_loss(self, x, y=None, y_pred=None, sample_weight=None, training=True):
+            return super().compute_loss(x, y, y_pred, training=training) * keras.ops.mean(x["weight"])
+
+    model = run_eagerly(compiled(Weighted(ImageEncoder(DIM), text_encoder())))
+    batch = {"image": FEATURES, "text": IDS, "weight": np.zeros(4, np.float32)}
+    assert model.fit(batch, verbose=0).history["loss"] == [0.0]
+
+
 def test_arrays_of_different_lengths_are_refused() -> None:
     for batch in ([{"image": FEATURES[:3], "text": IDS}], [FEATURES[:3], IDS]):
         with pytest.raises(InvalidArgumentError, match="'image': 3, 'text': 4"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +114,10 @@ class _SavedModel(Model):
         import tensorflow as tf
 
         require_contained(path, "model", links=True)
-        if (contract := version_contract_path(path)).is_file():
+        # An export with a contract was compared row by row.
+        contract = version_contract_path(path)
+        self._checked = {"encode_text": contract.is_file(), "encode_image": contract.is_file()}
+        if contract.is_file():
             found = hashes(path)
             for name, digest in Contract.read(contract).sha256.items():
                 if found.get(name) != digest:
@@ -128,16 +131,31 @@ class _SavedModel(Model):
             described = self._signature("describe")(fact=_strings(["similarity"]))
             similarity = _similarity_of(json.loads(described["value"].numpy()[0]))
         super().__init__(str(path), similarity)
+        if "encode_text" in self._loaded.signatures:
+            self._check("encode_text", text=())
+
+    def _check(self, name: str, **rows: Sequence[Any]) -> None:
+        """Check once that rows have the same embeddings alone and beside others."""
+        from vsemb.exporting.neighbours import TEXTS, check_loaded
+
+        if not self._checked[name]:
+            tried = rows if any(rows.values()) else {"text": TEXTS}
+            self._checked[name] = check_loaded(self.name, name, self._signature(name), tried)
 
     def embed_texts(self, texts: list[str]) -> Rows:
         encode: Any = self._signature("encode_text")
         if "text" not in encode.structured_input_signature[1]:
             fix = "Give the Keras model a tokenizer: DualEncoder(…, tokenizer=…), and export it again"
             raise DataError(f"{self.name} must have a tokenizer to embed texts; it reads token ids. {fix}")
+        # Of words that the model knows, where it knows none of those it was tried with.
+        self._check("encode_text", text=[*texts[:3], " ".join(4 * texts[:1])])
         return _rows(encode(text=_strings(texts)))
 
     def embed_images(self, images: list[bytes]) -> Rows:
-        return _rows(self._signature("encode_image")(image_bytes=_strings(images)))
+        encode = self._signature("encode_image")
+        # With the first images, since a network of images takes time.
+        self._check("encode_image", image_bytes=[*images[:2], b""])
+        return _rows(encode(image_bytes=_strings(images)))
 
     def _signature(self, name: str) -> Callable[..., Any]:
         signatures = self._loaded.signatures

@@ -6,7 +6,11 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from vsemb.errors import invalid_argument
+from vsemb.exporting.neighbours import require_independence
+from vsemb.exporting.reference_outputs import Arrays
 from vsemb.exporting.savedmodel import write
 from vsemb.exporting.served_inputs import BaseImageInput, TextInput
 from vsemb.exporting.served_model import ServedModel
@@ -33,6 +37,9 @@ class TokenInput(TextInput):
     def ids(self, token_ids: tf.Tensor) -> tf.Tensor:
         return self.tokenizer(token_ids)
 
+    def examples(self, short: bool = False) -> Arrays:
+        return {"token_ids": np.tril(np.full((4, 4), 2, np.int32))}
+
 
 class EncoderInput(BaseImageInput):
     """Input of the image encoder: bytes if it decodes images, else numbers.
@@ -56,6 +63,12 @@ class EncoderInput(BaseImageInput):
     def __call__(self, encoded: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return self.encoder.decode(encoded)
 
+    def examples(self) -> Arrays:
+        if hasattr(self.encoder, "decode"):
+            return super().examples()
+        sizes = (3, *(size or 3 for size in self.shape[1:]))
+        return {"image": np.random.default_rng(0).normal(size=sizes).astype(np.float32)}
+
     def rows(self, model: Any, image_bytes: tf.Tensor = None, **more: tf.Tensor) -> Outputs:
         if image_bytes is not None:
             return super().rows(model, image_bytes)
@@ -72,7 +85,8 @@ def export_model(model: DualEncoder, directory: str | os.PathLike[str]) -> None:
         directory: directory of the SavedModel.
 
     Raises:
-        InvalidArgumentError: for a model that was not built, or a multi-vector model without a tokenizer.
+        InvalidArgumentError: for a model that was not built, a multi-vector model without a tokenizer, or an encoder
+            whose embedding of a row depends on other rows of the batch.
         DataError: if the files cannot be written.
     """
     shapes = (model.get_build_config() or {}).get("input_shape") or {}
@@ -80,4 +94,7 @@ def export_model(model: DualEncoder, directory: str | os.PathLike[str]) -> None:
         raise invalid_argument("model", model.name, "a built model", "Call it on a batch, or fit it, first.")
     texts = TokenInput(tuple(shapes["text"])) if model.tokenizer is None else model.tokenizer
     images = EncoderInput(model, tuple(shapes["image"])) if "image" in shapes else None
-    write(ServedModel(model, texts, images), Path(directory))
+    served = ServedModel(model, texts, images)
+    # Token ids of a fixed number, as of texts of one length, are never padded.
+    require_independence(model, served, model.tokenizer is not None or tuple(shapes["text"])[1:] == (None,))
+    write(served, Path(directory))

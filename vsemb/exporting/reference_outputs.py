@@ -42,6 +42,9 @@ def golden_texts(tokenizer: Any, short: bool = False) -> list[bytes]:
         short: whether to leave out long texts, as for models with one vector per word.
     """
     words = getattr(getattr(tokenizer, "vocabulary", None), "words", ())
+    if not words and hasattr(tokenizer, "get_vocabulary"):
+        # Keras' `TextVectorization`, which lists padding and the unknown word first.
+        words = tokenizer.get_vocabulary()[2:]
     # Include single words, since a word may be the name of a class.
     known = [words[0], " ".join(words[:7]), words[-1]] if words else []
     odd = ["a dog running on a beach", "zyzzyva", "", " .!? ", "ÜBER " * 300]

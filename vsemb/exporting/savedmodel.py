@@ -23,6 +23,7 @@ from vsemb.console import progress
 from vsemb.errors import DataError
 from vsemb.exporting.card import ModelFacts, card_path, model_card, version_card_path
 from vsemb.exporting.contract import Contract, Golden, hashes, publish_contract, version_contract_path
+from vsemb.exporting.neighbours import dependence
 from vsemb.exporting.reference_outputs import Arrays, compare, part
 from vsemb.exporting.servable import check_servable, signature_specs
 from vsemb.exporting.signatures import REASON, Exportable, tensors
@@ -168,6 +169,8 @@ def verify(served: Exportable, directory: Path, verified: Callable[[], Any] = la
             wanted = {key: value.numpy() for key, value in signature.rows(**tensors(alone)).items()}
             _, problem = compare(wanted, part(outputs, row), served.tolerance, scale, signature.ties)
             if problem:
+                if apart := dependence(function, inputs, served.tolerance) if "embedding" in outputs else None:
+                    problem = f"depends on the other rows of a batch: {apart}"
                 raise DataError(
                     f"The SavedModel's {name} must equal the model's; for golden row {row} it {problem}. "
                     "It was not published."

@@ -64,8 +64,13 @@ class TextInput:
         return tables_of(self.tokenizer)
 
     def ids(self, text: tf.Tensor) -> tf.Tensor:
-        """Tokenize a batch, of one row at least; takes the inputs of `specs` by name."""
-        return self.tokenizer(one_row_at_least(text))
+        """Tokenize a batch, of one row and one step at least; takes the inputs of `specs` by name."""
+        ids = self.tokenizer(one_row_at_least(text))
+        if ids.shape[1] is not None:
+            return ids
+        # A batch of empty texts has no steps, at which Keras' recurrent layers fail in a graph.
+        none = tf.cast(tf.equal(tf.shape(ids)[1], 0), tf.int32)
+        return tf.pad(ids, [[0, 0], [0, none], *[[0, 0]] * (ids.shape.rank - 2)])
 
     def known_share(self, ids: tf.Tensor) -> tf.Tensor:
         """Compute the share of known tokens of each text.

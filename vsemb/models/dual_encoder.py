@@ -424,7 +424,9 @@ def _named_rows() -> Iterator[None]:
             fix = "Read files first: dataset.map(lambda row: {**row, 'image': tf.io.read_file(row['image'])})."
             raise InvalidArgumentError(f"{rows[1]} {rows[2].strip()}. {fix}") from error
         if refused := re.search(r"(`\w+` must [^;]*; got)[\W]*?(-?\d+)", str(error)):
-            raise InvalidArgumentError(f"{refused[1]} {refused[2]}. Batch rows with all that belongs to them.") from error
+            raise InvalidArgumentError(
+                f"{refused[1]} {refused[2]}. Batch rows with all that belongs to them."
+            ) from error
         found = re.search(r"indices\[[\d,]*\] = (-?\d+) is not in \[0, (\d+)\)", str(error))
         if found is None:
             raise
@@ -467,7 +469,9 @@ def _arrays(x: Any, y: Any, cut: bool = True) -> tuple[Any, Any]:
 
 
 def _refused(name: str, received: str) -> VsembError:
-    reason = "omitted beside a dictionary or dataset of inputs" if name == "y" else "omitted, since all pairs count alike"
+    reason = (
+        "omitted beside a dictionary or dataset of inputs" if name == "y" else "omitted, since all pairs count alike"
+    )
     fix = "Put ids into a dictionary: {'image': …, 'text': …, 'image_id': …}."
     return invalid_argument(name, received, reason, fix)
 

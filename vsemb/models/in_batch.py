@@ -252,7 +252,6 @@ def check_pairs(x: Any) -> None:
             fix = "Batch the dataset: dataset.batch(64)." if len(shape) < 2 else "Give each string a row of its own."
             raise invalid_argument(name, f"{_dtype(x[name])} {tuple(shape)}", allowed, fix)
 
-
     for name, of in _rows_of(found).items():
         rows = {each: x[each].shape[0] for each in (name, of)}
         if None not in rows.values() and len(set(rows.values())) > 1:

@@ -23,6 +23,8 @@ from tensorflow_serving.apis.get_model_status_pb2 import ModelVersionStatus as S
 
 from vsemb.allocation import return_freed_memory
 from vsemb.errors import DataError
+from vsemb.exporting.contract import version_contract_path
+from vsemb.exporting.neighbours import TEXTS, check_loaded
 from vsemb.exporting.savedmodel import MOST_RECORDS, WARMUP_FILE
 from vsemb.exporting.servable import read_saved_model
 from vsemb.exporting.versions import existing_versions
@@ -153,6 +155,9 @@ class LoadedModel:
         }
         if not self.signatures:
             raise DataError(f"{path} must have a signature. Export it again with: vsemb export RUN savedmodels/NAME")
+        if "encode_text" in self._functions and not version_contract_path(self.path).is_file():
+            # Batches mix the rows of clients. An export with a contract was compared row by row.
+            check_loaded(os.fspath(path), "encode_text", self._functions["encode_text"], {"text": TEXTS})
 
     def signature(self, name: str) -> Signature:
         """Return a signature by name; "" is the default signature.
