@@ -62,7 +62,7 @@ def require_signature(version: str | os.PathLike[str], contract: str | os.PathLi
     try:
         with reading(path, "signature"), reading(contract, "contract"):
             signed = base64.b64decode(read_bytes(path).strip(), validate=True)
-            key.verify(signed, _PURPOSE + Path(contract).read_bytes())
+            key.verify(signed, _PURPOSE + read_bytes(contract))
     except (InvalidSignature, binascii.Error) as error:
         raise DataError(
             f"The signature {path} must be of {contract} and of the owner of --key. Do not open this model."
