@@ -76,7 +76,7 @@ def accented(text: str) -> str:
 class SafeStream:
     """A stream for a terminal: what is written is escaped, except for the accent colour, see `vsemb.errors.escaped`.
 
-    Escapes are those of JSON, so JSON keeps its meaning.
+    The form of the escapes is that of JSON, so JSON keeps its meaning.
 
     Args:
         stream: the stream that is written to.

@@ -125,7 +125,7 @@ def require_contained(folder: str | os.PathLike[str], what: str, *, links: bool 
     Args:
         folder: the folder; it may itself be a link.
         what: its description for the message, such as `run`.
-        links: whether links may lead out of the folder, such as those of a cache of downloads.
+        links: whether links may lead out of the folder, as in a cache of downloads.
 
     Raises:
         DataError: naming the first file that is neither.

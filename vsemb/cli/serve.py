@@ -138,9 +138,9 @@ def run(arguments: argparse.Namespace) -> None:
     model's directory are loaded and replace old versions; no request is dropped. Concurrent requests are merged into
     batches. Metrics for Prometheus are at /metrics. SIGTERM and Ctrl-C finish requests in flight first.
 
-    On an address other than loopback, every request must carry a token, unless --insecure is passed. On loopback
-    without a token, the header Host of a REST request must name this machine, so that no web page can call the server
-    under a name of its own. A gateway that passes on another name needs a token or --insecure.
+    On an address other than loopback, every request must carry a token, unless --insecure is passed. On loopback, the
+    header Host of a REST request without a token must name this machine, so that no web page can call the server under
+    a name of its own. A gateway that passes on another name needs a token or --insecure.
 
     Examples:
       vsemb serve savedmodels/flickr8k

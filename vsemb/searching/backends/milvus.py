@@ -47,7 +47,7 @@ class MilvusCollection(Backend):
     from VSEMB_MILVUS_TOKEN.
 
     An index stores the random id in the name of its collection. In a cluster, the id is a hash of a file beside the
-    index: its random content, and number and time of change of its inode, which nobody can choose. Copies, archives and
+    index: its random content, and number and time of change of its inode, which the kernel sets. Copies, archives and
     backups have other inodes, and renaming keeps them, so the collection is dropped with the index that made it alone.
     """
 
