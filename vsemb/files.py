@@ -190,7 +190,7 @@ def find_damaged(folder: Path, digests: Mapping[str, str]) -> str | None:
     unknown = digests.keys() - unchanged(folder, digests)
     for name in sorted(unknown):
         with reading(folder / name):
-            if sha256_file(folder / name) != digests[name]:
+            if sha256_file(inside(folder, name)) != digests[name]:
                 return name
     if unknown:
         remember(folder, digests)
