@@ -251,7 +251,7 @@ def indexed_file(index: SearchIndex, key: str) -> Path | None:
 def file_problem(index: SearchIndex, item: Item) -> str | None:
     """Return what happened to the file of an item since it was indexed: `changed` or `gone`; None for nothing."""
     path = indexed_file(index, item.key)
-    if path is None or index.stamps is None:
+    if path is None or index.stamps is None or item.id not in range(len(index.stamps)):
         return None
     stamp = file_stamp(path)
     # In an index of image files, the id of an item is its row.

@@ -285,7 +285,7 @@ class Run:
     def open_data(self, path: Any = None) -> Any:
         """Open data of the run's task.
 
-        Data that is named on purpose may be other data than that of the training; a notice says so.
+        Named data may be other data than that of the training, with a notice.
 
         Args:
             path: path of the data, or the opened data; None for the training data.
@@ -483,7 +483,9 @@ def enter_run(
 
 def _kept_digests(folder: Path) -> dict[str, str]:
     """Return the SHA-256 of the files that a new run keeps, except those with a digest of their own."""
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != VOCABULARY)
+    # The fingerprint of a run inside this one covers its recipe.
+    recognized = (VOCABULARY, RECIPE, STATUS)
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in recognized)
     return {path.relative_to(folder).as_posix(): sha256_file(path) for path in files if path.suffix != ".h5"}
 
 
