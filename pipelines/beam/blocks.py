@@ -26,6 +26,7 @@ from typing import Any
 import PIL
 
 from pipelines.beam import storage
+from vsemb.data.images import BadImage
 from vsemb.data.manifest import VERSION
 from vsemb.data.records import ImageRecord
 from vsemb.data.uris import RemoteImage
@@ -121,7 +122,7 @@ def write_blocks(
 
 
 def _place(record: ImageRecord) -> str | None:
-    if isinstance(record.image, bytes):
+    if isinstance(record.image, bytes | BadImage):
         raise DataError(
             f"The image {record.key!r} lies in its source and not in a file or behind a URI, so it cannot be "
             "read elsewhere. Use `vsemb prepare`."

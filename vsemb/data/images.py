@@ -179,7 +179,9 @@ def image_source(image: ImageLike) -> Path | bytes:
     try:
         image.load()
         flat, _ = _flattened(image)
-    except (OSError, ValueError, SyntaxError) as error:
+    except (BadImage, MemoryError):
+        raise
+    except Exception as error:  # As in `sanitise_image`.
         raise BadImage(f"cannot be decoded: {one_line(error, 200)}") from error
     buffer = io.BytesIO()
     _turned(flat, _orientation(image)).save(buffer, "PNG")
