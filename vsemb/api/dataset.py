@@ -358,11 +358,14 @@ class Dataset(store.Dataset):
         def left_out(dataset: store.Dataset) -> list[str]:
             return [*problems, *(f"{line['key']}: {line['reason']}" for line in dataset.manifest["skipped"])]
 
+        def folder(problems: list[str]) -> str:
+            missing = described["format"] == "dataframe" and any("no such file" in problem for problem in problems)
+            return " Name the folder of the files with images=." if missing else ""
+
         def refusal(problems: list[str]) -> str:
             rows = "1 row is" if len(problems) == 1 else f"{len(problems)} rows are"
             must = _TABLE if described["format"] == "table" else _ROWS
-            folder = "Name the folder of the files with images=. " if described["format"] == "dataframe" else ""
-            return f"{must}; {rows} not: {listed(problems)}. {folder}Correct them, or pass on_bad='skip'."
+            return f"{must}; {rows} not: {listed(problems)}. Correct them, or pass on_bad='skip'.{folder(problems)}"
 
         def check(dataset: store.Dataset) -> None:
             if on_bad == "fail" and left_out(dataset):
@@ -376,6 +379,8 @@ class Dataset(store.Dataset):
             if problems and not isinstance(error, BadImageFound):
                 # Report unusable rows first, since they may be the cause of the other error.
                 raise DataError(refusal(problems)) from error
+            if hint := "" if isinstance(error, BadImageFound) else folder([str(error)]):
+                raise DataError(f"{error}{hint}") from error
             raise
         # Check again, because a dataset from an earlier call was not checked by `before_publish`.
         check(dataset)

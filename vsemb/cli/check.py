@@ -16,7 +16,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Read a dataset once and say what is damaged: one line per index, shard, cache or annotation.
 
-    Images that two splits have in common are named too; they are no damage.
+    Images that two splits have in common are named too. They do not count as damage.
 
     Other commands check the sizes of files only, so that ten million images open at once. The exit status is 1 if
     anything is damaged.

@@ -124,7 +124,7 @@ class BatchSource:
 
     @property
     def tokens(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Ids and offsets of the texts, as `vsemb.text.Tokenizer.encode` returns them; None if there are no texts."""
+        """Ids and offsets of the texts, as `vsemb.text.Tokenizer.encode` returns them; None without texts."""
         return None
 
     def rows(self, generator: np.random.Generator) -> np.ndarray:

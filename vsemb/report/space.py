@@ -108,7 +108,7 @@ class Space:
         return self._embedder.texts(*self.run.encode(texts))
 
     def unknown_in(self, row: int) -> tuple[str, ...]:
-        """Return the words of a text that the run does not know; `row` is its row."""
+        """Return the words of a text outside the run's vocabulary; `row` is its row."""
         if self.coverage.share[row] == 1:
             return ()
         return tuple(unknown_words(self.run.tokenizer, self.run.reader([self._read[row]]))[0])
@@ -142,7 +142,7 @@ class Found:
         score: the similarity; results of a query have the same number of decimals.
         picture: the image; None for a text.
         text: the text; None for an image.
-        unknown: words of the text that the run does not know.
+        unknown: words of the text outside the run's vocabulary.
     """
 
     rank: int
@@ -163,7 +163,7 @@ class Query:
         missed: the best right result, if it is not among `found`.
         picture: the query, if it is an image.
         text: the query, if it is a text.
-        unknown: words of the text that the run does not know.
+        unknown: words of the text outside the run's vocabulary.
     """
 
     rank: int

@@ -1,4 +1,4 @@
-"""Tokens of texts that a model knows: counts for training, evaluation and report, and the unknown words of a query."""
+"""Known tokens of texts: counts for training, evaluation and report, and the unknown words of a query."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True)
 class UnknownWords:
-    """Numbers of tokens and texts that a model does not know.
+    """Numbers of unknown tokens, and of texts with such tokens.
 
     Attributes:
         unit: name of the tokens, such as `words`.
