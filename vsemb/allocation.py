@@ -46,6 +46,8 @@ def return_freed_memory() -> None:
         return_freed_memory()
     """
     gc.collect()
-    library = ctypes.CDLL(None) if os.name == "posix" else None
+    if os.name != "posix":
+        return
+    library = ctypes.CDLL(None)
     if hasattr(library, "malloc_trim"):
         library.malloc_trim(0)

@@ -75,7 +75,7 @@ class LimitedSite(web.SockSite):
     def __init__(
         self,
         runner: web.AppRunner,
-        room: web.Server[Any],
+        room: web.Server,
         most: int,
         further: int,
         listener: socket.socket,

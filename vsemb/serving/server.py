@@ -200,7 +200,12 @@ class Server:
         self.predictor = Predictor(self.served, batcher, self.metrics, self.concurrency, self.max_rows, bytes, answers)
         self._loop.set_exception_handler(LoopErrors())
         rest = RestApi(self.predictor, self.max_body, self.access, self.host, self.cors)
-        settings = {"access_log": None, "logger": HTTP_LOG, "auto_decompress": False, "handler_cancellation": True}
+        settings: dict[str, Any] = {
+            "access_log": None,
+            "logger": HTTP_LOG,
+            "auto_decompress": False,
+            "handler_cancellation": True,
+        }
         runner = aiohttp.web.AppRunner(
             rest.application(),
             handle_signals=False,
