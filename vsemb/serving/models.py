@@ -40,9 +40,6 @@ WARMUP = Path("assets.extra") / WARMUP_FILE
 # elements is limited to this, or to the proto's size in bytes if that is larger.
 _ELEMENTS = 2**20
 
-# Bytes of an element of an array of objects.
-_POINTER = 8
-
 # Errors of TensorFlow that are caused by the values of a request.
 _CAUSED_BY_INPUT = (
     tf.errors.InvalidArgumentError,
@@ -90,7 +87,7 @@ class Signature:
         if not self.mergeable:
             return None
         specs = self.outputs.values()
-        return sum(math.prod(spec.shape[1:]) * (spec.dtype.size or _POINTER) for spec in specs)
+        return sum(math.prod(spec.shape[1:]) * spec.dtype.size for spec in specs)
 
     def check(self, inputs: Arrays) -> Arrays:
         """Check the inputs of a request and add defaults.
