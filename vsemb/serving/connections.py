@@ -37,7 +37,7 @@ class Seldom:
 
 
 class LoopErrors:
-    """Handler of errors of an event loop; `accept` that fails for want of descriptors is logged once a minute."""
+    """Handler of errors of an event loop; `accept` that fails without descriptors is logged once a minute."""
 
     def __init__(self) -> None:
         self._failed = Seldom()

@@ -3,7 +3,7 @@
 Requests contain rows (`{"instances": [...]}`) or columns (`{"inputs": ...}`); answers use the same form, `predictions`
 or `outputs`. Rules and error messages follow TensorFlow Serving, https://www.tensorflow.org/tfx/serving/api_rest and
 `json_tensor.cc` as of 2021. In addition, inputs with a default may be omitted, and half and bfloat16 are supported.
-Integers outside the range of their type are refused; TensorFlow Serving wraps those of 8 and 16 bits.
+Integers outside the range of their type are refused; TensorFlow Serving wraps 8-bit and 16-bit integers.
 """
 
 from __future__ import annotations
