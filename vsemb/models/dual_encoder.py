@@ -59,7 +59,11 @@ class DualEncoder(Configured, ReplicatedModel):
     padding in all of them. Sampled negatives may have another number of regions or steps than the batch.
 
     Under a distribution strategy, candidates come from all replicas, and a step is equivalent to a step on one device
-    with the whole batch. For sets, all replicas must have the same number of regions and steps.
+    with the whole batch, also where the batch does not divide evenly. Batch normalization uses the statistics of the
+    whole batch, except with `chunk_size`.
+
+    Inputs with other names are refused, since they would not be read. A subclass that overrides `call` or
+    `compute_loss` may read more.
 
     Args:
         image_encoder: layer from images to (n, dim), or (n, regions, dim) for sets. Any Keras layer works; only a
@@ -94,8 +98,9 @@ class DualEncoder(Configured, ReplicatedModel):
         dim) and (n, steps, dim).
 
     Raises:
-        InvalidArgumentError: for a batch without the inputs above, strings that the model cannot read, or encoders
-            that embed into different sizes.
+        InvalidArgumentError: for a batch without the inputs above or with others, targets, weights, strings that the
+            model cannot read, an infinite dataset without a number of steps, or encoders that embed into different
+            sizes.
 
     Example: a model that reads image bytes and raw strings.
 
