@@ -120,7 +120,9 @@ class ReplicatedModel(keras.Model):
             sample_weight: (n,) weights of the rows; None for 1.
             training: whether a gradient will be computed.
         """
-        return super().compute_loss(x, y, y_pred, self.row_weights(ops.shape(y_pred)[0], sample_weight), training)
+        if replica_count() > 1:
+            sample_weight = self.row_weights(ops.shape(y_pred)[0], sample_weight)
+        return super().compute_loss(x, y, y_pred, sample_weight, training)
 
     def row_weights(self, rows: int, sample_weight: Tensor | None = None) -> Tensor | None:
         """Return the weights of this replica's rows in a Keras loss, so that all rows of the batch count alike.
