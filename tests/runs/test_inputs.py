@@ -33,7 +33,7 @@ def test_lines_are_read_without_blank_ones(tmp_path):
     path.write_text("a dog\r\n\n  a cat  \n", encoding="utf-8")
     assert text_lines(path) == ["a dog", "a cat"]
     path.write_bytes(b"caf\xe9\n")
-    with pytest.raises(DataError, match=r"texts\.txt cannot be read"):
+    with pytest.raises(DataError, match=r"texts\.txt, line 1: not UTF-8"):
         text_lines(path)
 
 

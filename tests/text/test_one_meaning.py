@@ -134,7 +134,12 @@ def paths() -> Iterator[tuple[str, Callable[[str], Any]]]:
     yield "words in Python", split_in_python
     yield "metrics", caption_tokens
     yield "novelty", lambda text: TrainingCaptions([*TEXTS.values()]).novelty([text])
-    yield "tags", lambda text: align_tags([(word, word[:1]) for word in text.split()], next(words_of([text])))
+    yield (
+        "tags",
+        lambda text: align_tags(
+            [(word, str(place)) for place, word in enumerate(text.split())], next(words_of([text]))
+        ),
+    )
     yield (
         "trees of captions",
         lambda text: [_reads_as(Sentence("1", text, tree(text)), each) for each in TEXTS.values()],

@@ -45,14 +45,13 @@ _BATCH = 8192
 
 # Placeholder for the apostrophe of 's while others are removed; a private-use character.
 _KEPT = "\ue000"
+_SOFT_HYPHEN = "\u00ad"
 # Characters that end a word, as in the COCO caption evaluation, although they are marks: variation selectors and marks
 # that enclose a character. So 3 in a keycap is the word 3, and a red heart no word.
 _NOT_IN_WORDS = r"\x{20dd}-\x{20e0}\x{20e2}-\x{20e4}\x{488}-\x{489}\x{1abe}\x{a670}-\x{a672}"
 _NOT_IN_WORDS += r"\x{fe00}-\x{fe0f}\x{180b}-\x{180d}\x{180f}\x{e0100}-\x{e01ef}"
 # Substitutions in lower-case text that leave its words, separated by spaces, in the syntax of RE2.
 _SUBSTITUTIONS = (
-    # A soft hyphen is invisible in a word.
-    (r"\x{ad}", ""),
     ("[\u2018\u2019]", "'"),
     (r"([\pL])'s\b", rf"\1 {_KEPT}s "),
     # Matches overlap in n'n'n, so a second pass is needed.
@@ -79,13 +78,25 @@ def readable(texts: tf.Tensor) -> tf.Tensor:
     >>> readable(tf.constant([b"a\\x00dog"])).numpy().tolist()
     [b'a dog']
     """
+    return _read(texts)
+
+
+def _read(texts: tf.Tensor, soft_hyphens: bool = True) -> tf.Tensor:
+    """Convert raw strings as `readable`, with or without soft hyphens, which are invisible in words."""
     texts = _cut(texts)
     # The transcoder is the slowest step and leaves ASCII unchanged.
-    others = tf.where(~tf.strings.regex_full_match(texts, _ASCII))
+    others = tf.where(~_is_short(texts, _ASCII))
     valid = tf.strings.unicode_transcode(tf.gather_nd(texts, others), "UTF-8", "UTF-8", errors="replace")
-    texts = tf.tensor_scatter_nd_update(texts, others, _whole(composed(valid)))
-    texts = tf.strings.substr(texts, 0, MAX_BYTES)
+    valid = _whole(composed(valid))
+    if not soft_hyphens:
+        valid = tf.strings.regex_replace(valid, _SOFT_HYPHEN, "")
+    texts = tf.tensor_scatter_nd_update(texts, others, valid)
     return tf.strings.regex_replace(texts, r"\x00", " ")  # `tf.strings.lower` truncates at NUL.
+
+
+def _is_short(texts: tf.Tensor, pattern: str) -> tf.Tensor:
+    """Return which strings match a pattern and have at most `MAX_BYTES`."""
+    return tf.strings.regex_full_match(texts, pattern) & (tf.strings.length(texts) <= MAX_BYTES)
 
 
 def _cut(texts: tf.Tensor) -> tf.Tensor:
@@ -123,8 +134,8 @@ def split_words(texts: tf.Tensor) -> tf.RaggedTensor:
     [[b'the', b'man', b"'s", b'dog', b'running']]
     """
     texts = _cut(texts)
-    is_plain = tf.strings.regex_full_match(texts, _PLAIN)
-    plain = tf.strings.lower(tf.strings.substr(tf.where(is_plain, texts, ""), 0, MAX_BYTES))
+    is_plain = _is_short(texts, _PLAIN)
+    plain = tf.strings.lower(tf.where(is_plain, texts, ""))
     plain = tf.strings.regex_replace(plain, "[^a-z0-9]+", " ")
     others = tf.where(~is_plain)
     words = tf.tensor_scatter_nd_update(plain, others, _spaced(tf.gather_nd(texts, others)))
@@ -182,7 +193,7 @@ def words_of(texts: Iterable[str]) -> Iterator[list[str]]:
 
 def _spaced(texts: tf.Tensor) -> tf.Tensor:
     """Lower-case raw strings and put spaces between their words."""
-    texts = tf.strings.lower(readable(texts), encoding="utf-8")
+    texts = tf.strings.lower(_read(texts, soft_hyphens=False), encoding="utf-8")
     for pattern, replacement in _SUBSTITUTIONS:
         texts = tf.strings.regex_replace(texts, pattern, replacement)
     return texts
@@ -198,7 +209,7 @@ def split_in_python(text: str) -> list[str]:
     >>> split_in_python("The man's dog, running!")
     ['the', 'man', "'s", 'dog', 'running']
     """
-    text = readable_in_python(text).lower()
+    text = readable_in_python(text).replace(_SOFT_HYPHEN, "").lower()
     if text.isascii() and "'" not in text:
         return re.findall("[a-z0-9]+", text)
     for pattern, replacement in _substitutions():

@@ -145,6 +145,7 @@ class Tokenizer(tf.Module):
             offsets: (texts + 1,) int64; text i is `ids[offsets[i]:offsets[i + 1]]`.
         """
         if not tf:
+            require_unicode("texts", texts)
             known = self.vocabulary.ids
             rows = [[known.get(word, UNKNOWN_ID) for word in self.split(text)] for text in texts]
             return np.array([*itertools.chain(*rows)], np.int32), np.cumsum([0, *map(len, rows)])
