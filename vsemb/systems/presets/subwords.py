@@ -89,7 +89,8 @@ class BytePairTokenizer(PretrainedSubwordTokenizer):
 
     Returns the ids of the code of Radford et al. and of the `tokenizers` library, but does not repair text (`ftfy`).
     Texts are composed (NFC), as in that library. Each digit is a word, as in CLIP's training; keras-hub's
-    `CLIPTokenizer` keeps the digits of a number together inside `tf.data`. Only the first `MAX_WORD` bytes of a word are read.
+    `CLIPTokenizer` keeps the digits of a number together inside `tf.data`. Only the first `MAX_WORD` bytes of a word
+    are read.
 
     Args:
         vocabulary: `vocabulary.words[i]` is the subword of published id i, whose id is i + 2.
