@@ -38,8 +38,10 @@ _NEEDS = {
 }
 _IDS = {"image_id", "class_id", "text_image_id", "negative_image_id", "negative_text_id"}
 #: Inputs that `DualEncoder` reads.
-INPUTS = ("image", "text", "image_id", "text_image_id", "class_id")
-INPUTS += ("negative_image", "negative_image_id", "negative_text", "negative_text_id")
+INPUTS = (
+    *("image", "text", "image_id", "text_image_id", "class_id"),
+    *("negative_image", "negative_image_id", "negative_text", "negative_text_id"),
+)
 
 
 class Direction(NamedTuple):

@@ -39,15 +39,15 @@ Queries = Iterator[tuple[int, np.ndarray]]
 
 
 class Positives(Protocol):
-    """Positive candidates of the queries of a split.
+    """Positive candidates of the queries of a split."""
 
-    Attributes:
-        name: name of the judgements. Metrics of equal names are averaged.
-        ranked: (images,) bool, images that are ranked, with their captions.
-    """
+    @property
+    def name(self) -> str:
+        """Name of the judgements. Metrics of equal names are averaged."""
 
-    name: str
-    ranked: np.ndarray
+    @property
+    def ranked(self) -> np.ndarray:
+        """Images that are ranked, with their captions: (images,) bool."""
 
     def of_images(self) -> Queries:
         """Yield image queries with their positive captions."""
