@@ -222,8 +222,9 @@ def test_fill_bytes_in_front_of_a_marker_are_kept():
 
 def test_a_jpeg_with_bytes_between_its_segments_is_refused():
     data = encode(noise(5, 4), "JPEG")
+    at = data.index(b"\xff\xc0")
     with pytest.raises(BadImage, match="damaged"):
-        sanitise_image(data[:2] + b"\0" + data[2:])
+        sanitise_image(data[:at] + b"\0" + data[at:])
 
 
 @pytest.mark.parametrize("kind", [b"IHDR", b"IDAT", b"IEND", b"tEXt"])
