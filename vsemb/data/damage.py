@@ -1,4 +1,4 @@
-"""Check the structure of encoded images: what a decoder of pixels does not notice, or another decoder refuses."""
+"""Check the structure of encoded images, so that damage is found that some decoders do not notice."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _NO_END = "truncated: the JPEG has no end, the marker EOI"
 
 
 class Damaged(Exception):
-    """An image whose bytes are not those that were written; the message is the reason."""
+    """An image that was damaged after it was written; the message is the reason."""
 
 
 def is_plain_png(data: bytes) -> bool:
     """Whether all decoders read a PNG alike: known chunks in their order, and few metadata.
 
     Args:
-        data: bytes of the file. What is behind the chunk IEND is not read.
+        data: bytes of the file. Bytes behind the chunk IEND are not read.
 
     Raises:
         Damaged: if the checksum of a chunk is wrong, or the file ends before IEND.
@@ -75,7 +75,7 @@ def is_plain_jpeg(data: bytes) -> bool:
     """Whether all decoders read a JPEG alike: segment behind segment, a known frame, and an end.
 
     Args:
-        data: bytes of the file. What is behind the marker EOI is not read.
+        data: bytes of the file. Bytes behind the marker EOI are not read.
 
     Raises:
         Damaged: if the file ends before EOI, or bytes between two segments belong to none, behind which decoders
