@@ -111,6 +111,7 @@ def test_queries_end_at_line_feeds(run, scenes, tmp_path, capsys, monkeypatch):
     assert main(["search", run, *data, "--json", str(report)]) == 0
     texts = [each["query"]["text"] for each in json.loads(report.read_text())]
     assert texts == ["two shapes", "a\u2028circle", "a\rcircle", "a circle?"]
+    capsys.readouterr()
     assert main(["search", run, "a \ud83d circle", *data]) == 1
     error = capsys.readouterr().err
     assert "surrogate" in error and error.count("\n") == 1
