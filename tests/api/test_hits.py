@@ -55,3 +55,11 @@ def test_arguments_that_do_not_fit(model, pictures):
             vsemb.search(model, *arguments)
     with pytest.raises(InvalidArgumentError, match="12, one per embedding"):
         vsemb.search(model, "a circle", embeddings, items=pictures[:3])
+
+
+def test_unknown_words_of_a_query_are_named(model, pictures, capsys):
+    embeddings = model.encode_images(pictures[:1])
+    vsemb.search(model, "a red zyzzyva", embeddings)
+    assert "zyzzyva" in capsys.readouterr().err
+    vsemb.search(model, "a red circle", embeddings)
+    assert capsys.readouterr().err == ""

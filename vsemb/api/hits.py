@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from vsemb.api.model import Model
+from vsemb.console import say
 from vsemb.data.images import ImageLike, image_bytes, is_image
 from vsemb.errors import DataError, invalid_argument, one_line
 from vsemb.parts import Count, require
@@ -125,6 +126,8 @@ def search(
         raise invalid_argument("items", f"{len(listed)} items", f"{len(embeddings)}, one per embedding")
     if isinstance(query, str) and not _names_file(query):
         vector = model.encode_texts(query)
+        if unknown := model._unknown_words(query):
+            say(f"Warning: not known to the run: {', '.join(unknown)}.")
     elif isinstance(query, np.ndarray) and np.issubdtype(query.dtype, np.floating):
         vector = query
     elif is_image(query):

@@ -21,6 +21,7 @@ from vsemb.runs.run import RECIPE, Run
 from vsemb.serving.client import Client
 from vsemb.serving.encoding import EncodingMixin, Rows
 from vsemb.similarities import Similarity
+from vsemb.text.coverage import unknown_words
 
 _URL = re.compile(
     r"(?P<server>(?:http|grpc)s?://[^/]+)(?:/v1)?/models/(?P<model>[^/:]+)"
@@ -49,6 +50,10 @@ class Model(EncodingMixin):
 
     def __repr__(self) -> str:
         return f"Model({self.name!r}, similarity={getattr(self.compared_by, 'kind', None)!r})"
+
+    def _unknown_words(self, text: str) -> list[str]:
+        """Return the words of a text outside the vocabulary; [] for a model without its run, which has no word list."""
+        return []
 
     def similarity(self, images: np.ndarray, texts: np.ndarray) -> np.ndarray:
         """Compare every image with every text.
@@ -94,6 +99,9 @@ class _RunModel(Model):
             )
         super().__init__(str(run.path), run.recipe.similarity)
         self._run = run
+
+    def _unknown_words(self, text: str) -> list[str]:
+        return unknown_words(self._run.tokenizer, self._run.reader([text]))[0]
 
     def embed_texts(self, texts: list[str]) -> Rows:
         return _rows(self._run.encoders(images=False).encode_text(_strings(self._run.reader(texts))))

@@ -121,29 +121,18 @@ class Plausible:
             yield caption, np.flatnonzero(self._near(self._rows[caption]))
 
 
-@dataclass(frozen=True)
 class SomeQueries:
     """Positives of some queries; candidates stay.
 
-    Attributes:
+    Args:
         positives: the positives of all queries.
         images: (images,) bool, the image queries.
         captions: (captions,) bool, the caption queries.
     """
 
-    positives: Positives
-    images: np.ndarray
-    captions: np.ndarray
-
-    @property
-    def name(self) -> str:
-        """Name of the judgements."""
-        return self.positives.name
-
-    @property
-    def ranked(self) -> np.ndarray:
-        """Images that are ranked."""
-        return self.positives.ranked
+    def __init__(self, positives: Positives, images: np.ndarray, captions: np.ndarray) -> None:
+        self.name, self.ranked = positives.name, positives.ranked
+        self.positives, self.images, self.captions = positives, images, captions
 
     def of_images(self) -> Queries:
         """Yield the chosen image queries with their positive captions."""
