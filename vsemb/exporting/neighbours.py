@@ -31,7 +31,7 @@ def dependence(embed: Callable[..., Any], inputs: Arrays, tolerance: float) -> s
             order, so rows are not equal bit for bit, see `vsemb.exporting.signatures.REASON`.
 
     Returns:
-        A phrase that states the difference; None if there is none.
+        A phrase that states the difference, or None.
     """
     count = len(next(iter(inputs.values())))
     together = _run(embed, inputs)

@@ -295,7 +295,7 @@ class Pairs(NamedTuple):
         ids: (n,) ids that mask false negatives: `class_id` if the batch has it, and the pairs' own numbers if it has
             no ids.
         counts: number of pairs on each replica.
-        own: (n,) int32, the numbers of the pairs among those of all replicas.
+        own: (n,) int32, positions of the pairs in `all_ids`.
         all_ids: (pairs of all replicas,) their ids.
         all_own: (pairs of all replicas,) int32, their numbers.
     """

@@ -38,9 +38,9 @@ class ReplicatedModel(keras.Model):
       batch. Here models are built by shapes.
     - Keras clips each replica's gradients before it sums them. Here the sum is clipped.
     - Keras draws the same dropout mask on every replica. Here each replica draws its own.
-    - Keras takes the mean of the replicas' mean losses, whatever rows they have. Here all rows count alike.
-    - Keras normalizes a replica's rows by their own statistics. Here batch normalization uses those of the whole
-      batch, except in chunks.
+    - Keras takes the mean of the replicas' mean losses, for any numbers of rows. Here all rows count alike.
+    - Keras normalizes a replica's rows by their own statistics. Here batch normalization uses the statistics of the
+      whole batch, except in chunks.
     - Keras gives each replica all rows of `train_on_batch`. Here they are divided, as in `fit`.
     - Keras averages the logs of several workers along an axis that scalars do not have. Here scalars are averaged.
     """

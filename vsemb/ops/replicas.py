@@ -33,7 +33,7 @@ def replica_count() -> int:
 def rows_of_replicas(rows: int | Tensor) -> list[Any]:
     """Returns how many rows each replica has; the last batch of a dataset may have fewer on one, or none.
 
-    Nothing is sent where TensorFlow knows the numbers of all replicas, as in batches with `drop_remainder`.
+    Nothing is sent where the numbers are static shapes, as in batches with `drop_remainder`.
 
     Args:
         rows: number of local rows, an int or a scalar tensor.
@@ -280,7 +280,9 @@ def weigh_rows_alike(metric: keras.metrics.Metric) -> None:
 
 
 def normalize_together(layer: keras.layers.BatchNormalization, together: bool = True) -> None:
-    """Lets a batch normalization use the statistics of the rows of all replicas; Keras uses those of one.
+    """Lets a batch normalization use the statistics of the rows of all replicas.
+
+    Keras computes them on each replica alone.
 
     Args:
         layer: the layer; its configuration stays as it is.
