@@ -83,6 +83,22 @@ class Budget:
             RequestError: RESOURCE_EXHAUSTED if the bytes are not free in time.
         """
         held = min(size, self.limit)
+        if not self._waiting and self.used + held <= self.limit:
+            # The common case, without a future.
+            self.used += held
+        else:
+            await self._turn(held)
+
+        def keep(fewer: int) -> None:
+            nonlocal held
+            self.used -= max(0, held - fewer)
+            held = min(held, fewer)
+            self._grant()
+
+        return keep
+
+    async def _turn(self, held: int) -> None:
+        """Wait for bytes and count them."""
         turn = asyncio.get_running_loop().create_future()
         self._waiting.append((held, turn))
         self._grant()
@@ -97,14 +113,6 @@ class Budget:
                 raise
             busy = f"The server holds {self.limit} bytes of requests, its maximum. Try again."
             raise RequestError(Code.RESOURCE_EXHAUSTED, busy, 503) from None
-
-        def keep(fewer: int) -> None:
-            nonlocal held
-            self.used -= max(0, held - fewer)
-            held = min(held, fewer)
-            self._grant()
-
-        return keep
 
     def _grant(self) -> None:
         while self._waiting:
