@@ -103,24 +103,26 @@ def _plain() -> tuple[tf.Tensor, tf.Tensor]:
 @rare
 def _of_jpeg(data: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     blocks = _walk_jpeg(data)
-    return _orientation(blocks), blocks.marked
+    return _orientation(blocks.exif, blocks.xmp), blocks.marked
 
 
 @rare
 def _of_png(data: tf.Tensor, tail: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     blocks = _walk_png(data, tail)
-    return _orientation(blocks), blocks.marked
+    return _orientation(blocks.exif, blocks.xmp), blocks.marked
 
 
 def _nothing() -> _Blocks:
     return _Blocks(tf.constant(b""), tf.constant(b""), tf.constant(False))
 
 
-def _orientation(blocks: _Blocks) -> tf.Tensor:
+# Traced once for both formats.
+@rare
+def _orientation(exif: tf.Tensor, xmp: tf.Tensor) -> tf.Tensor:
     # Some writers repeat the header of JPEG's segment.
-    exif = tf.strings.regex_replace(blocks.exif, r"^(Exif\x00\x00)+", "", replace_global=False)
+    exif = tf.strings.regex_replace(exif, r"^(Exif\x00\x00)+", "", replace_global=False)
     value = tf.cond(_length(exif) > 0, lambda: _exif_orientation(exif), lambda: tf.constant(0, tf.int64))
-    value = tf.cond(tf.equal(value, 0), lambda: _xmp_orientation(blocks.xmp), lambda: value)
+    value = tf.cond(tf.equal(value, 0), lambda: _xmp_orientation(xmp), lambda: value)
     return tf.cast(tf.where((value >= 1) & (value <= 8), value, 1), tf.int32)
 
 
