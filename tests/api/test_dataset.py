@@ -176,6 +176,9 @@ def test_a_dataframe(files, captions):
     names = [file.name for file in files]
     based = vsemb.Dataset.from_dataframe(Frame(file=names, text=captions), images=files[0].parent)
     assert contents(based) == wanted(captions)
+    windows = [f".\\{files[0].parent.name}\\{name}" for name in names]
+    based = vsemb.Dataset.from_dataframe(Frame(file=windows, text=captions), images=files[0].parent.parent)
+    assert contents(based) == wanted(captions)
     with pytest.raises(InvalidArgumentError, match="image='…'"):
         vsemb.Dataset.from_dataframe(Frame(a=files, caption=captions))
     with pytest.raises(InvalidArgumentError, match="must be one of a, caption"):

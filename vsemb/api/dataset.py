@@ -17,6 +17,7 @@ from vsemb.data import store
 from vsemb.data.duplicates import shared_images
 from vsemb.data.images import ImageLike
 from vsemb.data.readers import read
+from vsemb.data.readers.source import file_name
 from vsemb.data.records import ImageRecord
 from vsemb.data.writing.prepare import described_source
 from vsemb.data.writing.writer import BadImageFound, write_dataset
@@ -181,7 +182,10 @@ class Dataset(store.Dataset):
             pick(row) for row in (dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True))
         ]
         if images is not None:
-            rows = [(Path(images, file) if isinstance(file, str) else file, *rest) for file, *rest in rows]
+            folder = Path(images)
+            rows = [
+                (folder / file_name(file, [folder]) if isinstance(file, str) else file, *rest) for file, *rest in rows
+            ]
         return cls._of_list(rows, out, "dataframe", on_bad, overwrite)
 
     @classmethod
