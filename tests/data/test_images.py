@@ -171,7 +171,7 @@ def test_max_side_shrinks_and_never_enlarges():
         (b"\0\0\0\x18ftypheic\0\0\0\0mif1heic", "convert HEIC to JPEG"),
         (encode(noise(64, 64), "JPEG")[:-400], "truncated"),
         (encode(noise(64, 64), "PNG")[:-400], "truncated"),
-        (encode(noise(64, 64), "JPEG")[:20], "cannot be decoded|known format"),
+        (encode(noise(64, 64), "JPEG")[:20], "truncated"),
         (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 1 1\n", "known format"),
     ],
     ids=["empty", "html", "heic", "jpeg", "png", "header", "eps"],
@@ -233,7 +233,7 @@ def test_a_png_with_a_wrong_checksum_is_refused(kind):
     text.add_text("Comment", "a dog")
     data = encode(noise(5, 4), "PNG", pnginfo=text)
     at = data.index(kind) + 4 + int.from_bytes(data[data.index(kind) - 4 : data.index(kind)], "big")
-    with pytest.raises(BadImage):
+    with pytest.raises(BadImage, match=kind.decode()):
         sanitise_image(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
 
 

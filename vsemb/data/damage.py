@@ -19,7 +19,6 @@ _SCAN, _END = 0xDA, 0xD9
 _FRAMES = (0xC0, 0xC1, 0xC2)
 _OTHER_FRAMES = frozenset(range(0xC3, 0xD0)) - {0xC4, 0xC8}
 
-
 _NO_END = "truncated: the JPEG has no end, the marker EOI"
 
 

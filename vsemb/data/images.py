@@ -106,14 +106,25 @@ def sanitise_image(data: bytes, max_side: int | None = None) -> StoredImage:
     except Damaged as error:
         raise BadImage(str(error)) from error
     except UnidentifiedImageError as error:
-        fix = "; convert HEIC to JPEG" if data[4:11] in (b"ftyphei", b"ftyphev", b"ftypmif") else ""
-        if data.lower().endswith(_ENDINGS):
-            fix = f"; these bytes are the name {one_line(repr(data), 60)}: read the file, in tf.data by tf.io.read_file"
-        raise BadImage(f"not an image in a known format ({', '.join(_FORMATS)}){fix}") from error
+        raise BadImage(_unidentified(data)) from error
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise BadImage(f"more than {MAX_PIXELS:,} pixels") from error
     except Exception as error:  # Pillow's decoders raise nearly anything on broken input.
         raise BadImage(f"cannot be decoded: {' '.join(str(error).split()) or type(error).__name__}") from error
+
+
+def _unidentified(data: bytes) -> str:
+    """Return why Pillow finds no image in bytes."""
+    for start, is_plain in ((b"\x89PNG\r\n\x1a\n", is_plain_png), (b"\xff\xd8\xff", is_plain_jpeg)):
+        if data.startswith(start):
+            try:
+                is_plain(data)
+            except Damaged as error:
+                return str(error)
+    fix = "; convert HEIC to JPEG" if data[4:11] in (b"ftyphei", b"ftyphev", b"ftypmif") else ""
+    if data.lower().endswith(_ENDINGS):
+        fix = f"; these bytes are the name {one_line(repr(data), 60)}: read the file, in tf.data by tf.io.read_file"
+    return f"not an image in a known format ({', '.join(_FORMATS)}){fix}"
 
 
 def is_image(value: object) -> bool:
