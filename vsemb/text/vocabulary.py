@@ -16,7 +16,7 @@ from vsemb.files import read_text, reading, replacing, sha256_bytes
 from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, require
 from vsemb.text.normalize import batches_of, split_words, words_of
-from vsemb.text.spaces import SUBWORDS, lacks_spaces
+from vsemb.text.spaces import SUBWORDS, share_without_spaces
 from vsemb.unicode import composed
 
 PADDING, UNKNOWN = "<pad>", "<unk>"
@@ -180,8 +180,8 @@ def _frequent(counts: Counter[str], min_count: int) -> dict[str, int]:
     kept = sorted((-n, word) for word, n in counts.items() if n >= min_count)
     if not kept:
         fix = f"Lower min_count={min_count}."
-        if any(map(lacks_spaces, counts)):
-            fix = f"They have no spaces between words, so each is read as one word; use {SUBWORDS}."
+        if share_without_spaces(list(counts)):
+            fix = f"Texts without spaces between words are read as one word each; use {SUBWORDS}."
         raise DataError(f"No word occurs {min_count} times in the captions. {fix}")
     return {word: -negative for negative, word in kept}
 
