@@ -323,7 +323,7 @@ class Run:
             if found != expected:
                 raise DataError(
                     f"The {name} of {self.path} at {data.path} must be unchanged since training (fingerprint "
-                    f"{expected[:12]}); got {found[:12]}. Restore it, or name the data on purpose with --data."
+                    f"{expected[:12]}); got {found[:12]}. Restore it, or name it on purpose: `data`, or --data."
                 )
 
     @property
