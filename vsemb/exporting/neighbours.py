@@ -104,7 +104,7 @@ def _refused(name: str, encoder: keras.layers.Layer, problem: str) -> InvalidArg
         unmasked = [each.name for each in _embeddings(encoder) if not each.mask_zero]
         if unmasked:
             fix = f"Set mask_zero=True in its layer {unmasked[0]}: keras.layers.Embedding(…, mask_zero=True)."
-    allowed = f"a layer that embeds a {side} in the same way alone and beside others"
+    allowed = f"a layer that embeds each {side} in the same way alone and beside others"
     return invalid_argument(name, f"{type(encoder).__name__}, where {problem}", allowed, fix)
 
 
