@@ -23,7 +23,7 @@ from pipelines.beam import preparing
 from pipelines.beam.blocks import BlockSummary, examine_block
 from pipelines.beam.sharding import plan_shards, write_shard
 
-BAD = {"7.png": "not an image", "31.png": "cannot be decoded", "40.png": "no such file"}
+BAD = {"7.png": "not an image", "31.png": "truncated", "40.png": "no such file"}
 
 
 @pytest.fixture(scope="module")

@@ -55,7 +55,7 @@ def jpeg_orientation(data: tf.Tensor, components: tf.Tensor) -> tuple[tf.Tensor,
     Example:
 
     >>> orientation, _ = jpeg_orientation(tf.io.encode_jpeg(tf.zeros((2, 2, 3), tf.uint8)), 3)
-    >>> orientation.numpy()
+    >>> int(orientation)
     1
     """
     # A JPEG without metadata consists of tables and a scan, after the segment JFIF of 16 bytes or directly. Walking
@@ -82,7 +82,7 @@ def png_orientation(data: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     Example:
 
     >>> orientation, _ = png_orientation(tf.io.encode_png(tf.zeros((2, 2, 3), tf.uint8)))
-    >>> orientation.numpy()
+    >>> int(orientation)
     1
     """
     # Metadata stand before the first IDAT chunk, or behind the last one. Walking over all IDAT chunks would take long.

@@ -19,6 +19,7 @@ from vsemb.systems.language import generation
 from vsemb.systems.language.candidates import RankingWeights
 from vsemb.systems.language.conditioning import encoder_of
 from vsemb.systems.language.generation import (
+    CONTENT,
     FOLDER,
     GRID,
     check_generation,
@@ -152,6 +153,9 @@ def test_parts_of_another_size_are_refused(copied) -> None:
     with np.load(path) as arrays:
         parts = {name: arrays[name] for name in arrays.files}
     np.savez(path, **{**parts, "words": parts["words"][:, 1:]})
+    content = json.loads((path.parent / CONTENT).read_text())
+    del content["sha256"]
+    (path.parent / CONTENT).write_text(json.dumps(content))
     with pytest.raises(DataError, match="do not fit the run"):
         load_captioner(copied)
 

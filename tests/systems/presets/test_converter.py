@@ -162,7 +162,9 @@ def test_training_and_export_read_the_pixels_of_serving(preset_path) -> None:
     _, rows = photographs()
     encoded, ids = tf.constant(rows), np.arange(len(rows))
     wanted = decode_views(encoded, tower.config)[0][:, 0].numpy()
-    split: Any = SimpleNamespace(ids=ids, encoded_images=lambda: tf.data.Dataset.from_tensor_slices((ids, encoded)))
+    split: Any = SimpleNamespace(
+        ids=ids, encoded_images=lambda: tf.data.Dataset.from_tensor_slices((ids, encoded)), readable=iter
+    )
     np.testing.assert_array_equal(tower.images(split, None).gather(ids), wanted)
     layer = tower.build(8, {}, seed=0, dtype="float32")
     copy = type(layer).from_config(layer.get_config())

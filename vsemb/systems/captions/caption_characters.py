@@ -2,8 +2,8 @@
 
 Found by asking the program (version 3.4.1, of pycocoevalcap) about each character of the Basic Multilingual Plane, here
 written *: `qw*rt` is one word, three tokens, or two words without the character; `qw*t-rt` is one word or three tokens.
-A test asks again where Java is installed. The program follows Unicode 6 and does not know the vowel signs of some
-scripts, such as Kannada, Khmer and Burmese. It knows no character outside the plane, so that most emoji are no words.
+A test asks again where Java is installed. The program follows Unicode 6 and drops the vowel signs of some scripts, such
+as Kannada, Khmer and Burmese. It drops all characters outside the plane, so most emoji give zero words.
 """
 
 from __future__ import annotations
