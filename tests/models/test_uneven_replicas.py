@@ -90,7 +90,6 @@ def check_close(one: dict[str, np.ndarray], two: dict[str, np.ndarray], toleranc
 
 LOSSES = {
     "infonce": lambda: InfoNCE(0.3),
-    "infonce-sum": lambda: InfoNCE(0.3, reduction="sum"),
     "ranking": lambda: PairwiseRanking(0.3),
     "hardest-mean": lambda: PairwiseRanking(0.3, "hardest", reduction="mean"),
     "sigmoid": lambda: SigmoidLoss(),
@@ -98,17 +97,15 @@ LOSSES = {
     "keras": lambda: keras.losses.CategoricalCrossentropy(from_logits=True),
     "combined": lambda: CombinedLoss([PairwiseRanking(0.3), InfoNCE(0.3)], [1.0, 0.5]),
 }
-#: Each kind of ids at once and in blocks, and each loss; all products would take half an hour.
+#: Each kind of ids, some in blocks; all products with all losses would take half an hour.
 CASES = [
-    ("none", "hardest-mean", None),
     ("none", "keras", 2),
     ("ids", "infonce", None),
     ("ids", "sigmoid-sum", 2),
     ("classes", "ranking", None),
-    ("classes", "infonce-sum", 2),
     ("texts", "combined", None),
     ("texts", "sigmoid", 2),
-    ("sampled", "ranking", None),
+    ("sampled", "hardest-mean", None),
     ("sampled", "infonce", 2),
 ]
 
@@ -137,6 +134,14 @@ def test_a_batch_that_does_not_divide_trains_as_on_one_device(two_devices: tf.di
         weights = np.concatenate([weight.ravel() for weight in model.get_weights()])
         found.append({"loss": np.array(losses), "weights": weights})
     check_close(*found)
+
+
+def test_one_input_may_have_a_known_number_of_rows() -> None:
+    def known(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        return {**batch, "image": tf.ensure_shape(batch["image"], (4, FEATURES))}
+
+    model = model_of(InfoNCE(0.3), metrics=None)
+    assert np.isfinite(model.fit(dataset(batches("ids", (4,))).map(known), verbose=0).history["loss"][0])
 
 
 @pytest.mark.slow

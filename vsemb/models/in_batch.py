@@ -339,7 +339,7 @@ def paired(x: Mapping[str, Tensor], y_pred: Mapping[str, Tensor]) -> Pairs:
     images, texts = _sets_alike(images), _sets_alike(texts)
     for name, of in _rows_of([*x, *y_pred]).items():
         rows, others = (ops.shape(y_pred[each] if each in y_pred else x[each])[0] for each in (name, of))
-        if isinstance(rows, int) and rows == others:
+        if isinstance(rows, int) and isinstance(others, int) and rows == others:
             continue
         images = require_rows(images, ops.equal(rows, others), f"`{name}` must have as many rows as `{of}`", rows)
     if "text_image_id" in x:
