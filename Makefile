@@ -31,8 +31,10 @@ test: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -m 'not slow and not real_data' --processes $(WORKERS)
 
 # The long ones: trainings on several devices, every command of the documentation, real data.
+# Files without such tests are not even collected.
 test-slow: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -m 'slow or real_data' --processes $(WORKERS)
+	$(BIN)/python -m pytest -m 'slow or real_data' --processes $(WORKERS) \
+	    $$(grep -rlE 'mark\.(slow|real_data)' tests --include='test_*.py' | sort)
 
 test-all: test test-slow
 
