@@ -105,7 +105,7 @@ CASES = [
     ("classes", "ranking", None),
     ("texts", "combined", None),
     ("texts", "sigmoid", 2),
-    ("sampled", "hardest-mean", None),
+    ("none", "hardest-mean", None),
     ("sampled", "infonce", 2),
 ]
 

@@ -33,9 +33,10 @@ def shared_images(dataset: Dataset) -> Iterator[str]:
         rows = np.flatnonzero(np.isin(digests[second.name], digests[first.name]))
         if len(rows):
             named = ", ".join(second.keys[row] for row in rows[:_NAMED].tolist())
-            images = "1 image" if len(rows) == 1 else f"{len(rows):,} images"
-            are, more = "is" if len(rows) == 1 else "are", ", ..." if len(rows) > _NAMED else ""
-            yield f"{images} of {second.name} {are} also in {first.name} ({named}{more})."
+            if len(rows) > _NAMED:
+                named += ", ..."
+            images, verb = ("1 image", "is") if len(rows) == 1 else (f"{len(rows):,} images", "are")
+            yield f"{images} of {second.name} {verb} also in {first.name} ({named})."
 
 
 def _digests(split: Split) -> np.ndarray:
