@@ -44,9 +44,6 @@ class RandomFeatures(ImageSource):
     def gather(self, rows: np.ndarray) -> np.ndarray:
         return self.rows[rows]
 
-    def finish(self, images: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
-        return images
-
 
 class RandomTokens:
     """A tokenizer whose captions have the lengths of real ones: about 11 words, from 5 to 40.

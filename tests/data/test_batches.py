@@ -324,11 +324,19 @@ def test_image_batches_keep_their_order(scenes, batch_size: int) -> None:
     assert int(dataset.cardinality()) == -(-12 // batch_size)
 
 
+class MovedImages(FeatureImages):
+    """Features that `finish` moves by the batch's seed."""
+
+    def finish(self, images: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
+        return images + tf.cast(seed[1], tf.float32)
+
+
+@pytest.mark.parametrize("images", [FeatureImages, MovedImages])
 @pytest.mark.parametrize("negatives", ["batch", "sampled"])
-def test_arrays_are_the_batches_of_the_dataset(scenes, split, negatives: str) -> None:
+def test_arrays_are_the_batches_of_the_dataset(scenes, split, negatives: str, images: type[FeatureImages]) -> None:
     tokenizer = WordTokenizer(Vocabulary.from_captions(split.captions))
-    images = FeatureImages(FeatureStore.find(scenes), split)
-    batches = PairBatches(split, images, tokenizer, batch_size=7, negatives=negatives)
+    source = images(FeatureStore.find(scenes), split)
+    batches = PairBatches(split, source, tokenizer, batch_size=7, negatives=negatives)
     expected = read(batches.dataset(2, 30)) + read(batches.dataset(3).take(2))
     for (found,), batch in zip(batches.arrays(2, 30), expected, strict=False):
         assert set(found) == set(batch)

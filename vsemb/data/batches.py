@@ -194,6 +194,7 @@ class BatchSource:
         """
         for number in itertools.count(epoch):
             for batch in self.epoch(number, step if number == epoch else 0):
+                batch = self.finish(batch)
                 yield batch if isinstance(batch, tuple) else (_with_places(batch),)
 
 
@@ -453,7 +454,8 @@ def pad_ids(ids: np.ndarray, offsets: np.ndarray, rows: np.ndarray) -> np.ndarra
     return padded
 
 
-def _with_places(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _with_places(batch: dict[str, Any]) -> dict[str, np.ndarray]:
+    batch = {name: np.asarray(values) for name, values in batch.items()}
     names = [name for name in batch if name.endswith("_id")]
     if not names:
         return batch
