@@ -84,6 +84,8 @@ def test_malformed_entries_are_named_with_their_numbers_and_left_out(tmp_path, p
         *(good, {"id": 2, "image_id": 1}, {"id": 3, "image_id": 9, "caption": "x"}, good, 4, {**good, "id": 5})
     )
     content["images"] += [{"id": 2}, {"id": 1, "file_name": "x.jpg"}, {"id": 3, "file_name": "../x.jpg"}]
+    content["images"].append({"id": 4, "file_name": "\ud83d.jpg"})
+    content["annotations"].append({"id": 6, "image_id": 1, "caption": "half \ud83d"})
     path = json_file(tmp_path / "captions_val2014.json", content)
     pictures(tmp_path, "000001.jpg")
     source = read("coco", path)
@@ -91,10 +93,12 @@ def test_malformed_entries_are_named_with_their_numbers_and_left_out(tmp_path, p
     assert [line.removeprefix(f"{path}: ").partition(";")[0] for line in source.bad] == [
         "image 1 must have id, file_name",
         "image 2 has the id 1 of an earlier one.",
+        "image 4: the file_name must be valid Unicode",
         "annotation 1 must have id, image_id, caption",
         "annotation 2 describes image 9, which is not listed.",
         "annotation 3 has the id 1 of an earlier one.",
         "annotation 4 must have id, image_id, caption",
+        "annotation 6: the caption must be valid Unicode",
         f"The image must lie below the images folder {tmp_path}",
     ]
 
@@ -126,6 +130,17 @@ def test_ids_as_numbers_and_as_text_are_equal(tmp_path, pictures, json_file):
     assert [(record.captions, record.caption_ids) for record in source.records] == [(("one", "two"), ("1", "2"))]
     # Nothing is left out without a line.
     assert [line.removeprefix(f"{path}: ").partition(" has")[0] for line in source.bad] == ["image 1", "annotation 2"]
+
+
+def test_entries_with_the_same_file_are_one_image(tmp_path, pictures, json_file):
+    content = captions([1, 2, 3], per_image=1)
+    for entry, name in zip(content["images"], ["sub/1.jpg", "./sub/./1.jpg", "sub/1.jpg"], strict=True):
+        entry["file_name"] = name
+    path = json_file(tmp_path / "captions_val2014.json", content)
+    pictures(tmp_path, "sub/1.jpg")
+    (record,) = read("coco", path).records
+    assert record.key == "sub/1.jpg" and record.captions == ("0 of 1", "0 of 2", "0 of 3")
+    assert record.caption_ids == ("10", "20", "30")
 
 
 def test_names_from_windows(tmp_path, pictures, json_file):

@@ -63,6 +63,14 @@ def test_one_split_for_all_keeps_the_dirt_for_the_report(flickr8k):
     ]
 
 
+def test_lines_of_the_same_file_are_one_image(tmp_path, pictures):
+    (tmp_path / "results.token").write_text("sub/a.jpg#0\tone\n./sub/./a.jpg#1\ttwo\n")
+    (tmp_path / "train.txt").write_text("./sub/a.jpg\n")
+    pictures(tmp_path / "images", "sub/a.jpg")
+    (record,) = read("flickr", tmp_path).records
+    assert (record.key, record.captions) == ("sub/a.jpg", ("one", "two"))
+
+
 def test_a_listed_image_without_captions_stays_for_the_report(flickr8k):
     (flickr8k / "Flickr8k_text" / "Flickr_8k.devImages.txt").write_text("c.jpg\nd.jpg\n")
     records = read("flickr", flickr8k).records

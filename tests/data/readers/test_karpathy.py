@@ -105,12 +105,24 @@ def test_malformed_entries_are_named_with_their_numbers_and_left_out(tmp_path, p
     assert [(record.key, record.split) for record in source.records] == [("0.jpg", "train"), ("6.jpg", "test")]
     found = [line.removeprefix(f"{path}: ") for line in source.bad]
     assert [line.partition(" (")[0] for line in found[:4]] == [
-        "image 1 is not a Karpathy entry",
+        "image 1: the split must be text; got 3.",
         "image 2 has the filename '0.jpg' of an earlier one.",
         "image 3 is not a Karpathy entry",
         "image 4 has the imgid '0' of an earlier one.",
     ]
     assert len(found) == 5 and "must lie below the images folder" in found[4]
+
+
+@pytest.mark.parametrize("field", ["filename", "filepath", "split", "raw", "sentid"])
+def test_text_that_no_file_can_hold_is_named_with_its_entry(tmp_path, pictures, json_file, field):
+    half = entry(1, "train")
+    for part in [half] if field in ("filename", "filepath", "split") else half["sentences"]:
+        part[field] = "\ud83d"
+    path = json_file(tmp_path / "dataset_x.json", {"images": [entry(0, "train"), half, entry(2, "train")]})
+    pictures(tmp_path / "images", "0.jpg", "1.jpg", "2.jpg")
+    source = read("karpathy", path)
+    assert [record.key for record in source.records] == ["0.jpg", "2.jpg"]
+    assert [f"image 1: the {field} must be" in line for line in source.bad] == [True]
 
 
 def test_folders_with_none_or_several(tmp_path, json_file):

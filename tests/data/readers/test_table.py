@@ -113,7 +113,7 @@ def test_a_caption_over_two_lines(tmp_path, pictures):
         ("t.csv", "file,caption\nnone.jpg,x\n", "No image of the source, e.g. 'none.jpg'"),
         ("t.jsonl", "{\n", "line 1: not JSON"),
         ("t.jsonl", "[1]\n", "line 1: the line must be a JSON object"),
-        ("t.jsonl", '{"file": 3, "caption": "x"}\n', "line 1: the file name is empty"),
+        ("t.jsonl", '{"file": 3, "caption": "x"}\n', "line 1: the file name must be text"),
         ("t.jsonl", '{"file": "a.jpg", "caption": "x", "split": 1}\n', "line 1: the split must be text; got 1"),
         ("t.jsonl", '{"file": "a.jpg", "caption": "red \\ud83d"}\n', "line 1: the text must be valid Unicode"),
     ],
@@ -162,11 +162,18 @@ def test_lines_in_another_encoding(tmp_path, pictures, quote):
 
 
 def test_malformed_lines_of_json(tmp_path, pictures):
-    (tmp_path / "t.jsonl").write_text('{"file": "a.jpg", "caption": "x"}\n{\n{"file": "a.jpg"}\n')
+    wrong = [("3", '"x"'), ('"b.jpg"', "5"), ('"a.jpg"', '["x", null]')]
+    rows = "".join(f'{{"file": {name}, "caption": {text}}}\n' for name, text in wrong)
+    (tmp_path / "t.jsonl").write_text('{"file": "a.jpg", "caption": "x"}\n{\n{"file": "a.jpg"}\n' + rows)
     pictures(tmp_path, "a.jpg")
     source = read("table", tmp_path)
     assert [record.captions for record in source.records] == [("x",)]
     assert ["line 2: not JSON" in source.bad[0], "line 3: no column caption" in source.bad[1]] == [True, True]
+    assert [line.partition(" must be text")[0].partition("t.jsonl, ")[2] for line in source.bad[2:]] == [
+        "line 4: the file name",
+        "line 5: the caption",
+        "line 6: the caption",
+    ]
 
 
 @pytest.mark.parametrize(

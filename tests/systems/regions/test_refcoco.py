@@ -88,6 +88,14 @@ def test_every_word_names_the_object(tmp_path: Path, protocol: int) -> None:
     assert [named_objects(pairs) for pairs in test.alignments[0]] == [{0: (0,), 1: (0,)}] * 2
 
 
+def test_ids_of_the_same_file_are_one_image(tmp_path: Path) -> None:
+    boxes = {**BOXES, "images": [{"id": 7, "file_name": "7.jpg"}, {"id": 8, "file_name": "./7.jpg"}]}
+    source = read(write_refcoco(tmp_path / "refcoco", [*REFS[::2], expressions(80, "train", "dog")], boxes))
+    (record,) = source.records
+    assert (record.key, record.captions) == ("7.jpg", ("guy on the left", "woman", "dog"))
+    assert len(record.objects) == 3
+
+
 def test_malformed_entries_are_named(tmp_path: Path) -> None:
     wrong = [
         expressions(81, "testA", "an empty box"),

@@ -55,7 +55,8 @@ def read(
 
     Raises:
         DataError: if a file is not of this format, no image can be used, or no image is found. Malformed entries,
-            duplicate ids, and annotations of images that are not listed are named in `Source.bad`.
+            duplicate ids, and annotations of images that are not listed are named in `Source.bad`. Entries with the
+            same file are one image.
     """
     path = existing(source)
     files = _caption_files(path) if path.is_dir() else [path]
@@ -130,11 +131,12 @@ def _records(file: Path, split: str, stem: str, folders: list[Path | RemoteFolde
             candidates += [root / "images", root]
         else:
             candidates.append(root)
-    names = {number: file_name(name, candidates) for number, name in names.items()}
-    folder = find_images(list(names.values()), candidates)
-    records = []
+    merged: dict[str, dict[str, str]] = {}
     for number, name in names.items():
-        texts = captions[number]
+        merged.setdefault(file_name(name, candidates), {}).update(captions[number])
+    folder = find_images(list(merged), candidates)
+    records = []
+    for name, texts in merged.items():
         with bad:
             image = image_path(folder, name)
             records.append(ImageRecord(name, tuple(texts.values()), split, image, caption_ids=tuple(texts)))

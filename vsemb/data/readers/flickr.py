@@ -15,6 +15,7 @@ from vsemb.data.readers.source import (
     BadRows,
     Source,
     existing,
+    file_name,
     find_images,
     head,
     image_folders,
@@ -132,6 +133,7 @@ def _captions(token: Path, bad: BadRows) -> dict[str, dict[str, str]]:
         with bad:
             if not tab or not mark or not name or not place.isdecimal():
                 raise DataError(f"{where}: the line must be NAME.jpg#N<tab>caption; got {line[:60]!r}.")
+            name = file_name(name)
             if label in captions.setdefault(name, {}):
                 raise DataError(f"{where}: {label} occurs twice.")
             captions[name][label] = caption
@@ -144,7 +146,7 @@ def _members(lists: dict[str, Path], captions: Container[str], bad: BadRows) -> 
     members: dict[str, str] = {}
     for split, path in lists.items():
         for where, line in numbered_lines(path, bad=bad):
-            name = line.strip()
+            name = file_name(line.strip())
             if not name:
                 continue
             if name not in captions and f"{name}.jpg" in captions:

@@ -13,6 +13,7 @@ from typing import Any
 from vsemb.data.readers.source import (
     BadRows,
     Source,
+    check_text,
     existing,
     file_name,
     find_images,
@@ -100,17 +101,26 @@ def read(
 
 def _entry(path: Path, place: int, entry: Any) -> tuple[str, str, str, tuple[str, ...], tuple[str, ...]]:
     """Return (file name, folder, split, captions, ids of the captions) of one image."""
+    where = f"{path}: image {place}"
     try:
         name, folder, split = entry["filename"], entry.get("filepath") or "", entry["split"]
         captions = tuple(sentence["raw"] for sentence in entry.get("sentences", ()))
-        if not all(isinstance(text, str) for text in (name, folder, split)):
-            raise TypeError("filename, filepath and split must be text")
+        ids = _sentence_ids(entry)
     except (KeyError, TypeError, AttributeError) as error:
         raise DataError(
-            f"{path}: image {place} is not a Karpathy entry ({error!r}); it needs filename, split and "
+            f"{where} is not a Karpathy entry ({error!r}); it needs filename, split and "
             "sentences with raw."
         ) from error
-    return file_name(name), folder, split_name(split), captions, _sentence_ids(entry)
+    for field, texts in {
+        "filename": [name],
+        "filepath": [folder],
+        "split": [split],
+        "raw": captions,
+        "sentid": ids,
+    }.items():
+        for text in texts:
+            check_text(where, field, text)
+    return file_name(name), folder, split_name(split), captions, ids
 
 
 def _sentence_ids(entry: dict[str, Any]) -> tuple[str, ...]:

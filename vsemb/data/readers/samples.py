@@ -14,10 +14,9 @@ from typing import Any
 
 from vsemb.console import progress
 from vsemb.data.readers.hash_splits import hash_split
-from vsemb.data.readers.source import Source, split_name
+from vsemb.data.readers.source import Source, check_text, split_name
 from vsemb.data.records import ImageRecord
 from vsemb.errors import DataError
-from vsemb.unicode import has_surrogate
 
 _SPLIT = re.compile(r"(?<![a-z])(train|training|val|valid|validation|dev|test|testing)(?![a-z])", re.IGNORECASE)
 
@@ -51,10 +50,8 @@ class Sample:
         several = self.captions if isinstance(self.captions, list) else [self.captions]
         texts = () if self.captions is None else tuple(several)
         for what, value in (*(("caption", text) for text in texts), ("split", self.split), ("class", self.class_name)):
-            if not isinstance(value, str) and (what == "caption" or value is not None):
-                raise DataError(f"{self.where}: the {what} must be text; got {value!r}.")
-            if isinstance(value, str) and has_surrogate(value):
-                raise DataError(f"{self.where}: the {what} must be valid Unicode; {value!r} has a lone surrogate.")
+            if what == "caption" or value is not None:
+                check_text(self.where, what, value)
         return replace(self, captions=texts)
 
 

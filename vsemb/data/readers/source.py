@@ -19,6 +19,7 @@ from vsemb.data.store import Dataset
 from vsemb.data.uris import RemoteFolder, RemoteImage, images_folder
 from vsemb.errors import DataError, one_line
 from vsemb.files import inside, open_regular, reading
+from vsemb.unicode import has_surrogate
 
 _PROBES = 64
 # Bytes from which formats and line ends are inferred.
@@ -371,6 +372,27 @@ def _is_there(folder: Path | RemoteFolder, name: str) -> bool:
     return isinstance(path, Path) and os.path.exists(path)
 
 
+def check_text(where: str, what: str, value: object) -> None:
+    """Check that a value is text that a file can hold.
+
+    Args:
+        where: file and place of the value, for the message.
+        what: name of the field.
+        value: the value.
+
+    Raises:
+        DataError: if it is not text, or has a lone surrogate.
+
+    Example:
+
+    >>> check_text("t.jsonl, line 2", "caption", "a dog")
+    """
+    if not isinstance(value, str):
+        raise DataError(f"{where}: the {what} must be text; got {one_line(repr(value), 120)}.")
+    if has_surrogate(value):
+        raise DataError(f"{where}: the {what} must be valid Unicode; {one_line(repr(value), 120)} has a lone surrogate.")
+
+
 def typed_fields(where: str, entry: Any, **kinds: Any) -> list[Any]:
     """Return the values of an entry's fields, after a check of their types.
 
@@ -380,7 +402,7 @@ def typed_fields(where: str, entry: Any, **kinds: Any) -> list[Any]:
         **kinds: field -> its type.
 
     Raises:
-        DataError: if the entry is not a dictionary with these fields.
+        DataError: if the entry is not a dictionary with these fields, or a text has a lone surrogate.
 
     Example:
 
@@ -390,4 +412,7 @@ def typed_fields(where: str, entry: Any, **kinds: Any) -> list[Any]:
     values = [entry.get(name) for name in kinds] if isinstance(entry, dict) else []
     if not values or not all(map(isinstance, values, kinds.values())):
         raise DataError(f"{where} must have {', '.join(kinds)}; got {one_line(repr(entry), 120)}.")
+    for name, value in zip(kinds, values, strict=True):
+        if isinstance(value, str):
+            check_text(where, name, value)
     return values

@@ -18,6 +18,7 @@ from vsemb.data.readers.source import (
     BadRows,
     Source,
     below,
+    check_text,
     existing,
     file_name,
     find_images,
@@ -98,10 +99,13 @@ def read(
     bad = BadRows()
 
     def add(where: str, row: dict[str, Any]) -> None:
-        name = row.get("file")
-        if not isinstance(name, str) or not name.strip():
+        name = _text(where, "file name", row.get("file"))
+        if name is None:
             raise DataError(f"{where}: the file name is empty.")
-        name = name.strip()
+        found = row.get("caption")
+        texts = found if isinstance(found, list) else ["" if found is None else found]
+        for text in texts:
+            check_text(where, "caption", text)
         if not scheme(name):
             name = _relative(where, file_name(name, folders), folders)
         named = _text(where, "split", row.get("split"))
@@ -115,8 +119,7 @@ def read(
             raise DataError(f"{where}: {name} has no class, which splits by class need in a column `class`.")
         if facts.setdefault(name, fact) != fact:
             raise DataError(f"{where}: {name} has split and class {fact}, and {facts[name]} in an earlier row.")
-        found = row.get("caption")
-        captions.setdefault(name, []).extend(found if isinstance(found, list) else ["" if found is None else found])
+        captions.setdefault(name, []).extend(texts)
 
     for where, row in read_rows(table, COLUMNS, ("file", "caption"), weak=WEAK, bad=bad):
         name = str(row.get("file")).strip()

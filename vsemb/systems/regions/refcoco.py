@@ -19,6 +19,7 @@ from vsemb.data.readers.source import (
     BadRows,
     Source,
     existing,
+    file_name,
     find_images,
     image_folders,
     image_path,
@@ -132,7 +133,7 @@ def _boxes(path: Path, bad: BadRows) -> tuple[dict[int, _Image], dict[int, tuple
     for place, entry in enumerate(images):
         with bad:
             number, name = typed_fields(f"{path}: image {place}", entry, id=int, file_name=str)
-            _add(names, f"{path}: image {place}", number, name)
+            _add(names, f"{path}: image {place}", number, file_name(name))
     objects: dict[int, tuple[int, dict[str, Any]]] = {}
     for place, entry in enumerate(notes):
         where = f"{path}: annotation {place}"
@@ -142,7 +143,9 @@ def _boxes(path: Path, bad: BadRows) -> tuple[dict[int, _Image], dict[int, tuple
             if len(sides) != 4 or len(box) != 4 or min(sides) < 0 or not (sides[2] and sides[3]):
                 raise DataError(f"{where}: the box must be [x, y, w, h], in pixels; got {one_line(repr(box), 80)}.")
             _add(objects, where, number, (image, {"label": labels.get(category, ""), "box": sides}))
-    return {number: _Image(name) for number, name in names.items()}, objects
+    # Several ids of one file are one image.
+    images_by_name = {name: _Image(name) for name in names.values()}
+    return {number: images_by_name[name] for number, name in names.items()}, objects
 
 
 def _add(found: dict[int, Any], where: str, number: int, value: Any) -> None:
@@ -162,7 +165,7 @@ def _expressions(
     content = read_plain_pickle(file)
     if not isinstance(content, list):
         raise DataError(f"{file} must be a list of objects with expressions; got {type(content).__name__}.")
-    found: dict[int, _Image] = {}
+    found: dict[str, _Image] = {}
     for place, entry in enumerate(content):
         where = f"{file}: object {place}"
         with bad:
@@ -177,5 +180,5 @@ def _expressions(
             image.split = split_name(split)
             image.objects[number] = objects[number][1]
             image.expressions += expressions
-            found[objects[number][0]] = image
+            found[image.name] = image
     return list(found.values())
