@@ -44,8 +44,8 @@ def chunk(kind: bytes, content: bytes) -> bytes:
     return len(content).to_bytes(4, "big") + kind + content + zlib.crc32(kind + content).to_bytes(4, "big")
 
 
-def png(samples: np.ndarray, depth: int, before: bytes = b"", after: bytes = b"") -> bytes:
-    """A PNG of (rows, columns, 1 to 4) samples, with chunks before and after the pixels."""
+def png(samples: np.ndarray, depth: int, before: bytes = b"", after: bytes = b"", behind: bytes = b"") -> bytes:
+    """A PNG of (rows, columns, 1 to 4) samples, with chunks before and after the pixels, and bytes in the last IDAT."""
     rows, columns, channels = samples.shape
     if depth < 8:
         bits = (samples[:, :, 0, None] >> np.arange(depth)[::-1]) & 1
@@ -53,7 +53,7 @@ def png(samples: np.ndarray, depth: int, before: bytes = b"", after: bytes = b""
     else:
         lines = [row.tobytes() for row in samples.astype(">u2" if depth == 16 else np.uint8)]
     header = columns.to_bytes(4, "big") + rows.to_bytes(4, "big") + bytes([depth, (0, 0, 4, 2, 6)[channels], 0, 0, 0])
-    pixels = zlib.compress(b"".join(b"\0" + line for line in lines))
+    pixels = zlib.compress(b"".join(b"\0" + line for line in lines)) + behind
     half = len(pixels) // 2  # Two IDAT chunks, as of any larger file.
     body = chunk(b"IHDR", header) + before + chunk(b"IDAT", pixels[:half]) + chunk(b"IDAT", pixels[half:]) + after
     return b"\x89PNG\r\n\x1a\n" + body + chunk(b"IEND", b"")
@@ -62,7 +62,7 @@ def png(samples: np.ndarray, depth: int, before: bytes = b"", after: bytes = b""
 def encode(image: Image.Image | np.ndarray, kind: str = "JPEG", **options) -> bytes:
     stream = io.BytesIO()
     image = image if isinstance(image, Image.Image) else Image.fromarray(image)
-    image.save(stream, kind, **({"quality": 97, "subsampling": 0} if kind == "JPEG" else {}), **options)
+    image.save(stream, kind, **{**({"quality": 97, "subsampling": 0} if kind == "JPEG" else {}), **options})
     return stream.getvalue()
 
 
@@ -169,6 +169,15 @@ UNDERSTOOD: dict[str, tuple[bytes, np.ndarray]] = {
         with_segments(data := encode(STORED[6](RGB)), segment(0xE1, b"Exif\0\0" + tiff(6)), at=data.index(b"\xff\xda")),
         RGB,
     ),
+    # In quantization tables, these bytes are no marker.
+    "EXIF behind a table with FF DA": (
+        with_segments(
+            data := encode(STORED[6](RGB), qtables=[[2] * 62 + [255, 218]], quality=50),
+            segment(0xE1, b"Exif\0\0" + tiff(6)),
+            at=data.rindex(b"\xff\xda"),
+        ),
+        RGB,
+    ),
     "EXIF in front of XMP": (exif_jpeg(6, segment(0xE1, b"http://ns.adobe.com/xap/1.0/\0" + xmp(3))), RGB),
     "XMP of a JPEG": (
         with_segments(encode(STORED[6](RGB)), segment(0xE1, b"http://ns.adobe.com/xap/1.0/\0" + xmp(6))),
@@ -180,6 +189,16 @@ UNDERSTOOD: dict[str, tuple[bytes, np.ndarray]] = {
         for orientation in STORED
     },
     "eXIf behind the pixels": (png(STORED[8](RGB), 8, after=chunk(b"eXIf", tiff(8, "big"))), RGB),
+    # The bytes IDAT are no chunk in a text, in a picture within the picture, and behind the compressed pixels.
+    **{
+        f"IDAT {place} the pixels": (png(STORED[6](RGB), 8, before, after + chunk(b"eXIf", tiff(6)), behind), RGB)
+        for place, before, after, behind in (
+            ("in front of", chunk(b"tEXt", b"Comment\0" + b"IDAT" * 9), b"", b""),
+            ("in a text behind", b"", chunk(b"tEXt", b"Comment\0\0\0\0\4IDAT"), b""),
+            ("in a picture behind", b"", chunk(b"prVw", png(RGB, 8)), b""),
+            ("in an IDAT chunk of", b"", b"", b"IDAT"),
+        )
+    },
     "eXIf and tRNS": (
         png(STORED[6](hole(RGB, [1, 2, 3])), 8, colour_key(1, 2, 3), chunk(b"eXIf", tiff(6))),
         HOLED,
@@ -211,6 +230,10 @@ REFUSED: dict[str, bytes] = {
     "a cut PNG": png(RGB, 8)[:-40],
     "a cut JPEG": encode(RGB)[:-400],
     "no EOI": encode(RGB)[:-2],
+    **{
+        f"an unknown chunk {place} the pixels": png(RGB, 8, before, after)
+        for place, before, after in (("in front of", chunk(b"ABCD", b"x"), b""), ("behind", b"", chunk(b"ABCD", b"x")))
+    },
     "floats": encode(Image.fromarray(GREY.astype(np.float32)), "TIFF"),
 }
 

@@ -23,17 +23,18 @@ _NO_END = "truncated: the JPEG has no end, the marker EOI"
 
 
 class Damaged(Exception):
-    """An image that was damaged after it was written; the message is the reason."""
+    """An image that was damaged after it was written, or has unknown parts; the message is the reason."""
 
 
 def is_plain_png(data: bytes) -> bool:
-    """Whether all decoders read a PNG alike: known chunks in their order, and few metadata.
+    """Whether all decoders read a PNG alike: chunks in their order, and few metadata.
 
     Args:
         data: bytes of the file. Bytes behind the chunk IEND are not read.
 
     Raises:
-        Damaged: if the checksum of a chunk is wrong, or the file ends before IEND.
+        Damaged: if the checksum of a chunk is wrong, the file ends before IEND, or decoders must understand an unknown
+            chunk.
 
     Example:
 
@@ -48,9 +49,11 @@ def is_plain_png(data: bytes) -> bool:
             # All IDAT chunks follow one another.
             if not kind == previous == b"IDAT":
                 order.append(_CRITICAL[kind])
+        elif kind[:1].isupper():
+            # Such chunks may change the pixels; decoders of TensorFlow refuse them, and Pillow reads over them.
+            raise Damaged(f"the PNG has the unknown chunk {kind.decode('ascii', 'replace')}; write it anew")
         else:
-            # The second letter of a critical chunk's type is upper-case, as its first is.
-            other += _METADATA + 1 if kind[:1].isupper() else length + 12
+            other += length + 12
         previous = kind
     return order in ([0, 2, 3], [0, 1, 2, 3]) and other <= _METADATA
 

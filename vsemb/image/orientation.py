@@ -12,6 +12,8 @@ from vsemb.ops.tensorflow import tf
 
 # Bytes of a JPEG in which its tables and its first scan are found, unless it has further segments.
 _TABLES = 1024
+# The signature of a PNG and its chunk IHDR take 33 bytes.
+_IHDR_END = 33
 # Maximum number of segments or chunks that are read; an image with more is rejected.
 _MOST = 1000
 
@@ -64,7 +66,7 @@ def jpeg_orientation(data: tf.Tensor, components: tf.Tensor) -> tuple[tf.Tensor,
     start = tf.where(_starts(head, b"\xff\xe0\x00\x10"), 18, 0)
     tables = _split(head, b"\xff\xda", once=True)
     plain = tf.equal(tf.strings.substr(data, start + 2, 2), b"\xff\xdb") & tf.equal(tf.size(tables), 2)
-    plain &= tf.equal(tf.size(_split(tables[0], b"\xff\xe1", once=True)), 1) & tf.not_equal(components, 4)
+    plain &= tf.equal(tf.size(_split(head, b"\xff\xe1", once=True)), 1) & tf.not_equal(components, 4)
     return tf.cond(plain, _plain, lambda: _of_jpeg(data))
 
 
@@ -86,14 +88,26 @@ def png_orientation(data: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     1
     """
     # Metadata stand before the first IDAT chunk, or behind the last one. Walking over all IDAT chunks would take long.
-    parts = _split(data, b"IDAT")
+    parts = _split(data, b"IDAT")[:-1]
     # The length of a chunk stands before its type.
-    before = tf.strings.join([b"\0" * 4, parts[tf.maximum(tf.size(parts) - 2, 0)]])
-    size = _length(data)
-    tail = tf.minimum(size - _length(parts[-1]) + _number(tf.strings.substr(before, -4, 4), 4) + 4, size)
-    # The signature, IHDR and the length of IDAT take 37 bytes.
-    plain = tf.equal(_length(parts[0]), 37) & tf.equal(_kind(data, tail), b"IEND")
-    return tf.cond(plain, _plain, lambda: _of_png(data, tail))
+    starts = tf.cumsum(_length(parts) + 4) - 8
+    lengths = _number(tf.strings.substr(tf.strings.join([b"\0" * 4, parts]), -4, 4), 4)
+    ends = starts + 12 + lengths
+    tail = _behind_pixels(starts, ends, tf.constant(_IHDR_END, tf.int64))
+    plain = tf.equal(starts[0], _IHDR_END) & tf.equal(_kind(data, tail), b"IEND")
+    return tf.cond(plain, _plain, lambda: _of_png(data, starts, ends))
+
+
+def _behind_pixels(starts: tf.Tensor, ends: tf.Tensor, first: tf.Tensor) -> tf.Tensor:
+    """Return the place behind the IDAT chunks that follow one another.
+
+    Args:
+        starts: (n,) int64, ascending, places that are chunks, or bytes "IDAT" within a chunk.
+        ends: (n,) int64, where they end, if they are chunks.
+        first: () int64, place of the first IDAT chunk.
+    """
+    is_last = tf.not_equal(tf.concat([starts[1:], [-1]], axis=0), ends) & (starts >= first)
+    return ends[tf.argmax(tf.cast(is_last, tf.int32))]
 
 
 def _plain() -> tuple[tf.Tensor, tf.Tensor]:
@@ -107,8 +121,8 @@ def _of_jpeg(data: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 @rare
-def _of_png(data: tf.Tensor, tail: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    blocks = _walk_png(data, tail)
+def _of_png(data: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    blocks = _walk_png(data, starts, ends)
     return _orientation(blocks.exif, blocks.xmp), blocks.marked
 
 
@@ -156,15 +170,15 @@ def _walk_jpeg(data: tf.Tensor) -> _Blocks:
         return _Blocks(*map(tf.identity, blocks))
 
 
-def _walk_png(data: tf.Tensor, tail: tf.Tensor) -> _Blocks:
+def _walk_png(data: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor) -> _Blocks:
     size = _length(data)
 
     def until(kind: bytes, state: tuple[tf.Tensor, ...]) -> list[tf.Tensor]:
         def before(place: tf.Tensor, *_: tf.Tensor) -> tf.Tensor:
             return (place + 8 <= size) & tf.not_equal(_kind(data, place), kind)
 
-        place, *found = tf.while_loop(before, step, state, maximum_iterations=_MOST)
-        with tf.control_dependencies([tf.debugging.Assert(~before(place), ["too many chunks"])]):
+        found = tf.while_loop(before, step, state, maximum_iterations=_MOST)
+        with tf.control_dependencies([tf.debugging.Assert(~before(*found), ["too many chunks"])]):
             return list(map(tf.identity, found))
 
     def step(place: tf.Tensor, exif: tf.Tensor, *texts: tf.Tensor) -> tuple[tf.Tensor, ...]:
@@ -182,8 +196,9 @@ def _walk_png(data: tf.Tensor, tail: tf.Tensor) -> _Blocks:
         )
 
     exif, xmp, transparent = _nothing()
-    state = until(b"IDAT", (tf.constant(33, tf.int64), exif, exif, xmp, transparent))
-    exif, raw, xmp, transparent = until(b"IEND", (tail, *state))
+    first, *state = until(b"IDAT", (tf.constant(_IHDR_END, tf.int64), exif, exif, xmp, transparent))
+    tail = tf.minimum(_behind_pixels(starts, ends, first), size)
+    _, exif, raw, xmp, transparent = until(b"IEND", (tail, *state))
     # ImageMagick wrote EXIF as text before `eXIf` was standard.
     exif = tf.cond(tf.equal(_length(exif), 0) & (_length(raw) > 0), lambda: _raw_exif(raw), lambda: exif)
     # A language and a translation, which end with a zero, stand before compressed text.
