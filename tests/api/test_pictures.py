@@ -362,10 +362,23 @@ def test_a_dataset_names_the_reason_of_a_pil_image_that_is_left_out():
 
 
 def test_pil_images_of_files_are_turned_and_laid_on_white():
-    for name in ("EXIF 6 of a JPEG", "eXIf 8", "XMP of a JPEG", "tRNS, rgb of 8 bits", "tRNS, grey of 16 bits"):
-        data, truth = UNDERSTOOD[name]
+    for name in ("EXIF 6 of a JPEG", "eXIf 8", "XMP of a JPEG", "tRNS, rgb of 8 bits", "tRNS, grey of 16 bits", "to I"):
+        data, truth = UNDERSTOOD[name.replace("to I", "tRNS, grey of 16 bits")]
         opened = Image.open(io.BytesIO(data))
+        opened = opened.convert("I") if name == "to I" else opened
         assert_same(pixels([image_bytes(opened)]), pixels([plain(truth)]), [name], "PIL")
+
+
+def test_pil_images_whose_depth_is_lost_are_refused():
+    deep = png(hole(WIDE, [0x0107, 8, 9]), 16, colour_key(0x0107, 8, 9))
+    two_bits = png(np.where(HOLE, 1, LEVELS[2].clip(2))[..., None].astype(np.uint8), 2, colour_key(1))
+    for data in (UNDERSTOOD["tRNS, highest grey of 4 bits"][0], two_bits, deep, UNDERSTOOD["tRNS, rgb of 16 bits"][0]):
+        with pytest.raises(VsembError, match="transparent colour"):
+            image_bytes(Image.open(io.BytesIO(data)))
+    loaded = Image.open(io.BytesIO(deep))
+    loaded.load()
+    with pytest.raises(VsembError, match="transparent colour"):
+        image_bytes(loaded)
 
 
 def test_embeddings_are_those_of_the_plain_picture(tiny_pixel_run, tmp_path: Path):

@@ -34,6 +34,10 @@ _JPEG = ("JPEG", "MPO")
 # Longest side of an image, that of JPEG.
 _MAX_SIDE = 65_535
 _ENDINGS = (b".jpg", b".jpeg", b".png", b".gif", b".bmp", b".webp")
+_DEPTH_LOST = (
+    "its transparent colour is not known, because Pillow shows pixels of 2, 4 and 16 bits as 8 bits; pass the path or the "
+    "bytes of its file"
+)
 _ORIENTATION = 0x0112
 _TRANSPOSE = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -168,11 +172,13 @@ def image_source(image: ImageLike) -> Path | bytes:
     Args:
         image: a path, the bytes of a file, a PIL image, or what NumPy reads as uint8 (height, width, 3), such as a
             tensor; also (height, width) and with one or four channels. Pixels are written as PNG, upright, by the rules
-            of `sanitise_image`.
+            of `sanitise_image`. A transparent colour of up to 255 in a loaded RGB image is one of 8 bits, because Pillow
+            does not tell that the file had 16.
 
     Raises:
         InvalidArgumentError: for anything else.
-        BadImage: for a PIL image that cannot be loaded, or whose colours are not known.
+        BadImage: for a PIL image that cannot be loaded, or whose colours are not known. Pillow shows grey PNGs of 2 and
+            4 bits, and RGB PNGs of 16 bits, as 8 bits, so those with a transparent colour may be refused.
 
     Example:
 
@@ -188,6 +194,9 @@ def image_source(image: ImageLike) -> Path | bytes:
         pixels = np.asarray(image)
         image = Image.fromarray(pixels[:, :, 0] if pixels.ndim == 3 and pixels.shape[2] == 1 else pixels)
     try:
+        # Pillow forgets the depth of the file when it loads the pixels.
+        if "transparency" in image.info and "RGB;16" in str(getattr(image, "tile", "")):
+            raise BadImage(_DEPTH_LOST)
         image.load()
         flat, _ = _flattened(image)
     except (BadImage, MemoryError):
@@ -330,9 +339,13 @@ def _eight_bits(image: Image.Image) -> tuple[Image.Image, bool]:
 
 
 def _transparent_colour(image: Image.Image, data: bytes | None) -> np.ndarray | None:
-    """Return where pixels have the transparent colour of a grey or RGB image, (height, width) bool, or None."""
+    """Return where pixels have the transparent colour of a grey or RGB image, (height, width) bool, or None.
+
+    Raises:
+        BadImage: if the colour is not known, because it is of another depth than the pixels of an image in memory.
+    """
     colour = image.info.get("transparency")
-    if image.mode not in ("1", "L", "I;16", "RGB") or colour is None or isinstance(colour, bytes):
+    if image.mode not in ("1", "L", "I", "I;16", "RGB") or colour is None or isinstance(colour, bytes):
         return None
     depth = _png_depth(image, data)
     wanted, values = np.array(colour), np.asarray(image.convert("L") if image.mode == "1" else image)
@@ -340,11 +353,17 @@ def _transparent_colour(image: Image.Image, data: bytes | None) -> np.ndarray | 
         # Pillow scales grey of 2 and 4 bits to 8, but not the transparent one. Of 16 bits in the file, the lower count.
         most = 2 ** min(depth, 8) - 1
         wanted = (wanted & most) * (255 // most)
+        for step in (17, 85) if data is None else ():
+            # Grey of 4 bits has multiples of 17, and of 2 bits multiples of 85.
+            scaled = step * colour
+            if 0 < scaled <= 255 and not (values % step).any() and (values == scaled).any():
+                raise BadImage(_DEPTH_LOST)
     elif image.mode == "RGB" and depth == 16 and data is not None:
         values = values.astype(np.uint16) << 8 | _lower_bytes(data)
     elif image.mode == "RGB":
-        # An image in memory has the upper 8 of 16 bits.
-        wanted = wanted >> 8 if data is None and wanted.max() > 255 else wanted & 255
+        if data is None and wanted.max() > 255:
+            raise BadImage(_DEPTH_LOST)
+        wanted = wanted & 255
     same = values == wanted
     return same.all(axis=2) if same.ndim == 3 else same
 
