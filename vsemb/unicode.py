@@ -5,7 +5,6 @@ No TensorFlow: clients and readers import this module. `vsemb.text.composition` 
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Iterable
 
@@ -16,8 +15,6 @@ MAX_BYTES = 4096
 
 #: Maximum bytes read before composition. A decomposed text has at most three times the bytes of the composed one.
 MAX_RAW_BYTES = 4 * MAX_BYTES
-
-_BYTES = re.compile("[\udc80-\udcff]")
 
 
 def composed(text: str) -> str:
@@ -49,23 +46,10 @@ def readable_part(text: str) -> str:
     return shortened(text.replace("\0", " ").strip()).strip()
 
 
-def from_command_line(text: str) -> str:
-    r"""Return a text of a command line or of standard input; bytes that are not UTF-8 become `?`.
-
-    Python writes such bytes as the surrogates U+DC80 to U+DCFF. Other lone surrogates stay.
-
-    Example:
-
-    >>> from_command_line("a dog\udcff")
-    'a dog?'
-    """
-    return text if text.isascii() else _BYTES.sub("?", text)
-
-
 def has_surrogate(text: str) -> bool:
     r"""Return whether a text has a lone surrogate, half of a character that no encoding can write.
 
-    Broken JSON has them (`"\ud83d"`).
+    Broken JSON has them (`"\ud83d"`), and a command line whose bytes are not UTF-8 (`"\udcff"`).
 
     Example:
 
@@ -99,4 +83,5 @@ def require_unicode(name: str, texts: Iterable[object], first: int = 0) -> None:
 
 def lone_surrogate(name: str, text: str) -> InvalidArgumentError:
     """Build the error for a text with a lone surrogate."""
-    return invalid_argument(name, text, "valid Unicode, without lone surrogates", "Half of a character is lost there.")
+    fix = "Half of a character is lost there, or bytes are not UTF-8."
+    return invalid_argument(name, text, "valid Unicode, without lone surrogates", fix)

@@ -20,7 +20,6 @@ from vsemb.files import read_json
 from vsemb.printing import save_json, table
 from vsemb.runs.inputs import Query, check_counts, kind_of
 from vsemb.runs.pictures import check_picture_path, save_picture
-from vsemb.unicode import from_command_line
 
 if TYPE_CHECKING:
     from vsemb.runs.searching import Search
@@ -122,7 +121,7 @@ def _typed(several: dict[str, Any]) -> Iterator[Query]:
     """Yield the queries typed at a prompt, or the lines of standard input."""
     at_terminal, first = sys.stdin.isatty(), True
     if not at_terminal and isinstance(sys.stdin, io.TextIOWrapper):
-        # Only line feeds end a line. Invalid UTF-8 is no error, as on a command line.
+        # Only line feeds end a line. Queries with invalid UTF-8 are refused one by one, as on a command line.
         sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape", newline="\n")
     if at_terminal:
         with contextlib.suppress(ImportError):
@@ -136,7 +135,7 @@ def _typed(several: dict[str, Any]) -> Iterator[Query]:
             return
         if not at_terminal and not line:
             return
-        line, first = from_command_line(line.removeprefix(_MARK) if first else line), False
+        line, first = line.removeprefix(_MARK) if first else line, False
         if line.strip():
             if not at_terminal:
                 print(f"query: {printable(line.strip())}")

@@ -25,7 +25,7 @@ from vsemb.runs.serve import check_run
 from vsemb.searching import IndexSource, Item, SearchIndex, abstract, check_candidates, combine, compose
 from vsemb.text.coverage import unknown_words
 from vsemb.text.spaces import SUBWORDS, lacks_spaces
-from vsemb.unicode import from_command_line, has_surrogate, lone_surrogate
+from vsemb.unicode import has_surrogate, lone_surrogate
 
 # Side of a picture in a contact sheet, in pixels.
 _SIDE = 200
@@ -157,7 +157,7 @@ def read_text(run: Run, text: str, name: str, report: Callable[[str], None]) -> 
         InvalidArgumentError: if no word of the text is in the run's vocabulary, or for a lone surrogate.
         DataError: if the text must be parsed and the run lacks a parser.
     """
-    if has_surrogate(from_command_line(text)):
+    if has_surrogate(text):
         raise lone_surrogate(name, text)
     tokenizer = run.tokenizer
     read = tf.constant(run.reader([text]))

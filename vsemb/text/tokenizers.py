@@ -21,7 +21,7 @@ from vsemb.parts import Count, Part, Size, require
 from vsemb.text.normalize import WHITE_SPACE, batches_of, readable, readable_in_python, split_in_python, split_words
 from vsemb.text.spaces import SUBWORDS
 from vsemb.text.vocabulary import UNKNOWN_ID, Vocabulary
-from vsemb.unicode import composed, from_command_line, require_unicode
+from vsemb.unicode import composed, require_unicode
 
 #: The known characters: the 69 printable characters of ASCII without upper case.
 ALPHABET = string.ascii_lowercase + string.digits + string.punctuation + " "
@@ -238,9 +238,8 @@ class TextReader:
             InvalidArgumentError: for a text with a lone surrogate.
             DataError: if a text cannot be converted.
         """
-        texts = [from_command_line(text) for text in raw]
-        require_unicode("texts", texts)
-        return texts
+        require_unicode("texts", raw)
+        return list(raw)
 
     def knows(self, word: str) -> bool:
         """Return whether a single word can be embedded."""

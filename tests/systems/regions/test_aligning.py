@@ -98,10 +98,10 @@ def test_images_and_sentences_that_cannot_be_read(asked, image, tmp_path) -> Non
     (tmp_path / "bad.png").write_bytes(b"nothing")
     with pytest.raises(DataError, match=r"bad\.png' is unreadable"):
         align_image(run, str(tmp_path / "bad.png"), SENTENCE)
-    for sentence in ("", "...", "zyzzyva", "\udcff\udcfe"):
+    for sentence in ("", "...", "zyzzyva", "a \udcff dog"):
         with pytest.raises(InvalidArgumentError, match="`sentence`"):
             align_image(run, image, sentence)
-    found = align_image(run, image, "a zyzzyva \udcff dog", report=said.append)
+    found = align_image(run, image, "a zyzzyva dog", report=said.append)
     assert said == ["Warning: not known to the run: zyzzyva."]
     found.to_json()["sentence"].encode()
     run, _ = asked(scores=np.full(8, np.nan, np.float32))

@@ -120,7 +120,7 @@ def test_words_that_are_not_known(run, images) -> None:
     # The vector of unknown words is zero here.
     assert found(with_unknown) == found(search_regions(run, images, "red bus"))
     assert said == ["Warning: not known to the run: zyzzyva."]
-    for text in ("zyzzyva", "", "...", "\udcff"):
+    for text in ("zyzzyva", "", "...", "red \udcff bus"):
         with pytest.raises(InvalidArgumentError, match="`query`"):
             search_regions(run, images, text)
 

@@ -55,7 +55,7 @@ def test_mistakes_are_one_line(region_run, capsys):
     for arguments, said in (
         (["zyzzyva"], "zyzzyva"),
         ([""], "`query`"),
-        (["\udcff"], "`query`"),
+        (["red \udcff"], "`query`"),
         (["red", "-k", "0"], "`k`"),
         (["red", "--split", "vall"], "Did you mean 'val'"),
         (["red", "--data", "nowhere"], "nowhere"),
@@ -74,12 +74,6 @@ def test_help_says_how_many_are_drawn(capsys):
         with pytest.raises(SystemExit):
             main([command, "--help"])
         assert f"{MOST_TILES} at most" in " ".join(capsys.readouterr().out.split())
-
-
-def test_odd_bytes_in_the_text(region_run, tmp_path, capsys):
-    report = tmp_path / "found.json"
-    assert main(["search", "--regions", str(region_run.path), "red \udcff", "--json", str(report)]) == 0
-    assert json.loads(report.read_text())["query"] == "red ?"
 
 
 def test_no_regions(region_run, tiny_run, tmp_path, capsys):
