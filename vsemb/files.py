@@ -114,8 +114,12 @@ def inside(folder: str | os.PathLike[str], name: str) -> Path:
     PermissionError: [Errno 1] must lie in the folder: '/etc/../dev/null'
     """
     path, root = os.path.join(folder, name), os.path.realpath(folder)
-    if os.path.isabs(name) or not Path(os.path.realpath(path)).is_relative_to(root):
+    if os.path.isabs(name) or ".." in Path(name).parts:
         raise PermissionError(errno.EPERM, "must lie in the folder", path)
+    if not Path(os.path.realpath(path)).is_relative_to(root):
+        # As in a cache of downloads.
+        why = "it is a link out of the folder; copy the folder with `cp -rL`, if you trust who made it"
+        raise PermissionError(errno.EPERM, why, path)
     return require_regular(path)
 
 

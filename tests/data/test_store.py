@@ -52,7 +52,7 @@ def test_a_manifest_cannot_point_outside(tiny, tmp_path):
     dataset = tiny.write(tiny.records(1), tmp_path / "out")
     split = dataset.manifest["splits"]["train"] | {"index": "../elsewhere.arrow"}
     edit_manifest(tmp_path / "out", splits={"train": split})
-    with pytest.raises(DataError, match="damaged"):
+    with pytest.raises(DataError, match=r"names '\.\./elsewhere\.arrow'"):
         Dataset.open(tmp_path / "out")
 
 

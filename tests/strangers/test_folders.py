@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -157,7 +158,7 @@ def test_names_in_the_manifest_of_a_dataset_stay_inside(name: str, scenes_copy, 
         split = manifest["splits"]["val"]
         split[change] = name if change == "index" else [name, *split["shards"][1:]]
         path.write_text(json.dumps(manifest))
-        with watched(), in_time(), pytest.raises(DataError, match="damaged"):
+        with watched(), in_time(), pytest.raises(DataError, match=re.escape(repr(name))):
             Dataset.open(folder)
         assert not any(opened.endswith(("secret", "zero")) for opened in _OPENED)
         path.write_text(json.dumps(whole))
@@ -262,7 +263,7 @@ def test_links_in_the_folders_of_a_source_do_not_lead_out(tmp_path: Path, capsys
         folder.mkdir()
         (folder / f"train.{ending}").symlink_to(tmp_path / f"secret.{ending}")
         assert main(["prepare", str(folder), "--out", str(tmp_path / "out")]) == 1
-        assert "must lie in the folder" in capsys.readouterr().err
+        assert "cp -rL" in capsys.readouterr().err
     hf = tmp_path / "hf"
     hf.mkdir()
     for name in ("../secret.arrow", str(tmp_path / "secret.arrow")):

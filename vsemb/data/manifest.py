@@ -109,7 +109,10 @@ def read_manifest(path: Path) -> dict[str, Any]:
                 raise TypeError(name)
             for file in (*split["shards"], split["index"], split["index_sha256"]):
                 if Path(file).name != file:
-                    raise ValueError(file)
+                    raise DataError(
+                        f"The files of the dataset {path} must lie in its directory; {MANIFEST} names {file!r}. "
+                        "Do not use a dataset of others that names other files."
+                    )
         if not splits or not isinstance(manifest["name"], str) or not isinstance(manifest["fingerprint"], str):
             raise TypeError("splits, name or fingerprint")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
