@@ -141,6 +141,22 @@ def one_line(text: object, longest: int = _LONGEST) -> str:
     return line if len(line) <= longest else line[: longest - 1] + "…"
 
 
+def counted(count: int, one: str, several: str | None = None) -> str:
+    """Return a number with what it counts, and a verb in the same number.
+
+    Args:
+        count: the number.
+        one: what is counted, for the number 1.
+        several: the same for other numbers; default: with an s.
+
+    Example:
+
+    >>> counted(1, "image"), counted(2000, "image is", "images are")
+    ('1 image', '2,000 images are')
+    """
+    return f"{count:,} {one if count == 1 else several or one + 's'}"
+
+
 def plain_repr(value: object) -> str:
     """Return the representation of a value, with NumPy's numbers and strings as Python's.
 

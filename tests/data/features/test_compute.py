@@ -22,6 +22,7 @@ from PIL import Image
 from vsemb.data.features import compute as features
 from vsemb.data.features import files as feature_files
 from vsemb.data.features.compute import cache_features, write_precomputed
+from vsemb.data.features.files import FeatureWriter
 from vsemb.data.features.store import FeatureStore, feature_fingerprint
 from vsemb.data.records import ImageRecord
 from vsemb.data.store import Dataset
@@ -280,7 +281,7 @@ def test_wrong_ids_are_refused(ids, message, data):
 def test_features_with_ids_that_the_dataset_lacks(data):
     folder = FeatureStore.find(data).directory
     rewrite(folder, ids=np.arange(24), features=np.zeros((24, 256), np.float32))
-    with pytest.raises(DataError, match="1 ids that the dataset has not, first 23"):
+    with pytest.raises(DataError, match="1 id that the dataset has not, first 23"):
         FeatureStore.open(folder, data)
 
 
@@ -404,6 +405,14 @@ def test_precomputed_features(shape, tmp_path):
     np.testing.assert_array_equal(store.rows(order), expected)
     again = write_precomputed(dataset, order, [rows[:4], rows[4:]])
     assert again.directory == store.directory
+    # What a killed call has committed is neither skipped nor put into the wrong rows.
+    shutil.rmtree(store.directory)
+    state = {"fingerprint": store.fingerprint}
+    with FeatureWriter(store.directory, dataset.ids, shape, state) as killed:
+        killed.write(order[:3], rows[:3] + 1)
+        killed.commit()
+    store = write_precomputed(dataset, order, [rows[:4], rows[4:]])
+    np.testing.assert_array_equal(store.rows(order), expected)
     assert FeatureStore.find(dataset).fingerprint == store.fingerprint
 
 
@@ -416,7 +425,7 @@ def test_precomputed_features_that_are_wrong(tmp_path):
             write_precomputed(dataset, np.array(ids), rows)
         assert not list(dataset.path.glob("features/*")) and not list(dataset.path.glob("features/.*"))
 
-    refused("3 rows of precomputed features and 2 image ids", [0, 1], rows)
+    refused("3 rows, and there are 2 image ids", [0, 1], rows)
     refused("lack 1 of the 3 images, first id 2", [0, 1, 7], rows)
     refused("image id 1 more than once", [0, 1, 1], rows)
     refused(r"shapes \[\(4,\), \(5,\)\]", [0, 1, 2], [rows[:1], np.ones((2, 5))])

@@ -18,7 +18,7 @@ from vsemb.console import progress, say
 from vsemb.data.features.files import WEIGHTS_NAME, FeatureWriter, blocks, check_ids
 from vsemb.data.features.store import FeatureFolder, FeatureStore, feature_fingerprint, refuse_not_finite, views_kept
 from vsemb.data.store import Dataset
-from vsemb.errors import DataError, VsembError, invalid_argument
+from vsemb.errors import DataError, VsembError, counted, invalid_argument
 from vsemb.files import remove_partial
 from vsemb.image.backbones import BackboneConfig, build_backbone, save_backbone_weights
 from vsemb.image.backbones import weights_sha256 as hash_weights
@@ -158,7 +158,8 @@ def fill_folder(
         computed = len(ids) - writer.done
         encoded = dataset.encoded_images().skip(writer.done).batch(batch_size)
         name = manifest["backbone"]["name"]
-        say(f"Computing the {kind.plural()} of {computed:,} images with {name}. They are cached in {directory}.")
+        what = f"{kind.plural()} of {counted(computed, 'image')} with {name}"
+        say(f"Computing the {what}. They are cached in {directory}.")
         with progress(desc=kind.plural(), total=len(ids), initial=writer.done, unit="image") as bar:
             for batch_ids, rows, beside in compute(encoded):
                 writer.write(batch_ids, rows, **beside)
@@ -191,7 +192,9 @@ def write_precomputed(dataset: Dataset, ids: np.ndarray, rows: np.ndarray | Iter
     if len(shapes) != 1 or len(next(iter(shapes))) not in (1, 2):
         raise DataError(f"Precomputed features have shapes {sorted(shapes)}; expected (dim,) or (crops, dim).")
     if (total := sum(map(len, arrays))) != len(ids):
-        raise DataError(f"There are {total} rows of precomputed features and {len(ids)} image ids.")
+        raise DataError(
+            f"Precomputed features have {counted(total, 'row')}, and there are {counted(len(ids), 'image id')}."
+        )
     expected = dataset.ids
     check_ids(np.sort(ids), expected, "Precomputed features")
     digest = hashlib.sha256(ids.tobytes())
@@ -205,6 +208,8 @@ def write_precomputed(dataset: Dataset, ids: np.ndarray, rows: np.ndarray | Iter
         return FeatureStore.open(directory, dataset)
     shape = next(iter(shapes))
     with FeatureWriter(directory, expected, shape, {"fingerprint": fingerprint}) as writer:
+        # An interrupted call may have had its rows in other arrays, so its rows are written again.
+        writer.done = 0
         try:
             for block in (block for array in arrays for block in blocks(array)):
                 block_ids = ids[writer.done : writer.done + len(block)]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from vsemb.errors import DataError, one_line
+from vsemb.errors import DataError, counted, one_line
 from vsemb.files import (
     hard_link_or_copy,
     locked,
@@ -215,6 +215,6 @@ def check_ids(ids: np.ndarray, expected: np.ndarray, what: str) -> None:
     if len(missing):
         raise DataError(f"{what} lack {len(missing)} of the {len(expected)} images, first id {missing[0]}.")
     if len(extra):
-        raise DataError(f"{what} have {len(extra)} ids that the dataset has not, first {extra[0]}.")
+        raise DataError(f"{what} have {counted(len(extra), 'id')} that the dataset has not, first {extra[0]}.")
     first = int(np.flatnonzero(ids != expected)[0])
     raise DataError(f"{what} are reordered: row {first} is of image id {ids[first]}, not {expected[first]}.")
