@@ -66,7 +66,7 @@ def test_notes_that_do_not_fit_or_are_damaged(dataset) -> None:
         Notes.open(dataset)
     with pytest.raises(DataError, match="Notes are given for the splits train; .* has train, val"):
         write(dataset, {"train": NOTES["train"]})
-    with pytest.raises(DataError, match="Notes are given for 1 captions; the split 'val' of .* has 6"):
+    with pytest.raises(DataError, match="Notes are given for 1 caption; the split 'val' of .* has 6"):
         write(dataset, NOTES | {"val": ["x"]})
     write(dataset, NOTES)
     (dataset.path / "notes" / "val.gz").write_bytes(b"x")

@@ -348,7 +348,7 @@ def test_nan_is_refused() -> None:
     [
         ({"image_ids": [1, 2, 2]}, "distinct"),
         ({"text_image_ids": [1, 1, 2]}, "no text"),
-        ({"text_image_ids": [1, 2, 3, 4], "texts": np.eye(4, 3)}, "not there"),
+        ({"text_image_ids": [1, 2, 3, 4], "texts": np.eye(4, 3)}, "images lack 1 id"),
         ({"image_ids": [1, 2]}, "differ in number"),
         ({"text_image_ids": [1, 2]}, "differ in number"),
         ({"images": np.zeros((0, 3)), "image_ids": []}, "got 0"),

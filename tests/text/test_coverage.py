@@ -65,6 +65,11 @@ def test_texts_without_spaces_are_found_and_subwords_read_them(texts):
         assert known.texts_with_unknown == 0 and known.texts_without_spaces == 0
 
 
+def test_the_verb_has_the_number_of_texts():
+    counts = counted(WordTokenizer(Vocabulary(["a"])), ["a", "b"])
+    assert "1 of 2 captions has no known words" in counts.described("captions")
+
+
 def test_spaces_between_words_are_enough():
     assert not any(map(lacks_spaces, SPACED))
 

@@ -21,7 +21,7 @@ from vsemb.data.readers.source import file_name
 from vsemb.data.records import ImageRecord
 from vsemb.data.writing.prepare import described_source
 from vsemb.data.writing.writer import BadImageFound, write_dataset
-from vsemb.errors import DataError, invalid_argument, listed, unknown_name
+from vsemb.errors import DataError, counted, invalid_argument, listed, unknown_name
 from vsemb.files import sha256_bytes
 
 OnBad = Literal["fail", "skip"]
@@ -367,7 +367,7 @@ class Dataset(store.Dataset):
             return " Name the folder of the files with images=." if missing else ""
 
         def refusal(problems: list[str]) -> str:
-            rows = "1 row is" if len(problems) == 1 else f"{len(problems)} rows are"
+            rows = counted(len(problems), "row is", "rows are")
             must = _TABLE if described["format"] == "table" else _ROWS
             return f"{must}; {rows} not: {listed(problems)}. Correct them, or pass on_bad='skip'.{folder(problems)}"
 

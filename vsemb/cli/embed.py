@@ -7,7 +7,7 @@ import os
 
 from vsemb.commands import add_options, apply_options
 from vsemb.console import say
-from vsemb.errors import invalid_argument
+from vsemb.errors import counted, invalid_argument
 from vsemb.printing import facts, save_json, say_skipped
 from vsemb.runs.inputs import check_vectors_path, image_files, texts_and_blanks
 from vsemb.unicode import require_unicode
@@ -69,12 +69,12 @@ def run(arguments: argparse.Namespace) -> None:
     embedded.write(arguments.out, kind)
     discard_work(arguments.out)
     count, dim = embedded.embeddings.shape
-    items = f"{count:,} {kind}{'s' * (count != 1)}"
+    items = counted(count, kind)
     kept = {"kept": f"{embedded.kept:,} unchanged"} if embedded.kept else {}
     print(facts({"items": items, **kept, "dim": dim, "where": arguments.out}))
     if blank:
         lines = ", ".join(map(str, blank[:_LISTED])) + (" …" if len(blank) > _LISTED else "")
-        say(f"{len(blank):,} blank line{'s' * (len(blank) != 1)} of {arguments.texts[0]} omitted: {lines}")
+        say(f"{counted(len(blank), 'blank line')} of {arguments.texts[0]} omitted: {lines}")
     say_skipped(embedded.skipped)
     counts = {"items": count, "kept": embedded.kept, "kind": kind, "dim": dim}
     save_json(arguments, {**counts, "skipped": embedded.skipped, "blank_lines": blank})

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
 from vsemb.data.store import Dataset, Split
-from vsemb.errors import DataError
+from vsemb.errors import DataError, counted
 from vsemb.files import inside, read_bytes, read_json, reading, replacing_directory, sha256_file, write_json
 
 _VERSION = 1
@@ -189,10 +189,8 @@ class CaptionAnnotation:
         for name in dataset.splits:
             count = len(dataset.split(name).captions)
             if len(given[name]) != count:
-                raise DataError(
-                    f"{cls.kind.capitalize()} are given for {len(given[name])} captions; the split {name!r} of "
-                    f"{dataset.path} has {count}."
-                )
+                what = f"{cls.kind.capitalize()} are given for {counted(len(given[name]), 'caption')}"
+                raise DataError(f"{what}; the split {name!r} of {dataset.path} has {count}.")
 
     @classmethod
     @contextlib.contextmanager

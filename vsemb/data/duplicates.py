@@ -9,6 +9,7 @@ import numpy as np
 
 from vsemb.data.manifest import ordered_splits
 from vsemb.data.store import Dataset, Split
+from vsemb.errors import counted
 
 _BLOCK = 65_536
 _NAMED = 3
@@ -35,8 +36,8 @@ def shared_images(dataset: Dataset) -> Iterator[str]:
             named = ", ".join(second.keys[row] for row in rows[:_NAMED].tolist())
             if len(rows) > _NAMED:
                 named += ", ..."
-            images, verb = ("1 image", "is") if len(rows) == 1 else (f"{len(rows):,} images", "are")
-            yield f"{images} of {second.name} {verb} also in {first.name} ({named})."
+            images = counted(len(rows), f"image of {second.name} is", f"images of {second.name} are")
+            yield f"{images} also in {first.name} ({named})."
 
 
 def _digests(split: Split) -> np.ndarray:

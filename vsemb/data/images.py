@@ -35,8 +35,8 @@ _JPEG = ("JPEG", "MPO")
 _MAX_SIDE = 65_535
 _ENDINGS = (b".jpg", b".jpeg", b".png", b".gif", b".bmp", b".webp")
 _DEPTH_LOST = (
-    "its transparent colour is not known, because Pillow shows pixels of 2, 4 and 16 bits as 8 bits; pass the path or the "
-    "bytes of its file"
+    "its transparent colour is not known, because Pillow shows pixels of 2, 4 and 16 bits as 8 bits; pass the path or "
+    "the bytes of its file"
 )
 _ORIENTATION = 0x0112
 _TRANSPOSE = {
@@ -172,8 +172,8 @@ def image_source(image: ImageLike) -> Path | bytes:
     Args:
         image: a path, the bytes of a file, a PIL image, or what NumPy reads as uint8 (height, width, 3), such as a
             tensor; also (height, width) and with one or four channels. Pixels are written as PNG, upright, by the rules
-            of `sanitise_image`. A transparent colour of up to 255 in a loaded RGB image is one of 8 bits, because Pillow
-            does not tell that the file had 16.
+            of `sanitise_image`. A transparent colour of up to 255 in a loaded RGB image is one of 8 bits: Pillow does
+            not tell that the file had 16.
 
     Raises:
         InvalidArgumentError: for anything else.
@@ -222,7 +222,7 @@ def image_bytes(image: ImageLike) -> bytes:
 
         encoded = image_bytes("dog.webp")
     """
-    name = os.fspath(image) if isinstance(image, str | os.PathLike) else f"(a {type(image).__name__})"
+    name = os.fspath(image) if isinstance(image, str | os.PathLike) else f"({type(image).__name__})"
     try:
         source = image_source(image)
         return sanitise_image(source if isinstance(source, bytes) else read_bytes(source)).encoded

@@ -18,7 +18,7 @@ from keras import ops
 from numpy.typing import ArrayLike
 
 from vsemb import similarities
-from vsemb.errors import DataError, invalid_argument
+from vsemb.errors import DataError, counted, invalid_argument
 from vsemb.evaluation.hubs import correct_hubs
 from vsemb.evaluation.rank_scan import scanned_ranks, worth_a_scan
 from vsemb.ops.backend import compiled
@@ -303,10 +303,10 @@ def _check(images: np.ndarray, texts: np.ndarray, image_ids: np.ndarray, text_im
         raise DataError("The ids of the images are not distinct.")
     missing = np.setdiff1d(image_ids, text_image_ids)
     if len(missing):
-        raise DataError(f"{len(missing)} images have no text, e.g. id {missing[0]}.")
+        raise DataError(f"{counted(len(missing), 'image has', 'images have')} no text, e.g. id {missing[0]}.")
     missing = np.setdiff1d(text_image_ids, image_ids)
     if len(missing):
-        raise DataError(f"{len(missing)} texts describe images that are not there, e.g. id {missing[0]}.")
+        raise DataError(f"The images lack {counted(len(missing), 'id')} that texts have, e.g. {missing[0]}.")
 
 
 def rank_metrics(ranks: np.ndarray, recalls: Iterable[int] = RECALLS) -> dict[str, float]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from vsemb import registry
 from vsemb.data.manifest import ordered_splits, read_manifest
-from vsemb.errors import DataError
+from vsemb.errors import DataError, counted
 from vsemb.files import read_json, read_json_lines, reading
 from vsemb.runs.inputs import kind_of, model_version
 
@@ -147,7 +147,7 @@ def _dataset(path: Path) -> _Read:
         "name": manifest["name"],
         "source": f"{manifest.get('source', {}).get('format', '')}  {manifest.get('source', {}).get('path_name', '')}",
         "splits": "; ".join(counts),
-        "left out": f"{left_out:,} image{'s' * (left_out != 1)}" if left_out else "",
+        "left out": counted(left_out, "image") if left_out else "",
         **{folder: "; ".join(found) for folder, found in caches.items()},
         "fingerprint": manifest["fingerprint"][:12],
     }

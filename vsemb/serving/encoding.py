@@ -172,5 +172,5 @@ def _no_words(row: Any) -> str:
 
 
 def _no_pixels(row: Any) -> str:
-    name = os.fspath(row) if isinstance(row, str | os.PathLike) else f"(a {type(row).__name__})"
+    name = os.fspath(row) if isinstance(row, str | os.PathLike) else f"({type(row).__name__})"
     return f"An image must decode as JPEG or PNG; the model refused {name}."

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from vsemb.errors import counted
 from vsemb.text.spaces import SUBWORDS, share_without_spaces
 from vsemb.text.tokenizers import Tokenizer
 
@@ -42,7 +43,8 @@ class UnknownWords:
 
     def described(self, noun: str = "texts") -> str:
         """Describe unknown tokens, and texts without a known one, as a phrase; `noun` is the plural of a text."""
-        lost = f"{self.texts_without_known:,} of {self.texts:,} {noun} have no known {self.unit}"
+        texts = f"of {self.texts:,} {noun}"
+        lost = f"{counted(self.texts_without_known, f'{texts} has', f'{texts} have')} no known {self.unit}"
         return f"{_percent(self.unknown_share)} of all {self.unit} unknown; {lost}"
 
     @property

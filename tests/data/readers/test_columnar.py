@@ -133,7 +133,7 @@ def test_all_malformed_rows_are_named_and_left_out(tmp_path):
     parquet.write_table(pa.table({"image": pa.array(images, pa.binary()), "captions": texts}), path)
     source = read("parquet", path)
     assert source.bad == (f"{path}, row 2: the caption must be text; got None.",)
-    with pytest.raises(DataError, match="1 malformed rows"):
+    with pytest.raises(DataError, match="1 malformed row:"):
         prepare(path, tmp_path / "out", on_bad_image="fail")
     left_out = prepare(path, tmp_path / "out").manifest["skipped"]
     assert {line["key"]: line["reason"] for line in left_out} == {

@@ -38,7 +38,7 @@ def test_flickr8k(flickr8k):
         assert opened.records[0].captions == ("caption 0 of b.jpg .", "caption 1 of b.jpg .")
         assert opened.records[0].caption_ids == ("b.jpg#0", "b.jpg#1")
         assert all(record.image.exists() for record in opened.records)
-        assert opened.notes == (f"1 images are in no split list: {DIRT}",)
+        assert opened.notes == (f"1 image is in no split list: {DIRT}",)
         assert len(opened.files) == 4
 
 

@@ -170,7 +170,7 @@ def test_a_broken_list_of_images_is_refused(content, message, data, write):
 
 def test_shrunk_images_need_their_sizes(tmp_path, write):
     data = make(tmp_path / "small", max_side=40)
-    with pytest.raises(DataError, match=r"--max-side 40, so 1 images may have been larger.*--images FILE"):
+    with pytest.raises(DataError, match=r"--max-side 40, so 1 image may have been larger.*--images FILE"):
         read_detections(write([entry(25)]), data)
     images = write({"images": LISTED}, "annotations.json")
     found = read_detections(write([entry(1)]), data, images)
@@ -183,11 +183,11 @@ def test_shrunk_images_need_their_sizes(tmp_path, write):
 
 def test_turned_images_are_refused_and_other_shapes_noted(data, write):
     turned = {"id": 1, "file_name": KEYS[0], "width": 200, "height": 400}
-    with pytest.raises(DataError, match=r"1 images turned .*200 x 400 there and 40 x 20 here"):
+    with pytest.raises(DataError, match=r"1 image turned .*200 x 400 there and 40 x 20 here"):
         read_detections(write([entry(1)]), data, write({"images": [turned]}, "annotations.json"))
     square = turned | {"height": 200}
     found = read_detections(write([entry(1)]), data, write({"images": [square]}, "annotations.json"))
-    assert "1 images have another shape" in found.notes[0]
+    assert "1 image has another shape" in found.notes[0]
     assert found.boxes[0].tolist() == pytest.approx([0.02, 0.01, 0.1, 0.05])
 
 

@@ -60,7 +60,7 @@ def test_a_tsv_by_hand(data: Dataset, published: list[PublishedRegions], tmp_pat
     more = [PublishedRegions("elsewhere.jpg", np.ones((1, DIM)), np.array([[0, 0, 9, 9]]), (200, 100))]
     store, notes = write_published(data, [write_tsv(tmp_path / "regions.tsv", published + more)], count=4)
     assert store.shape == (len(data.ids), 5, DIM) and store.mean_count == pytest.approx(4 - 1 / 6)
-    assert len(notes) == 1 and notes[0].startswith("1 images of the files are not in")
+    assert len(notes) == 1 and notes[0].startswith("1 image of the files is not in")
     first, second = data.split(data.splits[0]).ids[:2]
     # The whole image, 20 of 200 and 10 of 100 pixels, the whole image again, padding.
     expected = [[0, 0, 1, 1], [0.1, 0.1, 0.5, 0.5], [0, 0, 1, 1], [0, 0, 0, 0], [0, 0, 0, 0]]
@@ -104,7 +104,7 @@ def test_npz_files_and_an_array_are_the_same_features(
 
 
 def test_what_is_refused(data: Dataset, published: list[PublishedRegions], tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="lack 1 images"):
+    with pytest.raises(DataError, match="lack 1 image:"):
         write_published(data, [write_tsv(tmp_path / "few.tsv", published[1:])])
     with pytest.raises(DataError, match="occurs twice"):
         write_published(data, [write_tsv(tmp_path / "twice.tsv", [published[0], *published])])

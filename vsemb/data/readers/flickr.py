@@ -24,7 +24,7 @@ from vsemb.data.readers.source import (
     the_file,
 )
 from vsemb.data.records import ImageRecord
-from vsemb.errors import DataError
+from vsemb.errors import DataError, counted
 
 _LABELLED = re.compile(r"[^\t\n]+#\d+[ ]*\t")
 _LISTS = {
@@ -87,7 +87,9 @@ def read(
         outside = [name for name in captions if name not in members]
         if outside:
             more = ", ..." if len(outside) > 3 else ""
-            notes.append(f"{len(outside)} images are in no split list: {', '.join(outside[:3])}{more}")
+            notes.append(
+                f"{counted(len(outside), 'image is', 'images are')} in no split list: {', '.join(outside[:3])}{more}"
+            )
     near = dict.fromkeys([token.parent, token.parent.parent])
     usual = [root / name for root in near for name in _IMAGE_FOLDERS]
     folder = find_images(list(members), image_folders(images, *usual, token.parent))

@@ -24,7 +24,7 @@ from vsemb.data.readers.source import (
     the_file,
 )
 from vsemb.data.records import ImageRecord
-from vsemb.errors import DataError, invalid_argument
+from vsemb.errors import DataError, counted, invalid_argument
 from vsemb.files import read_json
 
 
@@ -81,7 +81,8 @@ def read(
     notes = []
     rest = sum(split == "restval" for _, _, split, _, _ in parsed)
     if rest and restval != "keep":
-        notes.append(f"{rest} images of restval " + ("join train." if restval == "train" else "left out."))
+        fate = "put into train" if restval == "train" else "left out"
+        notes.append(f"{counted(rest, 'image')} of restval {fate}.")
     folders = image_folders(images, path.parent / "images", path.parent, path.parent.parent / "images")
     # COCO's entries name their folder (train2014). Local copies have these folders, or one folder of all images.
     names = [f"{below}/{name}" if below else name for name, below, *_ in parsed]
@@ -108,8 +109,7 @@ def _entry(path: Path, place: int, entry: Any) -> tuple[str, str, str, tuple[str
         ids = _sentence_ids(entry)
     except (KeyError, TypeError, AttributeError) as error:
         raise DataError(
-            f"{where} is not a Karpathy entry ({error!r}); it needs filename, split and "
-            "sentences with raw."
+            f"{where} is not a Karpathy entry ({error!r}); it needs filename, split and sentences with raw."
         ) from error
     for field, texts in {
         "filename": [name],

@@ -390,7 +390,9 @@ def check_text(where: str, what: str, value: object) -> None:
     if not isinstance(value, str):
         raise DataError(f"{where}: the {what} must be text; got {one_line(repr(value), 120)}.")
     if has_surrogate(value):
-        raise DataError(f"{where}: the {what} must be valid Unicode; {one_line(repr(value), 120)} has a lone surrogate.")
+        raise DataError(
+            f"{where}: the {what} must be valid Unicode; {one_line(repr(value), 120)} has a lone surrogate."
+        )
 
 
 def typed_fields(where: str, entry: Any, **kinds: Any) -> list[Any]:

@@ -21,7 +21,7 @@ from vsemb.data.readers.samples import Sample, source_of, split_in_path
 from vsemb.data.readers.source import Source, existing, files_inside
 from vsemb.data.readers.table import COLUMNS, WEAK, named_columns
 from vsemb.data.uris import MAX_BYTES
-from vsemb.errors import DataError
+from vsemb.errors import DataError, counted
 from vsemb.files import require_regular
 
 _SHARDS = (".tar", ".tar.gz", ".tgz")
@@ -151,7 +151,7 @@ def _lost(kinds: Collection[str]) -> list[str]:
 
 
 def _dotted(where: str, lost: Sequence[str]) -> str:
-    images = "1 image is" if len(lost) == 1 else f"{len(lost):,} images are"
+    images = counted(len(lost), "image is", "images are")
     return (
         f"{where}: {images} lost (.{lost[0]}). The key of a sample ends at the first dot of a name, so names must have "
         "one dot, as KEY.jpg does."

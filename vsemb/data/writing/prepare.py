@@ -18,7 +18,7 @@ from vsemb.data.readers.source import Source, listed
 from vsemb.data.records import ImageRecord
 from vsemb.data.store import Dataset
 from vsemb.data.writing.writer import write_dataset
-from vsemb.errors import DataError, invalid_argument
+from vsemb.errors import DataError, counted, invalid_argument
 from vsemb.files import sha256_file
 
 _NAMES_SHOWN = 3
@@ -120,7 +120,7 @@ def open_source(
         report(line)
     if opened.bad and on_bad_image == "fail":
         fix = "Correct them, or leave them out with --on-bad-image skip."
-        raise DataError(f"{source} has {len(opened.bad)} malformed rows: {listed(opened.bad)} {fix}")
+        raise DataError(f"{source} has {counted(len(opened.bad), 'malformed row')}: {listed(opened.bad)} {fix}")
     for line in opened.bad:
         report(f"left out: {line}")
     return _with_val_in_train(opened) if val_to_train else opened
@@ -232,9 +232,9 @@ def summary(manifest: Mapping[str, Any]) -> list[str]:
     for reason, count in reasons.most_common():
         keys = [item["key"] for item in manifest["skipped"] if item["reason"] == reason]
         more = ", ..." if count > _NAMES_SHOWN else ""
-        lines.append(f"left out {count:,} image{'s' * (count != 1)}: {reason} ({', '.join(keys[:_NAMES_SHOWN])}{more})")
+        lines.append(f"left out {counted(count, 'image')}: {reason} ({', '.join(keys[:_NAMES_SHOWN])}{more})")
     if reasons:
         lines.append("manifest.json lists all images that were left out.")
     if dropped := manifest["dropped_captions"]:
-        lines.append(f"left out {dropped:,} empty caption{'s' * (dropped != 1)}")
+        lines.append(f"left out {counted(dropped, 'empty caption')}")
     return lines

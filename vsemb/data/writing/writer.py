@@ -17,7 +17,7 @@ from vsemb.data.records import ImageRecord
 from vsemb.data.store import Dataset
 from vsemb.data.writing.shards import SplitWriter, WorkArea
 from vsemb.data.writing.validate import examine_all, signature
-from vsemb.errors import DataError, VsembError, invalid_argument
+from vsemb.errors import DataError, VsembError, counted, invalid_argument
 
 _CHANGED = "changed since the interrupted run: starting afresh."
 
@@ -136,7 +136,7 @@ def _complete(
     writers = {split: SplitWriter(split, area, per_shard, shards) for split, shards in area.finished().items()}
     if writers:
         done = sum(1 for writer in writers.values() for _ in writer.records())
-        say(f"Continuing an interrupted run: {done} images are done.")
+        say(f"Continuing an interrupted run: {counted(done, 'image is', 'images are')} done.")
     try:
         _write_shards(area, records, writers, described["writing"], total, on_bad_image)
     finally:
@@ -251,7 +251,7 @@ def check_prepared(out: Path, described: dict[str, Any], on_bad_image: str = "sk
     if on_bad_image == "fail" and manifest["skipped"]:
         first = manifest["skipped"][0]
         raise DataError(
-            f"{out} was prepared without {len(manifest['skipped'])} bad images, first {first['key']!r}: "
+            f"{out} was prepared without {counted(len(manifest['skipped']), 'bad image')}, first {first['key']!r}: "
             f"{first['reason']}. Mend them and prepare it again with --overwrite."
         )
 

@@ -133,7 +133,7 @@ class ImagePreset(Preset):
         if len(outputs) != 1 or len(outputs[0].shape) != ranks[self.kind] or len(network.inputs) != 1:
             raise DataError(
                 f"The network of the preset {name!r} must give a map of the image, a vector per patch (ViT, DeiT, "
-                f"DINOv2), or an embedding (CLIP, SigLIP); got a {self.network.get('class_name')}."
+                f"DINOv2), or an embedding (CLIP, SigLIP); got {self.network.get('class_name')}."
             )
         if not own_weights:
             _set_random(network, seed)

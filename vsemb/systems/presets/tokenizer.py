@@ -89,10 +89,10 @@ class PresetText:
         preprocessor = (read_part(directory, PREPROCESSOR) or {"config": {}})["config"]
         found = "" if tokenizer is None else str(tokenizer.get("class_name", "")).removesuffix("Tokenizer")
         if tokenizer is None or found not in ("CLIP", "SigLIP") or network.get("class_name") != f"{found}Backbone":
-            what = "none" if tokenizer is None else f"a {tokenizer.get('class_name')}"
+            what = "none" if tokenizer is None else str(tokenizer.get("class_name"))
             raise DataError(
                 f"The preset {name!r} must be a CLIP or SigLIP with its tokenizer, such as hub:clip_vit_base_patch16; "
-                f"got a {network.get('class_name')} with {what} as tokenizer."
+                f"got {network.get('class_name')} with {what} as tokenizer."
             )
         for field, only in _ONLY[found].items():
             value = tokenizer["config"].get(field)

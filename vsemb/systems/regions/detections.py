@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vsemb.errors import DataError, one_line
+from vsemb.errors import DataError, counted, one_line
 from vsemb.files import read_json, read_text, reading, sha256_bytes
 
 if TYPE_CHECKING:
@@ -467,7 +467,7 @@ class DetectedImages:
         # Shrunk images have exactly the largest side; smaller images are stored unchanged.
         if limit is not None and (doubtful := unknown[self._stored[unknown].max(axis=1) >= limit]).size:
             raise DataError(
-                f"{self._dataset.path} was prepared with --max-side {limit}, so {len(doubtful):,} images may "
+                f"{self._dataset.path} was prepared with --max-side {limit}, so {counted(len(doubtful), 'image')} may "
                 f"have been larger when their boxes were found ({_shown([self.keys[r] for r in doubtful])}). "
                 f"Give the sizes of the images of {self._path}: --images FILE, a COCO annotations file with "
                 "file_name, width and height."
@@ -492,14 +492,14 @@ class DetectedImages:
 
         if (bad := turned & ~same).any():
             raise DataError(
-                f"{self._images} has {int(bad.sum()):,} images turned on their side ({example(bad)}), "
+                f"{self._images} has {counted(int(bad.sum()), 'image')} turned on their side ({example(bad)}), "
                 "so their boxes would be wrong. Run the detector on upright images."
             )
         if same.all():
             return []
+        images = counted(int((~same).sum()), "image has", "images have")
         return [
-            f"{int((~same).sum()):,} images have another shape in {self._images} ({example(~same)}); "
-            "their boxes are scaled to the stored images."
+            f"{images} another shape in {self._images} ({example(~same)}); their boxes are scaled to the stored images."
         ]
 
     def nothing_fits(self, image_ids: Sequence[int | str]) -> str:

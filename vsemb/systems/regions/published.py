@@ -25,7 +25,7 @@ from vsemb.console import progress
 from vsemb.data.features.files import FeatureWriter, load_array
 from vsemb.data.readers.source import text_lines
 from vsemb.data.store import Dataset
-from vsemb.errors import DataError, invalid_argument, one_line
+from vsemb.errors import DataError, counted, invalid_argument, one_line
 from vsemb.files import open_regular, reading, remove_partial, require_regular, sha256_bytes, sha256_file
 from vsemb.systems.regions.detections import name_forms
 from vsemb.systems.regions.region_store import WHOLE_IMAGE, RegionConfig, RegionStore, refuse_wrong_regions
@@ -169,10 +169,13 @@ def write_published(
             refuse_wrong_regions(rows, boxes, scores, ids=ids, dataset=dataset, what="Published regions")
             writer.write(ids, rows.astype(np.float16), boxes=boxes, scores=scores)
         if missing := sorted(set(dataset.ids.tolist()) - seen):
-            raise DataError(f"The regions lack {len(missing):,} images: {dataset.name_images(np.array(missing))}.")
+            raise DataError(
+                f"The regions lack {counted(len(missing), 'image')}: {dataset.name_images(np.array(missing))}."
+            )
         manifest = {"dataset": dataset.fingerprint, "backbone": None, "weights_sha256": None, "candidates_sha256": None}
         writer.finish({**manifest, "regions": regions.to_json(), "fingerprint": fingerprint})
-    notes = (f"{others:,} images of the files are not in {dataset.path}.",) if others else ()
+    which = counted(others, "image of the files is", "images of the files are")
+    notes = (f"{which} not in {dataset.path}.",) if others else ()
     return RegionStore.open(directory, dataset), notes
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from vsemb.data.caption_index import CaptionIndex
 from vsemb.data.store import Dataset
-from vsemb.errors import DataError
+from vsemb.errors import DataError, counted
 from vsemb.systems.trees.trees import Sentence, Tree
 from vsemb.unicode import composed
 
@@ -84,7 +84,8 @@ def _by_id(captions: CaptionIndex, sentences: Iterator[Sentence], report: Callab
     if differing and len(differing) == sum(sentence.text is None for sentence in found):
         raise DataError(f"{differing[0]} Every sentence without `# text` differs from its caption.")
     if differing:
-        report(f"{len(differing)} sentences without `# text` differ from their captions: {differing[0]}")
+        which = counted(len(differing), "sentence without `# text` differs", "sentences without `# text` differ")
+        report(f"{which} from the dataset's captions: {differing[0]}")
     return [sentence.tree for sentence in found]
 
 

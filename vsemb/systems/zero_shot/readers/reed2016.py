@@ -21,7 +21,7 @@ from vsemb.data.readers.source import Source, existing, find_images, image_path,
 from vsemb.data.records import ImageRecord
 from vsemb.data.store import Dataset
 from vsemb.data.uris import RemoteFolder
-from vsemb.errors import DataError
+from vsemb.errors import DataError, counted
 from vsemb.systems.zero_shot.attributes import ClassAttributes, write_attributes
 
 _VALUES = "attributes/class_attribute_labels_continuous.txt"
@@ -91,8 +91,8 @@ class Descriptions:
         if unlisted:
             names = sorted(set(unlisted))
             more = ", ..." if len(names) > 3 else ""
-            note = f"{len(unlisted)} images of classes in no list are left out: {', '.join(names[:3])}{more}"
-            self.notes = [*self.notes, note]
+            which = counted(len(unlisted), "image of a class in no list is", "images of classes in no list are")
+            self.notes = [*self.notes, f"{which} left out: {', '.join(names[:3])}{more}"]
         return records
 
     def _texts(self, class_folder: str, stem: str) -> tuple[str, ...]:
