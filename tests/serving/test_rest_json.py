@@ -140,7 +140,7 @@ AT = " of 'instances' list. Error: INVALID_ARGUMENT: "
         ("", FLOATS, "JSON Parse error: The document is empty"),
         ("{", FLOATS, "JSON Parse error: "),
         (b"\xff", FLOATS, "JSON Parse error: Not UTF-8 at offset: 0"),
-        ("[" * 9_000, FLOATS, "JSON Parse error: "),
+        ("[" * 5_000, FLOATS, "JSON Parse error: "),
         ('{"inputs": [' + "9" * 5000 + "]}", INTS, "JSON Parse error: "),
         ("[1]", FLOATS, "JSON Value: [1] Is not object"),
         ("{}", FLOATS, "Missing 'inputs' or 'instances' key"),

@@ -91,7 +91,7 @@ class Signature:
 
     @functools.cached_property
     def row_json(self) -> tuple[int, int] | None:
-        """Maximum values, and maximum lists and objects, of one row in JSON; None if a shape is open in more than rows."""
+        """Maximum values, and maximum lists and objects, of a row in JSON; None if its size is open."""
         values = lists = 1
         for spec in self.inputs.values():
             if spec.shape.rank is None or not spec.shape[1:].is_fully_defined():
