@@ -63,7 +63,7 @@ class MetricsLog(keras.callbacks.Callback):
         super().__init__()
         self.path = Path(path)
         self._started = 0.0
-        found = read_text(self.path) if self.path.exists() else ""
+        found = read_text(self.path, errors="replace") if self.path.exists() else ""
         kept = "".join(f"{line}\n" for line in found.split("\n") if _epoch_of(line) < start_epoch)
         if kept != found:
             with replacing(self.path) as temporary:
