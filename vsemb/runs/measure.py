@@ -83,7 +83,7 @@ def embedded_with_coverage(
 
 
 def count_unknown_words(run: Run, dataset: Dataset, split: str) -> UnknownWords:
-    """Count the words of a split's texts that a run does not know.
+    """Count the words of a split's texts that are not in the vocabulary of a run.
 
     Raises:
         VsembError: if run and dataset do not match, or the split is missing.

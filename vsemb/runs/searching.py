@@ -299,7 +299,7 @@ class Result:
     problem: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return values for JSON; `problem` only where there is one."""
+        """Return values for JSON, with `problem` if it is not None."""
         shown = {name: getattr(self.item, name) for name in ("key", "id", "split", "caption")}
         problem = {} if self.problem is None else {"problem": self.problem}
         return {"rank": self.rank, "score": self.score, **shown, **problem}
