@@ -202,7 +202,7 @@ def find_damaged(folder: Path, digests: Mapping[str, str]) -> str | None:
 
 
 def remember(folder: Path, digests: Mapping[str, str]) -> None:
-    """Keep the sizes and times of change of files that were read in full, for `unchanged`.
+    """Keep the sizes and times of files that were read in full, for `unchanged`.
 
     In a folder that cannot be written to, nothing is kept, and files are read in full each time.
 
@@ -215,7 +215,7 @@ def remember(folder: Path, digests: Mapping[str, str]) -> None:
 
 
 def unchanged(folder: Path, digests: Mapping[str, str]) -> set[str]:
-    """Return the files with the size and time of change that they had when they were last read in full.
+    """Return the files with the size and the times that they had when they were last read in full.
 
     The file `.verified.json` of the folder keeps these, see `remember`.
 
@@ -237,7 +237,8 @@ def _verified(folder: Path) -> dict[str, Any]:
 def _stamp(path: Path, digest: str) -> list[Any]:
     with reading(path):
         status = path.stat()
-    return [status.st_size, status.st_mtime_ns, digest]
+    # Copies and damage may keep the time of modification; the time of change is that of the last write to this file.
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, digest]
 
 
 def sync(path: str | os.PathLike[str]) -> None:

@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from tests.forgetful import forgetful
 from vsemb.cli.__main__ import main
 from vsemb.errors import DataError
 from vsemb.evaluation import evaluate_retrieval
@@ -16,12 +17,24 @@ from vsemb.runs.measure import compare_runs, embedded, evaluate_run
 @pytest.mark.slow
 def test_a_run_gains_nothing_over_itself_and_has_the_recalls_of_evaluate(tiny_run, scenes, tmp_path, capsys):
     path, out = str(tiny_run.path), tmp_path / "compared.json"
+    few = forgetful(tiny_run, {*scenes.split("val").captions[0].lower().split()}, tmp_path / "few")
+    assert main(["compare", path, str(few.path), "--bootstrap", "2", "--json", str(out)]) == 0
+    unknown = {
+        "first": evaluate_run(tiny_run, scenes, "val").unknown,
+        "second": evaluate_run(few, scenes, "val").unknown,
+    }
+    printed = [line for line in capsys.readouterr().out.splitlines() if line.startswith(("first:", "second:"))]
+    assert printed == [f"{side}: {line}" for side, each in unknown.items() if each for line in each.notes]
+    assert json.loads(out.read_text())["unknown"] == {
+        side: dataclasses.asdict(each) for side, each in unknown.items() if each
+    }
+    assert len(printed) == 2
     assert main(["compare", path, path, "--bootstrap", "20", "--json", str(out)]) == 0
     lines = capsys.readouterr().out.splitlines()
     metrics = evaluate_run(tiny_run, scenes, "val")
     assert lines[0].split() == ["val", "first", "second", "gain", "95", "%", "share", "<=", "0"]
     total = f"{metrics.recall_sum:.1f}"
-    assert lines[-1].split() == ["recall", "sum", total, total, "+0.0", "+0.0", "to", "+0.0", "1.000"]
+    assert lines[-3].split() == ["recall", "sum", total, total, "+0.0", "+0.0", "to", "+0.0", "1.000"]
     written = json.loads(out.read_text())
     assert written["text_to_image R@1"]["second"] == pytest.approx(metrics.text_to_image["R@1"])
     assert written["split"] == "val"

@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -292,7 +293,10 @@ def test_files_that_changed_since_they_were_indexed_are_named_and_not_shown(run,
     gone.unlink()
     capsys.readouterr()
     search = ["search", "indexes/photos", "two shapes", "-k", "12", "--out", "sheet.png"]
-    assert main(search) == 0
+    assert main([*search, "--json", "found.json"]) == 0
+    written = json.loads(Path("found.json").read_text())["results"]
+    problems = {Path(each["key"]).name: each["problem"] for each in written if "problem" in each}
+    assert problems == {"02.png": "changed", "05.png": "gone"}
     said = capsys.readouterr().err
     assert "02.png (changed)" in said and "05.png (gone)" in said and "04.png" not in said
     with Image.open("sheet.png") as sheet:

@@ -10,6 +10,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -228,6 +229,8 @@ class Bench:
 def _flip_and_read(kind: Kind, reports: Path, seed: int, first: int, count: int) -> int:
     from vsemb.errors import VsembError
 
+    # A test's process has warnings as errors, and the one of a service that has stopped would end the reader.
+    warnings.simplefilter("default")
     wanted = kind.read()
     files = sorted(path for path in Path().glob(kind.files) if path.is_file())
     for number in range(first, count):

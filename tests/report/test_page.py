@@ -26,6 +26,7 @@ from vsemb.report.space import Failures, Gallery, Space
 from vsemb.report.words import FAMILIES
 from vsemb.runs.measure import evaluate_run
 from vsemb.runs.run import Run
+from vsemb.text.coverage import Coverage
 
 SCRIPT = '<script>alert("1")</script> & a "red" circle'
 
@@ -140,6 +141,17 @@ def test_what_found_its_own_first_did_not_fail(tiny_run, scenes) -> None:
     assert worst.texts == [] and [query.picture.row for query in worst.images if query.picture] == [2]
 
 
+def test_sentences_without_words_are_no_sentences_with_unknown_words(tiny_run, scenes) -> None:
+    gallery = Gallery(Space(tiny_run, scenes, "val"))
+    lengths, known = np.full((2, len(gallery.space.text_list)), 3)
+    lengths[4], known[[4, 7]] = 0, (0, 1)
+    gallery.space.coverage = Coverage(lengths, known)
+    ranks = np.ones(len(gallery.space.part), np.int64), np.ones(len(lengths), np.int64)
+    worst, texts = gallery.worst(*ranks, 3), gallery.space.text_list
+    assert [query.text for query in worst.unknown] == [texts[7]]
+    assert [query.text for query in worst.wordless] == [texts[4]]
+
+
 def test_sentences_with_unknown_words_are_marked_and_are_no_failures_of_the_model(tiny_run, scenes, tmp_path) -> None:
     part = scenes.split("val")
     run = forgetful(tiny_run, set(part.captions[0].lower().split()), tmp_path / "run")
@@ -150,6 +162,9 @@ def test_sentences_with_unknown_words_are_marked_and_are_no_failures_of_the_mode
     page = Page((tmp_path / "report.html").read_text(encoding="utf-8")).root
     known = {caption for caption in part.captions if not run.tokenizer.encode([caption])[0].tolist().count(1)}
     worst = page.one("section", id="worst")
+    # The run keeps rare words already.
+    assert run.recipe.word_remedies and all(remedy in worst.text for remedy in run.recipe.word_remedies)
+    assert "min_count" not in worst.text
     marked = [bool(query.all("span", kind="unknown")) for query in worst.all("div", kind="by-text")]
     assert True in marked and marked == sorted(marked)  # Failures of the model come first.
     for query, is_marked in zip(worst.all("div", kind="by-text"), marked, strict=True):
@@ -294,7 +309,7 @@ def test_without_jinja2_nothing_is_embedded(tiny_run, scenes, tmp_path, monkeypa
 
 
 def test_without_failures_and_curves_the_page_says_so(tiny_run, scenes, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(Gallery, "worst", lambda *_: Failures([], [], []))
+    monkeypatch.setattr(Gallery, "worst", lambda *_: Failures([], [], [], []))
     monkeypatch.setattr("vsemb.report.curves.read_metrics", lambda path: {})
     out, *_ = write_report(tiny_run, scenes, "val", tmp_path / "report.html", shown=1)
     root = Page(out.read_text(encoding="utf-8")).root

@@ -242,4 +242,9 @@ def test_the_uploads_of_the_demonstration_are_bounded(tmp_path: Path) -> None:
     assert page.ask("/gradio_api/upload", content_length="1001") == 413
     assert page.ask("/gradio_api/upload") == 411
     assert page.ask("/gradio_api/upload", content_length="9" * 99) == 411
-    assert len(list(tmp_path.iterdir())) == 3
+    # Other requests than uploads.
+    assert page.ask(content_length="300") == 200
+    assert page.ask(content_length="1001") == page.ask(method="PUT", content_length="1001") == 413
+    assert Demonstration(tmp_path).ask(content_length=str(2**20 + 1)) == 413
+    assert page.ask(transfer_encoding="chunked") == 411
+    assert len(list(tmp_path.iterdir())) == 4

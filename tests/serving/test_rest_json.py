@@ -27,7 +27,7 @@ SEARCH = Signature("s", signature(k=(tf.int32, (None,)), text=(tf.string, (None,
 
 
 def decoded(body: str | bytes, wanted: Signature = FLOATS) -> Request:
-    return decode(body if isinstance(body, bytes) else body.encode(), {"serving_default": wanted})
+    return decode(body if isinstance(body, bytes) else body.encode(), {"serving_default": wanted}, 4096)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ AT = " of 'instances' list. Error: INVALID_ARGUMENT: "
         ("", FLOATS, "JSON Parse error: The document is empty"),
         ("{", FLOATS, "JSON Parse error: "),
         (b"\xff", FLOATS, "JSON Parse error: Not UTF-8 at offset: 0"),
-        ("[" * 100_000, FLOATS, "JSON Parse error: "),
+        ("[" * 5_000, FLOATS, "JSON Parse error: "),
         ('{"inputs": [' + "9" * 5000 + "]}", INTS, "JSON Parse error: "),
         ("[1]", FLOATS, "JSON Value: [1] Is not object"),
         ("{}", FLOATS, "Missing 'inputs' or 'instances' key"),
@@ -281,7 +281,7 @@ def test_a_deep_document_does_not_break_destructors() -> None:
             Cycle()
             gc.set_threshold(allocations, 1000, 1000)
             with pytest.raises(RequestError, match="nested too deeply"):
-                decode(b"[" * 5000, {})
+                decode(b"[" * 5000, {}, 4096)
             gc.set_threshold(*before)
     finally:
         gc.set_threshold(*before)

@@ -25,7 +25,7 @@ def asked(body: str, **types: tf.DType) -> Request:
     """Reads a request; the inputs have these types and any shape."""
     inputs = {name: tf.TensorSpec(None, dtype) for name, dtype in types.items()}
     signatures = {name: Signature(name, inputs, {}, {}) for name in ("serving_default", "predict_images")}
-    return decode(body.encode(), signatures)
+    return decode(body.encode(), signatures, 4096)
 
 
 @pytest.mark.parametrize(

@@ -129,11 +129,13 @@ def test_averages_are_selected_and_weights_come_back(tmp_path) -> None:
         # Torn just before its newline: the next line must not be glued to it.
         ('{"epoch": 0}\n{"epoch": 1}', [0, 1]),
         ('{"epoch": 0}\nnull\n{"epoch": null}\n{"epoch": 1}\n', [0, 1]),
+        # A byte that is no UTF-8.
+        ('{"epoch": 0}\n{"epoch": 1, "lo\udcf3s": 1}\n', [0]),
     ],
 )
 def test_metrics_log_goes_on_behind_its_start(tmp_path, left: str, kept: list[int]) -> None:
     path = tmp_path / "metrics.jsonl"
-    path.write_text(left)
+    path.write_text(left, errors="surrogateescape")
     log = MetricsLog(path, start_epoch=2)
     log.on_epoch_begin(2)
     log.on_epoch_end(2, {"loss": np.float32(0.5), "val_recall_sum": 3})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 
 from vsemb.commands import picked
 from vsemb.printing import add_json, save_json, table
@@ -28,7 +29,7 @@ def run(arguments: argparse.Namespace) -> None:
     Examples:
       vsemb compare runs/kiros runs/vsepp --data data/flickr8k --split test
     """
-    from vsemb.runs.measure import compare_runs
+    from vsemb.runs.measure import compare_runs, count_unknown_words
     from vsemb.runs.run import Run
 
     opened = Run.open(arguments.first, "retrieval"), Run.open(arguments.second, "retrieval")
@@ -46,5 +47,13 @@ def run(arguments: argparse.Namespace) -> None:
         for name, each in found.items()
     ]
     print(table([arguments.split, "first", "second", "gain", "95 %", "share <= 0"], rows))
+    sides = ("first", "second")
+    unknown = {
+        side: count_unknown_words(each, dataset, arguments.split) for side, each in zip(sides, opened, strict=True)
+    }
+    for side, counts in unknown.items():
+        for note in counts.notes:
+            print(f"{side}: {note}")
     values = {name: each.to_json() for name, each in found.items()}
-    save_json(arguments, {"first": arguments.first, "second": arguments.second, "split": arguments.split} | values)
+    named = {"first": arguments.first, "second": arguments.second, "split": arguments.split}
+    save_json(arguments, {**named, **values, "unknown": {side: asdict(counts) for side, counts in unknown.items()}})

@@ -39,6 +39,8 @@ _POLICY = (
 )
 # Bytes of one upload, and of all.
 _MAX_UPLOAD, _MAX_UPLOADS = 32 << 20, 512 << 20
+# Bytes of the body of another request; it names uploaded files.
+_MAX_BODY = 1 << 20
 # Names and boundaries of a form.
 _FORM = 1 << 16
 _GRACE = 2
@@ -133,7 +135,7 @@ def _import_gradio() -> Any:
 
 
 class Guard:
-    """ASGI middleware that rejects requests of other pages, requests without the token, and uploads above the limits.
+    """ASGI middleware that rejects requests of other pages, requests without the token, and bodies above the limits.
 
     Args:
         application: the ASGI application.
@@ -163,24 +165,26 @@ class Guard:
             await _refused(401, "The token is required as password.", ask)(scope, receive, send)
         elif scope.get("method", "") not in ("GET", "HEAD") and not _same_origin(headers):
             await _refused(403, "Pages of other origins may not send requests.")(scope, receive, send)
-        elif scope.get("path", "").endswith("/upload") and self._uploads is not None:
-            await self._upload(headers.get("content-length", ""), self._uploads, scope, receive, send)
         else:
-            await self._application(scope, receive, send)
+            await self._limited(headers, scope, receive, send)
 
-    async def _upload(self, announced: str, folder: Path, scope: Any, receive: Any, send: Any) -> None:
+    async def _limited(self, headers: Mapping[str, str], scope: Any, receive: Any, send: Any) -> None:
+        folder = self._uploads if scope.get("path", "").endswith("/upload") else None
+        # Only an upload, or a body in chunks, needs a length.
+        announced = headers.get("content-length", "" if folder or "transfer-encoding" in headers else "0")
         if not announced.isdecimal() or len(announced) > 15:
-            await _refused(411, "An upload must announce its length.")(scope, receive, send)
+            await _refused(411, "A request must announce the length of its body.")(scope, receive, send)
             return
         size = int(announced)
-        if size > _MAX_UPLOAD + _FORM or self._arriving + size > self._most:
-            await _refused(413, "The uploads are too large. Try again later, or drop a smaller image.")(
+        if size > (_MAX_BODY if folder is None else _MAX_UPLOAD + _FORM) or self._arriving + size > self._most:
+            await _refused(413, "The request is too large. Try again later, or drop a smaller image.")(
                 scope, receive, send
             )
             return
         self._arriving += size
         try:
-            _make_room(folder, self._most - self._arriving)
+            if folder is not None:
+                _make_room(folder, self._most - self._arriving)
             await self._application(scope, receive, send)
         finally:
             self._arriving -= size

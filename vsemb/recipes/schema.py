@@ -108,18 +108,9 @@ class Job:
             return lines
         of_seen = "" if seen is None else f"{known:,} of {seen:,} known; "
         lines.append(f"{found.unit:<12} {of_seen}{found.described('training texts')}")
-        remedies = self.recipe.text.tokenizer.remedies.items()
-        effects = [f"{change} {effect}" for change, effect in remedies if self._allows(change)]
-        if effects:
+        if effects := self.recipe.word_remedies:
             lines.append(f"{'':12} {'; '.join(effects)} (--set, or keywords of vsemb.train)")
         return lines
-
-    def _allows(self, change: str) -> bool:
-        try:
-            self.recipe.with_overrides([change])
-        except VsembError:
-            return False
-        return True
 
     def keep(self, folder: Path) -> None:
         """Write further files of the run, besides weights and vocabulary, to a new run directory."""
@@ -218,6 +209,21 @@ class Recipe(Part, family="task"):
     def image_tower(self) -> Any:
         """The image tower; None for a recipe without images."""
         return getattr(self, "image", None)
+
+    @property
+    def word_remedies(self) -> list[str]:
+        """Assignments to fields of the recipe that make more words of texts known, each with its effect."""
+        recipe: Any = self
+        return [
+            f"{change} {effect}" for change, effect in recipe.text.tokenizer.remedies.items() if self._allows(change)
+        ]
+
+    def _allows(self, change: str) -> bool:
+        try:
+            self.with_overrides([change])
+        except VsembError:
+            return False
+        return True
 
     def with_pixels(self, image: Any) -> Self:
         """Return the recipe with an image tower from pixels, a `vsemb.recipes.towers.Pixels`."""

@@ -85,7 +85,7 @@ def sections(view: View) -> list[Section]:
         recall = _measures(metrics, chance)
         found.append(Section(MEASURED, "recall", "Recall", recall, headline=_headline(metrics, chance)))
         worst = gallery.worst(*retrieval_ranks(*embedded), max(1, view.shown // 2))
-        found.append(Section(WORST, "worst", "Failures", templates.worst(worst)))
+        found.append(Section(WORST, "worst", "Failures", templates.worst(worst, run.recipe.word_remedies)))
     view.step("arithmetic")
     kinds = families(space) if combines and not space.by_class else []
     examples = view.arithmetic or choose_arithmetic(kinds, _EXAMPLES, view.seed, space)

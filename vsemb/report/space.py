@@ -181,11 +181,13 @@ class Failures(NamedTuple):
         texts: texts whose words are all known.
         images: images with such a text.
         unknown: texts with unknown words, whose ranks say more about the vocabulary than about the model.
+        wordless: texts without words.
     """
 
     texts: list[Query]
     images: list[Query]
     unknown: list[Query]
+    wordless: list[Query]
 
 
 class Gallery:
@@ -240,13 +242,14 @@ class Gallery:
             text_ranks: (texts,) int64, likewise for texts.
             count: maximum number of queries of each kind.
         """
-        known = self.space.coverage.share == 1
+        known, wordless = self.space.coverage.share == 1, self.space.coverage.lengths == 0
         shown = np.isin(np.arange(len(image_ranks)), self.space.text_rows[known])
-        texts, images, unknown = (
-            np.argsort(-ranks, kind="stable")[: min(count, np.count_nonzero(ranks))]
-            for ranks in (text_ranks * known, image_ranks * shown, text_ranks * ~known)
+        unknown = ~known & ~wordless
+        kinds = text_ranks * known, image_ranks * shown, text_ranks * unknown, text_ranks * wordless
+        texts, images, *others = (
+            np.argsort(-ranks, kind="stable")[: min(count, np.count_nonzero(ranks))] for ranks in kinds
         )
-        return Failures(self.of_texts(texts), self.of_images(images), self.of_texts(unknown))
+        return Failures(self.of_texts(texts), self.of_images(images), *map(self.of_texts, others))
 
     def _unknown_in(self, row: int) -> tuple[str, ...]:
         return () if self.space.by_class else self.space.unknown_in(row)

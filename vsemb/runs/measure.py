@@ -29,7 +29,7 @@ from vsemb.evaluation.retrieval import check_protocol
 from vsemb.runs.indexing import captions_read
 from vsemb.runs.run import Run
 from vsemb.similarities import Similarity
-from vsemb.text.coverage import Coverage
+from vsemb.text.coverage import Coverage, UnknownWords
 from vsemb.text.normalize import words_of
 
 # Number of queries scored at once.
@@ -80,6 +80,17 @@ def embedded_with_coverage(
     images = embedder.images(run.images_of(dataset, part), len(part))
     ids, offsets, rows = run.encoded_texts_of(part)
     return images, embedder.texts(ids, offsets), rows, run.coverage(part, ids, offsets)
+
+
+def count_unknown_words(run: Run, dataset: Dataset, split: str) -> UnknownWords:
+    """Count the words of a split's texts that are not in the vocabulary of a run.
+
+    Raises:
+        VsembError: if run and dataset do not match, or the split is missing.
+    """
+    part = dataset.split(split)
+    ids, offsets, _ = run.encoded_texts_of(part)
+    return run.coverage(part, ids, offsets).counts
 
 
 def compare_runs(

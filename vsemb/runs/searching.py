@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
@@ -290,16 +290,19 @@ class Result:
         rank: rank, from 1.
         score: similarity, higher is better; for re-sorted results, the negative distance to their mean.
         item: the image or caption.
+        problem: what happened to the item's file since it was indexed, see `file_problem`; None for nothing.
     """
 
     rank: int
     score: float
     item: Item
+    problem: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return values for JSON."""
+        """Return values for JSON, with `problem` if it is not None."""
         shown = {name: getattr(self.item, name) for name in ("key", "id", "split", "caption")}
-        return {"rank": self.rank, "score": self.score, **shown}
+        problem = {} if self.problem is None else {"problem": self.problem}
+        return {"rank": self.rank, "score": self.score, **shown, **problem}
 
 
 class Search:
@@ -408,14 +411,12 @@ class Search:
         found = nearest(
             items, asked.vector, k, query_kind=query_kind, exclude=exclude, resort=resort, candidates=candidates
         )
-        problems = [(result.item.key, self._problem(result.item)) for result in found]
-        changed = [f"{key} ({problem})" for key, problem in problems if problem is not None]
+        if self.index is not None:
+            found = [replace(result, problem=file_problem(self.index, result.item)) for result in found]
+        changed = [f"{result.item.key} ({result.problem})" for result in found if result.problem is not None]
         if changed:
             self.report(f"Warning: not as they were indexed: {listed(changed)}. Run `vsemb index` again.")
         return found
-
-    def _problem(self, item: Item) -> str | None:
-        return None if self.index is None else file_problem(self.index, item)
 
     def shown(self, item: Item) -> str:
         """Return the key of an item, or the path of its file if the key is not a path from the current directory."""
@@ -432,7 +433,7 @@ class Search:
             DataError: if an image is damaged or missing, or its dataset is missing.
         """
         tiles, digits = [], decimals(result.score for result in results)
-        whole = [result for result in results[:MOST_TILES] if self._problem(result.item) is None]
+        whole = [result for result in results[:MOST_TILES] if result.problem is None]
         if results and not whole:
             raise DataError("The contact sheet needs a file that is as it was indexed; all have changed or are gone.")
         if left_out := len(results[:MOST_TILES]) - len(whole):

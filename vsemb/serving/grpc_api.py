@@ -19,6 +19,7 @@ from tensorflow_serving.apis import predict_pb2
 from vsemb.serving.access import Access
 from vsemb.serving.budget import ARRIVAL_SECONDS, Budget, tensor_bytes
 from vsemb.serving.models import Arrays, from_protos
+from vsemb.serving.parse_limits import require_message_size
 from vsemb.serving.request_handler import LARGE, Predictor, aside
 from vsemb.serving.status import Code, RequestError, invalid, unauthenticated
 
@@ -128,11 +129,13 @@ class Guard(grpc.aio.ServerInterceptor):
         access: token of the server.
         predicting: bytes of the calls of Predict.
         max_body: maximum bytes of a message.
+        max_rows: maximum rows of a request.
     """
 
-    def __init__(self, access: Access, predicting: Budget, max_body: int) -> None:
+    def __init__(self, access: Access, predicting: Budget, max_body: int, max_rows: int) -> None:
         self._access = access
         self._max_body = max_body
+        self._max_rows = max_rows
         self._predicting = predicting
         # A separate budget, so that status requests are answered while predictions use all bytes.
         self._others = Budget(OTHER_CALLS * max_body)
@@ -147,7 +150,13 @@ class Guard(grpc.aio.ServerInterceptor):
             return None
         budget = self._predicting if call.method.endswith("/Predict") else self._others
         answer = functools.partial(self._answer, method.unary_unary, budget)
-        return grpc.stream_unary_rpc_method_handler(answer, method.request_deserializer, method.response_serializer)
+        read = functools.partial(self._read, method.request_deserializer)
+        return grpc.stream_unary_rpc_method_handler(answer, read, method.response_serializer)
+
+    def _read(self, parse: Any, data: bytes) -> Any:
+        """Parse a message; `parse` is the `FromString` of its class."""
+        require_message_size(data, parse.__self__.DESCRIPTOR, self._max_rows)
+        return parse(data)
 
     async def _answer(
         self, method: Callable[[Any, Any], Awaitable[Any]], budget: Budget, requests: Any, context: Any

@@ -89,6 +89,20 @@ class Signature:
         specs = self.outputs.values()
         return sum(math.prod(spec.shape[1:]) * spec.dtype.size for spec in specs)
 
+    @functools.cached_property
+    def row_json(self) -> tuple[int, int] | None:
+        """Maximum values, and maximum lists and objects, of a row in JSON; None if its size is open."""
+        values = lists = 1
+        for spec in self.inputs.values():
+            if spec.shape.rank is None or not spec.shape[1:].is_fully_defined():
+                return None
+            # Values at each depth: the row's own, then those of its nested lists.
+            levels = [math.prod(spec.shape[1 : 1 + depth]) for depth in range(max(1, spec.shape.rank))]
+            encoded = levels[-1] if spec.dtype == tf.string else 0
+            values += sum(levels) + encoded
+            lists += sum(levels[:-1]) + encoded
+        return values, lists
+
     def check(self, inputs: Arrays) -> Arrays:
         """Check the inputs of a request and add defaults.
 

@@ -47,6 +47,9 @@ _CORS = {
 # Maximum seconds between two parts of a body. A slower client would block a slot.
 _SILENT_SECONDS = 10
 
+# Bodies of more bytes are parsed one at a time.
+_HUGE = 2**20
+
 _WHICH = r"(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
 _PREDICT = re.compile(
     rf"/v1/models/(?P<name>[^/:]+){_WHICH}:(?P<method>classify|regress|predict)", re.IGNORECASE | re.ASCII
@@ -71,6 +74,7 @@ class RestApi:
         self._predictor = predictor
         self._access = access
         self._max_body = max_body
+        self._parsing = asyncio.Lock()
 
     def application(self) -> web.Application:
         """Return the aiohttp application."""
@@ -177,7 +181,9 @@ class RestApi:
             if match["method"].lower() != "predict":
                 raise RequestError(Code.UNIMPLEMENTED, f"The method must be predict; got {match['method']}.")
             _, model = stack.enter_context(versions.lease(version, label))
-            parsed = await aside(len(body), decode, body, model.signatures)
+            # One after another: Python parses one at a time anyway, and each takes several times its bytes.
+            async with self._parsing if len(body) > _HUGE else contextlib.nullcontext():
+                parsed = await aside(len(body), decode, body, model.signatures, self._predictor.max_rows)
             call.signature = parsed.signature.name
             outputs = await self._predictor.run(model, parsed.signature, parsed.inputs, stack.callback)
             if sum(array.nbytes for array in outputs.values()) <= LARGE:

@@ -23,6 +23,7 @@ import numpy as np
 import tensorflow as tf
 
 from vsemb.serving.models import DEFAULT_SIGNATURE, Arrays, Signature
+from vsemb.serving.parse_limits import require_json_size
 from vsemb.serving.status import Code, RequestError, invalid
 
 # Maximum characters of a value in an error message.
@@ -43,7 +44,8 @@ _DIMENSIONS = 64
 _VALUES = 2**16
 
 # Strings, which stay as they are, and the spellings of numbers that TensorFlow Serving reads and Python does not.
-_SPELLINGS = re.compile(r'"(?:[^"\\]|\\.)*"|-NaN|Inf(?!inity)')
+# Possessive, and up to the end of an unterminated string: otherwise the time is quadratic, and the memory 100 times.
+_SPELLINGS = re.compile(r'"(?>[^"\\]+|\\.)*+"?|-NaN|Inf(?!inity)', re.DOTALL)
 _PYTHONS = {"-NaN": "NaN", "Inf": "Infinity"}
 
 
@@ -62,17 +64,21 @@ class Request:
     inputs: Arrays
 
 
-def decode(body: bytes, signatures: Mapping[str, Signature]) -> Request:
+def decode(body: bytes, signatures: Mapping[str, Signature], max_rows: int) -> Request:
     """Decode the body of a `:predict` request.
 
     Args:
         body: JSON in UTF-8, up to its end or a byte 0. NaN, Inf and Infinity are numbers; unknown keys are ignored,
             and of equal keys the first counts.
         signatures: name -> signature of the model.
+        max_rows: maximum rows of a request.
 
     Raises:
-        RequestError: INVALID_ARGUMENT for a malformed request.
+        RequestError: INVALID_ARGUMENT for a malformed request, or one with more values than so many rows have.
     """
+    # A byte 0 ends the document, as in TensorFlow Serving.
+    body, _, _ = body.partition(b"\0")
+    require_json_size(body, signatures.values(), max_rows)
     request = _decoded(_parse(body), signatures)
     if any(array.dtype.kind == "f" and np.isinf(array).any() for array in request.inputs.values()):
         # Python reads numbers beyond float64 as infinite, too. This reader of each number is slow.
@@ -104,9 +110,6 @@ def _decoded(document: dict[str, Any], signatures: Mapping[str, Signature]) -> R
 
 
 def _parse(body: bytes, **options: Any) -> dict[str, Any]:
-    # A byte 0 ends the document, as in TensorFlow Serving.
-    end = body.find(b"\0")
-    body = body if end < 0 else body[:end]
     if not body.strip():
         raise invalid("JSON Parse error: The document is empty")
     collects = gc.isenabled()

@@ -257,7 +257,7 @@ class Server:
 
     def _grpc_server(self) -> grpc.aio.Server:
         server = grpc.aio.server(
-            interceptors=[Guard(self.access, self.predictor.bytes, self.max_body)],
+            interceptors=[Guard(self.access, self.predictor.bytes, self.max_body, self.max_rows)],
             options=[
                 # Otherwise two servers could share one port.
                 ("grpc.so_reuseport", 0),

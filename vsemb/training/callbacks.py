@@ -18,7 +18,7 @@ from keras import ops
 from vsemb import losses
 from vsemb.console import progress, say
 from vsemb.errors import DataError
-from vsemb.files import read_text, replacing
+from vsemb.files import read_bytes, replacing
 from vsemb.weights import save_weights
 
 _TOLERANCE = 0.01
@@ -63,11 +63,11 @@ class MetricsLog(keras.callbacks.Callback):
         super().__init__()
         self.path = Path(path)
         self._started = 0.0
-        found = read_text(self.path) if self.path.exists() else ""
-        kept = "".join(f"{line}\n" for line in found.split("\n") if _epoch_of(line) < start_epoch)
+        found = read_bytes(self.path) if self.path.exists() else b""
+        kept = b"".join(line + b"\n" for line in found.split(b"\n") if _epoch_of(line) < start_epoch)
         if kept != found:
             with replacing(self.path) as temporary:
-                temporary.write_text(kept, encoding="utf-8")
+                temporary.write_bytes(kept)
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._started = time.monotonic()
@@ -81,7 +81,7 @@ class MetricsLog(keras.callbacks.Callback):
             os.fsync(file.fileno())
 
 
-def _epoch_of(line: str) -> float:
+def _epoch_of(line: bytes) -> float:
     try:
         return float(json.loads(line)["epoch"])
     except (ValueError, KeyError, TypeError):

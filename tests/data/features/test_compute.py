@@ -164,6 +164,41 @@ def test_an_interrupted_run_goes_on_and_ends_in_the_same_bytes(stop_after, made,
     assert [path.name for path in store.directory.parent.iterdir()] == [store.fingerprint]
 
 
+def test_damaged_work_is_made_again(tmp_path):
+    ids, rows, random = np.arange(6), np.random.default_rng(0).normal(size=(6, 2)).astype(np.float32), random_bits()
+    order, arguments = ids[::-1], (tmp_path / "made", ids, (2,), {"fingerprint": "a"})
+    with feature_files.FeatureWriter(*arguments, order=order) as writer:
+        for batch in (order[:2], order[2:4]):
+            writer.write(batch, rows[batch])
+        writer.commit()
+        work = writer.work
+    files = [work / "features.npy", work / "progress.json"]
+    whole = {path: path.read_bytes() for path in files}
+    kept = []
+    for path in files:
+        for place in range(0, len(whole[path]), 5):
+            for other in files:
+                other.write_bytes(whole[other])
+            flipped = bytearray(whole[path])
+            flipped[place] ^= 1 << next(random)
+            path.write_bytes(flipped)
+            with feature_files.FeatureWriter(*arguments, order=order) as writer:
+                assert writer.done == 0 or np.array_equal(writer.array("features")[2:], rows[2:])
+                kept.append(writer.done)
+    # White space, and rows not written yet, do no harm.
+    assert set(kept) == {0, 4} and kept.count(4) < len(kept) / 3
+    for path in files:
+        path.write_bytes(whole[path])
+    with feature_files.FeatureWriter(*arguments, order=order) as writer:
+        assert writer.done == 4
+
+
+def random_bits():
+    random = np.random.default_rng(0)
+    while True:
+        yield int(random.integers(8))
+
+
 def test_work_with_another_batch_size_starts_afresh(tmp_path, monkeypatch):
     dataset = make_dataset(tmp_path / "data", images=6)
     monkeypatch.setattr(feature_files, "_COMMIT_SECONDS", 0.0)

@@ -42,7 +42,7 @@ def cached(scenes_copy: Dataset) -> FeatureStore:
 
 
 def flip(path: Path) -> None:
-    """Changes a byte of a file and keeps its size and times."""
+    """Changes a byte of a file and keeps its size and time of modification."""
     status = path.stat()
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
@@ -69,11 +69,6 @@ def test_a_changed_file_is_read_again_and_refused(cached: FeatureStore, scenes_c
     FeatureStore.find(scenes_copy)
     array = cached.directory / "features.npy"
     flip(array)
-    # As before by size and time: what only reading it in full can tell.
-    FeatureStore.find(scenes_copy)
-    with pytest.raises(DataError, match="features.npy is not what the manifest says"):
-        FeatureStore.open(cached.directory, scenes_copy, verify=True)
-    os.utime(array)
     with pytest.raises(DataError, match="features.npy is not what the manifest says"):
         FeatureStore.find(scenes_copy)
 
@@ -117,13 +112,14 @@ def test_a_folder_that_cannot_be_written_to(
     assert reads == 2 * ["features.npy"] and not (cached.directory / VERIFIED).exists()
 
 
-def test_a_copy_that_keeps_times_is_remembered(
+def test_a_copy_that_keeps_times_is_read_once(
     cached: FeatureStore, scenes_copy: Dataset, reads: list[str], tmp_path: Path
 ) -> None:
     FeatureStore.find(scenes_copy)
     again = Dataset.open(shutil.copytree(scenes_copy.path, tmp_path / "again"))
-    FeatureStore.find(again)
-    assert reads == ["features.npy"]
+    for _ in range(2):
+        FeatureStore.find(again)
+    assert reads == 2 * ["features.npy"]
 
 
 def test_all_features_of_a_dataset_can_be_verified(

@@ -154,6 +154,18 @@ def test_a_source_that_changed_meanwhile_is_started_afresh(tiny, tmp_path, monke
     assert tiny.contents(dataset.path) == tiny.contents(tiny.write(records, tmp_path / "expected").path)
 
 
+@pytest.mark.parametrize("damage", [(b'"captions"', b'"caption\xf3"'), (b"}", b"]"), (b"caption 0", b"captinn 0")])
+def test_a_damaged_journal_is_written_again(tiny, tmp_path, monkeypatch, damage):
+    records = [replace(record, captions=("caption 0",)) for record in tiny.records(10)]
+    interrupt(tiny, records, tmp_path / "out", monkeypatch)
+    journal = sorted((tmp_path / ".out.partial" / "journal").glob("*.json"))[0]
+    whole = journal.read_bytes()
+    journal.write_bytes(whole.replace(*damage, 1))
+    assert journal.read_bytes() != whole
+    dataset = tiny.write(records, tmp_path / "out")
+    assert tiny.contents(dataset.path) == tiny.contents(tiny.write(records, tmp_path / "expected").path)
+
+
 def test_a_changed_source_that_cannot_be_read_twice_says_so(tiny, tmp_path, monkeypatch):
     interrupt(tiny, tiny.records(10), tmp_path / "out", monkeypatch)
     records = changed_sources(tiny)["caption"]

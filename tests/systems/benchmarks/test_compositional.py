@@ -99,7 +99,7 @@ def test_the_command_scores_image_files_and_their_parts(tiny_pixel_run, scenes, 
     entries, captions = [], part.captions
     for row in range(3):
         (tmp_path / f"{row}.jpg").write_bytes(part.read_image(row))
-        texts = {"true_caption": captions[5 * row], "false_caption": captions[5 * row + 5]}
+        texts = {"true_caption": captions[5 * row], "false_caption": captions[5 * row + 5] + " zebra" * (row == 2)}
         box = {"bbox_x": 0, "bbox_y": 4, "bbox_w": 16, "bbox_h": 12}
         entries.append({"image_path": f"{row}.jpg", **box, "relation_name": f"kind {row % 2}", **texts})
     (tmp_path / "relation.json").write_text(json.dumps(entries))
@@ -108,8 +108,12 @@ def test_the_command_scores_image_files_and_their_parts(tiny_pixel_run, scenes, 
     files = [str(tmp_path / name) for name in ("relation.json", "examples.jsonl")]
     command = ["evaluate", str(tiny_pixel_run.path), "--compositional"]
     assert main([*command, "--files", *files, "--json", str(tmp_path / "out.json")]) == 0
-    assert capsys.readouterr().out.splitlines()[0].split() == ["tests", "text", "image", "group", "by", "kind"]
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].split() == ["tests", "text", "image", "group", "by", "kind"]
     written = json.loads((tmp_path / "out.json").read_text())
+    unknown = [written[name].pop("unknown") for name in ("relation", "examples")]
+    assert [each["unknown_tokens"] for each in unknown] == [1, 0] and unknown[0]["texts"] == 4
+    assert [line.split(":")[0] for line in printed if "unknown" in line] == ["relation"]
     model = vsemb.load(tiny_pixel_run)
     parts = [Image.open(tmp_path / f"{row}.jpg").convert("RGB").crop((0, 4, 16, 16)) for row in range(3)]
     scores = model.similarity(model.encode_images(parts), model.encode_texts(captions[: 5 * 4 : 5]))

@@ -150,7 +150,8 @@ def fill_folder(
     made_of = {"fingerprint": fingerprint, "dataset": dataset.fingerprint}
     # The batch size is part of the state: batches of other sizes may differ in a feature's last bits.
     state = {**made_of, "batch_size": batch_size}
-    with FeatureWriter(directory, ids, shape, state, kind=kind.format, **options) as writer:
+    order = np.concatenate([dataset.split(name).ids for name in dataset.splits])
+    with FeatureWriter(directory, ids, shape, state, order=order, kind=kind.format, **options) as writer:
         if (directory / "manifest.json").is_file():
             # Another process made them before this one had the lock.
             shutil.rmtree(writer.work)

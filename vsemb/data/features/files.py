@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import time
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,7 @@ class FeatureWriter:
         state: a JSON object that identifies the computation.
         dtype: of the features.
         beside: name -> shape of one row of other arrays, float32, kept beside the features.
+        order: ids in the order of writing; None for that of `ids`. Work in another order is not continued.
         kind: format and version that the manifest names.
 
     Attributes:
@@ -65,12 +67,14 @@ class FeatureWriter:
         *,
         dtype: type[np.floating[Any]] = np.float32,
         beside: Mapping[str, tuple[int, ...]] | None = None,
+        order: np.ndarray | None = None,
         kind: tuple[str, int] = (FORMAT, VERSION),
     ):
         self.directory = directory
         self.work = directory.parent / f".{directory.name}.partial"
         self.done = 0
         self._ids = ids
+        self._order = ids if order is None else order
         self._kind = kind
         self._shape = (len(ids), *shape)
         self._specs = {"features": (dtype, self._shape)}
@@ -78,6 +82,7 @@ class FeatureWriter:
             self._specs[name] = (np.float32, (len(ids), *other))
         self._state = {**state, "shape": list(self._shape), "ids_sha256": sha256_bytes(ids.tobytes())}
         self._arrays: dict[str, np.memmap[Any, Any]] = {}
+        self._checksums = dict.fromkeys(self._specs, 0)
         self._committed_at = time.monotonic()
 
     def __enter__(self) -> FeatureWriter:
@@ -103,13 +108,10 @@ class FeatureWriter:
     def _open(self) -> None:
         paths = {name: self.work / f"{name}.npy" for name in self._specs}
         progress = self.work / "progress.json"
-        if progress.is_file() and all(path.is_file() for path in paths.values()):
-            kept = read_json(progress, "progress of features")
-            if isinstance(kept, dict) and kept.get("state") == self._state:
-                for name, path in paths.items():
-                    self._arrays[name] = np.lib.format.open_memmap(path, mode="r+")
-                self.done = int(kept["done"])
-                return
+        if progress.is_file() and self._continues(progress, paths):
+            for name, path in paths.items():
+                self._arrays[name] = np.lib.format.open_memmap(path, mode="r+")
+            return
         progress.unlink(missing_ok=True)
         for name, (dtype, shape) in self._specs.items():
             path = paths[name]
@@ -118,6 +120,32 @@ class FeatureWriter:
                 # Reserved now: a disk that fills up later would kill a process that writes to mapped memory.
                 with open(path, "rb+") as file:
                     os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+
+    def _continues(self, progress: Path, paths: Mapping[str, Path]) -> bool:
+        """Read how far an interrupted writer came; return whether its work is of this state, and undamaged."""
+        try:
+            kept = read_json(progress, "progress of features")
+            if kept["state"] != self._state:
+                return False
+            places = np.searchsorted(self._ids, self._order[: kept["done"]])
+            for name, (dtype, shape) in self._specs.items():
+                array = load_array(paths[name])
+                if (array.dtype, array.shape, len(places)) != (dtype, shape, kept["done"]):
+                    return False
+                step = max(1, _BLOCK_BYTES // max(1, array[:1].nbytes))
+                for start in range(0, len(places), step):
+                    self._add_checksum(name, array[places[start : start + step]])
+            intact = bool(self._checksums == kept["checksums"])
+        except (DataError, KeyError, TypeError):
+            intact = False
+        if intact:
+            self.done = len(places)
+        else:
+            self._checksums = dict.fromkeys(self._specs, 0)
+        return intact
+
+    def _add_checksum(self, name: str, rows: np.ndarray) -> None:
+        self._checksums[name] = zlib.crc32(np.ascontiguousarray(rows).data, self._checksums[name])
 
     def write(self, ids: np.ndarray, rows: np.ndarray, **beside: np.ndarray) -> None:
         """Write the rows of some images; every couple of seconds, commits what was written.
@@ -130,6 +158,7 @@ class FeatureWriter:
         places = np.searchsorted(self._ids, ids)
         for name, array in self._arrays.items():
             array[places] = rows if name == "features" else beside[name]
+            self._add_checksum(name, array[places])
         self.done += len(ids)
         if time.monotonic() - self._committed_at > _COMMIT_SECONDS:
             self.commit()
@@ -142,7 +171,7 @@ class FeatureWriter:
         """Make sure that the rows written so far survive a crash."""
         for array in self._arrays.values():
             array.flush()
-        write_json(self.work / "progress.json", {"state": self._state, "done": self.done})
+        write_json(self.work / "progress.json", {"state": self._state, "done": self.done, "checksums": self._checksums})
         self._committed_at = time.monotonic()
 
     def finish(self, manifest: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from vsemb.data.manifest import shard_name
-from vsemb.files import locked, read_text, sha256_file, sync, sync_tree, write_json
+from vsemb.files import locked, read_text, sha256_bytes, sha256_file, sync, sync_tree, write_json
 
 # Length (8 bytes), checksum of the length (4), checksum of the data (4).
 _RECORD_OVERHEAD = 16
@@ -73,11 +73,14 @@ class WorkArea:
     def finished(self) -> dict[str, list[dict[str, Any]]]:
         """Return the finished shards of an interrupted run, split name -> journal entries in order, without records.
 
-        A shard counts only if its file has the size in the journal and all shards before it count.
+        A shard counts only if its journal file is undamaged, its own file has the size there, and all shards before it
+        count.
         """
         found: dict[str, list[dict[str, Any]]] = {}
         for path in sorted(self.journal.glob("*.json")):
-            shard = json.loads(read_text(path))
+            shard = _undamaged(path)
+            if shard is None:
+                continue
             shards = found.setdefault(shard["split"], [])
             file = self.shard_file(shard["split"], shard["number"])
             if shard["number"] == len(shards) and file is not None and file.stat().st_size == shard["bytes"]:
@@ -208,6 +211,19 @@ class ShardWriter:
         self._writer.close()
 
 
+def _undamaged(path: Path) -> dict[str, Any] | None:
+    """Read a journal file; None if it is not as it was written."""
+    try:
+        shard: dict[str, Any] = json.loads(read_text(path))
+        return shard if shard.pop("checksum") == _checksum(shard) else None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _checksum(shard: dict[str, Any]) -> str:
+    return sha256_bytes(json.dumps(shard).encode())
+
+
 class SplitWriter:
     """Write the shards of one split in order.
 
@@ -270,7 +286,8 @@ class SplitWriter:
         os.replace(path, path.with_suffix(""))
         shard: dict[str, Any] = {"split": self.split, "number": number, "bytes": size, "sha256": digest}
         shard["last"] = self._records[-1]["position"]
-        write_json(self._journal(number), {**shard, "records": self._records})
+        whole = {**shard, "records": self._records}
+        write_json(self._journal(number), {**whole, "checksum": _checksum(whole)})
         self.finished.append(shard)
         self._records = []
 

@@ -92,7 +92,8 @@ def _evaluate_compositional(arguments: argparse.Namespace, opened: Run) -> Measu
         for scores in [(each.text, each.image, each.group, each.by_kind)]
     ]
     text = table(["", "tests", "text", "image", "group", "by kind"], rows)
-    return Measured(text, {file.stem: each.to_json() for file, each in found.items()})
+    notes = [f"{file.stem}: {note}" for file, each in found.items() if each.unknown for note in each.unknown.notes]
+    return Measured("\n".join([text, *notes]), {file.stem: each.to_json() for file, each in found.items()})
 
 
 COMPOSITIONAL = Mode(_evaluate_compositional, _configure_images, uses=("files",), recipes=_RECIPES)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from vsemb.errors import DataError
 from vsemb.evaluation import Embedder
 from vsemb.files import read_json, read_json_lines, require_regular
 from vsemb.runs.run import Run
+from vsemb.text.coverage import UnknownWords, coverage
 
 # Images embedded per block, and cases scored per block.
 _IMAGES, _CASES = 256, 32
@@ -116,6 +117,7 @@ class CompositionalMetrics:
             cases of one image.
         group: share of cases with both; None for cases of one image.
         kinds: kind -> number of cases and share with a correct text.
+        unknown: numbers of unknown words in the distinct captions, if they were counted.
     """
 
     cases: int
@@ -123,6 +125,7 @@ class CompositionalMetrics:
     image: float | None
     group: float | None
     kinds: dict[str, tuple[int, float]]
+    unknown: UnknownWords | None = None
 
     @property
     def by_kind(self) -> float | None:
@@ -134,7 +137,8 @@ class CompositionalMetrics:
         values = {"text": self.text, "image": self.image, "group": self.group, "text_by_kind": self.by_kind}
         kinds = [{"kind": kind, "cases": cases, "text": text} for kind, (cases, text) in self.kinds.items()]
         found = {"cases": self.cases, **{name: value for name, value in values.items() if value is not None}}
-        return {**found, "kinds": kinds} if kinds else found
+        unknown = {} if self.unknown is None else {"unknown": asdict(self.unknown)}
+        return {**found, **unknown, **({"kinds": kinds} if kinds else {})}
 
 
 def case_scores(scores: np.ndarray) -> tuple[bool, bool]:
@@ -204,7 +208,8 @@ def measure_compositional(run: Run, cases: Sequence[Case], images: str | os.Path
         most = max(block.shape[1] for block in embedded)
         embedded = [np.pad(block, ((0, 0), (0, most - block.shape[1]), (0, 0))) for block in embedded]
     of_crop = dict(zip(crops, np.concatenate(embedded), strict=True))
-    texts = Embedder(run.model).texts(*run.encode(captions))
+    ids, offsets = run.encode(captions)
+    texts = Embedder(run.model).texts(ids, offsets)
     of_caption = dict(zip(captions, texts, strict=True))
     results = []
     for start in range(0, len(cases), _CASES):
@@ -220,7 +225,7 @@ def measure_compositional(run: Run, cases: Sequence[Case], images: str | os.Path
             rows, columns = len(case.images), len(case.captions)
             results.append(case_scores(scores[row : row + rows, column : column + columns]))
             row, column = row + rows, column + columns
-    return score_cases(cases, results)
+    return replace(score_cases(cases, results), unknown=coverage(run.tokenizer, ids, offsets, captions).counts)
 
 
 def _image(folder: Path, name: str, box: tuple[int, int, int, int] | None) -> ImageLike:
