@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from vsemb.errors import invalid_argument
-from vsemb.image.orientation import jpeg_orientation, png_orientation, rare
+from vsemb.image.orientation import jpeg_orientation, png_orientation, rare, refuse_unless
 from vsemb.image.resizing import Resizing, resize_image
 from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, require
@@ -172,27 +172,34 @@ def _decode_one(data: tf.Tensor, target: _Target, max_pixels: int) -> tf.Tensor:
     """Decode one string to uint8 of the target's shape, or fail with any error."""
     is_jpeg = tf.equal(tf.strings.substr(data, 0, len(_JPEG_MAGIC)), _JPEG_MAGIC)
     is_png = tf.equal(tf.strings.substr(data, 0, len(_PNG_MAGIC)), _PNG_MAGIC)
-    with tf.control_dependencies([tf.debugging.Assert(is_jpeg | is_png, ["neither JPEG nor PNG"])]):
+    with tf.control_dependencies([refuse_unless(is_jpeg | is_png, "neither JPEG nor PNG")]):
         data = tf.identity(data)
-    height, width, components = tf.unstack(tf.cond(is_png, lambda: _png_shape(data), lambda: _jpeg_shape(data)))
+
+    def of_png() -> tuple[tf.Tensor, ...]:
+        return _png_shape(data), *png_orientation(data)
+
+    def of_jpeg() -> tuple[tf.Tensor, ...]:
+        shape = _jpeg_shape(data)
+        return shape, *jpeg_orientation(data, shape[2])
+
+    shape, orientation, marked = tf.cond(is_png, of_png, of_jpeg)
+    height, width, components = tf.unstack(shape)
     # Check each side too, because the product of the two may overflow int64.
     limit = min(max_pixels, _MAX_SIDE)
-    small = (height <= limit) & (width <= limit) & (height * width <= max_pixels)
-    with tf.control_dependencies([tf.debugging.Assert(small & (height * width > 0), [height, width])]):
-        data = tf.identity(data)
-    orientation, marked = tf.cond(is_png, lambda: png_orientation(data), lambda: jpeg_orientation(data, components))
+    allowed = (height <= limit) & (width <= limit) & (height * width <= max_pixels) & (height * width > 0)
     # Without Adobe's marker, values may be CMYK, inverted CMYK or YCCK.
-    known = tf.not_equal(components, 4) | marked
+    allowed &= tf.not_equal(components, 4) | marked
     # Rows are resized before columns; the intermediate result has this many values, too many for a very wide image.
     columns = tf.where(orientation > 4, height, width)
     if target.resizing is not None:
         # Columns come first in an image that gets bars at its sides.
         columns = tf.maximum(height, width)
-    with tf.control_dependencies([tf.debugging.Assert(known & (columns * target.size <= MAX_PIXELS), [components])]):
+    allowed &= columns * target.size <= MAX_PIXELS
+    with tf.control_dependencies([refuse_unless(allowed, "too many pixels, or CMYK without Adobe's marker")]):
         data = tf.identity(data)
     return tf.cond(
         is_png,
-        lambda: _decode_png(data, orientation, marked, target),
+        lambda: _decode_png(data, height, width, orientation, marked, target),
         lambda: _decode_jpeg(data, height, width, orientation, target),
     )
 
@@ -218,7 +225,7 @@ def _decode_jpeg(
         )
 
     if target.resizing is not None:
-        return _resize(decoded(1), target, orientation)
+        return _resize(_any_shape(decoded(1)), target, orientation, tf.cast(tf.stack([height, width]), tf.float32))
     # Decoding at a reduced scale saves up to half of the time, because its inverse DCT has fewer coefficients.
     enough = [tf.minimum(height, width) >= (target.shorter_side or target.size) * ratio for ratio in _RATIOS[1:]]
     number = tf.reduce_sum(tf.cast(enough, tf.int32))
@@ -226,10 +233,17 @@ def _decode_jpeg(
     ratio = tf.gather(tf.constant(_RATIOS, tf.int64), number)
     # If the ratio does not divide a side, the reduced side is rounded up: its last pixel is partly outside the image.
     sides = tf.cast(tf.stack([height, width]) / ratio, tf.float32)
-    return _resize(image, target, orientation, sides)
+    return _resize(_any_shape(image), target, orientation, sides)
 
 
-def _decode_png(data: tf.Tensor, orientation: tf.Tensor, transparent: tf.Tensor, target: _Target) -> tf.Tensor:
+def _any_shape(image: tf.Tensor) -> tf.Tensor:
+    """Return an image without its static shape, so that `_resize` is not traced again for it."""
+    return tf.reshape(image, tf.concat([tf.shape(image)[:2], [-1]], axis=0))
+
+
+def _decode_png(
+    data: tf.Tensor, height: tf.Tensor, width: tf.Tensor, orientation: tf.Tensor, transparent: tf.Tensor, target: _Target
+) -> tf.Tensor:
     def decoded(channels: int) -> tf.Tensor:
         return tf.io.decode_png(data, channels=channels)
 
@@ -237,13 +251,14 @@ def _decode_png(data: tf.Tensor, orientation: tf.Tensor, transparent: tf.Tensor,
     image = tf.cond(transparent, lambda: decoded(4), lambda: decoded(0))
     channels = tf.shape(image)[-1]
     has_alpha = tf.equal(channels % 2, 0)
+    sides = tf.cast(tf.stack([height, width]), tf.float32)
 
     def on_white() -> tf.Tensor:
         colour, alpha = tf.cast(image[..., :-1], tf.uint16), tf.cast(image[..., -1:], tf.uint16)
         # 255 x (colour over white) fits 16 bits: 255 * 255 = 65025.
-        return _resize(colour * alpha + 255 * (255 - alpha), target, orientation)
+        return _resize(colour * alpha + 255 * (255 - alpha), target, orientation, sides)
 
-    resized = tf.cond(has_alpha, on_white, lambda: _resize(image, target, orientation))
+    resized = tf.cond(has_alpha, on_white, lambda: _resize(image, target, orientation, sides))
     # Grey is broadcast to three equal channels.
     return tf.broadcast_to(resized, target.shape)
 
@@ -258,26 +273,26 @@ def _upright(image: tf.Tensor, sides: tf.Tensor, orientation: tf.Tensor) -> tupl
     # Turned upright, the image begins with what it ended with.
     outside = tf.cast(tf.shape(image)[:2], tf.float32) - sides
     swapped = orientation > 4
-    image = tf.cond(swapped, lambda: tf.transpose(image, [1, 0, 2]), lambda: image)
+    image = tf.transpose(image, tf.where(swapped, [1, 0, 2], [0, 1, 2]))
     sides, outside = (tf.where(swapped, values[::-1], values) for values in (sides, outside))
     upside_down, mirrored = (tf.reduce_any(tf.equal(orientation, those)) for those in ((3, 4, 7, 8), (2, 3, 6, 7)))
-    image = tf.cond(upside_down, lambda: image[::-1], lambda: image)
-    image = tf.cond(mirrored, lambda: image[:, ::-1], lambda: image)
-    return image, sides, tf.where(tf.stack([upside_down, mirrored]), outside, 0.0)
+    turned = tf.stack([upside_down, mirrored])
+    image = tf.raw_ops.Reverse(tensor=image, dims=tf.concat([turned, [False]], axis=0))
+    return image, sides, tf.where(turned, outside, 0.0)
 
 
-def _resize(image: tf.Tensor, target: _Target, orientation: tf.Tensor, sides: tf.Tensor | None = None) -> tf.Tensor:
+# Traced and loaded once for JPEG and PNG.
+@rare
+def _resize(image: tf.Tensor, target: _Target, orientation: tf.Tensor, sides: tf.Tensor) -> tf.Tensor:
     """Resize (rows, columns, channels) to an upright square of uint8, or to crops; bilinear, antialiased by default.
 
     Args:
         image: uint8, or uint16 with 255 times the values.
         target: size of the result.
         orientation: EXIF orientation of the image.
-        sides: (2,) float32, height and width of the image in its pixels, if the last row and column are partly outside
+        sides: (2,) float32, height and width of the image in its pixels; the last row and column may be partly outside
             the image.
     """
-    if sides is None:
-        sides = tf.cast(tf.shape(image)[:2], tf.float32)
     image, sides, before = tf.cond(
         orientation > 1, lambda: _upright(image, sides, orientation), lambda: (image, sides, tf.zeros(2))
     )

@@ -6,7 +6,10 @@ If EXIF has none, it is that of XMP. Pillow's `getexif` follows the same rule, s
 
 from __future__ import annotations
 
+import zlib
 from typing import NamedTuple
+
+import numpy as np
 
 from vsemb.ops.tensorflow import tf
 
@@ -23,11 +26,18 @@ _RAW_EXIF = b"Raw profile type exif\0"
 # Maximum bytes of a compressed text of a PNG; they decompress to 64 MB at most.
 _COMPRESSED = 1 << 16
 _ORIENTATION = 0x0112
+# No bytes, compressed.
+_NOTHING_PACKED = zlib.compress(b"")
 
 
 # An `If` inside a function is lowered to switches, and each node of the branch that is not taken costs time. This keeps
 # rare branches as one node.
 rare = tf.function(autograph=False, experimental_attributes={"_noinline": True})
+
+
+def refuse_unless(condition: tf.Tensor, message: str) -> tf.Operation:
+    """Return an operation that fails with a message. `tf.debugging.Assert` adds two functions, to trace and to load."""
+    return tf.raw_ops.Assert(condition=condition, data=[message])
 
 
 class _Blocks(NamedTuple):
@@ -135,16 +145,18 @@ def _nothing() -> _Blocks:
 def _orientation(exif: tf.Tensor, xmp: tf.Tensor) -> tf.Tensor:
     # Some writers repeat the header of JPEG's segment.
     exif = tf.strings.regex_replace(exif, r"^(Exif\x00\x00)+", "", replace_global=False)
-    value = tf.cond(_length(exif) > 0, lambda: _exif_orientation(exif), lambda: tf.constant(0, tf.int64))
-    value = tf.cond(tf.equal(value, 0), lambda: _xmp_orientation(xmp), lambda: value)
+    value = tf.where(tf.equal(exif, b""), tf.constant(0, tf.int64), _exif_orientation(exif))
+    value = tf.where(tf.equal(value, 0), _xmp_orientation(tf.where(tf.equal(value, 0), xmp, b"")), value)
     return tf.cast(tf.where((value >= 1) & (value <= 8), value, 1), tf.int32)
 
 
 def _walk_jpeg(data: tf.Tensor) -> _Blocks:
+    # Behind the last of the two bytes that begin APP1 and APP14, no segment need be looked at.
     size = _length(data)
+    last = size - tf.minimum(_length(_split(data, b"\xff\xe1")[-1]), _length(_split(data, b"\xff\xee")[-1]))
 
     def before_scan(place: tf.Tensor, scan: tf.Tensor, *_: tf.Tensor) -> tf.Tensor:
-        return (place + 4 <= size) & ~scan
+        return (place < last) & ~scan
 
     def step(
         place: tf.Tensor, _: tf.Tensor, exif: tf.Tensor, xmp: tf.Tensor, adobe: tf.Tensor
@@ -155,10 +167,10 @@ def _walk_jpeg(data: tf.Tensor) -> _Blocks:
         alone = ((marker >= 0xD0) & (marker <= 0xD9)) | tf.equal(marker, 1)
         is_app1, is_app14 = is_marker & tf.equal(marker, 0xE1), is_marker & tf.equal(marker, 0xEE)
         body = tf.strings.substr(data, place + 4, tf.where(is_app1 | is_app14, tf.maximum(length - 2, 0), 0))
-        adobe |= is_app14 & tf.equal(tf.strings.substr(body, 0, 5), b"Adobe") & (length >= 14)
+        adobe |= is_app14 & _starts(body, b"Adobe") & (length >= 14)
         exif = tf.strings.join([exif, _behind(body, b"Exif\0\0", is_app1)])
         found = _behind(body, _XMP_JPEG, is_app1)
-        xmp = tf.where(_length(found) > 0, found, xmp)
+        xmp = tf.where(tf.equal(found, b""), xmp, found)
         # Between markers, bytes that are none are skipped, as in libjpeg.
         ahead = tf.where(is_marker, tf.where(alone, tf.constant(2, tf.int64), 2 + length), 1)
         scan = is_marker & (tf.equal(marker, 0xDA) | tf.equal(marker, 0xD9))
@@ -166,20 +178,15 @@ def _walk_jpeg(data: tf.Tensor) -> _Blocks:
 
     state = (tf.constant(2, tf.int64), tf.constant(False), *_nothing())
     place, scan, *blocks = tf.while_loop(before_scan, step, state, maximum_iterations=_MOST)
-    with tf.control_dependencies([tf.debugging.Assert(scan | (place + 4 > size), ["too many segments"])]):
+    with tf.control_dependencies([refuse_unless(~before_scan(place, scan), "too many segments")]):
         return _Blocks(*map(tf.identity, blocks))
 
 
 def _walk_png(data: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor) -> _Blocks:
     size = _length(data)
 
-    def until(kind: bytes, state: tuple[tf.Tensor, ...]) -> list[tf.Tensor]:
-        def before(place: tf.Tensor, *_: tf.Tensor) -> tf.Tensor:
-            return (place + 8 <= size) & tf.not_equal(_kind(data, place), kind)
-
-        found = tf.while_loop(before, step, state, maximum_iterations=_MOST)
-        with tf.control_dependencies([tf.debugging.Assert(~before(*found), ["too many chunks"])]):
-            return list(map(tf.identity, found))
+    def before_end(place: tf.Tensor, *_: tf.Tensor) -> tf.Tensor:
+        return (place + 8 <= size) & tf.not_equal(_kind(data, place), b"IEND")
 
     def step(place: tf.Tensor, exif: tf.Tensor, *texts: tf.Tensor) -> tuple[tf.Tensor, ...]:
         raw, xmp, transparent = texts
@@ -187,35 +194,35 @@ def _walk_png(data: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor) -> _Blocks:
         is_exif, is_text = tf.equal(kind, b"eXIf"), tf.strings.regex_full_match(kind, "iTXt|tEXt|zTXt")
         body = tf.strings.substr(data, place + 8, tf.where(is_exif | is_text, length, 0))
         found_raw, found_xmp = _behind(body, _RAW_EXIF, is_text), _behind(body, _XMP_PNG, is_text)
+        following = tf.where(tf.equal(kind, b"IDAT"), _behind_pixels(starts, ends, place), place + 12 + length)
         return (
-            tf.minimum(place + 12 + length, size),
+            tf.minimum(following, size),
             tf.where(is_exif, body, exif),
-            tf.where(_length(found_raw) > 0, tf.strings.join([kind, found_raw]), raw),
-            tf.where(_length(found_xmp) > 0, found_xmp, xmp),
+            tf.where(tf.equal(found_raw, b""), raw, tf.strings.join([kind, found_raw])),
+            tf.where(tf.equal(found_xmp, b""), xmp, found_xmp),
             transparent | tf.equal(kind, b"tRNS"),
         )
 
     exif, xmp, transparent = _nothing()
-    first, *state = until(b"IDAT", (tf.constant(_IHDR_END, tf.int64), exif, exif, xmp, transparent))
-    tail = tf.minimum(_behind_pixels(starts, ends, first), size)
-    _, exif, raw, xmp, transparent = until(b"IEND", (tail, *state))
+    state = (tf.constant(_IHDR_END, tf.int64), exif, exif, xmp, transparent)
+    found = tf.while_loop(before_end, step, state, maximum_iterations=_MOST)
+    with tf.control_dependencies([refuse_unless(~before_end(*found), "too many chunks")]):
+        exif, raw, xmp, transparent = map(tf.identity, found[1:])
     # ImageMagick wrote EXIF as text before `eXIf` was standard.
-    exif = tf.cond(tf.equal(_length(exif), 0) & (_length(raw) > 0), lambda: _raw_exif(raw), lambda: exif)
+    exif = tf.strings.join([exif, _raw_exif(tf.where(tf.equal(exif, b""), raw, b""))])
     # A language and a translation, which end with a zero, stand before compressed text.
     packed = tf.strings.regex_replace(xmp, r"^\x01\x00[^\x00]*\x00[^\x00]*\x00", "", replace_global=False)
-    return _Blocks(exif, tf.cond(_starts(xmp, b"\1"), lambda: _decompressed(packed), lambda: xmp), transparent)
+    return _Blocks(exif, _decompressed(_starts(xmp, b"\1"), packed, xmp), transparent)
 
 
 def _raw_exif(raw: tf.Tensor) -> tf.Tensor:
     """Return the EXIF block that the text of a `tEXt` or `zTXt` chunk holds as hexadecimal digits, behind three lines.
 
     Args:
-        raw: () string, the type of the chunk and its content behind the keyword.
+        raw: () string, the type of the chunk and its content behind the keyword; empty for none.
     """
-    text = tf.strings.substr(raw, 4, tf.strings.length(raw))
     # The first byte of compressed text is the method.
-    packed = tf.strings.substr(text, 1, tf.strings.length(text))
-    text = tf.cond(_starts(raw, b"zTXt"), lambda: _decompressed(packed), lambda: text)
+    text = _decompressed(_starts(raw, b"zTXt"), _from(raw, 5), _from(raw, 4))
     digits = tf.strings.regex_replace(text, r"^(.*\n){3}", "", replace_global=False)
     digits = tf.strings.lower(tf.strings.regex_replace(tf.strings.substr(digits, 0, 1 << 17), r"\s", ""))
     codes = tf.cast(tf.io.decode_raw(digits, tf.uint8), tf.int32)
@@ -224,28 +231,31 @@ def _raw_exif(raw: tf.Tensor) -> tf.Tensor:
     return tf.strings.reduce_join(tf.gather(tf.constant([bytes([value]) for value in range(256)]), values))
 
 
-def _decompressed(packed: tf.Tensor) -> tf.Tensor:
-    small = tf.debugging.Assert(_length(packed) <= _COMPRESSED, ["compressed metadata are too long"])
-    with tf.control_dependencies([small]):
-        return tf.io.decode_compressed(packed, "ZLIB")
+def _decompressed(compressed: tf.Tensor, packed: tf.Tensor, text: tf.Tensor) -> tf.Tensor:
+    """Return a text, or what is `packed` where it is compressed."""
+    packed = tf.where(compressed, packed, _NOTHING_PACKED)
+    with tf.control_dependencies([refuse_unless(_length(packed) <= _COMPRESSED, "compressed metadata are too long")]):
+        return tf.where(compressed, tf.io.decode_compressed(packed, "ZLIB"), text)
 
 
 def _exif_orientation(exif: tf.Tensor) -> tf.Tensor:
-    """Return the value of the tag in the first directory, () int64; 0 if it has none."""
+    """Return the value of the tag in the first directory, () int64; 0 if it has none, 1 for a broken block."""
     size = _length(exif)
     little = _starts(exif, b"II*\0")
     offset = tf.minimum(_number(tf.strings.substr(tf.strings.join([exif, b"\0" * 8]), 4, 4), 4, little), size)
     count = _number(tf.strings.substr(exif, offset, 2), 2, little)
     entries = tf.io.decode_raw(tf.strings.substr(exif, tf.minimum(offset + 2, size), 12 * count), tf.uint8)
-    entries = tf.reshape(entries[: tf.size(entries) // 12 * 12], (-1, 12))
-    tag, kind, values, short, long = (
-        _value(entries[:, start:end], little) for start, end in ((0, 2), (2, 4), (4, 8), (8, 10), (8, 12))
+    entries = tf.cast(tf.reshape(entries[: tf.size(entries) // 12 * 12], (-1, 12)), tf.int64)
+    tag, kind, values, short, long = tf.unstack(
+        tf.matmul(entries, tf.where(little, _weights(True), _weights(False))), axis=1
     )
     # Types 3 and 8 have 16 bits, and 4, 9 and 13 have 32 bits; a value in more than 4 bytes is elsewhere.
     is_short = (tf.equal(kind, 3) | tf.equal(kind, 8)) & (values >= 1) & (values <= 2)
     is_long = (tf.equal(kind, 4) | tf.equal(kind, 9) | tf.equal(kind, 13)) & tf.equal(values, 1)
     value = tf.maximum(tf.where(is_short, short, tf.where(is_long, long, 1)), 1)
-    found = tf.concat([[tf.constant(0, tf.int64)], tf.boolean_mask(value, tf.equal(tag, _ORIENTATION))], axis=0)[-1]
+    # `tf.boolean_mask` takes ten times the operations.
+    rows = tf.where(tf.equal(tag, _ORIENTATION))
+    found = tf.gather(tf.concat([value, [0]], axis=0), tf.concat([tf.shape(tag, tf.int64), rows[:, 0]], axis=0))[-1]
     # Without a header of TIFF, the block is broken, and the image is shown as it is.
     return tf.where(little | _starts(exif, b"MM\0*"), found, 1)
 
@@ -271,6 +281,12 @@ def _starts(text: tf.Tensor, beginning: bytes) -> tf.Tensor:
     return tf.equal(tf.strings.substr(text, 0, len(beginning)), beginning)
 
 
+def _from(text: tf.Tensor, start: int) -> tf.Tensor:
+    """Return a text from a place on; an empty one if the place is behind the end."""
+    size = tf.strings.length(text)
+    return tf.strings.substr(text, tf.minimum(start, size), size)
+
+
 def _behind(text: tf.Tensor, beginning: bytes, wanted: tf.Tensor) -> tf.Tensor:
     """Return a text without its beginning; an empty one if it begins otherwise or is not wanted."""
     wanted &= _starts(text, beginning)
@@ -287,12 +303,20 @@ def _bytes(text: tf.Tensor, count: int) -> tf.Tensor:
     return tf.cast(tf.io.decode_raw(text, tf.uint8, fixed_length=count), tf.int64)
 
 
-def _number(text: tf.Tensor, count: int, little: tf.Tensor | bool = False) -> tf.Tensor:
-    return _value(_bytes(text, count), tf.convert_to_tensor(little))
+def _number(text: tf.Tensor, count: int, little: tf.Tensor | None = None) -> tf.Tensor:
+    """Return the first bytes of texts (...) as numbers (...), int64; the most significant first, or last if `little`."""
+    powers = 256 ** np.arange(count, dtype=np.int64)
+    weights = powers[::-1] if little is None else tf.where(little, powers, powers[::-1])
+    return tf.reduce_sum(_bytes(text, count) * weights, axis=-1)
 
 
-def _value(digits: tf.Tensor, little: tf.Tensor) -> tf.Tensor:
-    """Return (..., bytes) as numbers (...), int64."""
-    digits = tf.cast(digits, tf.int64)
-    powers = [256**power for power in reversed(range(digits.shape[-1]))]
-    return tf.reduce_sum(tf.where(little, digits[..., ::-1], digits) * tf.constant(powers, tf.int64), axis=-1)
+def _weights(little: bool) -> np.ndarray:
+    """Return (12, 5) int64, which makes numbers of the bytes of an entry of a directory.
+
+    The numbers are the tag, the type, the number of values, and a first value of 16 or 32 bits.
+    """
+    weights = np.zeros((12, 5), np.int64)
+    for column, (start, end) in enumerate(((0, 2), (2, 4), (4, 8), (8, 10), (8, 12))):
+        powers = 256 ** np.arange(end - start)
+        weights[start:end, column] = powers if little else powers[::-1]
+    return weights
