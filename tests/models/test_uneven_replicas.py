@@ -203,3 +203,12 @@ def test_accumulated_gradients_are_refused_under_a_strategy(two_devices: tf.dist
         model.compile(keras.optimizers.SGD(0.1, gradient_accumulation_steps=2), loss=InfoNCE(0.3))
     with pytest.raises(InvalidArgumentError, match="gradient_accumulation_steps.*chunk_size"):
         model.fit(dataset(batches("ids")), verbose=0)
+
+
+def test_several_steps_per_execution_are_refused_under_a_strategy(two_devices: tf.distribute.Strategy) -> None:
+    with two_devices.scope():
+        model = model_of(InfoNCE(0.3))
+        model.compile("sgd", loss=InfoNCE(0.3), steps_per_execution=2)
+    for method in (model.fit, model.evaluate):
+        with pytest.raises(InvalidArgumentError, match="steps_per_execution"):
+            method(dataset(batches("ids")), verbose=0)

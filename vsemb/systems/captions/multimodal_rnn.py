@@ -78,6 +78,8 @@ class MultimodalRNN(NextWordModel):
     TensorShape([2, 10])
     """
 
+    input_names = ("image", "text")
+
     def __init__(
         self,
         image_encoder: keras.layers.Layer,
