@@ -7,6 +7,7 @@ is compiled and goes through all methods of Keras.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -58,8 +59,9 @@ def batches(kind: str, sizes: tuple[int, ...] = SIZES) -> list[Batch]:
 
 
 def dataset(made: list[Batch]) -> tf.data.Dataset:
-    signature = {name: tf.TensorSpec((None, *rows.shape[1:]), rows.dtype) for name, rows in made[0].items()}
-    return tf.data.Dataset.from_generator(lambda: iter(made), output_signature=signature)
+    """Batches whose numbers of rows differ, and are unknown in a graph."""
+    # Not `from_generator`: the iterator of two devices may wait for Python, which waits for it, when it is deleted.
+    return functools.reduce(tf.data.Dataset.concatenate, map(tf.data.Dataset.from_tensors, made))
 
 
 def model_of(loss: InBatchLoss | keras.losses.Loss, **options: Any) -> DualEncoder:
@@ -153,9 +155,7 @@ def test_a_batch_that_does_not_divide_trains_as_on_one_device(two_devices: tf.di
 
 @pytest.mark.slow
 def test_a_compiled_model_equals_one_device_in_all_methods(two_devices: tf.distribute.Strategy) -> None:
-    # What a user gets, whose replicas gather in another way.
-    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-    one, two = (through_all_methods(each, batches("texts", (4, 3, 1)), SigmoidLoss()) for each in (None, strategy))
+    one, two = (through_all_methods(each, batches("texts", (4, 3, 1)), SigmoidLoss()) for each in (None, two_devices))
     check_close(one, two)
 
 
@@ -164,7 +164,7 @@ def test_one_input_may_have_a_known_number_of_rows() -> None:
         return {**batch, "image": tf.ensure_shape(batch["image"], (4, FEATURES))}
 
     model = model_of(InfoNCE(0.3), metrics=None)
-    assert np.isfinite(model.fit(dataset(batches("ids", (4,))).map(known), verbose=0).history["loss"][0])
+    assert np.isfinite(model.fit(dataset(batches("ids", (4, 3))).take(1).map(known), verbose=0).history["loss"][0])
 
 
 @pytest.mark.slow

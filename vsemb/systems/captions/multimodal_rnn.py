@@ -78,7 +78,8 @@ class MultimodalRNN(NextWordModel):
     TensorShape([2, 10])
     """
 
-    input_names = ("image", "text")
+    # Batches of pairs have ids, which a loss over pairs reads.
+    input_names = ("image", "text", "image_id")
 
     def __init__(
         self,

@@ -37,6 +37,9 @@ class ContextModel(NextWordModel):
         InvalidArgumentError: for a number outside its range.
     """
 
+    # Of the family: a model may get the batches of another.
+    input_names = ("text", "content", "tags")
+
     def __init__(
         self,
         vocabulary_size: int,
@@ -139,8 +142,8 @@ class LogBilinear(ContextModel):
         **kwargs: arguments of `keras.Model`.
 
     Call args:
-        inputs: {"text": (n, steps) int32}, 0 = padding on the right. `start` reads only the number of rows,
-            from the first tensor.
+        inputs: {"text": (n, steps) int32}, 0 = padding on the right; content and tags are not read. `start` reads only
+            the number of rows, from the first tensor.
         training: whether to apply dropout.
 
     Returns:
@@ -152,8 +155,6 @@ class LogBilinear(ContextModel):
     >>> model({"text": ops.ones((3, 5), "int32")}).shape
     TensorShape([3, 6, 10])
     """
-
-    input_names = ("text",)
 
     def __init__(self, vocabulary_size: int, dim: int = 300, context: int = 5, **kwargs: Any) -> None:
         super().__init__(vocabulary_size, dim, context, dim, **kwargs)

@@ -48,8 +48,6 @@ class Multiplicative(ContextModel):
     TensorShape([3, 6, 10])
     """
 
-    input_names: ClassVar[tuple[str, ...]] = ("content", "text")
-
     def __init__(
         self,
         vocabulary_size: int,

@@ -54,8 +54,6 @@ class StructureContent(Multiplicative):
     TensorShape([3, 6, 10])
     """
 
-    input_names = ("content", "tags", "text")
-
     def __init__(
         self,
         vocabulary_size: int,
