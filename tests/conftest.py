@@ -91,7 +91,9 @@ def two_devices():
         tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], devices)
     except RuntimeError:
         pytest.skip("TensorFlow has started with one device in this process; needs a process for each file")
-    return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    # Collective operations, the default, take several times as long to trace. Tests of whole trainings use them.
+    sums = tf.distribute.ReductionToOneDevice()
+    return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"], cross_device_ops=sums)
 
 
 @pytest.fixture(scope="session")

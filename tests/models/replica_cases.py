@@ -133,7 +133,6 @@ MORE_CHUNKS: dict[str, tuple[Callable[..., Case], dict[str, int]]] = {
         ("infonce", lambda: InfoNCE(0.3), False),
         ("hardest", lambda: ranking("hardest"), True),
         ("sigmoid", SigmoidLoss, False),
-        ("sigmoid-sum", lambda: SigmoidLoss(reduction="sum"), False),
     )
 }
 

@@ -574,6 +574,62 @@ def test_a_subclass_may_read_more_inputs() -> None:
     assert model.fit(batch, verbose=0).history["loss"] == [0.0]
 
 
+class Rows(keras.utils.PyDataset):
+    """Two batches of bytes and strings, as arrays."""
+
+    def __init__(self, dtype: type) -> None:
+        super().__init__()
+        self.batch = {"image": np.array(BYTES, object), "text": np.array(TEXTS, dtype)}
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: int) -> dict[str, np.ndarray]:
+        return self.batch
+
+
+@pytest.mark.filterwarnings("ignore:`shuffle=True` was passed")
+def test_batches_of_arrays_of_strings_are_read(trained: DualEncoder) -> None:
+    expected = trained.predict(dataset(), verbose=0)["text"][:8]
+    for batches in (Rows(str), (Rows(object)[index] for index in range(2))):
+        np.testing.assert_allclose(trained.predict(batches, verbose=0)["text"], expected, rtol=1e-5, atol=1e-6)
+    model = run_eagerly(compiled(raw_model()))
+    history = model.fit(Rows(str), validation_data=((Rows(str)[0],) for _ in "12"), validation_steps=2, verbose=0)
+    assert {"loss", "val_loss"} <= set(history.history)
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [(["a dog", 3, "a cat", "b"], "int"), ([3, "a dog"], "int"), (np.array(["a dog", None], object), "NoneType")],
+)
+def test_strings_among_other_values_are_refused(texts, message: str) -> None:
+    for name, call in (
+        ("y", lambda: raw_model().fit(BYTES, texts)),
+        ("text", lambda: raw_model().predict({"text": texts})),
+    ):
+        with pytest.raises(InvalidArgumentError, match=f"`{name}` must be .*{message}"):
+            call()
+
+
+def test_no_rows_are_refused() -> None:
+    for batch in ([FEATURES[:0], []], [{"image": FEATURES[:0], "text": IDS[:0]}]):
+        with pytest.raises(InvalidArgumentError, match="`x` must be .*at least one row"):
+            compiled(feature_model()).fit(*batch, verbose=0)
+    with pytest.raises(InvalidArgumentError, match="`x` must be .*at least one row"):
+        raw_model().predict({"text": []}, verbose=0)
+
+
+def test_single_batches_are_refused_under_several_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+    with strategy.scope():
+        model = compiled(feature_model())
+        model.build({"image": (None, 6), "text": (None, None)})
+    monkeypatch.setattr("vsemb.models.replicated.spans_workers", lambda strategy: True)
+    for method in (model.train_on_batch, model.test_on_batch):
+        with pytest.raises(InvalidArgumentError, match="`x` must be a dataset .*workers"):
+            method({"image": FEATURES, "text": IDS})
+
+
 def test_arrays_of_different_lengths_are_refused() -> None:
     for batch in ([{"image": FEATURES[:3], "text": IDS}], [FEATURES[:3], IDS]):
         with pytest.raises(InvalidArgumentError, match="'image': 3, 'text': 4"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +14,7 @@ from vsemb import recipes
 from vsemb.cli.__main__ import main
 from vsemb.data.features.store import FeatureStore
 from vsemb.errors import InvalidArgumentError
+from vsemb.runs import features
 from vsemb.runs.features import make_features, with_features
 from vsemb.runs.run import Run
 from vsemb.runs.train import train
@@ -55,3 +57,16 @@ def test_a_backbone_is_either_trained_or_run_once(tmp_path, capsys):
     command = ["train", "vsepp", "--data", "none", "--out", str(tmp_path / "run"), "--fine-tune", "SmallConvNet"]
     assert main([*command, "--backbone", "SmallConvNet"]) == 1
     assert "`backbone` must be omitted with --fine-tune" in capsys.readouterr().err
+
+
+def test_the_trained_layers_are_those_above_a_layer_of_the_backbone(scenes, monkeypatch):
+    made = []
+    store = SimpleNamespace(fingerprint="f")
+    monkeypatch.setattr(features, "make_features", lambda *_, **options: made.append(options["layer"]) or store)
+    best = recipes.get("best")
+    for backbone, layer in (("SmallConvNet", "block2_relu"), ("MobileNetV2", best.image.layer)):
+        assert with_features(best, scenes, backbone, "random").image.layer == layer == made.pop()
+    with pytest.raises(InvalidArgumentError, match="backbone.*MobileNetV2 or SmallConvNet"):
+        with_features(best, scenes, "VGG16")
+    with pytest.raises(InvalidArgumentError, match="image.layer.*block2_relu"):
+        with_features(best.with_overrides(["image.layer=fc6"]), scenes, "SmallConvNet")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from vsemb import recipes
+from vsemb.data.features.store import FeatureStore
 from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.image.backbones import BackboneConfig
 from vsemb.runs.fine_tune import run_backbone, starting_weights, with_backbone
 from vsemb.runs.run import Run
 from vsemb.runs.train import train
@@ -94,3 +97,13 @@ def test_the_run_of_another_recipe_is_named_before_missing_features(tiny_pixel_r
     shutil.rmtree(scenes_copy.path / "features")
     with pytest.raises(DataError, match="another recipe: image"):
         train(tiny_recipe, scenes_copy, tmp_path / "run")
+
+
+@pytest.mark.parametrize(("name", "value"), [("resize", "short-side"), ("crops", 10)])
+def test_features_of_other_pixels_than_those_of_training_are_refused(tiny_recipe, scenes, monkeypatch, name, value):
+    config = BackboneConfig("SmallConvNet", **{name: value})
+    store = SimpleNamespace(backbone=config, weights_path=scenes.path / "backbone.weights.h5")
+    monkeypatch.setattr(FeatureStore, "find", lambda *_: store)
+    with pytest.raises(InvalidArgumentError, match=f"`{name}` must be .*{value}.*--fine-tune SmallConvNet"):
+        with_backbone(tiny_recipe, scenes)
+    assert with_backbone(tiny_recipe, scenes, "SmallConvNet").image.weights is None

@@ -13,6 +13,7 @@ import tensorflow as tf
 from tests.models import test_backends
 from tests.models.replica_cases import Results, cases_of, check_different, check_same, run
 from tests.models.test_replicas_chunks import run_chunks
+from vsemb.errors import InvalidArgumentError
 
 _FOLDERS = sorted(path.parent.name for path in Path(__file__).parent.glob("*/step_cases.py"))
 MODULES = [f"tests.systems.{name}.step_cases" for name in _FOLDERS]
@@ -56,3 +57,14 @@ def test_jax_trains_as_tensorflow_does(on_backends, case: str) -> None:
 @pytest.mark.slow
 def test_the_steps_are_no_trivial_ones(on_backends) -> None:
     test_backends.check_not_trivial(on_backends, list(BACKENDS))
+
+
+# Pairs of concepts have no names.
+@pytest.mark.parametrize("case", sorted(REPLICAS.keys() - {"hypernyms"}))
+def test_inputs_that_are_not_read_are_refused(two_devices: tf.distribute.Strategy, case: str) -> None:
+    model, rows = REPLICAS[case]()
+    inputs, *labels = rows if isinstance(rows, tuple) else (rows,)
+    misspelt = f"{min(inputs)}s"
+    for call in (lambda x: model.fit(x, *labels, batch_size=8), model.predict):
+        with pytest.raises(InvalidArgumentError, match=f"`x` must be .*{misspelt}"):
+            call({**inputs, misspelt: next(iter(inputs.values()))})

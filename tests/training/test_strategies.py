@@ -20,6 +20,7 @@ import pytest
 import tensorflow as tf
 
 from tests.tiny import settings
+from tests.training.worker_training import fit_uneven
 from vsemb import recipes
 from vsemb.errors import InvalidArgumentError
 from vsemb.training.cluster import _free_ports, launch, read_task
@@ -150,7 +151,11 @@ def one(scenes_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def two(scenes_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return train(scenes_path, tmp_path_factory.mktemp("two") / "run", "--workers", "2")
+    out = tmp_path_factory.mktemp("two") / "run"
+    assert (
+        launch([sys.executable, "-m", "tests.training.worker_training", str(scenes_path), str(out), *SETTINGS], 2) == 0
+    )
+    return out
 
 
 @pytest.mark.slow
@@ -175,6 +180,12 @@ def test_two_workers_train_as_one(one: Path, two: Path) -> None:
     assert {path.name for path in two.iterdir()} == {path.name for path in one.iterdir()}
     best = [json.loads((run / "run.json").read_text())["best_epoch"] for run in (one, two)]
     assert best[0] == best[1]
+    # Of a batch of three rows, one worker gets two, and of a batch of one the other gets none.
+    expected = fit_uneven(None)
+    with np.load(two.with_name("uneven.npz")) as found:
+        assert set(found) == set(expected) >= {"weights", "loss", "accuracy", "val_loss", "val_accuracy"}
+        for name, values in expected.items():
+            np.testing.assert_allclose(found[name], values, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
 @pytest.mark.slow

@@ -221,6 +221,18 @@ class BackboneConfig:
         return cls(**value)
 
 
+def inner_maps(name: str) -> tuple[str, ...]:
+    """Return the inner maps of a network, with layers above that can be trained; none for presets.
+
+    Example:
+
+    >>> inner_maps("SmallConvNet"), inner_maps("VGG16")
+    (('block2_relu',), ())
+    """
+    layers = ARCHITECTURES[name].layers if name in ARCHITECTURES else ()
+    return tuple(layer for layer in layers if layer not in _FULLY_CONNECTED)
+
+
 def build_backbone(config: BackboneConfig, weights: str | os.PathLike[str] | None = None, seed: int = 0) -> keras.Model:
     """Build the network, with pixel scaling before it and pooling after it.
 

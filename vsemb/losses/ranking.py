@@ -53,7 +53,7 @@ class PairwiseRanking(InBatchLoss):
     def call(self, labels: Tensor, scores: Tensor, mask: Tensor | None = None) -> Tensor:
         hinge = ops.relu(self.margin - positive_scores(labels, scores) + scores)
         hinge = ops.where(is_negative(labels, mask), hinge, 0.0)  # (queries, candidates)
-        return self.over_negatives(lambda: ops.sum(hinge, axis=1), lambda: ops.max(hinge, axis=1))
+        return self.over_negatives(lambda: ops.sum(hinge, axis=1), lambda: ops.max(hinge, axis=1, initial=0.0))
 
     def over_negatives(self, over_all: Callable[[], Tensor], hardest: Callable[[], Tensor]) -> Tensor:
         """Return each query's loss, (queries,): over all negatives, over the hardest, or, in a warm-up, a mean of both.

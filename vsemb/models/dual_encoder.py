@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from types import GeneratorType
 from typing import Any
 
 import keras
@@ -17,7 +18,7 @@ from vsemb import losses, similarities
 from vsemb.configured import Configured, build_layers
 from vsemb.encoders.hubs import HubCorrection
 from vsemb.errors import InvalidArgumentError, VsembError, invalid_argument, one_line
-from vsemb.models.in_batch import InBatchObjective, LogitScale, check_names, check_pairs
+from vsemb.models.in_batch import INPUTS, InBatchObjective, LogitScale, check_pairs
 from vsemb.models.replicated import ReplicatedModel, named_arguments
 from vsemb.ops.backend import holds_strings
 from vsemb.ops.chunks import map_in_chunks
@@ -61,9 +62,6 @@ class DualEncoder(Configured, ReplicatedModel):
     Under a distribution strategy, candidates come from all replicas, and a step is equivalent to a step on one device
     with the whole batch, also where the batch does not divide evenly. Batch normalization uses the statistics of the
     whole batch, except with `chunk_size`.
-
-    Inputs with other names are refused, since they would not be read. A subclass that overrides `call` or
-    `compute_loss` may read more.
 
     Args:
         image_encoder: layer from images to (n, dim), or (n, regions, dim) for sets. Any Keras layer works; only a
@@ -126,6 +124,8 @@ class DualEncoder(Configured, ReplicatedModel):
         model.save("mine.keras")
         model = keras.saving.load_model("mine.keras")
     """
+
+    input_names = INPUTS
 
     def __init__(
         self,
@@ -238,7 +238,6 @@ class DualEncoder(Configured, ReplicatedModel):
         if not isinstance(inputs, Mapping) or not {"image", "text"} & set(inputs):
             received = sorted(inputs) if isinstance(inputs, Mapping) else "a tensor"
             raise invalid_argument("inputs", received, "a dictionary with image, text or both: {'text': texts}")
-        self._check_names(inputs)
         sides = {
             "image": (self.image_encoder, partial(self.encode_images, training=training)),
             "text": (self.text_encoder, partial(self.encode_texts, training=training)),
@@ -253,12 +252,6 @@ class DualEncoder(Configured, ReplicatedModel):
                 else:
                     outputs[name] = encode(rows)
         return outputs
-
-    def _check_names(self, inputs: Mapping[str, Any]) -> None:
-        # A subclass may read more.
-        own = type(self)
-        if own.call is DualEncoder.call and own.compute_loss is DualEncoder.compute_loss:
-            check_names(inputs)
 
     def compute_loss(
         self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
@@ -326,7 +319,7 @@ class DualEncoder(Configured, ReplicatedModel):
     def predict(self, x: Any, *arguments: Any, **options: Any) -> dict[str, np.ndarray]:
         """Embed as `keras.Model.predict` does; texts and image bytes may be lists, too."""
         with _named_rows():
-            return super().predict(string_tensors(x), *arguments, **options)
+            return super().predict(_arrays(x, None)[0], *arguments, **options)
 
     def train_on_batch(self, x: Any, y: Any = None, *arguments: Any, **options: Any) -> Any:
         """Train on a batch as `keras.Model.train_on_batch` does; texts and image bytes may be lists, too."""
@@ -370,7 +363,7 @@ class DualEncoder(Configured, ReplicatedModel):
             raise invalid_argument("loss_weights", self._compile_loss._user_loss_weights, "omitted", fix)
         x = inputs_of(data)
         check_pairs(x)
-        self._check_names(x)
+        self.check_names(x)
         strings = [name for name in ("image", "text") if self._reader(name, x[name]) is not None]
         if strings and self.jit_compile and keras.backend.backend() == "tensorflow":
             # XLA would end the process.
@@ -459,15 +452,19 @@ def _prepare(given: dict[str, Any], cut: bool = True) -> None:
         x, y, weights = keras.utils.unpack_x_y_sample_weight(held_out)
         if weights is not None:
             raise _refused("sample_weight", "a third part of validation_data")
-        given["validation_data"] = keras.utils.pack_x_y_sample_weight(*_arrays(x, y))
+        held_out = keras.utils.pack_x_y_sample_weight(*_arrays(x, y))
+    if "validation_data" in given:
+        given["validation_data"] = _batches(held_out)
 
 
 def _arrays(x: Any, y: Any, cut: bool = True) -> tuple[Any, Any]:
-    x, y = string_tensors(x), string_tensors(y)
+    x, y = _batches(x), string_tensors(y, "y")
     if y is not None and not hasattr(x, "shape"):
         raise _refused("y", type(y).__name__)
     arrays = x if isinstance(x, Mapping) else {"image": x, "text": y}
     rows = {name: each.shape[0] for name, each in arrays.items() if len(getattr(each, "shape", None) or ())}
+    if cut and 0 in rows.values():
+        raise invalid_argument("x", rows, "arrays with at least one row each")
     if cut and len(set(rows.values())) > 1:
         raise invalid_argument("x", rows, "arrays with as many rows each, one per pair")
     return x, y
@@ -499,8 +496,8 @@ def string_tensors(values: Any, argument: str = "x") -> Any:
     if isinstance(values, Mapping):
         return {name: string_tensors(each, name) for name, each in values.items()}
     array = values
-    if isinstance(values, list) and values:
-        strings = isinstance(values[0], str | bytes)
+    if isinstance(values, list):
+        strings = bool(values) and isinstance(values[0], str | bytes)
         try:
             array = np.asarray(values, object if strings else None)
         except ValueError:  # Lists of different lengths.
@@ -512,9 +509,41 @@ def string_tensors(values: Any, argument: str = "x") -> Any:
     if not isinstance(array, np.ndarray):
         return values
     if holds_strings(array):
+        kinds = {type(each).__name__ for each in np.asarray(values, object).flat if not isinstance(each, str | bytes)}
+        if kinds:
+            fix = "Convert them first: [str(value) for value in values]."
+            raise invalid_argument(argument, f"values of type {', '.join(sorted(kinds))}", "strings alone", fix)
         require_unicode(argument, values)
         return ops.convert_to_tensor(values, "string")
     return array.astype(keras.config.floatx()) if array.dtype == "float64" else array
+
+
+def _batches(x: Any) -> Any:
+    """Return a generator or PyDataset whose batches TensorFlow can read; other values as `string_tensors` does."""
+    if isinstance(x, GeneratorType):
+        return (_batch(each) for each in x)
+    return _TensorBatches(x) if isinstance(x, keras.utils.PyDataset) else string_tensors(x)
+
+
+def _batch(data: Any) -> tuple[Any, ...]:
+    # Of generators, Keras takes tuples alone.
+    return tuple(map(string_tensors, data if isinstance(data, tuple) else (data,)))
+
+
+class _TensorBatches(keras.utils.PyDataset):
+    """The batches of another dataset, with strings as tensors: Keras takes no arrays of them."""
+
+    def __init__(self, dataset: keras.utils.PyDataset) -> None:
+        super().__init__(dataset.workers, dataset.use_multiprocessing, dataset.max_queue_size)
+        self._dataset = dataset
+        self.on_epoch_begin, self.on_epoch_end = dataset.on_epoch_begin, dataset.on_epoch_end
+
+    @property
+    def num_batches(self) -> int | None:
+        return self._dataset.num_batches
+
+    def __getitem__(self, index: int) -> tuple[Any, ...]:
+        return _batch(self._dataset[index])
 
 
 def inputs_of(data: Any) -> Any:

@@ -11,7 +11,7 @@ import keras
 from keras import ops
 
 from vsemb.configured import Configured
-from vsemb.errors import invalid_argument, unknown_name
+from vsemb.errors import invalid_argument
 from vsemb.losses import InBatchLoss
 from vsemb.ops.backend import holds_strings, require_rows
 from vsemb.ops.chunks import sum_in_blocks
@@ -266,20 +266,6 @@ def _rows_of(found: Collection[str]) -> dict[str, str]:
     pairs = {"text": texts, "image_id": "image", "class_id": "image"}
     pairs |= {"negative_image_id": "negative_image", "negative_text_id": "negative_text"}
     return {name: of for name, of in pairs.items() if {name, of} <= set(found)}
-
-
-def check_names(x: Mapping[str, Any]) -> None:
-    """Check that a batch has only inputs that `DualEncoder` reads.
-
-    Args:
-        x: inputs of `DualEncoder`, or their specification.
-
-    Raises:
-        InvalidArgumentError: for a name that it does not read, such as a misspelt one.
-    """
-    for name in x:
-        if name not in INPUTS:
-            raise unknown_name("x", name, INPUTS, "Remove it from the rows: dataset.map(lambda row: {'image': …}).")
 
 
 def _dtype(values: Any) -> str:

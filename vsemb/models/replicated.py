@@ -5,15 +5,16 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 from keras import ops
 
 from vsemb.configured import import_classes
 from vsemb.encoders import WordEmbedding
-from vsemb.errors import invalid_argument
+from vsemb.errors import invalid_argument, unknown_name
 from vsemb.ops.replicas import (
+    batch_spec,
     clip_after_sum,
     divided,
     draw_apart,
@@ -43,10 +44,42 @@ class ReplicatedModel(keras.Model):
       whole batch, except in chunks.
     - Keras gives each replica all rows of `train_on_batch`. Here they are divided, as in `fit`.
     - Keras averages the logs of several workers along an axis that scalars do not have. Here scalars are averaged.
+
+    Inputs with other names than `input_names` are refused, since they would not be read. A subclass that overrides
+    `call` or `compute_loss` may read more, and declares its own.
     """
 
+    #: Names of the inputs that the model reads; other names are refused. Empty for any.
+    input_names: ClassVar[tuple[str, ...]] = ()
     # The counter of steps as the compiled step of JAX sees it, while that is made.
     _finished_steps: Any = None
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        """Compute outputs as `keras.Model` does."""
+        self.check_names(arguments[0] if arguments else options.get("inputs"))
+        return super().__call__(*arguments, **options)
+
+    def check_names(self, x: Any) -> None:
+        """Check that a batch has only inputs that the model reads.
+
+        Args:
+            x: the inputs, or their specification.
+
+        Raises:
+            InvalidArgumentError: for a name that it does not read, such as a misspelt one.
+        """
+        names = self._names_read() if isinstance(x, Mapping) else ()
+        for name in x if names else ():
+            if name not in names:
+                raise unknown_name("x", name, names, "Remove it from the rows: dataset.map(lambda row: {…}).")
+
+    def _names_read(self) -> tuple[str, ...]:
+        for own in map(vars, type(self).__mro__):
+            if "input_names" in own:
+                return own["input_names"]
+            if {"call", "compute_loss"} & set(own):
+                return ()
+        return ()
 
     def fit(self, *arguments: Any, **options: Any) -> keras.callbacks.History:
         """Train as `keras.Model.fit` does.
@@ -122,7 +155,21 @@ class ReplicatedModel(keras.Model):
         """
         if replica_count() > 1:
             sample_weight = self.row_weights(ops.shape(y_pred)[0], sample_weight)
-        return super().compute_loss(x, y, y_pred, sample_weight, training)
+        return super().compute_loss(x, *_columns(y, y_pred), sample_weight, training)
+
+    def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Tensor]:
+        """Update the compiled metrics; called by Keras.
+
+        Args:
+            x: the inputs.
+            y: the targets.
+            y_pred: the output of `call` for `x`.
+            sample_weight: (n,) weights of the rows; None for 1.
+
+        Returns:
+            The metrics so far, by name.
+        """
+        return super().compute_metrics(x, *_columns(y, y_pred), sample_weight)
 
     def row_weights(self, rows: int, sample_weight: Tensor | None = None) -> Tensor | None:
         """Return the weights of this replica's rows in a Keras loss, so that all rows of the batch count alike.
@@ -168,6 +215,9 @@ class ReplicatedModel(keras.Model):
         super().compile_from_config(config)
 
     def _maybe_symbolic_build(self, iterator: Any = None, data_batch: Any = None) -> None:
+        # Here, too: Keras takes the error for one of its own where it builds a model.
+        data = data_batch if iterator is None else batch_spec(iterator._distributed_dataset)
+        self.check_names(keras.utils.unpack_x_y_sample_weight(data)[0])
         if self._distribute_strategy is None or not self.built:
             super()._maybe_symbolic_build(iterator=iterator, data_batch=data_batch)
         elif self.optimizer is not None and not self.optimizer.built:
@@ -176,12 +226,23 @@ class ReplicatedModel(keras.Model):
 
     def _make_function(self, step_function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         strategy = getattr(self, "_distribute_strategy", None)
+        steps = self.steps_per_execution
+        if steps != 1 and getattr(strategy, "num_replicas_in_sync", 1) > 1:
+            fix = "Leave it out of compile(): replicas meet in each step."
+            raise invalid_argument("steps_per_execution", steps, "1 under a strategy", fix)
         if spans_workers(strategy):
             return step_of_workers(strategy, step_function)
         function = super()._make_function(step_function, *args, **kwargs)
         if getattr(strategy, "num_replicas_in_sync", 1) == 1:
             return function
         return on_one_batch(strategy, function, self.get_metrics_result)
+
+
+def _columns(y: Any, y_pred: Any) -> tuple[Any, Any]:
+    """Return one number per row as (n, 1): Keras takes the axis of (n,) for classes, and means over it."""
+    if len(getattr(y, "shape", ())) == len(getattr(y_pred, "shape", ())) == 1:
+        return ops.expand_dims(y, 1), ops.expand_dims(y_pred, 1)
+    return y, y_pred
 
 
 def named_arguments(method: str, *arguments: Any, **options: Any) -> inspect.BoundArguments:

@@ -9,6 +9,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from vsemb.errors import invalid_argument
+
 Tensor = Any
 
 # A prime, so that no layer's seed is that of another one's replica but by accident.
@@ -242,7 +244,17 @@ def step_of_workers(strategy: Any, step: Callable[[Any], dict[str, Tensor]]) -> 
         logs = strategy.run(step_and_mean, args=(data,))
         return {name: strategy.experimental_local_results(value)[0] for name, value in logs.items()}
 
-    return lambda iterator: run(next(iterator))
+    return lambda iterator: run(next(_of_workers(iterator)))
+
+
+def _of_workers(iterator: Any) -> Any:
+    import tensorflow as tf
+
+    if not isinstance(iterator, tf.distribute.DistributedIterator):
+        # Each replica of each worker would get all rows.
+        fix = "Use fit, evaluate or predict with a dataset, whose batches are divided among the workers."
+        raise invalid_argument("x", "a single batch", "a dataset under a strategy of several workers", fix)
+    return iterator
 
 
 def row_weight(rows: int | Tensor) -> Tensor:
@@ -341,6 +353,8 @@ def divided(strategy: Any, batch: Any) -> Any:
     """
     if strategy is None or strategy.num_replicas_in_sync == 1:
         return batch
+    if spans_workers(strategy):
+        batch = _of_workers(batch)
     import tensorflow as tf
 
     return next(iter(strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensors(batch))))

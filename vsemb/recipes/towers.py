@@ -20,7 +20,7 @@ from vsemb.encoders.text_encoder import TextCorpus, TextEncoderPart, TextSpec
 from vsemb.errors import DataError, invalid_argument
 from vsemb.files import hard_link_or_copy, read_json, reading, write_json
 from vsemb.image.augmentation import Augmentation, ImageAugmenter
-from vsemb.image.backbones import BackboneConfig, build_backbone, build_top
+from vsemb.image.backbones import ARCHITECTURES, BackboneConfig, build_backbone, build_top, inner_maps
 from vsemb.image.presets import display_name, is_preset, preset_class
 from vsemb.parts import Part, Positive, Probability, Share, Size
 from vsemb.text.tokenizers import Tokenizer, TokenizerPart, Words
@@ -36,6 +36,8 @@ _ROWS = 256
 
 #: Names of weights that are neither a file nor a run.
 PUBLISHED = ("imagenet", "preset", "random")
+# The map of MobileNetV2 from which the best measured layers are trained.
+_TOP_LAYER = "block_13_project_BN"
 #: Files of the backbone behind cached features, in a run directory.
 BACKBONE, BACKBONE_CONFIG, BACKBONE_WEIGHTS = "backbone", "backbone.json", "backbone.weights.h5"
 
@@ -275,6 +277,10 @@ class Features(CachedImages, kind="features"):
     def network(self) -> dict[str, Any]:
         return {"size": self.size, "pooling": self.pooling}
 
+    def below(self, backbone: str) -> Features:
+        """Return the tower for the features of another network."""
+        return self
+
     def open(self, dataset: Dataset) -> FeatureStore:
         return FeatureStore.find(dataset, self.fingerprint)
 
@@ -332,7 +338,7 @@ class Top(Features, kind="top"):
             map and dropout of its own; use it with the similarity `mean-cosine`.
     """
 
-    layer: str = "block_13_project_BN"
+    layer: str = _TOP_LAYER
     pooling: Literal["regional", "mean", "max", "mean+max"] = "regional"
     mirror: bool = True
     learning_rate_share: Positive = 0.1
@@ -341,6 +347,18 @@ class Top(Features, kind="top"):
     @property
     def network(self) -> dict[str, Any]:
         return {"size": self.size, "layer": self.layer}
+
+    def below(self, backbone: str) -> Top:
+        layers = inner_maps(backbone)
+        if self.layer in layers:
+            return self
+        if self.layer == _TOP_LAYER and layers:
+            return replace(self, layer=layers[0])
+        having = [name for name in ARCHITECTURES if inner_maps(name)]
+        fix = "Leave image.layer out." if layers else f"Use {' or '.join(having)}, or image features (image=features)."
+        name, received = ("image.layer", self.layer) if layers else ("backbone", backbone)
+        allowed = f"one of {', '.join(layers)} for {backbone}" if layers else "a network with inner maps"
+        raise invalid_argument(name, received, allowed, fix)
 
     def open(self, dataset: Dataset) -> FeatureStore:
         store = FeatureStore.find(dataset, self.fingerprint, self.layer)

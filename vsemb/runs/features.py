@@ -93,5 +93,7 @@ def with_features(
         reads = "no images" if image is None else image.kind
         allowed = f"omitted for a recipe that reads {reads}; it is for recipes that read cached features"
         raise invalid_argument("backbone", backbone, allowed)
+    if backbone is not None:
+        image = image.below(backbone)
     store = make_features(dataset, backbone, weights, **{**image.network, **options})
     return replace(recipe, image=replace(image, fingerprint=store.fingerprint))  # type: ignore[call-arg]

@@ -105,7 +105,14 @@ def with_backbone(recipe: Recipe, dataset: Dataset, backbone: str | None = None)
     store = FeatureStore.find(dataset, getattr(image, "fingerprint", None))
     if store.backbone is None or store.weights_path is None:
         raise DataError(f"The features of {dataset.path} name no backbone; give one: --fine-tune MobileNetV2.")
-    return recipe.with_pixels(_pixels(store.backbone, str(store.weights_path.resolve()), given))
+    config = store.backbone
+    tower = _pixels(config, str(store.weights_path.resolve()), given)
+    for name in ("resize", "crops"):
+        read, trained = getattr(config, name), getattr(replace(tower, pooling=None).config, name)
+        if read != trained:
+            fix = f"Name the network, to start from its own weights: --fine-tune {display_name(config.name)}."
+            raise invalid_argument(name, read, f"{trained} in features whose network is trained from pixels", fix)
+    return recipe.with_pixels(tower)
 
 
 def _pixels(config: BackboneConfig, weights: str, given: Mapping[str, Any]) -> Pixels:

@@ -162,3 +162,20 @@ def test_bad_arguments(arguments, message):
 def test_bad_variances(bounds):
     with pytest.raises(InvalidArgumentError, match="most_variance"):
         GaussianComparison(*bounds)
+
+
+def test_metrics_and_weights_of_rows_count_each_pair() -> None:
+    model, labels, weights = filled("order"), np.array([1, 0, 1, 0, 1]), np.arange(1.0, 6.0)
+    pairs = np.random.default_rng(0).integers(0, CONCEPTS, (5, 2))
+    energies = keras.ops.convert_to_numpy(model(pairs))
+    options = {"metrics": ["mae", "accuracy"], "weighted_metrics": ["mse"], "run_eagerly": True}
+    model.compile(keras.optimizers.SGD(0.0), loss=MaxMargin(1.0), **options)
+    logs = model.fit(pairs, labels, batch_size=2, shuffle=False, sample_weight=weights, verbose=0).history
+    errors = energies - labels
+    expected = {
+        "mae": np.abs(errors).mean(),
+        "accuracy": ((energies > 0.5) == labels).mean(),
+        "mse": np.average(errors**2, weights=weights),
+    }
+    for name, value in expected.items():
+        np.testing.assert_allclose(logs[name], [value], rtol=1e-5, err_msg=name)

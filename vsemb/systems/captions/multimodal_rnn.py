@@ -78,6 +78,9 @@ class MultimodalRNN(NextWordModel):
     TensorShape([2, 10])
     """
 
+    # Batches of pairs have ids, which a loss over pairs reads.
+    input_names = ("image", "text", "image_id")
+
     def __init__(
         self,
         image_encoder: keras.layers.Layer,

@@ -51,6 +51,8 @@ class PairClassifier(Configured, ReplicatedModel):
     TensorShape([2, 3])
     """
 
+    input_names = ("premise", "hypothesis")
+
     def __init__(
         self,
         text_encoder: keras.layers.Layer,

@@ -51,6 +51,8 @@ class EntailmentModel(Configured, ReplicatedModel):
     TensorShape([2])
     """
 
+    input_names = ("premise", "hypothesis")
+
     def __init__(self, text_encoder: keras.layers.Layer, similarity: str | Similarity = "order", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.keep_arguments(locals())

@@ -10,6 +10,7 @@ from keras import ops
 
 from vsemb.configured import Configured
 from vsemb.errors import invalid_argument, unknown_name
+from vsemb.models.replicated import ReplicatedModel
 from vsemb.ops.geometry import l2_normalize
 from vsemb.ops.order import order_violation, order_violation_matrix
 from vsemb.parts import Count, Positive
@@ -159,7 +160,7 @@ COMPARISONS: dict[str, type[Comparison]] = {
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class HypernymModel(Configured, keras.Model):
+class HypernymModel(Configured, ReplicatedModel):
     """A vector per concept, and energies of "is a kind of" for pairs (Vendrov et al. 2016, section 3).
 
     Args:

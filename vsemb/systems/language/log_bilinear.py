@@ -37,6 +37,9 @@ class ContextModel(NextWordModel):
         InvalidArgumentError: for a number outside its range.
     """
 
+    # Of the family: a model may get the batches of another.
+    input_names = ("text", "content", "tags")
+
     def __init__(
         self,
         vocabulary_size: int,
@@ -139,7 +142,7 @@ class LogBilinear(ContextModel):
         **kwargs: arguments of `keras.Model`.
 
     Call args:
-        inputs: {"text": (n, steps) int32}, 0 = padding on the right; other entries are not read. `start` reads only
+        inputs: {"text": (n, steps) int32}, 0 = padding on the right; content and tags are not read. `start` reads only
             the number of rows, from the first tensor.
         training: whether to apply dropout.
 

@@ -61,7 +61,7 @@ class FragmentAlignment(InBatchLoss):
         real = ops.expand_dims(ops.expand_dims(item_mask(images), -1), -1)
         own = ops.logical_and(real, _as_products(ops.equal(labels, 1)))
         used = ops.logical_and(real, _as_products(mask))
-        best = ops.max(ops.where(own, products, -float("inf")), axis=(0, 1), keepdims=True)
+        best = ops.max(ops.where(own, products, -float("inf")), axis=(0, 1), keepdims=True, initial=-float("inf"))
         positive = ops.logical_and(own, ops.logical_or(products > 0, products >= best))
         negative = ops.logical_and(used, ops.logical_not(positive))
         words = _mean(ops.relu(self.margin - products), positive) + _mean(ops.relu(self.margin + products), negative)

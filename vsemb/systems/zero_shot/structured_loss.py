@@ -61,7 +61,7 @@ class StructuredJointEmbedding(PairwiseRanking):
 
         def hardest() -> Tensor:
             own_class = ops.where(ops.equal(labels, 1), ops.relu(ahead), 0.0)
-            return ops.maximum(ops.max(hinge, axis=1), ops.max(own_class, axis=1))
+            return ops.maximum(ops.max(hinge, axis=1, initial=0.0), ops.max(own_class, axis=1, initial=0.0))
 
         return self.over_negatives(over_all, hardest)
 
