@@ -242,7 +242,12 @@ def _any_shape(image: tf.Tensor) -> tf.Tensor:
 
 
 def _decode_png(
-    data: tf.Tensor, height: tf.Tensor, width: tf.Tensor, orientation: tf.Tensor, transparent: tf.Tensor, target: _Target
+    data: tf.Tensor,
+    height: tf.Tensor,
+    width: tf.Tensor,
+    orientation: tf.Tensor,
+    transparent: tf.Tensor,
+    target: _Target,
 ) -> tf.Tensor:
     def decoded(channels: int) -> tf.Tensor:
         return tf.io.decode_png(data, channels=channels)

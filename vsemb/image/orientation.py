@@ -304,7 +304,7 @@ def _bytes(text: tf.Tensor, count: int) -> tf.Tensor:
 
 
 def _number(text: tf.Tensor, count: int, little: tf.Tensor | None = None) -> tf.Tensor:
-    """Return the first bytes of texts (...) as numbers (...), int64; the most significant first, or last if `little`."""
+    """Return the first bytes of texts (...) as numbers (...), int64; the least significant first if `little`."""
     powers = 256 ** np.arange(count, dtype=np.int64)
     weights = powers[::-1] if little is None else tf.where(little, powers, powers[::-1])
     return tf.reduce_sum(_bytes(text, count) * weights, axis=-1)
