@@ -131,6 +131,8 @@ def small(line: str, stand_ins: dict[str, str]) -> list[str]:
     if words[0] == "train":
         variant = words[words.index("--variant") + 1] if "--variant" in words else None
         sizes = [setting for setting in settings(recipes.get(words[1], variant)) if "batches.size" not in setting]
+        if "--seeds" in words:
+            words[words.index("--seeds") + 1] = "2"
         given = [NARROW.get(word, word) for name, word in zip(words, words[1:], strict=False) if name == "--set"]
         if "--fine-tune" in words:
             given.append("image.size=32")

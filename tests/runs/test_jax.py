@@ -21,9 +21,8 @@ from vsemb.runs.run import Run
 
 ROOT = Path(__file__).parents[2]
 DATA = {
-    "vsepp": "scenes_path",
+    "vsepp tuned hub_bank=20": "scenes_path",
     "contrastive": "scenes_path",
-    "best frozen hub_bank=20": "scenes_path",
     "best top image.layer=block2_relu image.size=32": "maps_of_scenes",
     "dvsa": "region_scenes",
     "ds-sje-word-cnn": "flowers_path",
