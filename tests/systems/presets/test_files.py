@@ -82,7 +82,7 @@ def test_a_preset_without_a_converter_says_how_to_add_one(preset_path, tmp_path:
 
 
 def test_a_preset_without_texts_is_refused_for_texts(preset_path) -> None:
-    with pytest.raises(DataError, match="a ViTBackbone with none as tokenizer"):
+    with pytest.raises(DataError, match="ViTBackbone with none as tokenizer"):
         PresetText.open(f"hub:{preset_path('vit')}")
 
 

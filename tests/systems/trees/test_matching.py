@@ -168,7 +168,7 @@ def test_words_that_a_parser_rewrote(dataset):
     lines: list[str] = []
     assert match_sentences(dataset, given, lines.append)["train"][3] == given[3].tree
     (line,) = lines
-    assert line.startswith("1 sentences without `# text` differ from their captions: The sentence '30'")
+    assert line.startswith("1 sentence without `# text` differs from the dataset's captions: The sentence '30'")
     given = [replace(sentence, tree=tree("something else")) for sentence in given]
     with pytest.raises(DataError, match="Every sentence without `# text` differs from its caption"):
         match_sentences(dataset, given)
