@@ -260,7 +260,7 @@ def narrow(everything):
 
 
 def answer_of(connection: socket.socket) -> tuple[int, str]:
-    """Reads an answer, without waiting for the server, which closes a connection with an unread body after 10 seconds."""
+    """Reads an answer without waiting for the end: the server keeps a connection with an unread body for 10 seconds."""
     response = http.client.HTTPResponse(connection)
     response.begin()
     return response.status, response.read().decode()
