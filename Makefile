@@ -1,8 +1,8 @@
 # `make quickstart` and `make test` need Python 3.11 or newer and nothing else.
 PYTHON ?= python3
 VENV ?= .venv
-# Processes that run tests.
-WORKERS ?= 2
+# Processes that run tests. On two processors the third works while one waits for servers and processes of its own.
+WORKERS ?= 3
 BIN = $(VENV)/bin
 
 .PHONY: quickstart check test test-slow test-all test-lowest faults fuzz soak audit sbom coverage lint docs benchmark clean
