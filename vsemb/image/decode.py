@@ -286,8 +286,8 @@ def _upright(image: tf.Tensor, sides: tf.Tensor, orientation: tf.Tensor) -> tupl
     return image, sides, tf.where(turned, outside, 0.0)
 
 
-# Traced and loaded once for JPEG and PNG.
-@rare
+# Traced once for JPEG and PNG.
+@tf.function(autograph=False)
 def _resize(image: tf.Tensor, target: _Target, orientation: tf.Tensor, sides: tf.Tensor) -> tf.Tensor:
     """Resize (rows, columns, channels) to an upright square of uint8, or to crops; bilinear, antialiased by default.
 
