@@ -354,11 +354,13 @@ class Top(Features, kind="top"):
             return self
         if self.layer == _TOP_LAYER and layers:
             return replace(self, layer=layers[0])
-        having = [name for name in ARCHITECTURES if inner_maps(name)]
-        fix = "Leave image.layer out." if layers else f"Use {' or '.join(having)}, or image features (image=features)."
-        name, received = ("image.layer", self.layer) if layers else ("backbone", backbone)
-        allowed = f"one of {', '.join(layers)} for {backbone}" if layers else "a network with inner maps"
-        raise invalid_argument(name, received, allowed, fix)
+        if layers:
+            raise invalid_argument(
+                "image.layer", self.layer, f"one of {', '.join(layers)} for {backbone}", "Leave image.layer out."
+            )
+        having = " or ".join(name for name in ARCHITECTURES if inner_maps(name))
+        fix = f"Use {having}, or image features (image=features)."
+        raise invalid_argument("backbone", backbone, "a network with inner maps", fix)
 
     def open(self, dataset: Dataset) -> FeatureStore:
         store = FeatureStore.find(dataset, self.fingerprint, self.layer)

@@ -157,6 +157,14 @@ def test_files_of_another_form(refs: Any, boxes: Any, message: str, tmp_path: Pa
         read(write_refcoco(tmp_path / "refcoco", refs, boxes))
 
 
+# The last value, held once or twice by a list, and so on.
+@pytest.mark.parametrize(("step", "levels"), [(b"q\0]q\1(h\0h\0e", 40), (b"q\0]q\1h\0a", 5000)])
+def test_values_without_end_are_refused(step: bytes, levels: int, tmp_path: Path) -> None:
+    (tmp_path / "refs(unc).p").write_bytes(b"\x80\x02K\x01" + step * levels + b".")
+    with pytest.raises(DataError, match="again and again"):
+        read_plain_pickle(tmp_path / "refs(unc).p")
+
+
 def test_a_folder_without_expressions(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"holds 0 files refs"):
         read(tmp_path)

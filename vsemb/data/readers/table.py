@@ -102,8 +102,11 @@ def read(
         name = _text(where, "file name", row.get("file"))
         if name is None:
             raise DataError(f"{where}: the file name is empty.")
-        found = row.get("caption")
-        texts = found if isinstance(found, list) else ["" if found is None else found]
+        texts = row.get("caption")
+        if texts is None:
+            texts = ""
+        if not isinstance(texts, list):
+            texts = [texts]
         for text in texts:
             check_text(where, "caption", text)
         if not scheme(name):

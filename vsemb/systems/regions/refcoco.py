@@ -33,6 +33,8 @@ from vsemb.files import open_regular, read_json, reading
 
 _NAME, _BOXES = re.compile(r"refs\(\w+\)\.p"), "instances.json"
 _FOLDERS = ("images", "train2014", "images/train2014")
+# Maximum depth of lists and dictionaries in a pickle.
+_DEPTH = 50
 
 
 @dataclass
@@ -88,7 +90,8 @@ def read_plain_pickle(path: Path) -> Any:
     """Read a pickle of dictionaries, lists, strings and numbers.
 
     A pickle can name any class or function to call. This function refuses such files, so they cannot run code. It also
-    refuses places of stored values beyond the size of the file, for which `pickle` would allocate that much memory.
+    refuses places of stored values beyond the size of the file, for which `pickle` would allocate that much memory, and
+    values that are nested deeply or hold each other again and again, for which printing them would take for ever.
 
     Raises:
         DataError: if the file is missing, broken, or has anything else than these types.
@@ -101,12 +104,27 @@ def read_plain_pickle(path: Path) -> Any:
                     if operation.name in ("PUT", "BINPUT", "LONG_BINPUT") and (argument or 0) > size:
                         raise pickle.UnpicklingError(f"it stores a value at {argument}, in a file of {size} bytes")
                 file.seek(0)
-                return _PlainUnpickler(file, encoding="utf-8", errors="replace").load()
+                content = _PlainUnpickler(file, encoding="utf-8", errors="replace").load()
+                _check_size(content, size)
+                return content
         except OSError:
             raise
         # A broken pickle can raise errors of any type.
         except Exception as error:
             raise DataError(f"{path} must be a pickle of plain values: {one_line(str(error), 100)}.") from error
+
+
+def _check_size(content: Any, most: int) -> None:
+    left = [(content, 0)]
+    while left:
+        value, depth = left.pop()
+        most -= 1
+        if most < 0 or depth > _DEPTH:
+            raise pickle.UnpicklingError("its values are nested too deeply, or hold each other again and again")
+        if isinstance(value, dict):
+            left += [(each, depth + 1) for each in value.values()]
+        elif isinstance(value, list | tuple | set | frozenset):
+            left += [(each, depth + 1) for each in value]
 
 
 class _PlainUnpickler(pickle.Unpickler):
