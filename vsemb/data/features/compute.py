@@ -210,7 +210,7 @@ def write_precomputed(dataset: Dataset, ids: np.ndarray, rows: np.ndarray | Iter
     shape = next(iter(shapes))
     with FeatureWriter(directory, expected, shape, {"fingerprint": fingerprint}) as writer:
         # An interrupted call may have had its rows in other arrays, so its rows are written again.
-        writer.done = 0
+        writer.start_afresh()
         try:
             for block in (block for array in arrays for block in blocks(array)):
                 block_ids = ids[writer.done : writer.done + len(block)]

@@ -141,8 +141,13 @@ class FeatureWriter:
         if intact:
             self.done = len(places)
         else:
-            self._checksums = dict.fromkeys(self._specs, 0)
+            self.start_afresh()
         return intact
+
+    def start_afresh(self) -> None:
+        """Write all rows again, also those of an interrupted writer."""
+        self.done = 0
+        self._checksums = dict.fromkeys(self._specs, 0)
 
     def _add_checksum(self, name: str, rows: np.ndarray) -> None:
         self._checksums[name] = zlib.crc32(np.ascontiguousarray(rows).data, self._checksums[name])
