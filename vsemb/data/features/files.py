@@ -145,7 +145,7 @@ class FeatureWriter:
         return intact
 
     def start_afresh(self) -> None:
-        """Write all rows again, also those of an interrupted writer."""
+        """Write all rows again, also the rows of an interrupted writer."""
         self.done = 0
         self._checksums = dict.fromkeys(self._specs, 0)
 

@@ -90,8 +90,8 @@ def read_plain_pickle(path: Path) -> Any:
     """Read a pickle of dictionaries, lists, strings and numbers.
 
     A pickle can name any class or function to call. This function refuses such files, so they cannot run code. It also
-    refuses places of stored values beyond the size of the file, for which `pickle` would allocate that much memory, and
-    values that are nested deeply or hold each other again and again, for which printing them would take for ever.
+    refuses places of stored values beyond the size of the file, for which `pickle` would allocate that much memory. It
+    refuses values that are nested deeply or hold each other again and again, since printing them would never end.
 
     Raises:
         DataError: if the file is missing, broken, or has anything else than these types.
