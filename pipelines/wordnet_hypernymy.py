@@ -252,11 +252,11 @@ def save_vectors(out: Path, wordnet: WordNet, model: HypernymModel) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Run the comparison and print its table."""
-    from vsemb.commands import over_seeds
     from vsemb.console import say
     from vsemb.data.readers.wordnet import find_wordnet
     from vsemb.errors import invalid_argument
     from vsemb.files import write_json
+    from vsemb.runs.seeds import over_seeds
     from vsemb.systems.hypernymy.wordnet import read_wordnet
 
     if arguments.out and "order" not in arguments.models:

@@ -15,8 +15,9 @@ FILE = ROOT / "docs" / "design" / "architecture.svg"
 CONTENTS = {
     "allocation": "memory; exceptions",
     "console": "notices and progress bars; reading, atomic writing; Unicode",
-    "printing": "output of commands; systems, found by name; weights files",
+    "printing": "tables; systems, found by name; results; weights files",
     "parts": "typed parts of a recipe, read from JSON and --set",
+    "acts": "checked arguments of public functions",
     "configured": "Keras objects that keep their arguments",
     "ops": "pure functions over tensors",
     "image": "strings and bytes to tensors, in the graph",
@@ -28,11 +29,11 @@ CONTENTS = {
     "exporting": "signatures, SavedModel, contract, verification",
     "recipes": "schema and recipes of the base; server and client",
     "runs": "run directories: train, open, search, export",
-    "api": "the names of `import vsemb`",
+    "api": "public functions, which are also commands",
     "commands": "modes and options of subcommands",
     "demo": "HTML report, demo page",
     "systems": "one folder per system",
-    "cli": "the vsemb command",
+    "cli": "the vsemb command: parsers of the public functions",
 }
 _ROW, _BOX, _LEFT, _WIDTH = 42, 30, 20, 860
 _LABELS = 440  # where the right column begins

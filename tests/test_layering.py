@@ -25,8 +25,9 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 ORDER = [
     {"allocation", "errors"},
     {"console", "files", "tables", "unicode"},
-    {"printing", "registry", "weights"},
+    {"printing", "registry", "results", "weights"},
     {"parts"},
+    {"acts"},
     {"configured"},
     {"ops"},
     {"text", "image"},
@@ -38,9 +39,9 @@ ORDER = [
     {"exporting"},
     {"serving", "recipes"},
     {"runs"},
-    {"api"},
     {"commands"},
     {"report", "demo"},
+    {"api"},
     {"systems"},
     {"cli"},
 ]

@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vsemb import recipes
+    from vsemb.api.data import annotate
     from vsemb.api.dataset import Dataset
+    from vsemb.api.evaluation import analyze, evaluate
     from vsemb.api.hits import Hit, Hits, search
     from vsemb.api.model import Model, load
-    from vsemb.api.training import evaluate, export, train
+    from vsemb.api.training import export, train
     from vsemb.errors import VsembError
     from vsemb.evaluation.retrieval import RetrievalMetrics
     from vsemb.recipes.schema import Recipe
@@ -41,7 +43,9 @@ _MODULES = {
     "RetrievalMetrics": "vsemb.evaluation.retrieval",
     "Run": "vsemb.runs.run",
     "VsembError": "vsemb.errors",
-    "evaluate": "vsemb.api.training",
+    "analyze": "vsemb.api.evaluation",
+    "annotate": "vsemb.api.data",
+    "evaluate": "vsemb.api.evaluation",
     "export": "vsemb.api.training",
     "load": "vsemb.api.model",
     "recipes": "vsemb.recipes",
@@ -59,6 +63,8 @@ __all__ = [
     "RetrievalMetrics",
     "Run",
     "VsembError",
+    "analyze",
+    "annotate",
     "evaluate",
     "export",
     "load",

@@ -12,14 +12,12 @@ import argparse
 import html
 import inspect
 import os
-import statistics
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from vsemb import registry
 from vsemb.errors import DataError, InvalidArgumentError, invalid_argument, printable
-from vsemb.printing import table
 
 if TYPE_CHECKING:
     from vsemb.data.store import Dataset
@@ -104,45 +102,6 @@ class Measured:
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(self.text)}</pre>"
-
-
-def over_seeds(each: Mapping[str, Mapping[str, Any]], what: str = "seeds") -> Measured:
-    """Return mean and standard deviation of metrics over runs that differ in their seed.
-
-    Args:
-        each: name of the run -> its metrics, as `Measured.values`. Floating-point numbers are metrics; whole numbers
-            count things and are left out.
-        what: the difference between the runs.
-
-    Example:
-
-    >>> print(over_seeds({"seed-0": {"images": 10, "R@1": 20.0}, "seed-1": {"images": 10, "R@1": 21.0}}))
-    seeds: 2  mean      sd  seed-0  seed-1
-    R@1       20.5  0.7071      20      21
-    """
-    runs = {name: _numbers(values) for name, values in each.items()}
-    columns = {metric: [found[metric] for found in runs.values()] for metric in next(iter(runs.values()))}
-    mean = {metric: statistics.fmean(values) for metric, values in columns.items()}
-    spread = {metric: statistics.stdev(values) if len(runs) > 1 else 0.0 for metric, values in columns.items()}
-    rows = [
-        [metric, *(f"{value:.4g}" for value in (mean[metric], spread[metric], *values))]
-        for metric, values in columns.items()
-    ]
-    text = table([f"{what}: {len(runs)}", "mean", "sd", *runs], rows)
-    return Measured(text, {"mean": mean, "sd": spread, "runs": dict(each)})
-
-
-def _numbers(values: Any, path: str = "") -> dict[str, float]:
-    """Return the floating-point numbers in JSON values by their path."""
-    if isinstance(values, float):
-        return {path: values}
-    found: dict[str, float] = {}
-    for name, value in values.items() if isinstance(values, Mapping) else ():
-        if name == "measured":
-            found |= _numbers(value[0], path)
-        else:
-            found |= _numbers(value, f"{path} {name}".strip())
-    return found
 
 
 class Modes:

@@ -37,7 +37,15 @@ class VsembError(Exception):
 
 
 class InvalidArgumentError(VsembError, ValueError):
-    """Invalid value of an argument, recipe field or option."""
+    """Invalid value of an argument, recipe field or option.
+
+    Attributes:
+        argument: its name; None if several arguments do not fit each other.
+    """
+
+    def __init__(self, *arguments: object, argument: str | None = None) -> None:
+        super().__init__(*arguments)
+        self.argument = argument
 
 
 class DataError(VsembError):
@@ -70,7 +78,7 @@ def invalid_argument(name: str, received: object, allowed: str, fix: str | None 
     if len(shown) > _LONGEST or "\n" in shown:
         shown = one_line(shown)
     message = f"`{name}` must be {allowed}; got {shown}."
-    return InvalidArgumentError(f"{message} {fix}" if fix else message)
+    return InvalidArgumentError(f"{message} {fix}" if fix else message, argument=name)
 
 
 def unknown_name(name: str, received: str, allowed: Iterable[str], fix: str | None = None) -> InvalidArgumentError:

@@ -49,10 +49,12 @@ class Range:
     Attributes:
         allowed: the range as a phrase.
         holds: whether a number is in the range; must be false for NaN.
+        read: function that reads a number from a command line; None for `int` or `float`. It raises ValueError.
     """
 
     allowed: str
     holds: Callable[[float], bool]
+    read: Callable[[str], float] | None = None
 
 
 def between(low: int, high: int) -> Range:
@@ -66,6 +68,7 @@ def at_least(low: int) -> Range:
 
 
 Count = Annotated[int, at_least(1)]
+Whole = Annotated[int, at_least(0)]
 # Above all useful values, below the limits of memory and of int32.
 Size = Annotated[int, between(1, 65536)]
 Share = Annotated[float, Range("a number in [0, 1)", lambda value: 0 <= value < 1)]
@@ -231,22 +234,40 @@ class Hint:
         literals: allowed values of a literal.
         range: range of numbers.
         part: family or record of a field with a part.
+        items: hint of the items of a sequence, which may have any number of them.
+        values: hint of the values of a mapping, whose keys are strings.
     """
 
     accepted: tuple[Any, ...] = ()
     literals: tuple[Any, ...] = ()
     range: Range | None = None
     part: type[Part] | None = None
+    items: Hint | None = None
+    values: Hint | None = None
 
     @property
     def allowed(self) -> str:
         """Allowed values of the field as a phrase."""
-        null = " or null" if types.NoneType in self.accepted else ""
+        phrases = []
         if self.literals:
-            return f"one of {', '.join(map(str, self.literals))}{null}"
+            phrases.append(f"one of {', '.join(map(str, self.literals))}")
         if self.range is not None:
-            return self.range.allowed + null
-        return " or ".join("null" if kind is types.NoneType else kind.__name__ for kind in self.accepted)
+            phrases.append(self.range.allowed)
+        if self.items is not None:
+            phrases.append(f"a sequence, each item {self.items.allowed}")
+        if self.values is not None:
+            phrases.append(f"a mapping, each value {self.values.allowed}")
+        if self.part is not None:
+            phrases.append(f"a {self.part.family or self.part.__name__}")
+        told = {type(value) for value in self.literals}
+        if self.range is not None:
+            told |= {int, float}
+        phrases += [kind.__name__ for kind in self.accepted if kind is not types.NoneType and kind not in told]
+        return " or ".join([*phrases, *["null"] * (types.NoneType in self.accepted)])
+
+    def lists(self, value: object) -> bool:
+        """Whether the value is one of the literals. `True` is not 1."""
+        return any(type(each) is type(value) and each == value for each in self.literals)
 
 
 def read_hint(hint: Any) -> Hint:
@@ -263,26 +284,53 @@ def read_hint(hint: Any) -> Hint:
             accepted += {type(value) for value in typing.get_args(each)}
         elif isinstance(each, type) and issubclass(each, Part):
             read = dataclasses.replace(read, part=each)
+        elif typing.get_origin(each) in (tuple, Sequence):
+            read = dataclasses.replace(read, items=read_hint(typing.get_args(each)[0]))
+        elif typing.get_origin(each) is Mapping:
+            read = dataclasses.replace(read, values=read_hint(typing.get_args(each)[1]))
         else:
-            accepted.append(each)
-    return dataclasses.replace(read, accepted=tuple(accepted))
+            accepted.append(typing.get_origin(each) or each)
+    return dataclasses.replace(read, accepted=tuple(dict.fromkeys(accepted)))
 
 
 def _checked(hint: Any, value: Any, path: str) -> Any:
     """Convert a plain value or a part to the type of a field, and check it."""
-    read = read_hint(hint)
+    return checked_value(read_hint(hint), value, path)
+
+
+def checked_value(read: Hint, value: Any, path: str) -> Any:
+    """Convert a value to a type, and check it.
+
+    Args:
+        read: the type.
+        value: a plain value, a part, or the JSON values of one.
+        path: name of the argument or field, for the message.
+
+    Returns:
+        The value; sequences are tuples, and an integer is a float if only that is accepted.
+
+    Raises:
+        InvalidArgumentError: if the value is of another type, or not allowed.
+    """
     if value is None and types.NoneType in read.accepted:
         return None
-    if read.part is not None:
+    if read.items is not None and isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return tuple(checked_value(read.items, item, path) for item in value)
+    if read.values is not None and isinstance(value, Mapping):
+        return {name: checked_value(read.values, item, f"{path}.{name}") for name, item in value.items()}
+    if read.part is not None and not (isinstance(value, str) and str in read.accepted):
         return _checked_part(read.part, value, path)
-    for kind in read.accepted:
-        if kind is float and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)
-        if isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
-            break
-    else:
+    # Numbers of NumPy become Python's.
+    if isinstance(value, numbers.Integral) and not isinstance(value, bool):
+        value = float(value) if float in read.accepted and int not in read.accepted else int(value)
+    elif isinstance(value, numbers.Real) and not isinstance(value, bool):
+        value = float(value)
+    exact = bool if isinstance(value, bool) else object
+    fits = any(isinstance(value, kind) and exact in (object, kind) for kind in read.accepted)
+    # The nearest literal helps more than a type.
+    if not fits and not (read.literals and isinstance(value, str)):
         raise invalid_argument(path, value, read.allowed)
-    require(path, value, hint)
+    _require(read, path, value)
     return value
 
 
@@ -293,16 +341,21 @@ def require(name: str, value: Any, hint: Any) -> None:
         InvalidArgumentError: if the value is not allowed.
     """
     read = read_hint(hint)
-    if value is None and types.NoneType in read.accepted:
+    if not (value is None and types.NoneType in read.accepted):
+        _require(read, name, value)
+
+
+def _require(read: Hint, name: str, value: Any) -> None:
+    if read.lists(value):
         return
-    if read.literals and value not in read.literals:
-        if isinstance(value, str):
-            raise unknown_name(name, value, map(str, read.literals))
-        raise invalid_argument(name, value, read.allowed)
     if read.range is not None:
         number = isinstance(value, numbers.Real if float in read.accepted else numbers.Integral)
         if not number or isinstance(value, bool) or not read.range.holds(value):
             raise invalid_argument(name, value, read.allowed)
+    elif read.literals:
+        if isinstance(value, str):
+            raise unknown_name(name, value, map(str, read.literals))
+        raise invalid_argument(name, value, read.allowed)
 
 
 def require_fields(record: Any) -> None:
@@ -392,10 +445,27 @@ def explanations(cls: type[Part]) -> dict[str, str]:
     """Return field name -> explanation, from `Attributes:` in the docstrings of the class and its base classes."""
     found: dict[str, str] = {}
     for each in reversed(cls.__mro__):
-        attributes = inspect.cleandoc(vars(each).get("__doc__") or "").partition("\nAttributes:\n")[2]
-        entries = re.findall(r"^    (\w+): (.*(?:\n {5,}.*)*)", attributes, re.MULTILINE)
-        found |= {name: " ".join(text.split()) for name, text in entries}
+        found |= entries_of(vars(each).get("__doc__") or "", "Attributes")
     return {name: found.get(name, "") for name in fields_of(cls)}
+
+
+def entries_of(docstring: str, section: str) -> dict[str, str]:
+    """Return name -> explanation, from a section of a docstring in Google's style.
+
+    Args:
+        docstring: the docstring.
+        section: title of the section, such as `Args`.
+
+    Example:
+
+    >>> entries_of(entries_of.__doc__, "Args")["section"]
+    'title of the section, such as `Args`.'
+    """
+    text = inspect.cleandoc(docstring).partition(f"\n{section}:\n")[2]
+    # The section ends at the first line without indentation.
+    text = re.split(r"^(?=\S)", text, maxsplit=1, flags=re.MULTILINE)[0]
+    entries = re.findall(r"^    \*{0,2}(\w+): (.*(?:\n {5,}.*)*)", text, re.MULTILINE)
+    return {name: " ".join(explained.split()) for name, explained in entries}
 
 
 def walk(part: Part) -> Iterator[Part]:

@@ -33,6 +33,25 @@ GROUP = "vsemb.systems"
 
 
 @dataclass(frozen=True)
+class Command:
+    """A subcommand of `vsemb`.
+
+    Attributes:
+        act: reference to its function, see `vsemb.acts`.
+        summary: the function's work in under twelve words.
+        examples: command lines for its `--help`.
+        backends: backends of Keras that it runs on, the default first.
+        keeps_memory: whether memory that was freed is kept for later use. A server returns it.
+    """
+
+    act: str
+    summary: str
+    examples: tuple[str, ...]
+    backends: tuple[str, ...] = ("tensorflow",)
+    keeps_memory: bool = True
+
+
+@dataclass(frozen=True)
 class System:
     """Extensions of a system to the base. References are arguments of `load`; in `parts` they are modules.
 
@@ -40,7 +59,7 @@ class System:
         name: name of the system.
         recipes: recipe name -> reference to a dictionary of variant name -> recipe; the first is the default.
         parts: family -> kind -> module with the part's class, see `vsemb.parts.Part`.
-        commands: subcommand -> (reference to its `vsemb.commands.Command`, summary in under twelve words).
+        commands: name -> subcommand.
         modes: subcommand -> mode, such as a protocol of `vsemb evaluate` -> reference to a `vsemb.commands.Mode`.
         options: subcommand -> references to `vsemb.commands.Options`; `run` is for all that read raw texts with a run.
         examples: subcommand -> command lines for its `--help`.
@@ -66,7 +85,7 @@ class System:
     name: str
     recipes: Mapping[str, str] = field(default_factory=dict)
     parts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    commands: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    commands: Mapping[str, Command | tuple[str, str]] = field(default_factory=dict)
     modes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     examples: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -251,12 +270,12 @@ def entries(name: str, group: str | None = None) -> dict[str, Any]:
 
     Args:
         name: attribute of `System`, e.g. `"recipes"`.
-        group: key of an attribute whose values are mappings, e.g. a subcommand of `"modes"`.
+        group: key of an attribute whose values are mappings, e.g. a family of `"parts"`.
 
     Example:
 
-    >>> entries("modes", "evaluate")["retrieval"]
-    'vsemb.cli.evaluate:RETRIEVAL'
+    >>> entries("parts", "protocol")["retrieval"]
+    'vsemb.runs.protocols'
     """
     mappings = [getattr(system, name) for system in systems()]
     if group is not None:
@@ -357,13 +376,11 @@ BASE = System(
         "batches": {"pairs": "vsemb.data.batches", "groups": "vsemb.data.caption_groups"},
         "validation": dict.fromkeys(("recall", "last"), "vsemb.training.validation"),
         "initialization": dict.fromkeys(("random", "cca"), "vsemb.training.initialization"),
+        "protocol": {"retrieval": "vsemb.runs.protocols"},
+        "analysis": {"lengths": "vsemb.runs.analyses"},
     },
     caches={"features": "vsemb.data.features.store:FeatureStore"},
     searchers={"vector": "vsemb.runs.searching:Searcher"},
     report_sections=("vsemb.report.retrieval:sections",),
     demo_tabs=("vsemb.demo.tabs:tabs",),
-    modes={
-        "evaluate": {"retrieval": "vsemb.cli.evaluate:RETRIEVAL"},
-        "analyze": {"lengths": "vsemb.cli.analyze:LENGTHS"},
-    },
 )

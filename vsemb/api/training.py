@@ -1,4 +1,4 @@
-"""`vsemb.train`, `vsemb.evaluate` and `vsemb.export`: the commands of these names for Python objects."""
+"""`vsemb.train` and `vsemb.export`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from vsemb import recipes, registry
+from vsemb import recipes
 from vsemb.console import without_tracing_advice
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, InvalidArgumentError, invalid_argument, unknown_name
@@ -17,7 +17,6 @@ from vsemb.recipes.describe import fields
 from vsemb.recipes.schema import Recipe
 from vsemb.runs.fine_tune import configured
 from vsemb.runs.run import Run
-from vsemb.runs.seeds import open_seeds
 from vsemb.runs.serve import export_run
 from vsemb.runs.train import train as train_recipe
 from vsemb.searching import read_index
@@ -144,48 +143,6 @@ def _text(name: str, value: Any) -> str:
         raise invalid_argument(name, value, "a number, a string, a list or None", fix)
     # `default` also converts numbers of NumPy, and paths.
     return json.dumps(value, default=lambda each: each.item() if hasattr(each, "item") else os.fspath(each))
-
-
-def evaluate(
-    run: Run | str | os.PathLike[str],
-    data: Dataset | str | os.PathLike[str] | None = None,
-    split: str = "val",
-    *,
-    protocol: str | None = None,
-    **options: Any,
-) -> Any:
-    """Measure a run with a standard protocol, as `vsemb evaluate` does.
-
-    Args:
-        run: a `vsemb.Run`, its directory, or a directory of runs that `vsemb train --seeds` wrote.
-        data: the dataset or other data of the run's task; default: the training data.
-        split: `val`, `test`, or another split of the data.
-        protocol: `retrieval`, `positives`, `compositional`, `captions`, `region-captions`,
-            `perplexity`, `zero-shot`, `entailment` or `pointing`; default: the protocol of the run's recipe.
-        **options: options of the protocol, which `vsemb evaluate --help` lists, with `_` in place of `-`. For
-            retrieval, `folds=5` also averages over contiguous folds of images, `bootstrap=1000` computes 95 %
-            intervals, `recalls=(1, 5, 10, 20)` selects the ranks, and `pairs=1000` also ranks images with one text
-            each.
-
-    Returns:
-        For retrieval, `vsemb.evaluation.RetrievalMetrics`: recall at 1, 5 and 10 in percent, median and mean rank, in
-        both directions. For other protocols, and for several runs, `vsemb.commands.Measured`, which shows tables;
-        `to_json()` returns the numbers.
-
-    Raises:
-        InvalidArgumentError: for an unknown split, protocol or option, or a protocol that does not measure the run.
-        DataError: if the data does not match.
-
-    Example:
-
-        metrics = vsemb.evaluate(run, split="test")
-        metrics.text_to_image["R@10"], metrics.recall_sum
-        vsemb.evaluate("runs/ds-sje", protocol="zero-shot", split="test", curve=True)
-    """
-    # Loaded by name: protocols belong to systems, which import this package.
-    measure = registry.load("vsemb.cli.evaluate:measure")
-    runs = open_seeds(run) if isinstance(run, str | os.PathLike) else [_opened(run)]
-    return measure(runs, data, split, protocol, options)
 
 
 def export(

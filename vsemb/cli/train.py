@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from vsemb import registry
-from vsemb.commands import over_seeds, picked
+from vsemb.commands import picked
 from vsemb.printing import add_json, save_json
 
 #: Backends of Keras that the command runs on.
@@ -94,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _launch_workers(arguments)
     from vsemb.runs.fine_tune import configured
     from vsemb.runs.run import STATE, Run
-    from vsemb.runs.seeds import seeded_recipes
+    from vsemb.runs.seeds import over_seeds, seeded_recipes
     from vsemb.runs.train import train
     from vsemb.training.strategies import open_distribution
 
@@ -139,7 +139,7 @@ def run(arguments: argparse.Namespace) -> int:
         {run.path.name: {name: run.info[name] for name in run.info if name.startswith("best_")} for run in runs}
     )
     print(f"runs         {arguments.out}", found.text, lines[-1], sep="\n")
-    save_json(arguments, found.values)
+    save_json(arguments, found.to_json())
     return 0
 
 

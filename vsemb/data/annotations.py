@@ -29,7 +29,7 @@ class CaptionAnnotation:
 
     Class attributes:
         kind: name of the annotation, its folder and its manifest, such as `parses`.
-        option: option of `vsemb annotate` that makes it.
+        annotation: name for `vsemb annotate`, which makes it.
         unit: key of the number of captions of a split in the manifest.
 
     Attributes:
@@ -39,7 +39,7 @@ class CaptionAnnotation:
     """
 
     kind: ClassVar[str]
-    option: ClassVar[str]
+    annotation: ClassVar[str]
     unit: ClassVar[str] = "captions"
 
     def __init__(self, dataset: Dataset, content: Mapping[str, Any]) -> None:
@@ -63,7 +63,9 @@ class CaptionAnnotation:
         path = dataset.path / cls.kind
         manifest = path / f"{cls.kind}.json"
         if not path.is_dir():
-            raise DataError(f"{dataset.path} has no {cls.kind}. Make them with `vsemb annotate {cls.option}`.")
+            raise DataError(
+                f"{dataset.path} has no {cls.kind}. Make them with `vsemb annotate {dataset.path} {cls.annotation}`."
+            )
         content = read_json(manifest, f"list of {cls.kind}")
         if not isinstance(content, dict) or content.get("format") != f"vsemb-{cls.kind}":
             raise cls.unusable(f"{manifest} is not a list of {cls.kind}")
@@ -113,7 +115,7 @@ class CaptionAnnotation:
     @classmethod
     def unusable(cls, why: str) -> DataError:
         """Return the error for an annotation that cannot be read, with the fix."""
-        return DataError(f"{why}. Make them again with `vsemb annotate {cls.option} --overwrite`.")
+        return DataError(f"{why}. Make them again with `vsemb annotate DATA {cls.annotation} --overwrite`.")
 
     @classmethod
     def verify(cls, folder: Path, files: Mapping[str, str]) -> None:

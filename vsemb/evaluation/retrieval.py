@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from html import escape
 from itertools import product
 from typing import Any
 
@@ -22,6 +23,8 @@ from vsemb.errors import DataError, counted, invalid_argument
 from vsemb.evaluation.hubs import correct_hubs
 from vsemb.evaluation.rank_scan import scanned_ranks, worth_a_scan
 from vsemb.ops.backend import compiled
+from vsemb.printing import table
+from vsemb.results import Result
 from vsemb.similarities import Similarity
 from vsemb.tables import html_table
 from vsemb.text.coverage import Coverage, UnknownWords
@@ -45,7 +48,7 @@ _Ranked = dict[str, tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True)
-class RetrievalMetrics:
+class RetrievalMetrics(Result):
     """The result of `evaluate_retrieval`.
 
     Attributes:
@@ -87,23 +90,45 @@ class RetrievalMetrics:
         object.__setattr__(self, "recall_sum", _recall_sum(self.image_to_text, self.text_to_image))
 
     @property
-    def _rows(self) -> list[list[str]]:
-        names = [name for name in self.image_to_text if name.startswith("R@")]
-        sides = {"image to text": self.image_to_text, "text to image": self.text_to_image}
-        rows = [
-            [title, *(f"{side[name]:.1f}" for name in names), f"{side['median_rank']:g}", f"{side['mean_rank']:.1f}"]
-            for title, side in sides.items()
-        ]
-        return [["", *names, "median rank", "mean rank"], *rows]
+    def _tables(self) -> list[tuple[str, RetrievalMetrics]]:
+        """The metrics and those of folds, pairs and others, each with a title."""
+        tables = [(f"{self.images} images, {self.texts} texts", self)]
+        if self.folds is not None:
+            tables.append((f"mean over folds of {self.folds.images} images", self.folds))
+        if self.csls is not None:
+            tables.append(("hubs corrected (CSLS, transductive)", self.csls))
+        if self.pairs is not None:
+            tables.append((f"{self.pairs.images} pairs, one text per image", self.pairs))
+        if (some := self.with_known_word) is not None:
+            tables.append((f"queries with a known word: {some.images} images, {some.texts} texts", some))
+        if (some := self.all_words_known) is not None:
+            tables.append((f"queries all words known: {some.images} images, {some.texts} texts", some))
+        return tables
 
-    @property
-    def _title(self) -> str:
-        return f"Retrieval, {self.images:,} images and {self.texts:,} texts, R@K in %, recall sum {self.recall_sum:.1f}"
+    def _rows(self, title: str) -> list[list[str]]:
+        """Return a table, its header first."""
+        columns = list(self.image_to_text)
+        rows = [[title, *(column.removesuffix("_rank") for column in columns)]]
+        sides = {"image_to_text": self.image_to_text, "text_to_image": self.text_to_image}
+        for name, values in sides.items():
+            rows.append([name.replace("_to_", " → "), *(f"{values[key]:.1f}" for key in columns)])
+            if self.intervals_95 is not None:
+                bounds = self.intervals_95[name]
+                rows.append(["  95 %", *(f"{bounds[key][0]:.1f}–{bounds[key][1]:.1f}" for key in columns)])
+        sums = {"recall sum": f"{self.recall_sum:.1f}"}
+        if self.intervals_95 is not None:
+            sums["  95 %"] = "{:.1f}–{:.1f}".format(*self.intervals_95["recall_sum"])
+        return rows + [[name, value, *[""] * (len(columns) - 1)] for name, value in sums.items()]
+
+    def __str__(self) -> str:
+        rows: list[list[str]] = []
+        for title, metrics in self._tables:
+            own = metrics._rows(title)
+            rows += [[""] * len(own[0]), *own]
+        return "\n".join([table(rows[1], rows[2:]), *self.notes])
 
     def __repr__(self) -> str:
-        widths = [max(map(len, column)) for column in zip(*self._rows, strict=True)]
-        lines = ["  ".join(map(str.rjust, row, widths)) for row in self._rows]
-        return "\n".join([self._title, *lines, *self.notes])
+        return str(self)
 
     @property
     def notes(self) -> list[str]:
@@ -111,8 +136,11 @@ class RetrievalMetrics:
         return [] if self.unknown is None else self.unknown.notes
 
     def _repr_html_(self) -> str:
-        header, *rows = self._rows
-        return html_table(header, rows, ". ".join([self._title, *self.notes]))
+        tables = []
+        for title, metrics in self._tables:
+            header, *rows = metrics._rows("")
+            tables.append(html_table(header, rows, f"{title}, R@K in %"))
+        return "".join([*tables, *(f"<p>{escape(note)}</p>" for note in self.notes)])
 
     def to_json(self) -> dict[str, Any]:
         """Return the metrics as `vsemb evaluate --json` writes them, without metrics that were not requested."""

@@ -9,7 +9,6 @@ import numpy as np
 from vsemb.errors import invalid_argument
 from vsemb.evaluation import RetrievalMetrics, evaluate_retrieval
 from vsemb.evaluation.retrieval import retrieval_ranks
-from vsemb.printing import table
 from vsemb.recipes.retrieval import Retrieval
 from vsemb.report.page import EXPLAINED, FOUND, MEASURED, WORST, Cell, Measure, Section, View
 from vsemb.report.space import Gallery
@@ -75,7 +74,7 @@ def sections(view: View) -> list[Section]:
             f"Search by {query}",
             templates.found_images(by_text, space.by_class),
             facts=_facts(run, combines),
-            lines=retrieval_table(metrics),
+            lines=str(metrics),
             measured=metrics.to_json(),
         ),
         Section(FOUND, "image-to-text", "Search by image", templates.found_texts(by_image, space.by_class)),
@@ -169,38 +168,3 @@ def _without_unknown(metrics: RetrievalMetrics) -> Iterator[str]:
     ):
         if known is not None:
             yield f"Recall sum of the {known.texts:,} sentences {which}, and their images: {known.recall_sum:.1f}."
-
-
-def retrieval_table(metrics: RetrievalMetrics) -> str:
-    """Lay out retrieval metrics with their intervals as a table for the terminal; metrics of folds and pairs follow.
-
-    Args:
-        metrics: the metrics.
-    """
-    rows = _rows(metrics, f"{metrics.images} images, {metrics.texts} texts")
-    if metrics.folds is not None:
-        rows += [[""] * len(rows[0]), *_rows(metrics.folds, f"mean over folds of {metrics.folds.images} images")]
-    if metrics.csls is not None:
-        rows += [[""] * len(rows[0]), *_rows(metrics.csls, "hubs corrected (CSLS, transductive)")]
-    if metrics.pairs is not None:
-        rows += [[""] * len(rows[0]), *_rows(metrics.pairs, f"{metrics.pairs.images} pairs, one text per image")]
-    for known, title in ((metrics.with_known_word, "with a known word"), (metrics.all_words_known, "all words known")):
-        if known is not None:
-            of = f"queries {title}: {known.images} images, {known.texts} texts"
-            rows += [[""] * len(rows[0]), *_rows(known, of)]
-    return "\n".join([table(rows[0], rows[1:]), *metrics.notes])
-
-
-def _rows(metrics: RetrievalMetrics, title: str) -> list[list[str]]:
-    columns = list(metrics.image_to_text)
-    rows = [[title, *(column.removesuffix("_rank") for column in columns)]]
-    for name in ("image_to_text", "text_to_image"):
-        values = getattr(metrics, name)
-        rows.append([name.replace("_to_", " → "), *(f"{values[key]:.1f}" for key in columns)])
-        if metrics.intervals_95 is not None:
-            bounds = metrics.intervals_95[name]
-            rows.append(["  95 %", *(f"{bounds[key][0]:.1f}–{bounds[key][1]:.1f}" for key in columns)])
-    sums = {"recall sum": f"{metrics.recall_sum:.1f}"}
-    if metrics.intervals_95 is not None:
-        sums["  95 %"] = "{:.1f}–{:.1f}".format(*metrics.intervals_95["recall_sum"])
-    return rows + [[name, value, *[""] * (len(columns) - 1)] for name, value in sums.items()]

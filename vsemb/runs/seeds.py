@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import statistics
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from vsemb.errors import DataError
 from vsemb.parts import Count, require
+from vsemb.printing import table
 from vsemb.recipes.schema import Recipe
+from vsemb.results import Table
 from vsemb.runs.run import RECIPE, Run
 
 
@@ -42,3 +47,42 @@ def open_seeds(path: str | os.PathLike[str]) -> list[Run]:
     """
     found = [] if (Path(path) / RECIPE).exists() else list(Path(path).glob("seed-*"))
     return [Run.open(each) for each in sorted(found, key=lambda each: (len(each.name), each.name)) or [Path(path)]]
+
+
+def over_seeds(each: Mapping[str, Mapping[str, Any]], what: str = "seeds") -> Table:
+    """Return mean and standard deviation of metrics over runs that differ in their seed.
+
+    Args:
+        each: name of the run -> its metrics, as their `to_json` returns them. Floating-point numbers are metrics;
+            whole numbers count things and are left out.
+        what: the difference between the runs.
+
+    Example:
+
+    >>> print(over_seeds({"seed-0": {"images": 10, "R@1": 20.0}, "seed-1": {"images": 10, "R@1": 21.0}}))
+    seeds: 2  mean      sd  seed-0  seed-1
+    R@1       20.5  0.7071      20      21
+    """
+    runs = {name: _numbers(values) for name, values in each.items()}
+    columns = {metric: [found[metric] for found in runs.values()] for metric in next(iter(runs.values()))}
+    mean = {metric: statistics.fmean(values) for metric, values in columns.items()}
+    spread = {metric: statistics.stdev(values) if len(runs) > 1 else 0.0 for metric, values in columns.items()}
+    rows = [
+        [metric, *(f"{value:.4g}" for value in (mean[metric], spread[metric], *values))]
+        for metric, values in columns.items()
+    ]
+    text = table([f"{what}: {len(runs)}", "mean", "sd", *runs], rows)
+    return Table(text, {"mean": mean, "sd": spread, "runs": dict(each)})
+
+
+def _numbers(values: Any, path: str = "") -> dict[str, float]:
+    """Return the floating-point numbers in JSON values by their path."""
+    if isinstance(values, float):
+        return {path: values}
+    found: dict[str, float] = {}
+    for name, value in values.items() if isinstance(values, Mapping) else ():
+        if name == "measured":
+            found |= _numbers(value[0], path)
+        else:
+            found |= _numbers(value, f"{path} {name}".strip())
+    return found

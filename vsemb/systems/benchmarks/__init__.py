@@ -4,16 +4,11 @@ from vsemb.registry import System
 
 SYSTEM = System(
     name="benchmarks",
-    modes={
-        "evaluate": {
-            "positives": "vsemb.systems.benchmarks.commands:POSITIVES",
-            "compositional": "vsemb.systems.benchmarks.commands:COMPOSITIONAL",
-        },
-    },
+    parts={"protocol": dict.fromkeys(("positives", "compositional"), "vsemb.systems.benchmarks.protocols")},
     examples={
         "evaluate": (
-            "vsemb evaluate runs/coco --positives --files eccv_caption/data instances_val2014.json --split test",
-            "vsemb evaluate runs/vsepp --compositional --files swap_att.json --images coco/val2017",
+            "vsemb evaluate runs/coco --protocol positives --files eccv_caption/data instances.json --split test",
+            "vsemb evaluate runs/vsepp --protocol compositional --files swap_att.json --images coco/val2017",
         ),
     },
 )

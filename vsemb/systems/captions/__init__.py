@@ -18,16 +18,13 @@ SYSTEM = System(
             "recurrent": "vsemb.systems.captions.multimodal_rnn",
             "attentive": "vsemb.systems.captions.multimodal_rnn",
         },
+        "protocol": dict.fromkeys(
+            ("captions", "region-captions", "perplexity", "likelihood"), "vsemb.systems.captions.protocols"
+        ),
         "caption validation": dict.fromkeys(("perplexity", "cider"), "vsemb.systems.captions.validation"),
     },
     commands={"caption": ("vsemb.systems.captions.commands:CAPTION", "write captions of images or of their regions")},
     modes={
-        "evaluate": {
-            "captions": "vsemb.systems.captions.commands:CAPTIONS",
-            "perplexity": "vsemb.systems.captions.commands:PERPLEXITY",
-            "likelihood": "vsemb.systems.captions.commands:LIKELIHOOD",
-            "region-captions": "vsemb.systems.captions.commands:REGION_CAPTIONS",
-        },
         "caption": {"regions": "vsemb.systems.captions.commands:REGIONS"},
     },
     options={
@@ -41,8 +38,8 @@ SYSTEM = System(
             "vsemb train multimodal-rnn-regions --alignment runs/dvsa --data data/flickr8k --out runs/snippets",
         ),
         "evaluate": (
-            "vsemb evaluate runs/captions --captions --beside runs/sc-nlm --examples 5",
-            "vsemb evaluate runs/captions --likelihood --first 100",
+            "vsemb evaluate runs/captions --beside runs/sc-nlm --examples 5",
+            "vsemb evaluate runs/captions --protocol likelihood --first 100",
         ),
         "demo": ("vsemb demo runs/vsepp --captions runs/captions",),
         "export": ("vsemb export runs/captions savedmodels/captions --beam 7 --n-best 5",),

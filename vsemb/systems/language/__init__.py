@@ -11,6 +11,7 @@ SYSTEM = System(
     },
     parts={
         "task": {"language": "vsemb.systems.language.kiros2014_language"},
+        "annotation": {"pos-tags": "vsemb.systems.language.annotation"},
         "language model": {
             "log-bilinear": "vsemb.systems.language.log_bilinear",
             "multiplicative": "vsemb.systems.language.multiplicative",
@@ -20,18 +21,17 @@ SYSTEM = System(
     readers={"sentences": "vsemb.systems.language.plain_text:read"},
     next_commands={"sentences": "vsemb train log-bilinear --data CAPTIONED --set sentences={data} --out {out}"},
     annotations={"tags": "vsemb.systems.language.tags:find"},
-    modes={"annotate": {"pos-tags": "vsemb.systems.language.commands:POS_TAGS"}},
     examples={
         "annotate": (
-            "vsemb annotate data/flickr8k --pos-tags",
-            "vsemb annotate data/flickr8k --pos-tags --file pos_tags.txt.gz",
+            "vsemb annotate data/flickr8k pos-tags",
+            "vsemb annotate data/flickr8k pos-tags --file pos_tags.txt.gz",
         ),
         "prepare": ("vsemb prepare books/ --format sentences --split train --out data/books",),
         "train": (
             "vsemb train sc-nlm --encoder runs/kiros --data data/flickr8k --out runs/sc-nlm",
             "vsemb train sc-nlm --encoder runs/kiros --data data/flickr8k --set sentences=data/books --out runs/books",
         ),
-        "evaluate": ("vsemb evaluate runs/sc-nlm --perplexity --beside runs/multiplicative runs/log-bilinear",),
+        "evaluate": ("vsemb evaluate runs/sc-nlm --beside runs/multiplicative runs/log-bilinear",),
     },
     train_inputs={"encoder": "kiros2014 run with the sentence vectors for conditioning"},
 )

@@ -214,7 +214,7 @@ class CaptionTags(CaptionAnnotation):
     """
 
     kind: ClassVar[str] = "tags"
-    option: ClassVar[str] = "--pos-tags"
+    annotation: ClassVar[str] = "pos-tags"
 
     def __init__(self, dataset: Dataset, content: Mapping[str, Any]) -> None:
         super().__init__(dataset, content)

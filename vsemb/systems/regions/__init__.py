@@ -8,6 +8,8 @@ SYSTEM = System(
     parts={
         "image tower": {"regions": "vsemb.systems.regions.image_tower"},
         "text encoder": {"contextual-tokens": "vsemb.systems.regions.encoders"},
+        "protocol": {"pointing": "vsemb.systems.regions.protocol"},
+        "analysis": {"norms": "vsemb.systems.regions.norms"},
         "loss": {"ranking-fragments": "vsemb.systems.regions.fragment_loss"},
         "similarity": {
             **dict.fromkeys(("max-sim", "sum-sim", "late-interaction"), "vsemb.systems.regions.similarities"),
@@ -19,9 +21,7 @@ SYSTEM = System(
         "align": ("vsemb.systems.regions.commands:ALIGN", "align the words of a sentence with regions of an image"),
     },
     modes={
-        "evaluate": {"pointing": "vsemb.systems.regions.commands:POINTING"},
         "search": {"regions": "vsemb.systems.regions.commands:SEARCH"},
-        "analyze": {"norms": "vsemb.systems.regions.commands:NORMS"},
     },
     readers={
         "entities": "vsemb.systems.regions.entities:read",
@@ -30,7 +30,7 @@ SYSTEM = System(
     next_commands=dict.fromkeys(("entities", "refcoco"), "vsemb regions {data} --backbone MobileNetV2"),
     examples={
         "prepare": ("vsemb prepare Flickr30kEntities --images flickr30k-images --out data/entities",),
-        "evaluate": ("vsemb evaluate runs/dvsa --data data/scenes --split test --pointing",),
+        "evaluate": ("vsemb evaluate runs/dvsa --data data/scenes --split test --protocol pointing",),
         "search": ('vsemb search runs/dvsa "red bus" --regions --split test -k 20 --out buses.png',),
         "analyze": ("vsemb analyze norms runs/dvsa --data data/flickr8k --split test -k 20 --parts --out norms.png",),
     },

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vsemb.commands import Command, Measured, Mode, check_image_files, open_keys, picked
+from vsemb.commands import Command, Mode, check_image_files, open_keys, picked
 from vsemb.console import say
 from vsemb.printing import save_json, say_store, say_verified, table
 
@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from PIL import Image
 
     from vsemb.data.store import Dataset
-    from vsemb.runs.run import Run
-    from vsemb.systems.regions.pointing import PointingMetrics, PointingShare
-    from vsemb.systems.regions.region_search import FoundRegion
     from vsemb.systems.regions.region_store import RegionStore
 
 _BOXES = "detector results for this image, in COCO format (pixels)"
@@ -230,7 +227,7 @@ def _search(arguments: argparse.Namespace) -> None:
     """
     from vsemb.errors import invalid_argument, printable
     from vsemb.runs.run import Run
-    from vsemb.systems.regions.region_search import region_sheet, search_regions
+    from vsemb.systems.regions.region_search import region_sheet, regions_table, search_regions
 
     if arguments.text is None:
         raise invalid_argument("text", None, "a few words to look for")
@@ -251,119 +248,4 @@ def _search(arguments: argparse.Namespace) -> None:
     save_files(arguments, values, (lambda: region_sheet(dataset, found)) if found else None)
 
 
-def regions_table(found: Sequence[FoundRegion], score: str) -> str:
-    """Return a table of regions with their scores.
-
-    Args:
-        found: the regions, best first.
-        score: header of the score column.
-    """
-    from vsemb.runs.pictures import decimals
-
-    digits = decimals(region.score for region in found)
-    rows = []
-    for each in found:
-        where = [each.key, each.split, str(each.region), box_text(each.box)]
-        rows.append([str(each.rank), f"{each.score:.{digits}f}", *where])
-    return table(["rank", score, "key", "split", "region", "box (x y w h)"], rows, text=(2, 3, 5))
-
-
 SEARCH = Mode(_search, _configure_search)
-
-
-def _configure_norms(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument("-k", type=int, default=40, metavar="N", help="words and regions per list (%(default)s)")
-    rare = "minimum count of a word in the split (%(default)s)"
-    parser.add_argument("--min-count", type=int, default=5, metavar="N", help=rare)
-    parser.add_argument("--out", metavar="FILE", help="contact sheet of the regions, 400 at most, as .png or .jpg")
-    _configure_search(parser)
-
-
-def _analyze_norms(arguments: argparse.Namespace) -> None:
-    """Measure norms of words and regions.
-
-    The tables list the words and regions with the largest norms, and the words with the smallest. The run must be on
-    regions with a sum of inner products as score, such as the variant paper of the recipe dvsa. The norm of a word is
-    the mean norm of its vectors over its places in the captions of a split.
-    """
-    from vsemb.errors import invalid_argument
-    from vsemb.runs.pictures import decimals
-    from vsemb.runs.run import Run
-    from vsemb.systems.regions.region_search import measure_norms, region_sheet
-
-    if len(arguments.runs) > 1:
-        raise invalid_argument("run", arguments.runs[1], "one run for norms")
-    check_files(arguments)
-    opened = Run.open(arguments.runs[0], "retrieval")
-    dataset = opened.open_data(arguments.data)
-    options = picked(arguments, "k", "min_count", "parts")
-    found = measure_norms(opened, dataset, arguments.split, every=arguments.all_regions, **options)
-    digits = decimals(word.norm for word in found.largest)
-    pairs = zip(found.smallest, found.largest, strict=True)
-    rows = [
-        [text for each in pair for text in (f"{each.norm:.{digits}f}", each.word, str(each.count))] for pair in pairs
-    ]
-    print(table(["smallest", "word", "places", "largest", "word", "places"], rows, text=(1, 4)))
-    print(f"\n{regions_table(found.regions, 'norm')}")
-    values = {"split": arguments.split, **found.to_json()}
-    save_files(arguments, values, (lambda: region_sheet(dataset, found.regions)) if found.regions else None)
-
-
-NORMS = Mode(_analyze_norms, _configure_norms)
-
-
-def _configure_pointing(parser: argparse._ActionsContainer) -> None:
-    affinity = "bonuses for neighbouring words on one region (several values)"
-    parser.add_argument("--affinity", type=float, nargs="+", metavar="BETA", help=affinity)
-
-
-def _evaluate_pointing(arguments: argparse.Namespace, opened: Run) -> Measured:
-    """Measure the share of words whose region is the object that they name.
-
-    A word is correct if its region overlaps its object with an intersection over union of 0.5 or more. The dataset must
-    contain the words of a caption that name each object, like the data of `vsemb scenes`, of Flickr30k Entities and of
-    RefCOCO (`vsemb prepare --format entities`, `--format refcoco`).
-    """
-    from vsemb.systems.regions.pointing_task import measure_pointing
-
-    dataset, bootstrap = opened.open_data(arguments.data), arguments.bootstrap
-    metrics, chosen = measure_pointing(
-        opened, dataset, arguments.split, affinities=arguments.affinity, bootstrap=bootstrap
-    )
-    values = {"split": arguments.split, "affinity_chosen_on_val": chosen, **metrics.to_json()}
-    return Measured(pointing_table(metrics, arguments.split, chosen), values)
-
-
-def pointing_table(metrics: PointingMetrics, split: str, chosen: float | None) -> str:
-    """Return a table of pointing metrics in percent, with intervals if they were computed.
-
-    Args:
-        metrics: see `vsemb.systems.regions.pointing.evaluate_pointing`.
-        split: name of the split.
-        chosen: the best affinity on the validation split, marked in the table; None for no mark.
-    """
-    shares: list[tuple[str, PointingShare]] = [
-        ("chance", metrics.chance),
-        ("always the whole image", metrics.whole_image),
-    ]
-    for affinity, share in metrics.accuracy.items():
-        notes = ["each word by itself"] if affinity == 0 else []
-        notes += ["best on val"] if affinity == chosen else []
-        shares.append((f"affinity {affinity:g}" + (f" ({', '.join(notes)})" if notes else ""), share))
-    shares.append(("ceiling: a right region exists", metrics.ceiling))
-    rows = []
-    for name, share in shares:
-        rows.append([name, f"{share.words:.1f}", f"{share.nouns:.1f}"])
-        if share.intervals is not None:
-            bounds = (share.intervals[part] for part in ("words", "nouns"))
-            rows.append(["  95 %", *(f"{low:.1f}–{high:.1f}" for low, high in bounds)])
-    images = f"{split}: {metrics.images} images, {metrics.regions:.1f} regions each"
-    text = table([images, f"{metrics.words} words", f"{metrics.nouns} nouns"], rows)
-    if metrics.undecided:
-        text += f"\n{metrics.undecided} words count as wrong, since the model does not read them."
-    return text
-
-
-POINTING = Mode(
-    _evaluate_pointing, _configure_pointing, uses=("bootstrap",), recipes=("vsemb.recipes.retrieval:Retrieval",)
-)

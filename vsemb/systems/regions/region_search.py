@@ -18,6 +18,7 @@ from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument
 from vsemb.evaluation import Embedder
 from vsemb.ops.tensorflow import tf
+from vsemb.printing import table
 from vsemb.runs.indexing import ALL, split_names
 from vsemb.runs.pictures import MOST_TILES, Rectangle, contact_sheet, crop, decimals, pixel_box, read_picture
 from vsemb.runs.run import Run
@@ -206,6 +207,21 @@ def region_sheet(dataset: Dataset, found: Sequence[FoundRegion], side: int = 160
         picture = read_picture(dataset.split(region.split).read_image(region.row), region.key)
         tiles.append((crop(picture, region.box), f"{region.score:.{digits}f}  {region.key}"))
     return contact_sheet(tiles, side)
+
+
+def regions_table(found: Sequence[FoundRegion], score: str) -> str:
+    """Return a table of regions with their scores.
+
+    Args:
+        found: the regions, best first.
+        score: header of the score column.
+    """
+    digits = decimals(region.score for region in found)
+    rows = []
+    for each in found:
+        where = [each.key, each.split, str(each.region), " ".join(map(str, each.box))]
+        rows.append([str(each.rank), f"{each.score:.{digits}f}", *where])
+    return table(["rank", score, "key", "split", "region", "box (x y w h)"], rows, text=(2, 3, 5))
 
 
 @dataclass(frozen=True)

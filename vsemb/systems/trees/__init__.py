@@ -1,6 +1,6 @@
 """Dependency trees: parses, Tree-LSTM, the twin network."""
 
-from vsemb.registry import System
+from vsemb.registry import Command, System
 
 SYSTEM = System(
     name="trees",
@@ -13,15 +13,21 @@ SYSTEM = System(
             "projection-mlp": "vsemb.systems.trees.twin_network",
         },
         "projection": {"mlp": "vsemb.systems.trees.twin_network"},
+        "annotation": {"dependencies": "vsemb.systems.trees.annotation"},
         "optimizer": {"rising-momentum-sgd": "vsemb.systems.trees.rising_momentum"},
     },
     annotations={"parses": "vsemb.systems.trees.parses:find"},
-    modes={"annotate": {"dependencies": "vsemb.systems.trees.commands:DEPENDENCIES"}},
-    options={"run": ("vsemb.systems.trees.commands:PARSER",)},
+    commands={
+        "parser": Command(
+            "vsemb.systems.trees.api:set_parser",
+            "give a run on dependency trees another parser",
+            ("vsemb parser runs/trees en_core_web_sm",),
+        ),
+    },
     examples={
         "annotate": (
-            "vsemb annotate data/flickr8k --dependencies --model en_core_web_sm",
-            "vsemb annotate data/flickr8k --dependencies --conllu captions.conllu.gz --model pipelines/en_ewt",
+            "vsemb annotate data/flickr8k dependencies --model en_core_web_sm",
+            "vsemb annotate data/flickr8k dependencies --conllu captions.conllu.gz --model pipelines/en_ewt",
         ),
         "train": ("vsemb train tree-twin --variant tuned --data data/flickr8k --out runs/trees",),
     },

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, invalid_argument
-from vsemb.files import read_json, write_json
+from vsemb.files import read_json, replacing_directory, write_json
 from vsemb.systems.trees.parsers import Parser, ParserInfo, copy_parser, open_parser, parser_files
 from vsemb.systems.trees.parses import Parses
 from vsemb.systems.trees.signature import TreeInput
@@ -37,7 +37,7 @@ def find_parses(dataset: Dataset) -> Parses:
     if found is None:
         raise DataError(
             f"Dataset {dataset.path} must have dependency trees for this recipe. Make them with: vsemb annotate "
-            f"{dataset.path} --dependencies --model en_core_web_sm, or --conllu FILE for trees of another parser."
+            f"{dataset.path} dependencies --model en_core_web_sm, or --conllu FILE for trees of another parser."
         )
     return found
 
@@ -55,9 +55,13 @@ def keep_parser(parses: Parses, run: Path) -> None:
         return
     folder = run / PARSER
     folder.mkdir()
-    if parses.parser_folder is not None:
-        copy_parser(parser_files(parses.parser_folder), folder / _PIPELINE)
-    write_json(folder / _INFO, parses.parser)
+    _write_parser(folder, parses.parser, parses.parser_folder)
+
+
+def _write_parser(folder: Path, described: Mapping[str, Any] | None, pipeline: Path | None) -> None:
+    if pipeline is not None:
+        copy_parser(parser_files(pipeline), folder / _PIPELINE)
+    write_json(folder / _INFO, described)
 
 
 def stored_parser(run: Path) -> Parser | None:
@@ -81,7 +85,7 @@ def stored_parser(run: Path) -> Parser | None:
     if not info.name.isidentifier():
         raise DataError(
             f"The parser of {run} must be the name of an installed spaCy pipeline, or lie in {pipeline}; got "
-            f"{info.name!r}. Pass --parser."
+            f"{info.name!r}. Give it one: vsemb parser {run} en_core_web_sm"
         )
     return open_parser(info.name)
 
@@ -125,7 +129,9 @@ class TreeReader(WordReader):
     def limits(self) -> str | None:
         if self.parser is not None:
             return None
-        return "Without a parser, this run reads single words only. Pass --parser, e.g. --parser en_core_web_sm."
+        return (
+            f"Without a parser, this run reads single words only. Give it one: vsemb parser {self._run} en_core_web_sm"
+        )
 
     def __call__(self, raw: Sequence[str]) -> list[str]:
         """Return one parsed text per raw text, see `vsemb.systems.trees.trees`.
@@ -143,31 +149,39 @@ class TreeReader(WordReader):
         if others and self.parser is None:
             raise DataError(
                 f"A run on dependency trees needs a parser for {others[0][:80]!r}; {self._run} has none recorded. "
-                "Pass one with --parser, e.g. --parser en_core_web_sm."
+                f"Give it one: vsemb parser {self._run} en_core_web_sm"
             )
         if others and self.parser is not None:
             parsed |= zip(others, (tree.text for tree in self.parser(others)), strict=True)
         return [parsed[text] for text in sentences]
 
 
-def use_parser(run: Run, name: str | os.PathLike[str]) -> None:
-    """Replace the parser of a run, which parses new sentences.
+def use_parser(run: Run, name: str | os.PathLike[str], *, report: Callable[[str], None] | None = None) -> ParserInfo:
+    """Replace the parser in a run directory, which parses new sentences.
 
     Args:
         run: the run.
         name: see `vsemb.systems.trees.parsers.open_parser`.
+        report: see there.
+
+    Returns:
+        The identity of the parser.
 
     Raises:
         InvalidArgumentError: if the run does not read trees, or the parser does not exist.
     """
     if not isinstance(run.reader, TreeReader):
-        raise invalid_argument("parser", str(name), "omitted for a run that does not read trees")
-    run.reader.parser = open_parser(name)
+        raise invalid_argument("run", str(run.path), "a run on dependency trees, as of the recipe tree-twin")
+    parser = open_parser(name, report=report)
+    with replacing_directory(run.path / PARSER, overwrite=True) as folder:
+        _write_parser(folder, parser.info.to_json(), parser.folder)
+    run.reader.parser = parser
+    return parser.info
 
 
 @dataclass(frozen=True)
 class Trees(LearnedVocabulary, kind="trees"):
-    """Words of dependency trees and the numbers of their heads; needs `vsemb annotate --dependencies`."""
+    """Words of dependency trees and the numbers of their heads; needs `vsemb annotate DATA dependencies`."""
 
     produces: ClassVar[str] = "trees"
     whole_words: ClassVar[bool] = True

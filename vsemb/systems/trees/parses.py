@@ -50,7 +50,7 @@ class Parses(CaptionAnnotation):
     """
 
     kind: ClassVar[str] = "parses"
-    option: ClassVar[str] = "--dependencies"
+    annotation: ClassVar[str] = "dependencies"
     unit: ClassVar[str] = "sentences"
 
     def __init__(self, dataset: Dataset, content: Mapping[str, Any]) -> None:

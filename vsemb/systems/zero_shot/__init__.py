@@ -19,6 +19,7 @@ SYSTEM = System(
         ),
         "loss": {"structured": "vsemb.systems.zero_shot.structured_loss"},
         "batches": {"classes": "vsemb.systems.zero_shot.class_batches"},
+        "protocol": {"zero-shot": "vsemb.systems.zero_shot.protocol"},
         "validation": {"zero-shot": "vsemb.systems.zero_shot.validation"},
     },
     readers={
@@ -33,13 +34,12 @@ SYSTEM = System(
     annotations={"attributes": "vsemb.systems.zero_shot.attributes:read_attributes"},
     commands={"classify": ("vsemb.systems.zero_shot.commands:CLASSIFY", "classify images by class names")},
     modes={
-        "evaluate": {"zero-shot": "vsemb.systems.zero_shot.commands:ZERO_SHOT"},
         "scenes": {"fine-grained": "vsemb.systems.zero_shot.commands:FINE_GRAINED"},
     },
     options={"export": ("vsemb.systems.zero_shot.commands:CLASSES",)},
     examples={
         "train": ("vsemb train ds-sje-word-cnn-rnn --data data/birds --out runs/birds",),
-        "evaluate": ("vsemb evaluate runs/ds-sje --zero-shot --split test --curve --typos 0 0.05 0.1",),
+        "evaluate": ("vsemb evaluate runs/ds-sje --protocol zero-shot --split test --curve --typos 0 0.05 0.1",),
         "export": ('vsemb export runs/vsepp savedmodels/pets --classes dog cat --template "a photo of a {}"',),
         "scenes": ("vsemb scenes --out data/flowers --fine-grained",),
     },

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from vsemb.commands import Command, Measured, Mode, Options, add_options, apply_options, open_keys, picked
+from vsemb.commands import Command, Mode, Options, add_options, apply_options, open_keys
 from vsemb.console import say
 from vsemb.printing import save_json, say_images, table
 
 if TYPE_CHECKING:
     from vsemb.data.store import Dataset
     from vsemb.runs.run import Run
-    from vsemb.systems.zero_shot.metrics import ZeroShotMetrics
-    from vsemb.systems.zero_shot.recognition import ZeroShotTask
 
 _TOP, _SPLIT = 5, "test"
 # Images per split of flowers.
@@ -139,102 +136,6 @@ def _classify(arguments: argparse.Namespace) -> int:
 
 
 CLASSIFY = Command(_classify, _configure_classify)
-
-
-def _configure_zero_shot(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument("--curve", action="store_true", help="also evaluate with 1, 2, 4, ..., 128 texts per class")
-    parser.add_argument(
-        "--typos", type=float, nargs="+", metavar="SHARE", help="shares of mistyped characters, 0 to 1 (0)"
-    )
-    parser.add_argument("--top", type=int, default=50, metavar="K", help="images retrieved per class (%(default)s)")
-    parser.add_argument("--seen", action="store_true", help="allow classes of the training split")
-    parser.add_argument("--seed", type=int, default=0, help="random seed (%(default)s)")
-    parser.add_argument("--picture", metavar="FILE.png", help="write a t-SNE plot of the classes")
-
-
-def _evaluate_zero_shot(arguments: argparse.Namespace, opened: Run) -> Measured:
-    """Recognize classes by their texts, and retrieve their images (Reed et al. 2016).
-
-    The dataset must have class labels.
-    """
-    task = _zero_shot_task(arguments, opened)
-    shares = [0.0] if arguments.typos is None else arguments.typos
-    measured = {share: task.measure(corrupt=share, **picked(arguments, "curve", "top", "seed")) for share in shares}
-    text = zero_shot_table(measured, arguments.split, task.seen)
-    rows = [{"typos": share, **metrics.to_json()} for share, metrics in measured.items()]
-    found = {"split": arguments.split, "classes_seen": task.seen, "measured": rows}
-
-    def draw() -> None:
-        if arguments.picture is not None:
-            task.draw(arguments.picture, seed=arguments.seed)
-            print(f"\n{arguments.picture}: the {len(task.names)} classes")
-
-    return Measured(text, found, finish=draw)
-
-
-def _zero_shot_task(arguments: argparse.Namespace, opened: Run) -> ZeroShotTask:
-    """Check the arguments and return the task."""
-    from vsemb.errors import invalid_argument
-    from vsemb.parts import require
-    from vsemb.systems.zero_shot.class_names import ClassTokenizer
-    from vsemb.systems.zero_shot.metrics import Seed
-    from vsemb.systems.zero_shot.recognition import ZeroShotTask
-
-    shares = arguments.typos or []
-    wrong = [share for share in shares if not 0 <= share <= 1]
-    if wrong:
-        raise invalid_argument("typos", wrong[0], "shares from 0 to 1")
-    if any(shares) and isinstance(opened.tokenizer, ClassTokenizer):
-        fix = "The run reads class names in place of texts."
-        raise invalid_argument("typos", max(shares), "0 for a run on attributes", fix)
-    require("seed", arguments.seed, Seed)
-    task = ZeroShotTask(opened, opened.open_data(arguments.data), arguments.split, seen=arguments.seen)
-    if arguments.picture is not None:
-        task.check_drawable(arguments.picture)
-    return task
-
-
-_SEEN = {
-    True: "Classes seen in training: ordinary classification, not zero-shot.",
-    False: "The classes of the split are disjoint from the training classes.",
-    None: "The run was trained on images without class labels, so overlap with these classes is unknown.",
-}
-
-
-def zero_shot_table(measured: Mapping[float, ZeroShotMetrics], split: str, seen: bool | None) -> str:
-    """Format zero-shot metrics, in percent, with their curves if measured.
-
-    Args:
-        measured: share of mistyped characters -> metrics.
-        split: name of the split.
-        seen: see `vsemb.systems.zero_shot.recognition.ZeroShotTask`.
-    """
-    rows = []
-    for share, metrics in measured.items():
-        name = f"{100 * share:g} % of characters mistyped" if share else "all texts"
-        values = (metrics.top1, metrics.top1_images, metrics.average_precision, metrics.chance)
-        rows.append([name, *(f"{value:.1f}" for value in values)])
-        for point in metrics.curve:
-            if point.texts is not None:
-                top1 = f"{point.top1:.1f} ± {point.top1_deviation:.1f}"
-                precision = f"{point.average_precision:.1f} ± {point.average_precision_deviation:.1f}"
-                rows.append([f"  {point.texts} per class", top1, "", precision, ""])
-    first = next(iter(measured.values()))
-    # At most all images are ranked.
-    precision_name = f"AP@{min(first.top, first.images)}"
-    header = [
-        f"{split}: {first.classes} classes, {first.images} images, {first.texts} texts",
-        *("top-1 per class", "top-1", precision_name, "chance"),
-    ]
-    lines = [table(header, rows), "", _SEEN[seen]]
-    if first.average_precision_limit < 100:
-        lines.append(
-            f"{precision_name} is at most {first.average_precision_limit:.1f}, because classes have fewer images."
-        )
-    return "\n".join(lines)
-
-
-ZERO_SHOT = Mode(_evaluate_zero_shot, _configure_zero_shot, recipes=("vsemb.recipes.retrieval:Retrieval",))
 
 
 def _plan_flowers(arguments: argparse.Namespace, given: dict[str, int]) -> tuple[dict[str, int], dict[str, Any], Any]:

@@ -10,8 +10,8 @@ SYSTEM = System(
         "tokenizer": {"trigrams": "outsider.trigrams"},
         "text encoder": {"gated-mean": "outsider.gated_mean"},
         "similarity": {"euclidean": "outsider.euclidean"},
+        "protocol": {"paraphrase": "outsider.evaluate_paraphrase"},
         "loss": {"soft-margin": "outsider.soft_margin"},
     },
-    modes={"evaluate": {"paraphrase": "outsider.evaluate_paraphrase:PARAPHRASE"}},
     readers={"sidecar": "outsider.sidecar:read"},
 )

@@ -1,19 +1,27 @@
-"""`vsemb evaluate --paraphrase`: the share of captions whose nearest other caption is of the same image."""
+"""`vsemb evaluate --protocol paraphrase`: the share of captions whose nearest other caption is of the same image."""
 
 from __future__ import annotations
 
-import argparse
-from typing import Any
+from dataclasses import dataclass
 
-from vsemb.commands import Measured, Mode
-
-
-def evaluate(arguments: argparse.Namespace, run: Any) -> Measured:
-    """Measure how often the nearest caption is of the same image."""
-    from outsider.paraphrase import accuracy
-
-    found = accuracy(run.model, run.tokenizer, run.open_data(arguments.data).split(arguments.split))
-    return Measured(f"paraphrase   {found:.1f} %", {"paraphrase": found})
+import vsemb
+from vsemb.results import Table
+from vsemb.runs.protocols import RETRIEVAL, Protocol
 
 
-PARAPHRASE = Mode(evaluate, recipes=("vsemb.recipes.retrieval:Retrieval",))
+@dataclass(frozen=True)
+class Paraphrase(Protocol, kind="paraphrase"):
+    """How often the nearest caption is of the same image.
+
+    Attributes:
+        digits: digits of the percentage that is shown.
+    """
+
+    digits: int = 1
+    tasks = (RETRIEVAL,)
+
+    def measure(self, run: vsemb.Run, data: vsemb.Dataset, split: str) -> Table:
+        from outsider.paraphrase import accuracy
+
+        found = accuracy(run.model, run.tokenizer, data.split(split))
+        return Table(f"paraphrase   {found:.{self.digits}f} %", {"paraphrase": found})

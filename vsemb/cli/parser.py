@@ -1,0 +1,220 @@
+"""Parsers of commands, made from the signatures of acts, see `vsemb.acts`.
+
+`argparse` is enough: ranges, kinds of parts and the nearest name of a typo are checked by the act itself, on every way
+to it. Libraries that make parsers from signatures know neither parts, whose kinds systems bring, nor imports for type
+checkers alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import os
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from vsemb import registry
+from vsemb.acts import Fields, Option, Parameter, signature_of
+from vsemb.errors import invalid_argument
+from vsemb.parts import Hint, explanations, fields_of, read_hint
+
+#: Types whose values a word of a command line can be.
+_PLAIN = {str, int, float, bool}
+#: Options of all commands.
+SHARED = ("json", "quiet")
+
+
+def command_parser(name: str, command: registry.Command) -> argparse.ArgumentParser:
+    """Return the parser of a command. Its namespace has the arguments that were given, and no others.
+
+    Args:
+        name: its name.
+        command: its declaration.
+    """
+    signature = signature_of(registry.load(command.act))
+    examples = [*command.examples, *(each for system in registry.systems() for each in system.examples.get(name, ()))]
+    parser = argparse.ArgumentParser(
+        prog=f"vsemb {name}",
+        description=f"{signature.summary}\n\n{signature.description}".strip(),
+        epilog="\n".join(["examples:", *(f"  {line}" for line in examples)]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        # Abbreviations are disabled, because `--k` would be read as `--keep-query`.
+        allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
+    )
+    for parameter in signature.parameters.values():
+        if signature.options is not None and parameter.name == signature.options.by:
+            kinds = ", ".join(registry.kinds(signature.options.family))
+            parameter = replace(parameter, explanation=f"{parameter.explanation.rstrip('.')}; one of {kinds}")
+        _add(parser, parameter)
+    if signature.values is not None:
+        about = f"{_phrase(signature.values)}; repeatable"
+        parser.add_argument("--set", action=_Pairs, type=_pair(str), metavar="FIELD=VALUE", help=about)
+    if signature.options is not None:
+        _add_fields(parser, signature.options, signature.parameters)
+    parser.add_argument("--json", metavar="FILE", help="also write the results as JSON to FILE; - prints only JSON")
+    parser.add_argument("--quiet", action="store_true", help="print only results and errors")
+    parser.usage = _usage(parser)
+    return parser
+
+
+def _usage(parser: argparse.ArgumentParser) -> str:
+    """Return the usage without the options that may be omitted; a list of all of them would hide the others."""
+    formatter = argparse.HelpFormatter(parser.prog)
+    needed = [action for action in parser._actions if action.required and action.option_strings]
+    formatter.add_usage(None, [*parser._get_positional_actions(), *needed], [], "")
+    return f"{formatter.format_help().strip()} [options]".replace("%", "%%")
+
+
+def call(function: Callable[..., Any], given: argparse.Namespace) -> Any:
+    """Call an act with the arguments of its command."""
+    values = {name: value for name, value in vars(given).items() if name not in SHARED}
+    values |= values.pop("set", {})
+    return function(**values)
+
+
+def check_json_file(given: argparse.Namespace) -> None:
+    """Refuse to write JSON over a file that the command reads or writes.
+
+    Raises:
+        InvalidArgumentError: naming the file.
+    """
+    file = given.json
+    if file in (None, "-"):
+        return
+    for name, value in vars(given).items():
+        values = value if isinstance(value, list) else [value]
+        paths = [each for each in values if isinstance(each, str) and (name == "out" or os.path.exists(each))]
+        if name not in SHARED and any(os.path.realpath(each) == os.path.realpath(file) for each in paths):
+            raise invalid_argument("json", file, f"another file than that of `{name}`, which it would replace")
+
+
+def _add_fields(parser: argparse.ArgumentParser, fields: Fields, taken: Mapping[str, Parameter]) -> None:
+    """Add the fields of parts, a group per part; a field that several parts have is explained in the first."""
+    owners: dict[str, str] = {}
+    for kind, part in fields.parts.items():
+        by_place = fields.by is None or taken[fields.by].by_place
+        chosen = kind if by_place else f"{_flag(str(fields.by))} {kind}"
+        shared: dict[str, list[str]] = {}
+        for name in fields_of(part).keys() & owners.keys():
+            shared.setdefault(owners[name], []).append(_flag(name))
+        about = inspect.cleandoc(part.__doc__ or "").partition("\n\nAttributes:")[0]
+        about += "".join(f"\n\nSee {owner} for {', '.join(sorted(names))}." for owner, names in shared.items())
+        group = parser.add_argument_group(f"with {chosen}", about)
+        texts = explanations(part)
+        for name, hint in fields_of(part).items():
+            if name not in owners and name not in taken:
+                owners[name] = kind
+                default = getattr(part, name, None)
+                _add(group, Parameter(name, read_hint(hint), default, False, texts[name], Option()))
+
+
+def _add(parser: argparse._ActionsContainer, parameter: Parameter) -> None:
+    """Add the argument of a parameter, unless a command line cannot hold its values."""
+    hint, name = parameter.hint, parameter.name
+    if not _holds(hint):
+        return
+    settings: dict[str, Any] = {"help": _help(parameter), **_form(parameter)}
+    if parameter.by_place:
+        if not parameter.required:
+            settings["nargs"] = "*" if "nargs" in settings else "?"
+        parser.add_argument(name, **settings)
+        return
+    flag = _flag(name)
+    if settings.get("action") == "store_false":
+        flag = f"--no-{flag.removeprefix('--')}"
+    parser.add_argument(flag, dest=name, required=parameter.required, **settings)
+
+
+def _form(parameter: Parameter) -> dict[str, Any]:
+    """Return the settings of an argument that depend on the type of its values."""
+    hint, name = parameter.hint, parameter.name
+    if hint.values is not None:
+        return {"action": _Pairs, "type": _pair(_reader(hint.values)), "metavar": f"NAME={_metavar(hint.values, '')}"}
+    shown = {"type": _reader(hint), "metavar": _metavar(hint, name)}
+    if hint.items is not None:
+        action = {"action": "append"} if parameter.option.repeated else {"action": "extend", "nargs": "+"}
+        return shown | {"type": _reader(hint.items)} | action
+    if set(hint.accepted) == {bool} and not hint.literals:
+        return {"action": "store_false" if parameter.default is True else "store_true"}
+    if set(hint.accepted) == {bool, types.NoneType} and not hint.literals:
+        return {"action": argparse.BooleanOptionalAction}
+    if hint.lists(True):
+        return shown | {"nargs": "?", "const": True}
+    if hint.literals and set(hint.accepted) <= {str, types.NoneType}:
+        return {"choices": list(hint.literals)} | ({"metavar": name.upper()} if parameter.by_place else {})
+    return shown
+
+
+def _holds(hint: Hint) -> bool:
+    inner = hint.items or hint.values
+    return bool(_PLAIN & set(hint.accepted)) or (inner is not None and _holds(inner))
+
+
+def _reader(hint: Hint) -> Callable[[str], Any]:
+    """Return the function that reads a value of a type from a word."""
+    literals = {str(each): each for each in hint.literals if not isinstance(each, bool)}
+    numeric: list[Callable[[str], Any]] = [kind for kind in (int, float) if kind in hint.accepted]
+    if hint.range is not None and hint.range.read is not None:
+        numeric = [hint.range.read]
+
+    def read(text: str) -> Any:
+        if text in literals:
+            return literals[text]
+        for number in numeric:
+            try:
+                return number(text)
+            except ValueError:
+                continue
+        if str in hint.accepted:
+            return text
+        raise argparse.ArgumentTypeError(f"it must be {hint.allowed}; got {text!r}")
+
+    return read
+
+
+def _pair(read: Callable[[str], Any]) -> Callable[[str], tuple[str, Any]]:
+    """Return the function that reads `NAME=VALUE`."""
+
+    def read_pair(text: str) -> tuple[str, Any]:
+        name, equals, value = text.partition("=")
+        if not (name.strip() and equals):
+            raise argparse.ArgumentTypeError(f"it must be NAME=VALUE; got {text!r}")
+        return name.strip(), read(value.strip())
+
+    return read_pair
+
+
+class _Pairs(argparse.Action):
+    """Collect `NAME=VALUE` in a dictionary."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
+    ) -> None:
+        name, value = values
+        setattr(namespace, self.dest, getattr(namespace, self.dest, {}) | {name: value})
+
+
+def _flag(name: str) -> str:
+    return f"-{name}" if len(name) == 1 else f"--{name.strip('_').replace('_', '-')}"
+
+
+def _metavar(hint: Hint, name: str) -> str:
+    hint = hint.items or hint
+    if str in hint.accepted:
+        return name.strip("_").upper() or "VALUE"
+    return "N" if int in hint.accepted else "X"
+
+
+def _help(parameter: Parameter) -> str:
+    text, default = _phrase(parameter.explanation), parameter.default
+    if default is True and set(parameter.hint.accepted) == {bool}:
+        return f"do not {text}"
+    shown = default is not None and not isinstance(default, bool) and default != () and not parameter.required
+    return f"{text} ({default})" if shown and "default" not in text else text
+
+
+def _phrase(explanation: str) -> str:
+    return explanation.rstrip(".").replace("%", "%%")

@@ -1,0 +1,32 @@
+"""Annotations that `vsemb.annotate` makes, as parts; systems bring them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vsemb.parts import Part
+from vsemb.results import Result
+
+if TYPE_CHECKING:
+    from vsemb.data.store import Dataset
+
+
+@dataclass(frozen=True)
+class Annotation(Part, family="annotation"):
+    """Something to know about the captions of a dataset, computed or read from files.
+
+    Its module imports nothing heavy outside functions, because `--help` shows its fields.
+    """
+
+    def annotate(self, dataset: Dataset, overwrite: bool) -> Result:
+        """Annotate the captions of a dataset.
+
+        Args:
+            dataset: the dataset.
+            overwrite: replace an existing annotation.
+
+        Raises:
+            VsembError: if the annotation cannot be made.
+        """
+        raise NotImplementedError

@@ -1,0 +1,250 @@
+"""Protocols `captions`, `region-captions`, `perplexity` and `likelihood` of `vsemb.evaluate`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from vsemb.errors import DataError, invalid_argument, printable
+from vsemb.parts import Count, NonNegative, Whole
+from vsemb.printing import table
+from vsemb.results import Table
+from vsemb.runs.protocols import Protocol
+
+if TYPE_CHECKING:
+    from vsemb.data.store import Dataset
+    from vsemb.evaluation import RetrievalMetrics
+    from vsemb.runs.run import Run
+    from vsemb.systems.captions.caption_measure import CaptionTable
+    from vsemb.systems.captions.captioning import CaptionOptions
+    from vsemb.systems.captions.validation import PerplexityRow
+
+_WRITES_WORDS = ("vsemb.systems.captions.task:NextWordTask",)
+
+
+@dataclass(frozen=True)
+class _Captions(Protocol):
+    """Options of both protocols of captions.
+
+    Attributes:
+        beside: other runs to include in the table.
+        beam: beam width; default: the recipe's.
+        length_penalty: divide log-probabilities by length to this power; default: the recipe's.
+        limit: the first images of the split, this many; default: all.
+        meteor: measure METEOR, which needs Java and time.
+    """
+
+    beside: tuple[str, ...] = ()
+    beam: Count | None = None
+    length_penalty: NonNegative | None = None
+    limit: Count | None = None
+    meteor: bool = True
+
+    @property
+    def search(self) -> CaptionOptions:
+        """How captions are searched for."""
+        from vsemb.systems.captions.captioning import CaptionOptions
+
+        return CaptionOptions(beam=self.beam, length_penalty=self.length_penalty)
+
+
+@dataclass(frozen=True)
+class Captions(_Captions, kind="captions"):
+    """BLEU, METEOR, ROUGE-L, CIDEr-D and novelty of generated captions.
+
+    Attributes:
+        examples: images whose captions are shown.
+        references: also score one reference caption against the others.
+        clip_score: run by whose embeddings CLIPScore and RefCLIPScore are computed; default: none.
+    """
+
+    examples: Whole = 0
+    references: bool = False
+    clip_score: str | None = None
+
+    tasks: ClassVar[Sequence[str]] = _WRITES_WORDS
+
+    def measure(self, run: Run, data: Dataset, split: str) -> Table:
+        from vsemb.runs.run import Run
+        from vsemb.systems.captions.caption_measure import measure_captions
+        from vsemb.systems.captions.captioning import open_captioning_run
+
+        found = measure_captions(
+            [open_captioning_run(path) for path in (str(run.path), *self.beside)],
+            data,
+            split,
+            options=self.search,
+            meteor=self.meteor,
+            clip=None if self.clip_score is None else Run.open(self.clip_score),
+            limit=self.limit,
+            references=self.references,
+        )
+        examples = [_example(found, image) for image in range(min(self.examples, len(found.keys)))]
+        return Table("\n\n".join([captions_table(found), *examples]), found.to_json())
+
+
+@dataclass(frozen=True)
+class RegionCaptions(_Captions, kind="region-captions"):
+    """Captions of annotated regions, beside human agreement and a ranking baseline.
+
+    Attributes:
+        annotations: file with texts of regions; default: phrases of captions that name objects.
+        image_list: COCO annotations with names and sizes of the images.
+        alignment: dvsa run that ranks training snippets, as a baseline.
+    """
+
+    annotations: str | None = None
+    image_list: str | None = None
+    alignment: str | None = None
+
+    tasks: ClassVar[Sequence[str]] = ("vsemb.systems.captions.recipe:CaptionTask",)
+
+    def check(self) -> None:
+        if self.image_list is not None and self.annotations is None:
+            raise invalid_argument("image_list", self.image_list, "omitted without annotations")
+
+    def measure(self, run: Run, data: Dataset, split: str) -> Table:
+        from vsemb.runs.run import Run
+        from vsemb.systems.captions.captioning import open_captioning_run
+        from vsemb.systems.captions.region_measure import measure_region_captions
+        from vsemb.systems.captions.region_texts import named_region_texts, read_region_texts
+
+        part = data.split(split)
+        if self.annotations is None:
+            texts = named_region_texts(part)
+        else:
+            texts = read_region_texts(self.annotations, data, part, self.image_list)
+        found = measure_region_captions(
+            [run, *map(open_captioning_run, self.beside)],
+            part,
+            texts,
+            options=self.search,
+            alignment=None if self.alignment is None else Run.open(self.alignment),
+            limit=self.limit,
+            meteor=self.meteor,
+        )
+        return Table(captions_table(found, "regions"), found.to_json())
+
+
+@dataclass(frozen=True)
+class Perplexity(Protocol, kind="perplexity"):
+    """Perplexity of the captions of a split.
+
+    Attributes:
+        beside: other runs to include in the table.
+    """
+
+    beside: tuple[str, ...] = ()
+
+    tasks: ClassVar[Sequence[str]] = _WRITES_WORDS
+
+    def measure(self, run: Run, data: Dataset, split: str) -> Table:
+        from vsemb.runs.run import Run
+        from vsemb.systems.captions.validation import difference_of, measure_perplexities
+
+        runs = [run, *map(Run.open, self.beside)]
+        for each in runs:
+            if not self.measures(each.recipe):
+                raise DataError(
+                    f"{each.path} must be a run that writes words, such as one of multimodal-rnn or sc-nlm; it was "
+                    f"trained with the recipe {each.recipe.name!r}, which is for {each.recipe.kind}."
+                )
+        rows = measure_perplexities(runs, data, split)
+        difference = difference_of(rows[: len(runs)])
+        values = {"split": split, "difference": difference, "measured": [row.to_json() for row in rows]}
+        return Table(perplexity_table(rows, split, difference), values)
+
+
+@dataclass(frozen=True)
+class Likelihood(Protocol, kind="likelihood"):
+    """Retrieval by the likelihood of captions, as in m-RNN.
+
+    Every caption is scored for every image, which takes minutes for 100 images on a CPU.
+
+    Attributes:
+        first: rank the first images of the split, this many, and their captions; default: all.
+        prior: training images that give the probability of a caption.
+    """
+
+    first: Count | None = None
+    prior: Count = 100
+
+    tasks: ClassVar[Sequence[str]] = ("vsemb.systems.captions.recipe:Captioning",)
+
+    def measure(self, run: Run, data: Dataset, split: str) -> RetrievalMetrics:
+        from vsemb.systems.captions.likelihood_ranking import measure_ranking
+
+        return measure_ranking(run, data, split, first=self.first, prior=self.prior)
+
+
+def captions_table(found: CaptionTable, unit: str = "images") -> str:
+    """Format caption metrics as a table, in percent, one row per run or baseline, with notes below.
+
+    Args:
+        found: see `vsemb.systems.captions.caption_measure.measure_captions`.
+        unit: name of the captioned items, such as `images`.
+    """
+    columns: dict[str, list[float | None]] = {
+        **{f"B-{order}": [row.metrics.bleu[order - 1] for row in found.rows] for order in range(1, 5)},
+        "METEOR": [row.metrics.meteor for row in found.rows],
+        "ROUGE-L": [row.metrics.rouge_l for row in found.rows],
+        "CIDEr": [row.metrics.cider for row in found.rows],
+        "CLIP-S": [row.metrics.clip_score for row in found.rows],
+        "RefCLIP-S": [row.metrics.ref_clip_score for row in found.rows],
+        "true": [row.true for row in found.rows],
+        "novel": [row.metrics.novelty for row in found.rows],
+    }
+    columns = {name: values for name, values in columns.items() if any(v is not None for v in values)}
+    rows = [
+        [
+            row.name,
+            *("" if values[number] is None else f"{values[number]:.1f}" for values in columns.values()),
+            str(row.metrics.vocabulary),
+            f"{row.metrics.words:.1f}",
+        ]
+        for number, row in enumerate(found.rows)
+    ]
+    header = [f"{found.split}: {len(found.keys)} {unit}", *columns, "vocabulary", "words"]
+    lines = [table(header, rows)]
+    known = found.rows[0].metrics.train_vocabulary
+    if known is not None:
+        lines.append(f"The training captions have {known:,} different words.")
+    return "\n".join([*lines, *found.notes])
+
+
+def _example(found: CaptionTable, image: int) -> str:
+    """Format the captions of one image, each with its nearest training sentence."""
+    rows = []
+    for row in found.rows:
+        marks = {None: "", True: "  (true)", False: "  (not true)"}
+        truth = None if row.truths is None else row.truths[image] is True
+        rows.append(["", row.name, f"{row.captions[image] or '(none)'}{marks[truth]}"])
+        nearest = found.nearest_sentence(row, image)
+        if row.recipe is not None and nearest is not None:
+            rows.append(["", "  nearest training sentence", nearest])
+    rows.append(["", "a reference", found.references[image][0]])
+    return printable(table([found.keys[image], "", ""], rows, text=(0, 1, 2)))
+
+
+def perplexity_table(rows: Sequence[PerplexityRow], split: str, difference: str | None) -> str:
+    """Format perplexities as a table, one row per run or baseline.
+
+    Args:
+        rows: see `vsemb.systems.captions.validation.measure_perplexities`.
+        split: name of the split.
+        difference: the reason why the rows cannot be compared; None if they can.
+    """
+    cells = [
+        [
+            row.name,
+            row.decoder,
+            f"{row.perplexity:.2f}",
+            f"{row.bits:.3f}",
+            f"{row.words:,}",
+            f"{100 * row.unknown:.1f} %",
+        ]
+        for row in rows
+    ]
+    header = [split, "model", "perplexity", "bits per word", "words", "unknown"]
+    return "\n".join([table(header, cells, text=(0, 1)), *([difference] if difference else [])])

@@ -1,0 +1,63 @@
+"""Analysis `norms` of `vsemb.analyze`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vsemb.errors import invalid_argument
+from vsemb.parts import Count
+from vsemb.printing import table
+from vsemb.results import Table
+from vsemb.runs.analyses import Analysis
+
+if TYPE_CHECKING:
+    from vsemb.data.store import Dataset
+    from vsemb.runs.run import Run
+
+
+@dataclass(frozen=True)
+class Norms(Analysis, kind="norms"):
+    """Measure norms of words and regions.
+
+    The tables list the words and regions with the largest norms, and the words with the smallest. The run must be on
+    regions with a sum of inner products as score, such as the variant paper of the recipe dvsa. The norm of a word is
+    the mean norm of its vectors over its places in the captions of a split.
+
+    Attributes:
+        k: words and regions per list.
+        min_count: minimum count of a word in the split.
+        out: contact sheet of the regions, 400 at most, as .png or .jpg.
+        all_regions: allow several regions per image.
+        parts: exclude whole images.
+    """
+
+    k: Count = 40
+    min_count: Count = 5
+    out: str | None = None
+    all_regions: bool = False
+    parts: bool = False
+
+    def analyze(self, runs: Sequence[Run], data: Dataset, split: str) -> Table:
+        from vsemb.runs.pictures import check_picture_path, decimals, save_picture
+        from vsemb.systems.regions.region_search import measure_norms, region_sheet, regions_table
+
+        if len(runs) > 1:
+            raise invalid_argument("runs", [str(run.path) for run in runs], "one run for norms")
+        if self.out is not None:
+            check_picture_path(self.out)
+        found = measure_norms(
+            runs[0], data, split, k=self.k, min_count=self.min_count, every=self.all_regions, parts=self.parts
+        )
+        digits = decimals(word.norm for word in found.largest)
+        rows = [
+            [text for each in pair for text in (f"{each.norm:.{digits}f}", each.word, str(each.count))]
+            for pair in zip(found.smallest, found.largest, strict=True)
+        ]
+        words = table(["smallest", "word", "places", "largest", "word", "places"], rows, text=(1, 4))
+        blocks = [words, regions_table(found.regions, "norm")]
+        if self.out is not None and found.regions:
+            save_picture(region_sheet(data, found.regions), self.out)
+            blocks.append(self.out)
+        return Table("\n\n".join(blocks), {"split": split, **found.to_json()})
