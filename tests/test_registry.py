@@ -79,7 +79,9 @@ def test_what_a_system_names_is_there(name: str) -> None:
             assert isinstance(found, dict) if attribute == "recipes" else callable(found), key
     for reference in (*system.report_sections, *system.demo_tabs):
         assert callable(registry.load(reference))
-    assert all(isinstance(registry.load(reference), Command) for reference, _ in system.commands.values())
+    for command in system.commands.values():
+        acts = callable(registry.load(command.act)) if isinstance(command, registry.Command) else True
+        assert acts or isinstance(registry.load(command[0]), Command)
     assert all(isinstance(registry.load(each), Mode) for modes in system.modes.values() for each in modes.values())
     assert all(isinstance(registry.load(each), Options) for options in system.options.values() for each in options)
 

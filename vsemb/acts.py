@@ -256,7 +256,7 @@ def additions(family: type[T], options: Mapping[str, Any]) -> list[T]:
     for name in options.keys() - hints.keys():
         if hints:
             raise unknown_name("option", name, hints)
-        raise invalid_argument("option", name, "omitted; there are no options")
+        raise invalid_argument("option", name, "omitted, since the act has no options")
     made = []
     for part in fields.parts.values():
         own = {name: value for name, value in options.items() if name in fields_of(part)}

@@ -1,9 +1,7 @@
 """Parts of subcommands of the base and of systems: modes, options that systems add, and measured values.
 
 A system names its subcommands, modes and options in `vsemb.registry.System` as `module:object`; their modules import
-nothing heavy outside functions, so that `--help` needs no TensorFlow. A mode is one of the things that a command can
-do, chosen by a flag (`vsemb evaluate --pointing`) or by its first word (`vsemb analyze norms`). Options are added to a
-command in all of its modes (`--parser`).
+nothing heavy outside functions, so that `--help` needs no TensorFlow.
 """
 
 from __future__ import annotations

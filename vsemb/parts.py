@@ -230,7 +230,7 @@ class Hint:
     """Components of a type hint.
 
     Attributes:
-        accepted: plain types, including `NoneType`.
+        plain: plain types, including `NoneType`.
         literals: allowed values of a literal.
         range: range of numbers.
         part: family or record of a field with a part.
@@ -238,12 +238,17 @@ class Hint:
         values: hint of the values of a mapping, whose keys are strings.
     """
 
-    accepted: tuple[Any, ...] = ()
+    plain: tuple[Any, ...] = ()
     literals: tuple[Any, ...] = ()
     range: Range | None = None
     part: type[Part] | None = None
     items: Hint | None = None
     values: Hint | None = None
+
+    @property
+    def accepted(self) -> tuple[Any, ...]:
+        """Plain types, and types of the literals."""
+        return tuple(dict.fromkeys([*self.plain, *map(type, self.literals)]))
 
     @property
     def allowed(self) -> str:
@@ -259,11 +264,9 @@ class Hint:
             phrases.append(f"a mapping, each value {self.values.allowed}")
         if self.part is not None:
             phrases.append(f"a {self.part.family or self.part.__name__}")
-        told = {type(value) for value in self.literals}
-        if self.range is not None:
-            told |= {int, float}
-        phrases += [kind.__name__ for kind in self.accepted if kind is not types.NoneType and kind not in told]
-        return " or ".join([*phrases, *["null"] * (types.NoneType in self.accepted)])
+        told = {types.NoneType} if self.range is None else {types.NoneType, int, float}
+        phrases += [kind.__name__ for kind in self.plain if kind not in told]
+        return " or ".join([*phrases, *["null"] * (types.NoneType in self.plain)])
 
     def lists(self, value: object) -> bool:
         """Whether the value is one of the literals. `True` is not 1."""
@@ -272,7 +275,7 @@ class Hint:
 
 def read_hint(hint: Any) -> Hint:
     """Split a type hint of a field into its components."""
-    accepted: list[Any] = []
+    plain: list[Any] = []
     read = Hint()
     union = typing.get_origin(hint) in (types.UnionType, typing.Union)
     for each in typing.get_args(hint) if union else (hint,):
@@ -281,7 +284,6 @@ def read_hint(hint: Any) -> Hint:
             read = dataclasses.replace(read, range=next((e for e in extras if isinstance(e, Range)), None))
         if typing.get_origin(each) is typing.Literal:
             read = dataclasses.replace(read, literals=read.literals + typing.get_args(each))
-            accepted += {type(value) for value in typing.get_args(each)}
         elif isinstance(each, type) and issubclass(each, Part):
             read = dataclasses.replace(read, part=each)
         elif typing.get_origin(each) in (tuple, Sequence):
@@ -289,8 +291,8 @@ def read_hint(hint: Any) -> Hint:
         elif typing.get_origin(each) is Mapping:
             read = dataclasses.replace(read, values=read_hint(typing.get_args(each)[1]))
         else:
-            accepted.append(typing.get_origin(each) or each)
-    return dataclasses.replace(read, accepted=tuple(dict.fromkeys(accepted)))
+            plain.append(typing.get_origin(each) or each)
+    return dataclasses.replace(read, plain=tuple(dict.fromkeys(plain)))
 
 
 def _checked(hint: Any, value: Any, path: str) -> Any:
@@ -312,7 +314,7 @@ def checked_value(read: Hint, value: Any, path: str) -> Any:
     Raises:
         InvalidArgumentError: if the value is of another type, or not allowed.
     """
-    if value is None and types.NoneType in read.accepted:
+    if value is None and types.NoneType in read.plain:
         return None
     if read.items is not None and isinstance(value, Sequence) and not isinstance(value, str | bytes):
         return tuple(checked_value(read.items, item, path) for item in value)
@@ -325,12 +327,13 @@ def checked_value(read: Hint, value: Any, path: str) -> Any:
         value = float(value) if float in read.accepted and int not in read.accepted else int(value)
     elif isinstance(value, numbers.Real) and not isinstance(value, bool):
         value = float(value)
+    if read.lists(value):
+        return value
     exact = bool if isinstance(value, bool) else object
-    fits = any(isinstance(value, kind) and exact in (object, kind) for kind in read.accepted)
-    # The nearest literal helps more than a type.
-    if not fits and not (read.literals and isinstance(value, str)):
-        raise invalid_argument(path, value, read.allowed)
-    _require(read, path, value)
+    if not any(isinstance(value, kind) and exact in (object, kind) for kind in read.plain):
+        raise _not_allowed(read, path, value)
+    if read.range is not None:
+        _require(read, path, value)
     return value
 
 
@@ -353,9 +356,13 @@ def _require(read: Hint, name: str, value: Any) -> None:
         if not number or isinstance(value, bool) or not read.range.holds(value):
             raise invalid_argument(name, value, read.allowed)
     elif read.literals:
-        if isinstance(value, str):
-            raise unknown_name(name, value, map(str, read.literals))
-        raise invalid_argument(name, value, read.allowed)
+        raise _not_allowed(read, name, value)
+
+
+def _not_allowed(read: Hint, name: str, value: Any) -> InvalidArgumentError:
+    if read.literals and isinstance(value, str):
+        return unknown_name(name, value, map(str, read.literals))
+    return invalid_argument(name, value, read.allowed)
 
 
 def require_fields(record: Any) -> None:

@@ -21,7 +21,9 @@ SURFACE = {
     "search": "model, query, embeddings, k=5, *, items=None",
     "train": "recipe, data, out, *, variant=None, backbone=None, weights=None, fine_tune=None, inputs=None, "
     "strategy='none', **values",
-    "evaluate": "run, data=None, split='val', *, protocol=None, **options",
+    "analyze": "analysis, runs, *, data=None, split='val', **options",
+    "annotate": "data, annotation, *, overwrite=False, **options",
+    "evaluate": "run, data=None, split='val', *, protocol=None, kept=False, **options",
     "export": "run, out, *, version=None, index=None",
     "Model.encode_texts": "self, texts, *, batch_size=256, on_bad='fail', progress=None",
     "Model.encode_images": "self, images, *, batch_size=32, on_bad='fail', progress=None",

@@ -1,9 +1,6 @@
-"""`vsemb.train`, `vsemb.evaluate`, `vsemb.export`."""
+"""`vsemb.train` and `vsemb.export`."""
 
 from __future__ import annotations
-
-import html
-import json
 
 import numpy as np
 import pytest
@@ -86,8 +83,6 @@ def test_a_network_is_fine_tuned(scenes, tiny_recipe, tmp_path):
         vsemb.train(tiny_recipe, scenes, tmp_path / "none", fine_tune=True)
     with pytest.raises(DataError, match="No weights file at gone.h5"):
         vsemb.train(tiny_recipe, scenes, tmp_path / "none", fine_tune="SmallConvNet", weights="gone.h5")
-    with pytest.raises(InvalidArgumentError, match="`run` must be .*its directory.*; got 3"):
-        vsemb.evaluate(3)
 
 
 def test_training_refuses_what_does_not_fit_before_it_begins(scenes, tiny_recipe, tmp_path):
@@ -102,46 +97,6 @@ def test_training_refuses_what_does_not_fit_before_it_begins(scenes, tiny_recipe
     with pytest.raises(DataError, match="must have the splits train and val; it has no val"):
         vsemb.train(tiny_recipe, data, out)
     assert not out.exists()
-
-
-@pytest.mark.slow
-def test_metrics_are_those_of_the_command(tiny_run, scenes, tmp_path, capsys):
-    from vsemb.cli.__main__ import main
-
-    found = vsemb.evaluate(tiny_run, split="test", bootstrap=5)
-    path = tmp_path / "metrics.json"
-    assert main(["evaluate", str(tiny_run.path), "--split", "test", "--bootstrap", "5", "--json", str(path)]) == 0
-    assert found.to_json() == json.loads(path.read_text())
-    assert vsemb.evaluate(str(tiny_run.path), scenes) == vsemb.evaluate(tiny_run, str(scenes.path), "val")
-    lines = repr(found).splitlines()
-    assert lines[0].startswith("Retrieval, 12 images and 60 texts") and lines[2].lstrip().startswith("image to text")
-    assert len({len(line) for line in lines[1:4]}) == 1
-    assert f"<td>{found.text_to_image['R@1']:.1f}</td>" in found._repr_html_()
-
-
-@pytest.mark.slow
-def test_other_tasks_are_measured_as_by_the_command(caption_run, tiny_run, tmp_path, capsys):
-    from vsemb.cli.__main__ import main
-
-    path = tmp_path / "metrics.json"
-    for run, flags, options in (
-        (caption_run, ["--perplexity"], {"protocol": "perplexity"}),
-        (caption_run, ["--no-meteor", "--beam", "1", "--limit", "3"], {"no_meteor": True, "beam": 1, "limit": 3}),
-    ):
-        assert main(["evaluate", str(run.path), *flags, "--json", str(path)]) == 0
-        printed = capsys.readouterr().out
-        found = vsemb.evaluate(run, **options)
-        assert found.to_json() == json.loads(path.read_text())
-        assert repr(found) == printed.rstrip("\n") and f"<pre>{html.escape(repr(found))}</pre>" == found._repr_html_()
-    assert found.to_json() == vsemb.evaluate(str(caption_run.path), caption_run.data_path, **options).to_json()
-    for options, said in (
-        ({"protocol": "captions"}, "--captions must be given with a run that it measures"),
-        ({"protocol": "retrieval", "beam": 3}, "--beam must be used with --captions or with --region-captions"),
-        ({"bootstraps": 3}, "Did you mean 'bootstrap'"),
-        ({"protocol": "retrievals"}, "Did you mean 'retrieval'"),
-    ):
-        with pytest.raises(InvalidArgumentError, match=said):
-            vsemb.evaluate(tiny_run, **options)
 
 
 def test_an_export_is_that_of_the_run_and_its_index(tiny_pixel_run, pixel_index, tmp_path, monkeypatch):

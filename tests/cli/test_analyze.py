@@ -76,11 +76,11 @@ def test_no_examples_and_runs_of_one_name(tiny_run, capsys):
     [
         (["--pairs", "0"], "`pairs`"),
         (["--images", "13"], "from 1 to 12"),
-        (["--images", "0"], "from 1 to 12"),
+        (["--images", "0"], "`images`"),
         (["--examples", "-1"], "`examples`"),
         (["--split", "vall"], "Did you mean 'val'"),
         (["nowhere"], "nowhere"),
-        (["--min-count", "3"], "--min-count must be used with norms; got it with lengths"),
+        (["--min-count", "3"], "`min_count`"),
     ],
 )
 def test_mistakes_are_one_line(tiny_run, capsys, arguments, said):

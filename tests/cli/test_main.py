@@ -31,12 +31,10 @@ def test_a_terminated_command_leaves_nothing_behind(tmp_path, monkeypatch):
     assert signal.getsignal(signal.SIGTERM) == before
 
 
-def test_a_command_without_modes_is_not_offered(monkeypatch):
-    entries = registry.entries
-    monkeypatch.setattr(registry, "entries", lambda name, *group: {} if name == "modes" else entries(name, *group))
-    assert "annotate" not in commands() and {"analyze", "evaluate"} <= set(commands())
-    monkeypatch.setattr(registry, "entries", lambda name, *group: {"own": "module"} if group else entries(name))
+def test_annotate_is_offered_if_a_system_brings_annotations(monkeypatch):
     assert "annotate" in commands()
+    monkeypatch.setattr(registry, "kinds", lambda family: [])
+    assert "annotate" not in commands() and {"analyze", "evaluate"} <= set(commands())
 
 
 def test_without_a_command_all_are_listed(capsys):

@@ -43,7 +43,7 @@ def test_trees_on_flickr8k(tmp_path):
     data, run, out = str(tmp_path / "data"), str(tmp_path / "run"), tmp_path / "val.json"
     assert main(["prepare", str(SOURCE), "--format", "karpathy", "--out", data]) == 0
     assert main(["features", data, "--backbone", "MobileNetV2", "--weights", str(Path(str(WEIGHTS)))]) == 0
-    assert main(["annotate", data, "--dependencies", "--conllu", str(PARSES)]) == 0
+    assert main(["annotate", data, "dependencies", "--conllu", str(PARSES)]) == 0
     assert main(["train", "tree-twin", "--variant", "tuned", "--data", data, "--out", run]) == 0
     assert main(["evaluate", run, "--split", "val", "--json", str(out), "--pairs", "1000"]) == 0
     metrics = json.loads(out.read_text())
@@ -68,11 +68,11 @@ def test_captions_on_flickr8k(tmp_path):
     few = ["--set", "training.epochs=7"]
     assert main(["prepare", str(SOURCE), "--format", "karpathy", "--out", data]) == 0
     assert main(["features", data, "--backbone", "MobileNetV2", "--weights", str(Path(str(WEIGHTS)))]) == 0
-    assert main(["annotate", data, "--pos-tags", "--file", str(TAGS)]) == 0
+    assert main(["annotate", data, "pos-tags", "--file", str(TAGS)]) == 0
     assert main(["train", "multimodal-rnn", "--data", data, "--out", captions]) == 0
     assert main(["train", "kiros2014", "--variant", "released", "--data", data, "--out", kiros, *few]) == 0
     assert main(["train", "sc-nlm", "--encoder", kiros, "--data", data, "--out", language, *few]) == 0
-    measure = ["evaluate", captions, "--beside", language, "--captions", "--no-meteor", "--json", out]
+    measure = ["evaluate", captions, "--beside", language, "--protocol", "captions", "--no-meteor", "--json", out]
     assert main([*measure, "--limit", "300"]) == 0
     network, tagged, nearest = json.loads(Path(out).read_text())["measured"]
     # On all images one seed gives 19.9 and 47.4; the published model, on better features, 16.0 and 31.8.

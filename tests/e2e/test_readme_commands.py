@@ -35,7 +35,7 @@ from vsemb.data.synthetic import generate
 LEFT_OUT = (
     "vsemb serve",
     "vsemb demo",
-    "vsemb evaluate runs/snippets --region-captions",
+    "vsemb evaluate runs/snippets --protocol region-captions",
     "vsemb train vsepp --strategy multiworker",
     "vsemb train vsepp --strategy mirrored --data",
 )
@@ -45,7 +45,7 @@ OWN_PROCESS = ("--strategy", "--workers", "jax")
 ADDED = {
     "scenes --out data/scenes": "--train 60 --val 12 --test 12 --size 32",
     "scenes --out data/many-scenes": "--val 12 --test 12 --size 32",
-    "annotate data/flickr8k --pos-tags": "--file tags.txt",
+    "annotate data/flickr8k pos-tags": "--file tags.txt",
     "evaluate runs/captions": "--no-meteor",
     "evaluate runs/many-captions": "--no-meteor",
     "regions data/flickr8k": "--size 32 --count 5",
@@ -126,7 +126,7 @@ def small(line: str, stand_ins: dict[str, str]) -> list[str]:
     for start, options in ADDED.items():
         if line.startswith(f"vsemb {start}"):
             words += shlex.split(options)
-    if "--likelihood" in words:
+    if "likelihood" in words:
         words = [{"100": "5"}.get(word, word) for word in words if word != "--no-meteor"]
     if words[0] == "train":
         variant = words[words.index("--variant") + 1] if "--variant" in words else None

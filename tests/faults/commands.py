@@ -75,8 +75,8 @@ CASES = {
         Case("prepare", ("source",), vsemb("prepare", "source", *_TABLE)),
         Case("features", ("scenes",), vsemb("features", "scenes", *_FEATURES, "--batch-size", "8")),
         Case("regions", ("scenes",), vsemb("regions", "scenes", *_FEATURES, "--count", "3", "--pooling", "crops")),
-        Case("parse", ("scenes", "pipeline"), vsemb("annotate", "scenes", "--dependencies", "--model", "pipeline")),
-        Case("tag", ("scenes", "tags.txt"), vsemb("annotate", "scenes", "--pos-tags", "--file", "tags.txt")),
+        Case("parse", ("scenes", "pipeline"), vsemb("annotate", "scenes", "dependencies", "--model", "pipeline")),
+        Case("tag", ("scenes", "tags.txt"), vsemb("annotate", "scenes", "pos-tags", "--file", "tags.txt")),
         Case("train retrieval", ("featured",), _train("vsepp", "featured", "--variant", "paper")),
         Case("train captions", ("featured",), _train("multimodal-rnn", "featured")),
         Case("train language", ("featured",), _train("log-bilinear", "featured")),
@@ -143,7 +143,7 @@ def _annotate(dataset: Dataset) -> None:
     from vsemb.systems.zero_shot.attributes import ClassAttributes, write_attributes
 
     _write_tags(dataset)
-    _must(vsemb("annotate", str(dataset.path), "--pos-tags", "--file", "tags.txt")())
+    _must(vsemb("annotate", str(dataset.path), "pos-tags", "--file", "tags.txt")())
     values = {"crow": np.array([0.25, 1.0]), "gull": np.array([0.5, 0.0])}
     write_attributes(dataset.path, ClassAttributes(("black", "large"), values))
 

@@ -1,8 +1,8 @@
 """Parsers of commands, made from the signatures of acts, see `vsemb.acts`.
 
 `argparse` is enough: ranges, kinds of parts and the nearest name of a typo are checked by the act itself, on every way
-to it. Libraries that make parsers from signatures know neither parts, whose kinds systems bring, nor imports for type
-checkers alone.
+to it. Libraries that make parsers from signatures support neither parts, whose kinds systems bring, nor imports for
+type checkers alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from vsemb.parts import Hint, explanations, fields_of, read_hint
 #: Types whose values a word of a command line can be.
 _PLAIN = {str, int, float, bool}
 #: Options of all commands.
-SHARED = ("json", "quiet")
+SHARED = ("json", "quiet", "json_stream", "argv")
 
 
 def command_parser(name: str, command: registry.Command) -> argparse.ArgumentParser:
@@ -137,7 +137,7 @@ def _form(parameter: Parameter) -> dict[str, Any]:
     if hint.items is not None:
         action = {"action": "append"} if parameter.option.repeated else {"action": "extend", "nargs": "+"}
         return shown | {"type": _reader(hint.items)} | action
-    if set(hint.accepted) == {bool} and not hint.literals:
+    if set(hint.accepted) == {bool} and hint.plain:
         return {"action": "store_false" if parameter.default is True else "store_true"}
     if set(hint.accepted) == {bool, types.NoneType} and not hint.literals:
         return {"action": argparse.BooleanOptionalAction}
@@ -168,7 +168,7 @@ def _reader(hint: Hint) -> Callable[[str], Any]:
                 return number(text)
             except ValueError:
                 continue
-        if str in hint.accepted:
+        if str in hint.plain:
             return text
         raise argparse.ArgumentTypeError(f"it must be {hint.allowed}; got {text!r}")
 

@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> None:
       hf        folder that save_to_disk of a Hugging Face dataset wrote
 
     formats of boxes:
-      entities  Flickr30k Entities: Annotations/, Sentences/ and lists of splits, for `vsemb evaluate --pointing`
+      entities  Flickr30k Entities: Annotations/, Sentences/ and lists of splits, for the protocol pointing
       refcoco   RefCOCO, RefCOCO+ or RefCOCOg: refs(unc).p or refs(umd).p, and instances.json; likewise
 
     formats of classes:

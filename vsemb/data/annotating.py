@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Annotation(Part, family="annotation"):
-    """Something to know about the captions of a dataset, computed or read from files.
+    """Data about the captions of a dataset, computed or read from files.
 
     Its module imports nothing heavy outside functions, because `--help` shows its fields.
     """

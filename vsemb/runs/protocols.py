@@ -46,7 +46,8 @@ class Protocol(Part, family="protocol"):
         if not self.measures(run.recipe):
             raise InvalidArgumentError(
                 f"`protocol` must measure the run; got {self.kind!r} and {run.path}, a run of the recipe "
-                f"{run.recipe.name!r}, which is for {run.recipe.kind}. Its own protocol is {run.recipe.evaluation!r}."
+                f"{run.recipe.name!r}, which is for {run.recipe.kind}. Its own protocol is {run.recipe.evaluation!r}.",
+                argument="protocol",
             )
 
     def measure(self, run: Run, data: Any, split: str) -> Result:

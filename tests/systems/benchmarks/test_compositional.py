@@ -106,7 +106,7 @@ def test_the_command_scores_image_files_and_their_parts(tiny_pixel_run, scenes, 
     names = {"image_0": "0.jpg", "image_1": "1.jpg", "caption_0": captions[0], "caption_1": captions[5]}
     (tmp_path / "examples.jsonl").write_text(json.dumps(names))
     files = [str(tmp_path / name) for name in ("relation.json", "examples.jsonl")]
-    command = ["evaluate", str(tiny_pixel_run.path), "--compositional"]
+    command = ["evaluate", str(tiny_pixel_run.path), "--protocol", "compositional"]
     assert main([*command, "--files", *files, "--json", str(tmp_path / "out.json")]) == 0
     printed = capsys.readouterr().out.splitlines()
     assert printed[0].split() == ["tests", "text", "image", "group", "by", "kind"]
@@ -129,7 +129,7 @@ def test_the_command_scores_image_files_and_their_parts(tiny_pixel_run, scenes, 
         "group": 100 * (text and image),
     }
     assert main(command) == 1
-    assert "--compositional must have the tests; got none" in capsys.readouterr().err
+    assert "`files`" in capsys.readouterr().err
     (tmp_path / "0.jpg").unlink()
     assert main([*command, "--files", files[0]]) == 1
     assert "Cannot read the image" in capsys.readouterr().err

@@ -139,14 +139,14 @@ def test_lists_of_words_are_refused(tmp_path):
 
 def test_the_command_measures_plausible_matches_of_the_objects_of_a_dataset(tiny_run, tmp_path, capsys):
     out = tmp_path / "positives.json"
-    assert main(["evaluate", str(tiny_run.path), "--positives", "--json", str(out)]) == 0
+    assert main(["evaluate", str(tiny_run.path), "--protocol", "positives", "--json", str(out)]) == 0
     printed = capsys.readouterr().out.splitlines()
     assert printed[0].split()[-6:] == ["queries", "R@1", "R@5", "R@10", "R-P", "mAP@R"]
     assert printed[1].startswith("plausible matches: image → text")
     written = json.loads(out.read_text())
     assert written["plausible matches"]["queries"] == [12, 60]
     assert vsemb.evaluate(tiny_run, protocol="positives").to_json() == written
-    assert main(["evaluate", str(tiny_run.path), "--positives", "--files", str(out)]) == 1
+    assert main(["evaluate", str(tiny_run.path), "--protocol", "positives", "--files", str(out)]) == 1
     assert "must hold positives" in capsys.readouterr().err
 
 
@@ -159,5 +159,5 @@ def test_queries_with_unknown_words_are_also_left_out(tiny_run, scenes, tmp_path
     assert written["unknown"]["texts_without_known"] == len(part.captions) - len(known) > 0
     left = written["with_known_word"]["plausible matches"]
     assert left["queries"] == [len({*part.caption_rows[known]}), len(known)]
-    assert main(["evaluate", str(run.path), "--positives"]) == 0
+    assert main(["evaluate", str(run.path), "--protocol", "positives"]) == 0
     assert "with known word" in capsys.readouterr().out

@@ -212,6 +212,6 @@ def test_from_the_command_line(scenes_path: Path, tmp_path: Path, capsys) -> Non
     arguments = ["train", "multimodal-rnn", "--data", str(scenes_path), "--out", str(tmp_path / "run")]
     assert main([*arguments, *(f"--set={each}" for each in small)]) == 0
     said = capsys.readouterr().out
-    assert "validation perplexity" in said and "--captions" in said
+    assert "validation perplexity" in said and "vsemb evaluate" in said
     assert main([*arguments, "--alignment", str(tmp_path / "run")]) == 1
     assert "alignment" in capsys.readouterr().err

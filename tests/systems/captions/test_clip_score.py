@@ -38,7 +38,16 @@ def test_a_run_scores_captions_of_a_split(tiny_run, scenes):
 
 def test_the_table_and_json_have_both(caption_run, tiny_run, capsys, tmp_path):
     pytest.importorskip("pycocoevalcap", reason="the extra `captions` is not installed")
-    command = ["evaluate", str(caption_run.path), "--captions", "--no-meteor", "--limit", "3", "--clip-score"]
+    command = [
+        "evaluate",
+        str(caption_run.path),
+        "--protocol",
+        "captions",
+        "--no-meteor",
+        "--limit",
+        "3",
+        "--clip-score",
+    ]
     assert main([*command, str(tiny_run.path)]) == 0
     header = capsys.readouterr().out.splitlines()[0].split()
     assert header[header.index("CIDEr") + 1 :][:2] == ["CLIP-S", "RefCLIP-S"]

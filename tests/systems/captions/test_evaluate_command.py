@@ -1,4 +1,4 @@
-"""`vsemb evaluate --captions` and `--perplexity`: tables, files, and what does not go together."""
+"""`vsemb evaluate --protocol captions` and `perplexity`: tables, files, and what does not go together."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from vsemb.cli.__main__ import main
 from vsemb.systems.captions.caption_measure import CaptionTable, MeasuredCaptions, measure_captions
 from vsemb.systems.captions.caption_metrics import CaptionMetrics
-from vsemb.systems.captions.commands import captions_table, perplexity_table
+from vsemb.systems.captions.protocols import captions_table, perplexity_table
 from vsemb.systems.captions.training_captions import NearestSentences
 from vsemb.systems.captions.validation import PerplexityRow, measure_perplexities
 
@@ -21,7 +21,7 @@ pytest.importorskip("pycocoevalcap", reason="the extra `captions` is not install
 def test_captions_print_a_table_and_examples_and_write_json(caption_run, scenes, tmp_path, capsys) -> None:
     out = tmp_path / "captions.json"
     arguments = ["evaluate", str(caption_run.path), "--data", str(scenes.path), "--split", "test"]
-    arguments += ["--captions", "--no-meteor", "--limit", "5", "--examples", "2", "--json", str(out)]
+    arguments += ["--protocol", "captions", "--no-meteor", "--limit", "5", "--examples", "2", "--json", str(out)]
     assert main(arguments) == 0
     found = measure_captions([caption_run], scenes, "test", limit=5, meteor=False)
     printed = capsys.readouterr().out
@@ -55,7 +55,7 @@ def test_captions_table() -> None:
 
 def test_perplexity_prints_a_table_and_writes_json(caption_run, scenes, tmp_path, capsys) -> None:
     out = tmp_path / "perplexity.json"
-    assert main(["evaluate", str(caption_run.path), "--perplexity", "--json", str(out)]) == 0
+    assert main(["evaluate", str(caption_run.path), "--protocol", "perplexity", "--json", str(out)]) == 0
     rows = measure_perplexities([caption_run], scenes, "val")
     assert capsys.readouterr().out == f"{perplexity_table(rows, 'val', None)}\n"
     written = json.loads(out.read_text())
@@ -77,22 +77,18 @@ def test_perplexity_table_says_what_does_not_compare() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--captions", "--perplexity"], "--captions must stand alone; got --perplexity too"),
-        (["--captions", "--pointing"], "must stand alone"),
-        (["--captions", "--folds", "2"], "--folds must be used with --retrieval; got it with --captions"),
-        (["--captions", "--affinity", "1"], "--affinity must be used with --pointing"),
-        (["--captions", "--parser", "x"], "trees"),
-        (["--captions", "--examples", "-1"], "`examples` must be an integer >= 0; got -1"),
-        (["--captions", "--limit", "0"], "`limit` must be an integer >= 1 or null; got 0"),
-        (["--captions", "--beam", "0"], "`beam` must be an integer >= 1; got 0"),
-        (["--captions", "--split", "vall"], "Did you mean 'val'"),
-        (["--captions", "--beside", "runs/none"], "runs/none"),
-        (["--perplexity", "--beam", "3"], "--beam must be used with --captions or with --region-captions"),
-        (["--perplexity", "--no-meteor"], "--no-meteor must be used with --captions"),
-        (["--perplexity", "--pairs"], "--pairs must be used with --retrieval"),
-        (["--retrieval", "--beside", "x"], "--beside must be used with --captions or with --perplexity"),
-        (["--retrieval"], "--retrieval must be given with a run that it measures"),
-        (["--pointing"], "--pointing must be given with a run that it measures"),
+        (["--folds", "2"], "`folds`"),
+        (["--protocol", "captions", "--affinity", "1"], "`affinity`"),
+        (["--examples", "-1"], "`examples`"),
+        (["--limit", "0"], "`limit`"),
+        (["--beam", "0"], "`beam`"),
+        (["--split", "vall"], "Did you mean 'val'"),
+        (["--beside", "runs/none"], "runs/none"),
+        (["--protocol", "perplexity", "--beam", "3"], "`beam`"),
+        (["--protocol", "perplexity", "--no-meteor"], "`meteor`"),
+        (["--protocol", "retrieval", "--beside", "x"], "`beside`"),
+        (["--protocol", "retrieval"], "Its own protocol is 'captions'"),
+        (["--protocol", "pointing"], "Its own protocol is 'captions'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -102,11 +98,11 @@ def test_what_does_not_go_together_is_one_line(caption_run, options, said, capsy
     assert said in error and error.count("\n") == 1
 
 
-@pytest.mark.parametrize("option", ["--captions", "--perplexity"])
-def test_other_runs_are_told_what_is_needed(tiny_run, option, capsys) -> None:
-    assert main(["evaluate", str(tiny_run.path), option]) == 1
+@pytest.mark.parametrize("protocol", ["captions", "perplexity"])
+def test_other_runs_are_told_what_is_needed(tiny_run, protocol, capsys) -> None:
+    assert main(["evaluate", str(tiny_run.path), "--protocol", protocol]) == 1
     error = capsys.readouterr().err
-    assert "'vsepp', which is for retrieval" in error and "Its own protocol is --retrieval" in error
+    assert "'vsepp', which is for retrieval" in error and "Its own protocol is 'retrieval'" in error
 
 
 def test_captions_are_the_protocol_of_runs_that_write_them(caption_run, capsys) -> None:

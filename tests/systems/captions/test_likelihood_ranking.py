@@ -73,7 +73,7 @@ def test_all_training_images_where_they_are_few(caption_run, scenes) -> None:
 
 def test_the_command(caption_run, tmp_path, capsys) -> None:
     file = tmp_path / "ranking.json"
-    options = ["--likelihood", "--first", "3", "--prior", "2", "--json", str(file)]
+    options = ["--protocol", "likelihood", "--first", "3", "--prior", "2", "--json", str(file)]
     assert main(["evaluate", str(caption_run.path), *options]) == 0
     assert "3 images" in capsys.readouterr().out
     assert json.loads(file.read_text())["images"] == 3

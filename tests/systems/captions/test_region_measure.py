@@ -16,7 +16,7 @@ from vsemb.errors import DataError
 from vsemb.image.backbones import build_backbone
 from vsemb.image.decode import decode_images
 from vsemb.recipes.towers import kept_backbone
-from vsemb.systems.captions.commands import captions_table
+from vsemb.systems.captions.protocols import captions_table
 from vsemb.systems.captions.recipe import SNIPPETS
 from vsemb.systems.captions.region_measure import best_snippets, measure_region_captions, region_features
 from vsemb.systems.captions.region_texts import named_region_texts
@@ -88,9 +88,17 @@ def test_the_table_has_runs_ranking_and_people(region_caption_run, region_run, d
 @pytest.mark.slow
 def test_the_command_prints_the_table(region_caption_run, opened, capsys) -> None:
     opened(region_caption_run)
-    arguments = ["evaluate", str(region_caption_run.path), "--region-captions", "--limit", "2", "--no-meteor"]
+    arguments = [
+        "evaluate",
+        str(region_caption_run.path),
+        "--protocol",
+        "region-captions",
+        "--limit",
+        "2",
+        "--no-meteor",
+    ]
     assert main(arguments) == 0
     printed = capsys.readouterr().out
     assert printed.startswith("val: 2 regions") and "a person" in printed
     assert main([*arguments, "--image-list", "images.json"]) == 1
-    assert "omitted without --annotations" in capsys.readouterr().err
+    assert "`image_list`" in capsys.readouterr().err

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from vsemb.systems.entailment.commands import entailment_table
 from vsemb.systems.entailment.metrics import EntailmentMetrics
+from vsemb.systems.entailment.protocol import entailment_table
 
 
 def test_entailment_table_is_in_percent():

@@ -1,4 +1,4 @@
-"""`vsemb annotate --pos-tags` from the command line: what it prints, exit codes and messages."""
+"""`vsemb annotate DATA pos-tags` from the command line: what it prints, exit codes and messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from vsemb.systems.language import tags as tagging
 
 
 def tag(*arguments: object) -> int:
-    return main(["annotate", "--pos-tags", *map(str, arguments)])
+    data, *options = map(str, arguments)
+    return main(["annotate", data, "pos-tags", *options])
 
 
 @pytest.fixture

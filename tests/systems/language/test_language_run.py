@@ -126,7 +126,7 @@ def test_from_the_command_line(scenes_path: Path, tmp_path: Path, capsys) -> Non
     command = ["train", "log-bilinear", "--data", str(scenes_path), "--out", str(tmp_path / "run")]
     assert main([*command, *settings]) == 0
     said = capsys.readouterr().out
-    assert "validation perplexity" in said and "--perplexity" in said
+    assert "validation perplexity" in said and "vsemb evaluate" in said
     assert main(["train", "sc-nlm", *command[2:-1], str(tmp_path / "other")]) == 1
     assert "--encoder RUN" in capsys.readouterr().err
     # A training that went astray is told as any other: 2 to the power of this has no float.

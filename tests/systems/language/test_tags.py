@@ -284,7 +284,7 @@ def damage_list(key, value):
         (damage_list("splits", {"val": {}}), "is damaged"),
         (damage_list("splits", {"val": {"captions": 6, "sha256": "x"}}), "counts other captions"),
         (damage_list("source", None), "is damaged"),
-        (damage_list("dataset", "0"), "of another dataset than .* is now.*vsemb annotate --pos-tags --overwrite"),
+        (damage_list("dataset", "0"), "of another dataset than .* is now.*vsemb annotate DATA pos-tags --overwrite"),
         (lambda folder: (folder / "val.tags.gz").unlink(), "val.tags.gz is missing"),
         (lambda folder: (folder / "val.tags.gz").write_bytes(b"x"), "val.tags.gz has other content"),
     ],
@@ -309,7 +309,7 @@ def test_a_crash_leaves_nothing(dataset, monkeypatch):
 
 
 def test_none_are_there(dataset):
-    with pytest.raises(DataError, match="has no tags.*vsemb annotate --pos-tags"):
+    with pytest.raises(DataError, match="has no tags.*vsemb annotate .* pos-tags"):
         CaptionTags.open(dataset)
 
 

@@ -1,4 +1,4 @@
-"""`vsemb evaluate --pointing`: the table, the file, and what does not go together."""
+"""`vsemb evaluate --protocol pointing`: the table, the file, and what does not go together."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tests.systems.regions.knowing_run import KnowingRun
 from vsemb import recipes
 from vsemb.cli.__main__ import main
 from vsemb.runs.run import Run
-from vsemb.systems.regions.commands import pointing_table
 from vsemb.systems.regions.pointing import PointingMetrics, PointingShare
 from vsemb.systems.regions.pointing_task import measure_pointing
+from vsemb.systems.regions.protocol import pointing_table
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def knowing(scenes, monkeypatch) -> KnowingRun:
 
 def test_prints_a_table_and_writes_json(knowing, scenes, tmp_path, capsys) -> None:
     out = tmp_path / "pointing.json"
-    arguments = ["evaluate", "runs/x", "--data", str(scenes.path), "--split", "test", "--pointing"]
+    arguments = ["evaluate", "runs/x", "--data", str(scenes.path), "--split", "test", "--protocol", "pointing"]
     arguments += ["--affinity", "0", "0.1", "1", "--bootstrap", "20", "--json", str(out)]
     assert main(arguments) == 0
     metrics, chosen = measure_pointing(knowing, scenes, "test", affinities=[0, 0.1, 1], bootstrap=20)
@@ -39,7 +39,7 @@ def test_prints_a_table_and_writes_json(knowing, scenes, tmp_path, capsys) -> No
 
 
 def test_affinities_are_found_where_none_is_named(knowing, scenes, capsys) -> None:
-    assert main(["evaluate", "runs/x", "--data", str(scenes.path), "--pointing"]) == 0
+    assert main(["evaluate", "runs/x", "--data", str(scenes.path), "--protocol", "pointing"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("val: 12 images, ") and lines[0].endswith(" nouns")
     assert sum(line.startswith("affinity ") for line in lines) == 5
@@ -68,17 +68,13 @@ def test_table_marks_what_was_chosen_and_says_what_is_not_read() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--affinity", "1"], "--affinity must be used with --pointing; got it with --retrieval"),
-        (["--pointing", "--retrieval"], "must stand alone"),
-        (["--pointing", "--folds", "2"], "--folds must be used with --retrieval; got it with --pointing"),
-        (["--pointing", "--pairs"], "got it with --pointing"),
-        (["--pointing", "--recalls", "1"], "got it with --pointing"),
-        (["--retrieval", "--affinity", "1"], "got it with --retrieval"),
-        (["--pointing", "--affinity", "0", "-1"], "finite numbers >= 0"),
-        (["--pointing", "--affinity", "nan"], "finite numbers >= 0"),
-        (["--pointing", "--bootstrap", "-1"], "`bootstrap` must be an integer >= 0; got -1"),
-        (["--pointing", "--split", "vall"], "Did you mean 'val'"),
-        (["--pointing"], "must be a run on regions; its recipe 'vsepp'"),
+        (["--affinity", "1"], "`affinity`"),
+        (["--protocol", "pointing", "--folds", "2"], "`folds`"),
+        (["--protocol", "pointing", "--affinity", "0", "-1"], "`affinity`"),
+        (["--protocol", "pointing", "--affinity", "nan"], "`affinity`"),
+        (["--protocol", "pointing", "--bootstrap", "-1"], "`bootstrap`"),
+        (["--protocol", "pointing", "--split", "vall"], "Did you mean 'val'"),
+        (["--protocol", "pointing"], "must be a run on regions; its recipe 'vsepp'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

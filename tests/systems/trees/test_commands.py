@@ -1,4 +1,4 @@
-"""`vsemb annotate --dependencies` from the command line: what it prints, exit codes and messages."""
+"""`vsemb annotate DATA dependencies` from the command line: what it prints, exit codes and messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ pytest.importorskip("spacy")
 
 
 def parse(*arguments: object) -> int:
-    return main(["annotate", "--dependencies", *map(str, arguments)])
+    data, *options = map(str, arguments)
+    return main(["annotate", data, "dependencies", *options])
 
 
 @pytest.mark.slow
@@ -40,7 +41,7 @@ def test_a_model(scenes_copy, spacy_pipeline, tmp_path, capsys):
 def test_a_file(scenes_copy, spacy_pipeline, tmp_path, capsys):
     file = conllu_of(scenes_copy, open_parser(spacy_pipeline), tmp_path / "trees.conllu.gz")
     assert parse(scenes_copy.path, "--conllu", file) == 0
-    assert "not recorded; pass --model" in capsys.readouterr().out
+    assert "not recorded; name a model" in capsys.readouterr().out
     # The same trees, and now a parser for new sentences.
     assert parse(scenes_copy.path, "--conllu", file, "--model", spacy_pipeline) == 1
     assert "--overwrite" in capsys.readouterr().err
@@ -51,15 +52,15 @@ def test_a_file(scenes_copy, spacy_pipeline, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["{data}"], "--model NAME_OR_PATH, --conllu FILE, or both"),
+        (["{data}"], "`model`"),
         (["nowhere", "--model", "{pipeline}"], "nowhere"),
         (["{data}", "--model", "en_core_web_unheard_of"], "spacy download en_core_web_unheard_of"),
         (["{data}", "--model", "{data}"], "with config.cfg and meta.json"),
-        (["{data}", "--model", "{pipeline}", "--processes", "0"], "`processes` must be an integer >= 1; got 0"),
+        (["{data}", "--model", "{pipeline}", "--processes", "0"], "`processes`"),
         (["{data}", "--conllu", "nowhere.conllu"], "nowhere.conllu cannot be read: No such file"),
         (["{data}", "--conllu", "{pipeline}/meta.json"], "meta.json, line 1"),
         (["{data}", "--conllu", "{data}"], "Is a directory"),
-        (["{data}", "--conllu", "x", "--processes", "2"], "omitted with --conllu"),
+        (["{data}", "--conllu", "x", "--processes", "2"], "`processes`"),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.raising import raises_argument
 from tests.tiny import tiny
 from vsemb.cli.__main__ import main
 from vsemb.data.store import Dataset
@@ -97,7 +98,7 @@ def test_reading_passes_over_what_needs_no_parser(without_parser) -> None:
     assert without_parser.reader([parsed, "dog", " dog ", "", "  "]) == [parsed, "dog\t0", "dog\t0", "", ""]
     assert without_parser.reader(["\0", "red\0"]) == ["", "red\t0"]
     for sentence in ("a dog", "a\tdog"):
-        with pytest.raises(DataError, match=r"needs a parser for 'a.*dog'.*--parser"):
+        with pytest.raises(DataError, match=r"needs a parser for 'a.*dog'.*vsemb parser"):
             without_parser.reader([sentence])
 
 
@@ -124,12 +125,12 @@ def test_a_text_is_read_as_far_as_it_is_served(tree_run) -> None:
     assert tree_run.reader([filled]) != tree_run.reader([filled[:2048]])
 
 
-def test_another_parser_can_be_named(without_parser, tiny_run, spacy_pipeline) -> None:
-    run = Run.open(without_parser.path)
+def test_another_parser_can_be_named(without_parser, tiny_run, spacy_pipeline, tmp_path) -> None:
+    run = Run.open(shutil.copytree(without_parser.path, tmp_path / "run"))
     use_parser(run, spacy_pipeline)
     (read,) = run.reader([SENTENCE])
     assert is_parsed(read)
-    with pytest.raises(InvalidArgumentError, match="does not read trees"):
+    with raises_argument("run"):
         use_parser(tiny_run, spacy_pipeline)
     assert tiny_run.reader([SENTENCE]) == [SENTENCE]
 
@@ -219,7 +220,7 @@ def test_the_kept_parser_can_be_removed(parsed_copy, tmp_path) -> None:
 def test_a_demonstration_says_that_it_has_no_parser(without_parser, parsed_scenes) -> None:
     lines: list[str] = []
     demo = Demo(without_parser, parsed_scenes, "val", lines.append)
-    assert any("--parser" in line for line in lines)
+    assert any("vsemb parser" in line for line in lines)
     assert demo.by_text("red", 2).images
     demo.close()
 
@@ -279,11 +280,19 @@ def test_without_parses_the_way_to_them_is_named(scenes, tree_recipe, tmp_path, 
     assert "vsemb annotate" in capsys.readouterr().err
 
 
-def test_the_search_command(without_parser, parsed_scenes, spacy_pipeline, capsys) -> None:
+def test_a_run_is_given_a_parser_once(without_parser, parsed_scenes, spacy_pipeline, tmp_path, capsys) -> None:
+    run = str(shutil.copytree(without_parser.path, tmp_path / "run"))
     data = ["--data", str(parsed_scenes.path), "--split", "val"]
-    assert main(["search", str(without_parser.path), SENTENCE, *data]) == 1
-    assert "--parser" in capsys.readouterr().err
-    assert main(["search", str(without_parser.path), SENTENCE, *data, "--parser", str(spacy_pipeline)]) == 0
+    assert main(["search", run, SENTENCE, *data]) == 1
+    assert f"vsemb parser {run}" in capsys.readouterr().err
+    assert main(["parser", run, "nowhere"]) == 1
+    assert not (Path(run) / "parser").exists()
+    assert main(["parser", run, str(spacy_pipeline)]) == 0
+    assert capsys.readouterr().out.startswith(f"{run} parses with xx_tiny 0.0.0")
+    assert main(["search", run, SENTENCE, *data]) == 0
+    # A second one replaces it, and the run is as it was before.
+    assert main(["parser", run, str(spacy_pipeline)]) == 0
+    assert Run.open(run).fingerprint == without_parser.fingerprint
 
 
 def test_the_projector_and_the_report_read_parses_and_show_captions(without_parser, parsed_scenes, tmp_path) -> None:

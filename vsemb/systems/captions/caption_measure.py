@@ -1,4 +1,4 @@
-"""Caption metrics of runs and baselines: the table of `vsemb evaluate RUN --captions`.
+"""Caption metrics of runs and baselines: the table of `vsemb evaluate RUN --protocol captions`.
 
 The first baseline uses no language model. It finds the training image nearest to the image, by the L2 distance of the
 features that the first run reads (Karpathy and Fei-Fei 2015, section 4.2). It takes the caption of that image that is

@@ -314,7 +314,7 @@ def _choose_affinity(aligner: _Aligner, dataset: Dataset) -> float:
     The affinity is the standard deviation of the scores of a word's regions. A word then joins its neighbour unless
     another region is better by more than chance. The choice needs no labelled regions. On synthetic scenes, which have
     labels, more words choose the right region than without affinity, but some nouns follow their neighbours.
-    `vsemb evaluate --pointing` tries multiples of this value.
+    `vsemb evaluate --protocol pointing` tries multiples of this value.
     """
     known = dataset.manifest["splits"].get(_CHOOSING, {}).get("images")
     spread = aligner.spread(dataset.split(_CHOOSING if known else dataset.splits[0]))

@@ -150,7 +150,7 @@ class NextWordTask(Recipe):
     def summary(self, info: Mapping[str, Any], out: str, data: str) -> list[str]:
         return [
             f"best epoch   {info['best_epoch'] + 1}, validation {self.best(info)}",
-            f"next         vsemb evaluate {out} --{self.evaluation}",
+            f"next         vsemb evaluate {out}",
         ]
 
     def best(self, info: Mapping[str, Any]) -> str:

@@ -117,7 +117,7 @@ def require_tags(dataset: Dataset) -> CaptionTags:
     if tags is None:
         raise DataError(
             f"{dataset.path} must have parts of speech of its captions, which sc-nlm is trained with; it has none. "
-            f"Find them with: vsemb annotate {dataset.path} --pos-tags"
+            f"Find them with: vsemb annotate {dataset.path} pos-tags"
         )
     return tags
 
@@ -181,7 +181,7 @@ def read_sentences(
     if len(tags) != len(ids):
         raise DataError(
             f"{dataset.path} has {len(tags):,} parts of speech for the {len(ids):,} words of the split "
-            f"{split.name!r}. Find them again with: vsemb annotate {dataset.path} --pos-tags --overwrite"
+            f"{split.name!r}. Find them again with: vsemb annotate {dataset.path} pos-tags --overwrite"
         )
     return Sentences(ids, offsets, content, tags)
 

@@ -21,7 +21,7 @@ dimension of the encoder's space. In SC-NLM, T^(u) maps u to G. Deviations from 
 - Word vectors are initialized uniformly in +- 0.1 and matrices by Glorot. The matrix of the content vector, which has
   unit length, is initialized with standard deviation 1.
 - The softmax bias is initialized with log word frequencies, or with 0 by `--set model.frequency_bias=false`.
-- Parts of speech come from `vsemb annotate --pos-tags`.
+- Parts of speech come from `vsemb annotate DATA pos-tags`.
 - The paper has "2 sets" of content vectors: the image, and means of its nearest words and sentences. Here the mean of
   the words and the mean of the sentences are two vectors.
 - The paper samples a content vector and a sequence of parts of speech for each candidate. Variant `paper` of `sc-nlm`

@@ -1,4 +1,4 @@
-"""Parts of speech of a dataset's captions, from a tagger or a file: functions of `vsemb annotate --pos-tags`.
+"""Parts of speech of a dataset's captions, from a tagger or a file: functions of `vsemb annotate DATA pos-tags`.
 
 Files in DATASET/tags:
 
@@ -380,7 +380,7 @@ def _present_tags(dataset: Dataset, source: Mapping[str, Any], overwrite: bool) 
 
 
 def describe_tags(dataset: Dataset, tags: CaptionTags) -> dict[str, Any]:
-    """Return the statistics of a dataset's tags for `vsemb annotate --pos-tags`, as JSON values."""
+    """Return the statistics of a dataset's tags for `vsemb annotate DATA pos-tags`, as JSON values."""
     counts = Counter(tag for name in dataset.splits for some in tags.of(dataset.split(name)) for tag in some)
     return {
         "captions": tags.count,

@@ -1,4 +1,4 @@
-"""Flickr30k Entities: captions whose phrases are linked to boxes (Plummer et al. 2015), for `--pointing`.
+"""Flickr30k Entities: captions whose phrases are linked to boxes (Plummer et al. 2015), for `--protocol pointing`.
 
 Files: `Sentences/ID.txt`, one caption per line with phrases such as `[/EN#283/people Two young guys]`;
 `Annotations/ID.xml`, the boxes of each entity number; `train.txt`, `val.txt` and `test.txt`, the images of each split.

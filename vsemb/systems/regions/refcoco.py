@@ -1,4 +1,4 @@
-"""RefCOCO, RefCOCO+ and RefCOCOg: expressions that name one object each (Kazemzadeh et al. 2014), for `--pointing`.
+"""RefCOCO, RefCOCO+ and RefCOCOg: expressions that name one object each, for the protocol `pointing`.
 
 Files: `refs(unc).p`, `refs(umd).p` or `refs(google).p`, a pickled list of objects with their expressions, and
 `instances.json`, COCO's images, boxes and categories.

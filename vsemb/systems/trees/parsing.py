@@ -1,4 +1,4 @@
-"""Functions of `vsemb annotate --dependencies`: trees of all captions, from a parser or from CoNLL-U files."""
+"""Functions of `vsemb annotate DATA dependencies`: trees of all captions, from a parser or from CoNLL-U files."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def tree_sizes(heads: Iterable[Sequence[int]]) -> dict[str, float]:
 
 
 def describe(dataset: Dataset, parsed: Parsed) -> dict[str, Any]:
-    """Return the summary that `vsemb annotate --dependencies` prints.
+    """Return the summary that `vsemb annotate DATA dependencies` prints.
 
     Args:
         dataset: the dataset.

@@ -17,7 +17,7 @@
 
 A node of the Tree-LSTM has *slots*, which are child positions with a weight matrix each. The *columns* of the twin
 network are the two networks that map images and texts into the shared space. The captions need parses: `vsemb annotate
---dependencies`.
+dependencies`.
 
 Variants `vs`, `s`, `m1`, `m2` and `l` are the five models of tables 1 and 2. They differ in units and slots of the
 Tree-LSTM, dimension of the columns, batch size and learning rate. `vs` is the default and the report's best model.

@@ -51,14 +51,15 @@ class ZeroShot(Protocol, kind="zero-shot"):
             raise invalid_argument("typos", max(self.typos), "0 for a run on attributes", fix)
         task = ZeroShotTask(run, data, split, seen=self.seen)
         if self.picture is not None:
+            # First, since a picture that cannot be written must not cost a measurement.
             task.check_drawable(self.picture)
+            task.draw(self.picture, seed=self.seed)
         measured = {
             share: task.measure(corrupt=share, curve=self.curve, top=self.top, seed=self.seed) for share in self.typos
         }
         text = zero_shot_table(measured, split, task.seen)
         rows = [{"typos": share, **metrics.to_json()} for share, metrics in measured.items()]
         if self.picture is not None:
-            task.draw(self.picture, seed=self.seed)
             text += f"\n\n{self.picture}: the {len(task.names)} classes"
         return Table(text, {"split": split, "classes_seen": task.seen, "measured": rows})
 

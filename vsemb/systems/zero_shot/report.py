@@ -31,7 +31,7 @@ def sections(view: View) -> list[Section]:
         (f"AP@{found.top}, %", f"precision of the first {found.top} images of a class", found.average_precision, best),
     ]
     measures = [Measure(name, said, [Cell(f"{value:.1f}", [note], value)]) for name, said, value, note in rows]
-    note = f"{found.images:,} images of {found.classes:,} classes, as measured by vsemb evaluate --zero-shot."
+    note = f"{found.images:,} images of {found.classes:,} classes, as measured by vsemb evaluate --protocol zero-shot."
     pieces = page_template("vsemb.report", "pieces.html.jinja").module
     table = pieces.measures("recognition", ["Value"], measures, note)
     said = f"{found.top1_images:.0f} % of images are recognized among {found.classes:,} classes"

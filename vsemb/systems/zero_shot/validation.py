@@ -59,7 +59,7 @@ class ZeroShot(ValidationPart, kind="zero-shot"):
     """Mean of top-1 accuracy and AP@50 on unseen classes."""
 
     monitor: ClassVar[str] = "val_zero_shot"
-    option: ClassVar[str] = "--zero-shot"
+    option: ClassVar[str] = "--protocol zero-shot"
     accepts: ClassVar[str | None] = "vector"
 
     def check_data(self, dataset: Dataset) -> None:
