@@ -21,7 +21,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import version
@@ -487,6 +488,27 @@ def _kept_digests(folder: Path) -> dict[str, str]:
     recognized = (VOCABULARY, RECIPE, STATUS)
     files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in recognized)
     return {path.relative_to(folder).as_posix(): sha256_file(path) for path in files if path.suffix != ".h5"}
+
+
+@contextmanager
+def replacing_kept(run: Path, name: str) -> Iterator[Path]:
+    """Yield a temporary directory that replaces a folder of files that a run keeps, and record them in `run.json`.
+
+    Args:
+        run: the run directory.
+        name: the folder in it.
+
+    Raises:
+        DataError: if writing fails.
+    """
+    status = read_json(run / STATUS)
+    others = {file: digest for file, digest in status.get("files", {}).items() if not file.startswith(f"{name}/")}
+    # The old digests go first: after an interruption, the files are not recorded, and the run opens.
+    write_json(run / STATUS, status | {"files": others})
+    with replacing_directory(run / name, overwrite=True) as folder:
+        yield folder
+    written = {f"{name}/{file}": digest for file, digest in _kept_digests(run / name).items()}
+    write_json(run / STATUS, status | {"files": others | written})
 
 
 def _check_kept(folder: Path, digests: Any) -> None:

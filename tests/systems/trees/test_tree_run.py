@@ -293,6 +293,9 @@ def test_a_run_is_given_a_parser_once(without_parser, parsed_scenes, spacy_pipel
     # A second one replaces it, and the run is as it was before.
     assert main(["parser", run, str(spacy_pipeline)]) == 0
     assert Run.open(run).fingerprint == without_parser.fingerprint
+    (Path(run) / "parser" / "pipeline" / "meta.json").write_text("{}")
+    with pytest.raises(DataError, match="it has changed"):
+        Run.open(run)
 
 
 def test_the_projector_and_the_report_read_parses_and_show_captions(without_parser, parsed_scenes, tmp_path) -> None:

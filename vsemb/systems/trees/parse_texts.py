@@ -7,11 +7,12 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, invalid_argument
-from vsemb.files import read_json, replacing_directory, write_json
+from vsemb.files import read_json, write_json
+from vsemb.runs.run import Run, replacing_kept
 from vsemb.systems.trees.parsers import Parser, ParserInfo, copy_parser, open_parser, parser_files
 from vsemb.systems.trees.parses import Parses
 from vsemb.systems.trees.signature import TreeInput
@@ -19,9 +20,6 @@ from vsemb.systems.trees.tree_tokenizer import TreeTokenizer, parsed_texts, tree
 from vsemb.systems.trees.trees import Tree
 from vsemb.text.tokenizers import LearnedVocabulary, Tokenizer, WordReader
 from vsemb.text.vocabulary import Vocabulary
-
-if TYPE_CHECKING:
-    from vsemb.runs.run import Run
 
 #: In a run directory: a description of the parser and, unless it is an installed package, the parser itself.
 PARSER, _INFO, _PIPELINE = "parser", "parser.json", "pipeline"
@@ -173,7 +171,7 @@ def use_parser(run: Run, name: str | os.PathLike[str], *, report: Callable[[str]
     if not isinstance(run.reader, TreeReader):
         raise invalid_argument("run", str(run.path), "a run on dependency trees, as of the recipe tree-twin")
     parser = open_parser(name, report=report)
-    with replacing_directory(run.path / PARSER, overwrite=True) as folder:
+    with replacing_kept(run.path, PARSER) as folder:
         _write_parser(folder, parser.info.to_json(), parser.folder)
     run.reader.parser = parser
     return parser.info
