@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 from keras import ops
@@ -13,6 +13,9 @@ from vsemb.encoders.sequence_and_bag import SequenceAndBag
 from vsemb.encoders.text_encoder import TextCorpus, TextEncoderPart, TextSpec
 from vsemb.errors import invalid_argument
 from vsemb.parts import Size
+
+if TYPE_CHECKING:
+    from vsemb.text.tokenizers import TokenizerPart
 
 Tensor = Any
 
@@ -80,7 +83,7 @@ class Ensemble(TextEncoderPart, kind="ensemble"):
         if self.encoder.produces != "vector":
             raise invalid_argument("text.encoder.encoder", self.encoder.kind, "an encoder of one vector per text")
 
-    def check_tokenizer(self, tokenizer: Any) -> None:
+    def check_tokenizer(self, tokenizer: TokenizerPart) -> None:
         self.encoder.check_tokenizer(tokenizer)
 
     def build(self, dim: int | None, spec: TextSpec, dtype: str) -> EnsembleEncoder:

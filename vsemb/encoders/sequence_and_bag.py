@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 from keras import ops
@@ -15,6 +15,9 @@ from vsemb.encoders.text_encoder import TextCorpus, TextEncoderPart, TextSpec, W
 from vsemb.errors import invalid_argument
 from vsemb.ops.geometry import l2_normalize
 from vsemb.parts import Share
+
+if TYPE_CHECKING:
+    from vsemb.text.tokenizers import TokenizerPart
 
 Tensor = Any
 
@@ -81,7 +84,7 @@ class SequenceAndBag(TextEncoderPart, kind="sequence-and-bag"):
         if self.sequence.produces != "vector":
             raise invalid_argument("text.encoder.sequence", self.sequence.kind, "an encoder of one vector per text")
 
-    def check_tokenizer(self, tokenizer: Any) -> None:
+    def check_tokenizer(self, tokenizer: TokenizerPart) -> None:
         self.sequence.check_tokenizer(tokenizer)
 
     def build(self, dim: int | None, spec: TextSpec, dtype: str) -> SequenceAndBagEncoder:

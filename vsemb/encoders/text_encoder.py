@@ -17,6 +17,8 @@ from vsemb.errors import invalid_argument
 from vsemb.parts import Part, Positive, Share, Size, at_least
 
 if TYPE_CHECKING:
+    from vsemb.data.store import Dataset
+    from vsemb.text.tokenizers import TokenizerPart
     from vsemb.text.vocabulary import Vocabulary
 
 Tensor = Any
@@ -59,7 +61,7 @@ class TextCorpus:
     offsets: np.ndarray
     whole_words: bool
     seed: int
-    dataset: Any = None
+    dataset: Dataset | None = None
 
     @cached_property
     def document_frequencies(self) -> np.ndarray:
@@ -105,11 +107,11 @@ class TextEncoderPart(Part, family="text encoder"):
             VsembError: if they cannot be computed.
         """
 
-    def check_tokenizer(self, tokenizer: Any) -> None:
+    def check_tokenizer(self, tokenizer: TokenizerPart) -> None:
         """Check that the encoder can read the tokens of a tokenizer.
 
         Args:
-            tokenizer: a `vsemb.text.tokenizers.TokenizerPart`.
+            tokenizer: the tokenizer of the recipe.
 
         Raises:
             InvalidArgumentError: if it does not.

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import keras
 import numpy as np
@@ -27,6 +27,9 @@ from vsemb.training.callbacks import CollapseWarning
 from vsemb.training.hub_bank import HubBankValidation
 from vsemb.training.initialization import Initialization, Random
 from vsemb.training.validation import RecallSum, ValidationPart
+
+if TYPE_CHECKING:
+    from vsemb.runs.run import Run
 
 # With this many images or fewer, recall at 10 is 100 % for any model.
 _FEW = 10
@@ -103,7 +106,7 @@ class Retrieval(Recipe, kind="retrieval"):
         dim = self.embedding_dim if image.projection.keeps_size else self.embedding_dim or 1024
         return replace(self, image=image, initialization=Random(), embedding_dim=dim)
 
-    def prepare(self, data: Any, out: Path, inputs: Mapping[str, Any]) -> RetrievalJob:
+    def prepare(self, data: Any, out: Path, inputs: Mapping[str, Run]) -> RetrievalJob:
         return RetrievalJob(self, data)
 
     def build(self, vocabulary_size: int, info: Mapping[str, Any], dtype: str) -> DualEncoder:
@@ -138,7 +141,7 @@ class Retrieval(Recipe, kind="retrieval"):
         model.build({"image": self.image.input_shape(info), "text": tokens})
         return model
 
-    def card_facts(self, run: Any) -> dict[str, Any]:
+    def card_facts(self, run: Run) -> dict[str, Any]:
         facts = super().card_facts(run)
         if "preset" in run.info:
             own = "with its weights" if getattr(self.text.encoder, "weights", None) else "with random weights"

@@ -7,11 +7,11 @@ the model and makes batches from data. `vsemb.runs.train` trains the recipes of 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import keras
 
@@ -23,6 +23,10 @@ from vsemb.text.coverage import coverage
 from vsemb.text.tokenizers import Tokenizer
 from vsemb.text.vocabulary import Vocabulary
 from vsemb.training.optimizers import Adam, OptimizerPart
+
+if TYPE_CHECKING:
+    from vsemb.exporting import Corpus, Exportable, ServedModel, Signature
+    from vsemb.runs.run import Run
 
 
 @dataclass(frozen=True)
@@ -230,7 +234,7 @@ class Recipe(Part, family="task"):
         recipe: Any = self
         return replace(recipe, image=image)
 
-    def prepare(self, data: Any, out: Path, inputs: Mapping[str, Any]) -> Job:
+    def prepare(self, data: Any, out: Path, inputs: Mapping[str, Run]) -> Job:
         """Read the data and check that the recipe can be trained on it.
 
         Args:
@@ -257,18 +261,23 @@ class Recipe(Part, family="task"):
         """Return further values of `run.json` that are part of a run's fingerprint."""
         return []
 
-    def served(self, run: Any, *, images: bool = True, corpus: Any = None, extras: Any = (), **options: Any) -> Any:
+    def served(
+        self,
+        run: Run,
+        *,
+        images: bool = True,
+        corpus: Corpus | None = None,
+        extras: Sequence[Callable[[ServedModel], Signature]] = (),
+        **options: Any,
+    ) -> Exportable:
         """Return the functions for search and export; here the embeddings.
 
         Args:
-            run: the run, a `vsemb.runs.run.Run`.
+            run: the run.
             images: whether images will be embedded; if false, no backbone is built.
-            corpus: a `vsemb.exporting.Corpus` to search in the graph.
+            corpus: items to search in the graph.
             extras: further signatures, see `vsemb.exporting.ServedModel`.
             **options: options of this task only.
-
-        Returns:
-            A `vsemb.exporting.Exportable`.
 
         Raises:
             DataError: if runs of this task cannot be exported.
@@ -281,11 +290,11 @@ class Recipe(Part, family="task"):
         text_input = run.recipe.text.tokenizer.text_input(run.tokenizer, run.reader)
         return ServedModel(run.model, text_input, run.image_input if images else None, corpus=corpus, extras=extras)
 
-    def card_facts(self, run: Any) -> dict[str, Any]:
+    def card_facts(self, run: Run) -> dict[str, Any]:
         """Return the task's fields of `vsemb.exporting.ModelFacts`: `images`, `features_fingerprint`, `notes`.
 
         Args:
-            run: the run, a `vsemb.runs.run.Run`.
+            run: the run.
         """
         if self.image_tower is None:
             return {"images": "none, sentences alone"}
@@ -294,11 +303,11 @@ class Recipe(Part, family="task"):
             "features_fingerprint": run.info.get("features") or "",
         }
 
-    def finish(self, run: Any, data: Any) -> None:
+    def finish(self, run: Run, data: Any) -> None:
         """Run final steps after training, such as tuning on validation; may be called again.
 
         Args:
-            run: the finished run, a `vsemb.runs.run.Run`.
+            run: the finished run.
             data: the training data.
         """
 

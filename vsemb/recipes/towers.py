@@ -61,7 +61,7 @@ class Text(Part):
         """Build the encoder, see `TextEncoderPart.build`."""
         return self.encoder.build(dim, TextSpec(vocabulary_size, self.tokenizer.length, info), dtype)
 
-    def corpus(self, tokenizer: Tokenizer, texts: list[str], seed: int, dataset: Any = None) -> TextCorpus:
+    def corpus(self, tokenizer: Tokenizer, texts: list[str], seed: int, dataset: Dataset | None = None) -> TextCorpus:
         """Return training texts as ids, from which the encoder is initialized.
 
         Args:

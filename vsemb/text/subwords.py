@@ -11,7 +11,7 @@ import io
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from vsemb.text.normalize import split_words
 from vsemb.text.segmentation import NEVER, merge_neighbours, segment_distinct, unigram_pieces
 from vsemb.text.tokenizers import LearnedVocabulary, Tokenizer
 from vsemb.text.vocabulary import UNKNOWN_ID, Vocabulary, count_words
+
+if TYPE_CHECKING:
+    from vsemb.data.store import Dataset
 
 #: Default number of subwords: about half the number of words in Flickr8k's captions.
 SUBWORDS = 4000
@@ -292,7 +295,7 @@ class WordPiece(Subwords, kind="wordpiece"):
 
     tokenizer: ClassVar[type[Tokenizer]] = WordPieceTokenizer
 
-    def learn(self, texts: Iterable[str], dataset: Any = None) -> Vocabulary:
+    def learn(self, texts: Iterable[str], dataset: Dataset | None = None) -> Vocabulary:
         # The import takes a second, and serving does not need it.
         from tensorflow_text.tools.wordpiece_vocab import wordpiece_tokenizer_learner_lib as learner
 
@@ -333,7 +336,7 @@ class SentencePiece(Subwords, kind="sentencepiece"):
     tokenizer: ClassVar[type[Tokenizer]] = UnigramTokenizer
     model: ClassVar[str] = "unigram"
 
-    def learn(self, texts: Iterable[str], dataset: Any = None) -> Vocabulary:
+    def learn(self, texts: Iterable[str], dataset: Dataset | None = None) -> Vocabulary:
         import sentencepiece
 
         counts = self.count_words(texts)

@@ -10,7 +10,7 @@ import string
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import keras
 import numpy as np
@@ -22,6 +22,10 @@ from vsemb.text.normalize import WHITE_SPACE, batches_of, readable, readable_in_
 from vsemb.text.spaces import SUBWORDS
 from vsemb.text.vocabulary import UNKNOWN_ID, Vocabulary
 from vsemb.unicode import composed, require_unicode
+
+if TYPE_CHECKING:
+    from vsemb.data.store import Dataset, Split
+    from vsemb.exporting.served_inputs import TextInput
 
 #: The known characters: the 69 printable characters of ASCII without upper case.
 ALPHABET = string.ascii_lowercase + string.digits + string.punctuation + " "
@@ -290,18 +294,18 @@ class TokenizerPart(Part, family="tokenizer"):
         """Assignments to fields of a recipe that make more tokens known -> their effect."""
         return {}
 
-    def select(self, split: Any) -> Any:
+    def select(self, split: Split) -> Split:
         """Return a split of a dataset with this tokenizer's texts in place of the captions.
 
         Args:
-            split: a `vsemb.data.store.Split`.
+            split: the split.
 
         Raises:
             DataError: if the dataset lacks them.
         """
         return split
 
-    def describe(self, dataset: Any) -> dict[str, Any]:
+    def describe(self, dataset: Dataset) -> dict[str, Any]:
         """Return the entries of `run.json` about a dataset's texts: fingerprints and sizes of annotations.
 
         Raises:
@@ -309,7 +313,7 @@ class TokenizerPart(Part, family="tokenizer"):
         """
         return {}
 
-    def keep(self, dataset: Any, folder: Path) -> None:
+    def keep(self, dataset: Dataset, folder: Path) -> None:
         """Write the files for reading raw texts into a run directory.
 
         Args:
@@ -317,7 +321,7 @@ class TokenizerPart(Part, family="tokenizer"):
             folder: the run directory, before it is published.
         """
 
-    def learn(self, texts: Iterable[str], dataset: Any = None) -> Vocabulary:
+    def learn(self, texts: Iterable[str], dataset: Dataset | None = None) -> Vocabulary:
         """Learn the vocabulary of the training texts.
 
         Args:
@@ -342,7 +346,7 @@ class TokenizerPart(Part, family="tokenizer"):
         """
         return TextReader(vocabulary)
 
-    def text_input(self, tokenizer: Any, reader: Any) -> Any:
+    def text_input(self, tokenizer: Tokenizer, reader: TextReader) -> Tokenizer | TextInput:
         """Return the text input of a served model: the tokenizer itself if it reads raw strings.
 
         Args:
@@ -401,7 +405,7 @@ class Words(LearnedVocabulary, kind="words"):
         all_words = {} if self.vocabulary_size is None else {"text.tokenizer.vocabulary_size=null": "keeps all words"}
         return {**super().remedies, **all_words, SUBWORDS: "splits rare words"}
 
-    def learn(self, texts: Iterable[str], dataset: Any = None) -> Vocabulary:
+    def learn(self, texts: Iterable[str], dataset: Dataset | None = None) -> Vocabulary:
         return Vocabulary.from_captions(texts, self.min_count, self.vocabulary_size)
 
     def reader(self, vocabulary: Vocabulary, run: Path) -> TextReader:
@@ -428,5 +432,5 @@ class Characters(TokenizerPart, kind="characters"):
     def remedies(self) -> dict[str, str]:
         return {SUBWORDS: "reads other letters than those of ASCII"}
 
-    def learn(self, texts: Iterable[str], dataset: Any = None) -> Vocabulary:
+    def learn(self, texts: Iterable[str], dataset: Dataset | None = None) -> Vocabulary:
         return Vocabulary(ALPHABET)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import keras
 import numpy as np
@@ -45,6 +45,9 @@ from vsemb.systems.captions.validation import (
 )
 from vsemb.systems.regions.image_tower import CachedRegions, RegionImages, keeps_network, kept_extractor, regions_of
 from vsemb.systems.regions.signature import WholeImageInput
+
+if TYPE_CHECKING:
+    from vsemb.runs.run import Run
 
 # Supported options for beam search and for sampling; other options are rejected.
 _SEARCH = ("beam", "n_best", "length_penalty", "max_words")
@@ -170,7 +173,7 @@ class Captioning(CaptionTask, kind="captions"):
             raise invalid_argument("image", self.image.kind, "a part that makes one vector per image")
         self.decoder.check_image(self.image)
 
-    def prepare(self, data: Any, out: Path, inputs: Mapping[str, Any]) -> ImageJob:
+    def prepare(self, data: Any, out: Path, inputs: Mapping[str, Run]) -> ImageJob:
         return ImageJob(self, data)
 
     def best(self, info: Mapping[str, Any]) -> str:
@@ -313,10 +316,10 @@ class RegionCaptioning(CaptionTask, kind="region-captions"):
     decoder: RecurrentDecoder = field(default_factory=RecurrentDecoder)
     affinity: NonNegative | None = None
 
-    def prepare(self, data: Any, out: Path, inputs: Mapping[str, Any]) -> SnippetJob:
+    def prepare(self, data: Any, out: Path, inputs: Mapping[str, Run]) -> SnippetJob:
         return SnippetJob(self, data, out, inputs.get("alignment"))
 
-    def card_facts(self, run: Any) -> dict[str, Any]:
+    def card_facts(self, run: Run) -> dict[str, Any]:
         note = "It was trained on phrases of regions; a served caption is of the whole image."
         return {**super().card_facts(run), "notes": [note]}
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, invalid_argument
@@ -19,6 +19,9 @@ from vsemb.systems.captions.sentences import Sentences
 from vsemb.systems.captions.signature import ServedCaptioner
 from vsemb.systems.captions.validation import Likelihood, Perplexity
 from vsemb.text.tokenizers import Words
+
+if TYPE_CHECKING:
+    from vsemb.runs.run import Run
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,13 @@ class NextWordTask(Recipe):
         raise NotImplementedError
 
     def served(
-        self, run: Any, *, images: bool = True, corpus: Any = None, extras: Any = (), **options: Any
+        self,
+        run: Run,
+        *,
+        images: bool = True,
+        corpus: Corpus | None = None,
+        extras: Sequence[Callable[[ServedModel], Signature]] = (),
+        **options: Any,
     ) -> ServedCaptioner:
         asked: CaptionOptions = options.pop("options", None) or CaptionOptions()
         for name, value in {"corpus": corpus, "extras": extras or None, **options}.items():

@@ -60,7 +60,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import keras
 import numpy as np
@@ -89,6 +89,10 @@ from vsemb.systems.entailment.metrics import (
 )
 from vsemb.systems.entailment.model import EntailmentModel
 from vsemb.training.optimizers import Adam
+
+if TYPE_CHECKING:
+    from vsemb.exporting import Exportable
+    from vsemb.runs.run import Run
 
 
 @dataclass(frozen=True)
@@ -137,7 +141,7 @@ class SentencePairs(Recipe):
     def open_data(self, path: str | os.PathLike[str]) -> EntailmentData:
         return EntailmentData.open(path, self.split_seed)
 
-    def prepare(self, data: Any, out: Path, inputs: Mapping[str, Any]) -> EntailmentJob:
+    def prepare(self, data: Any, out: Path, inputs: Mapping[str, Run]) -> EntailmentJob:
         if data.grouped and data.split_seed != self.split_seed:
             fix = f"Set split_seed={data.split_seed}."
             raise invalid_argument("split_seed", self.split_seed, f"{data.split_seed}, as the data were opened", fix)
@@ -245,7 +249,7 @@ class EntailmentClasses(SentencePairs, kind="entailment-classes"):
         (part,) = data.encode(run.tokenizer, (split,)).values()
         return evaluate_classes(PairMeasure(run.model)(part), part.classes)
 
-    def served(self, run: Any, **options: Any) -> Any:
+    def served(self, run: Run, **options: Any) -> Exportable:
         fix = "Export a run of the variant order, symmetric or tuned."
         raise DataError(f"{run.path} must have embeddings to compare; got a classifier of pairs. {fix}")
 

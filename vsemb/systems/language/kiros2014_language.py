@@ -117,7 +117,7 @@ class Language(NextWordTask, kind="language"):
     def how_written(self) -> str:
         return self.model.how_written
 
-    def prepare(self, data: Any, out: Path, inputs: Mapping[str, Any]) -> LanguageJob:
+    def prepare(self, data: Any, out: Path, inputs: Mapping[str, Run]) -> LanguageJob:
         return LanguageJob(self, data, _find_encoder(self, out, inputs.get("encoder")))
 
     def build(self, vocabulary_size: int, info: Mapping[str, Any], dtype: str) -> ContextModel:
@@ -144,7 +144,7 @@ class Language(NextWordTask, kind="language"):
     def image_run(self, run: Run) -> Run:
         return require_encoder(run)
 
-    def card_facts(self, run: Any) -> dict[str, Any]:
+    def card_facts(self, run: Run) -> dict[str, Any]:
         encoder = encoder_of(run)
         facts = super().card_facts(run) if encoder is None else encoder.recipe.card_facts(encoder)
         note = "Its language model read sentences alone; images are looked at by their encoder."

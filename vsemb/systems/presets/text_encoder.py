@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import keras
 from keras import ops
@@ -20,6 +20,9 @@ from vsemb.systems.presets.files import (
     require_preset,
     text_network,
 )
+
+if TYPE_CHECKING:
+    from vsemb.text.tokenizers import TokenizerPart
 
 Tensor = Any
 
@@ -126,7 +129,7 @@ class PresetEncoder(TextEncoderPart, kind="preset"):
     def check(self) -> None:
         require_preset("text.encoder.name", self.name)
 
-    def check_tokenizer(self, tokenizer: Any) -> None:
+    def check_tokenizer(self, tokenizer: TokenizerPart) -> None:
         if getattr(tokenizer, "name", None) != self.name:
             fix = f"Set text.tokenizer=preset and text.tokenizer.name={self.name}."
             raise invalid_argument("text.tokenizer", tokenizer.kind, "the tokenizer of the encoder's preset", fix)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vsemb.errors import DataError
 from vsemb.files import read_bytes, read_json, read_text, reading
@@ -33,6 +33,9 @@ from vsemb.systems.presets.subwords import (
 )
 from vsemb.text.tokenizers import Tokenizer, TokenizerPart
 from vsemb.text.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from vsemb.data.store import Dataset
 
 _CLIP_SPECIALS = ("<|startoftext|>", "<|endoftext|>")
 # Fields of a tokenizer of which the graph honours one value; null or absent is this value, too.
@@ -213,7 +216,7 @@ class PresetTokens(TokenizerPart, kind="preset"):
     def length(self) -> int:
         return self.max_length
 
-    def learn(self, texts: Iterable[str], dataset: Any = None) -> Vocabulary:
+    def learn(self, texts: Iterable[str], dataset: Dataset | None = None) -> Vocabulary:
         return PresetText.open(self.name).vocabulary
 
     def build(self, vocabulary: Vocabulary) -> Tokenizer:

@@ -18,7 +18,7 @@ from vsemb.systems.trees.parses import Parses
 from vsemb.systems.trees.signature import TreeInput
 from vsemb.systems.trees.tree_tokenizer import TreeTokenizer, parsed_texts, tree_vocabulary
 from vsemb.systems.trees.trees import Tree
-from vsemb.text.tokenizers import LearnedVocabulary, Tokenizer, WordReader
+from vsemb.text.tokenizers import LearnedVocabulary, TextReader, Tokenizer, WordReader
 from vsemb.text.vocabulary import Vocabulary
 
 #: In a run directory: a description of the parser and, unless it is an installed package, the parser itself.
@@ -211,7 +211,8 @@ class Trees(LearnedVocabulary, kind="trees"):
             )
         return tree_vocabulary(texts, self.min_count, self.vocabulary_size)
 
-    def text_input(self, tokenizer: Any, reader: Any) -> Any:
+    def text_input(self, tokenizer: Tokenizer, reader: TextReader) -> TreeInput:
+        assert isinstance(reader, TreeReader)
         return TreeInput(tokenizer, reader, reader.parser_name)
 
     def reader(self, vocabulary: Vocabulary, run: Path) -> TreeReader:

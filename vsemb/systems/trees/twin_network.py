@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import keras
 from keras import ops
@@ -14,6 +14,9 @@ from vsemb.encoders.recurrent import Recurrent
 from vsemb.encoders.text_encoder import TextCorpus, TextEncoderPart, TextSpec
 from vsemb.errors import invalid_argument
 from vsemb.parts import Share
+
+if TYPE_CHECKING:
+    from vsemb.text.tokenizers import TokenizerPart
 
 Tensor = Any
 
@@ -103,7 +106,7 @@ class MLPText(TextEncoderPart, kind="projection-mlp"):
         if self.encoder.produces != "vector":
             raise invalid_argument("text.encoder.encoder", self.encoder.kind, "an encoder of one vector per text")
 
-    def check_tokenizer(self, tokenizer: Any) -> None:
+    def check_tokenizer(self, tokenizer: TokenizerPart) -> None:
         self.encoder.check_tokenizer(tokenizer)
 
     def build(self, dim: int | None, spec: TextSpec, dtype: str) -> ProjectionMLP:
