@@ -21,6 +21,7 @@ from vsemb.systems.captions.validation import Likelihood, Perplexity
 from vsemb.text.tokenizers import Words
 
 if TYPE_CHECKING:
+    from vsemb.exporting import Corpus, ServedModel, Signature
     from vsemb.runs.run import Run
 
 
