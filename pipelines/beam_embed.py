@@ -14,8 +14,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from pipelines.beam.running import RUNNER_HELP, main_of, parse
+
+if TYPE_CHECKING:
+    from pipelines.beam.embedding import Unit
 
 EXAMPLE = """  python -m pipelines.beam_embed savedmodels/flickr8k --data data/flickr8k \\
       --out embeddings/flickr8k --run runs/vsepp --index indexes/flickr8k
@@ -102,7 +106,7 @@ def _run(arguments: argparse.Namespace, flags: list[str]) -> int:
         run = Run.open(arguments.run)
         embed_index.check_index(model, run, arguments.index, kind, settings)
 
-    def units(folder: str) -> list[job.Unit]:
+    def units(folder: str) -> list[Unit]:
         if dataset is not None:
             return job.dataset_units(dataset, split, kind, arguments.rows_per_file, arguments.shards)
         listed = arguments.images or arguments.texts

@@ -10,6 +10,7 @@ state is rounded for the product, but not from step to step.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -210,7 +211,7 @@ def packed_loop(
         of_inputs, *of_state = tf.unstack(bias) if cell == "gru" else [bias]
         sums = tf.cast(tf.matmul(tf.cast(vectors, kernel.dtype), kernel), bias.dtype) + of_inputs
         inputs.append(tf.gather(sums, tf.gather(places, tf.math.invert_permutation(order))))
-        products.append(lambda h, recurrent=recurrent, of_state=of_state: sum(of_state, _product(h, recurrent)))
+        products.append(functools.partial(_state_product, recurrent, of_state))
 
     def body(number: Tensor, states: Any, arrays: Any) -> tuple[Any, Any, Any]:
         start, count = starts[number], active[number]
@@ -277,6 +278,11 @@ def _lstm_step(x: Tensor, sums: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, .
     g = tf.tanh(total[:, 2 * units : 3 * units])
     new_c = i_f[:, units:] * c + i_f[:, :units] * g
     return o * tf.tanh(new_c), new_c, tf.concat([i_f, g, o], 1)
+
+
+def _state_product(kernel: Tensor, biases: Sequence[Tensor], states: Tensor) -> Tensor:
+    """Return the product of states and a kernel, with the biases that the cell adds to it."""
+    return sum(biases, _product(states, kernel))
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:

@@ -130,7 +130,7 @@ class FeatureWriter:
             places = np.searchsorted(self._ids, self._order[: kept["done"]])
             for name, (dtype, shape) in self._specs.items():
                 array = load_array(paths[name])
-                if (array.dtype, array.shape, len(places)) != (dtype, shape, kept["done"]):
+                if array.dtype != dtype or array.shape != shape or len(places) != kept["done"]:
                     return False
                 step = max(1, _BLOCK_BYTES // max(1, array[:1].nbytes))
                 for start in range(0, len(places), step):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from vsemb.evaluation import RetrievalMetrics
     from vsemb.runs.run import Run
     from vsemb.systems.captions.caption_measure import CaptionTable
-    from vsemb.systems.captions.captioning import CaptionOptions
+    from vsemb.systems.captions.captioner import CaptionOptions
     from vsemb.systems.captions.validation import PerplexityRow
 
 _WRITES_WORDS = ("vsemb.systems.captions.task:NextWordTask",)
@@ -44,7 +44,7 @@ class _Captions(Protocol):
     @property
     def search(self) -> CaptionOptions:
         """How captions are searched for."""
-        from vsemb.systems.captions.captioning import CaptionOptions
+        from vsemb.systems.captions.captioner import CaptionOptions
 
         return CaptionOptions(beam=self.beam, length_penalty=self.length_penalty)
 

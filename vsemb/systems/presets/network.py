@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ _POOLINGS = {
 # Standard deviation of random transformer matrices, as in BERT and ViT.
 _TRANSFORMER_DEVIATION = 0.02
 # Networks with a vector per patch -> number of vectors before the patches.
-_PATCHES = {
+_PATCHES: dict[str, Callable[[Mapping[str, Any]], int]] = {
     "ViTBackbone": lambda config: int(config.get("use_class_token", True)),
     "DeiTBackbone": lambda config: 2,
     "DINOV2Backbone": lambda config: 1 + int(config.get("num_register_tokens", 0)),

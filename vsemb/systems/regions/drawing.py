@@ -179,7 +179,7 @@ class _Text:
         self._gap, self._line = max(3, size // 3), round(2.6 * size)
         self._x, self._row = self._margin, 0
         # Drawing function, x, y, and its further arguments.
-        self._jobs: list[tuple[Callable[..., None], int, int, tuple]] = []
+        self._jobs: list[tuple[Callable[..., None], int, int, tuple[Any, ...]]] = []
 
     @property
     def height(self) -> int:

@@ -172,7 +172,7 @@ class RegionExtractor:
         at_once = max(1, _PIXELS_AT_ONCE // (self.count * size * size))
         rows = tf.shape(pixels)[0]
 
-        def some(start: tf.Tensor, done: tf.TensorArray) -> tuple:
+        def some(start: tf.Tensor, done: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
             part = slice(start, start + at_once)
             crops = pixels[part, None]
             if self.regions.count:

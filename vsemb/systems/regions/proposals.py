@@ -314,7 +314,7 @@ def best_boxes(
     low, high, area = boxes[..., :2], boxes[..., :2] + boxes[..., 2:], boxes[..., 2] * boxes[..., 3]
     columns = tf.range(n + 1)
 
-    def take(step: tf.Tensor, left: tf.Tensor, taken: tf.TensorArray) -> tuple:
+    def take(step: tf.Tensor, left: tf.Tensor, taken: tf.TensorArray) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray]:
         best = tf.argmax(left, axis=1, output_type=tf.int32)  # (batch,)
         found = tf.gather(left, best, batch_dims=1) > _GONE
         chosen = [tf.gather(values, best[:, None], batch_dims=1) for values in (low, high, area)]

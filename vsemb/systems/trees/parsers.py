@@ -223,7 +223,7 @@ def open_parser(name_or_path: str | os.PathLike[str], *, report: Callable[[str],
         allowed = f"a pipeline with the component parser; this pipeline has {components}"
         raise invalid_argument("name_or_path", str(name_or_path), allowed)
     info = ParserInfo(
-        library=f"spaCy {spacy.__version__}",
+        library=f"spaCy {importlib.metadata.version('spacy')}",
         name=package or f"{pipeline.meta['lang']}_{pipeline.meta['name']}",
         version=str(pipeline.meta["version"]),
         language=pipeline.lang,
