@@ -41,8 +41,8 @@ def as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     monkeypatch.undo()
     # Of other modules, which stay, classes are entered only once.
-    for key in [key for key, cls in registry._CLASSES.items() if cls.__module__.startswith("written_")]:
-        del registry._CLASSES[key]
+    for key in [key for key, cls in registry.CLASSES.items() if cls.__module__.startswith("written_")]:
+        del registry.CLASSES[key]
     for name in [name for name in sys.modules if name.startswith("written_")]:
         del sys.modules[name]
     registry.forget()

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import keras
 
-from vsemb.parts import require
+from vsemb.parts import require_all
 
 #: What the constructors of Keras' own classes keep themselves.
 _OF_KERAS = ("name", "reduction")
@@ -45,8 +45,9 @@ class Configured:
         Raises:
             InvalidArgumentError: for one outside the range or the literals of its type hint.
         """
-        for name, hint in _hints(arguments["__class__"]).items():
-            require(name, arguments[name], hint)
+        hints = _hints(arguments["__class__"])
+        require_all(arguments, hints)
+        for name in hints:
             setattr(self, name, arguments[name])
 
     def get_config(self) -> dict[str, Any]:

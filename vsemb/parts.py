@@ -205,6 +205,10 @@ def _paths(plain: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 _FIELDS: dict[type[Any], Mapping[str, Any]] = {}
 
 
+def _class_of(family: str, kind: str, path: str) -> type[Any]:
+    return registry.CLASSES.get((family, kind)) or registry.find_part(family, kind, path)
+
+
 def fields_of(cls: type[Any]) -> Mapping[str, Any]:
     """Return field name -> type hint for a part or another dataclass."""
     if cls not in _FIELDS:
@@ -365,10 +369,20 @@ def _not_allowed(read: Hint, name: str, value: Any) -> InvalidArgumentError:
     return invalid_argument(name, value, read.allowed)
 
 
+def require_all(values: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
+    """Check values by their type hints, see `require`.
+
+    Args:
+        values: name -> value.
+        hints: name -> type hint, of the values to check.
+    """
+    for name, hint in hints.items():
+        require(name, values[name], hint)
+
+
 def require_fields(record: Any) -> None:
     """Check the fields of a dataclass that is not a part, see `require`."""
-    for name, hint in fields_of(type(record)).items():
-        require(name, getattr(record, name), hint)
+    require_all(vars(record), fields_of(type(record)))
 
 
 def _checked_part(cls: type[Part], value: Any, path: str) -> Part:
@@ -384,7 +398,7 @@ def _checked_part(cls: type[Part], value: Any, path: str) -> Part:
         if not isinstance(kind, str):
             kinds = ", ".join(registry.kinds(cls.family))
             raise invalid_argument(path or KIND, kind, f"an object with {KIND!r}, one of {kinds}")
-        found = registry.find_part(cls.family, kind, path or KIND)
+        found = _class_of(cls.family, kind, path or KIND)
         if not issubclass(found, cls):
             raise invalid_argument(path or KIND, kind, f"a kind of {cls.__name__}")
         cls = found
@@ -414,7 +428,7 @@ def _assign(cls: type[Part], plain: dict[str, Any], path: list[str], text: str, 
     """Set one field in the JSON values of a part."""
     name, *rest = path
     if cls.family is not None and cls.kind is None:
-        cls = registry.find_part(cls.family, plain[KIND], parents)
+        cls = _class_of(cls.family, plain[KIND], parents)
     hints = fields_of(cls)
     full = f"{parents}.{name}".lstrip(".")
     if name not in hints:
@@ -432,7 +446,7 @@ def _assign(cls: type[Part], plain: dict[str, Any], path: list[str], text: str, 
     value = _typed(text, read.accepted if part is None else (str, *read.accepted))
     if part is not None and isinstance(value, str):
         # Defaults only: further assignments may be required before the part is valid.
-        plain[name] = _defaults(registry.find_part(part.family or "", value, full))
+        plain[name] = _defaults(_class_of(part.family or "", value, full))
         return
     value = _checked(hints[name], value, full)
     plain[name] = value.to_json() if isinstance(value, Part) else value
@@ -487,5 +501,6 @@ def walk(part: Part) -> Iterator[Part]:
 def rebuilt(part: Part, change: Callable[[Part], Part]) -> Any:
     """Return a part with `change` applied to every nested part and to the part itself."""
     values = {name: getattr(part, name) for name in fields_of(type(part))}
-    changed = {name: rebuilt(value, change) for name, value in values.items() if isinstance(value, Part)}
+    parts = {name: rebuilt(value, change) for name, value in values.items() if isinstance(value, Part)}
+    changed = {name: value for name, value in parts.items() if value is not values[name]}
     return change(dataclasses.replace(part, **changed) if changed else part)

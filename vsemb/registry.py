@@ -103,8 +103,8 @@ class System:
     caches: Mapping[str, str] = field(default_factory=dict)
 
 
-# (family, kind) -> class of the part; filled when modules are imported.
-_CLASSES: dict[tuple[str, str], type] = {}
+#: (family, kind) -> class of the part; filled when modules are imported.
+CLASSES: dict[tuple[str, str], type] = {}
 # Systems added by `add_file` in this process.
 _ADDED: list[System] = []
 
@@ -115,12 +115,12 @@ def register(family: str, kind: str, cls: type) -> None:
     Raises:
         InvalidArgumentError: if another class has the same family and kind.
     """
-    known = _CLASSES.get((family, kind))
+    known = CLASSES.get((family, kind))
     if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
         raise invalid_argument(
             "kind", kind, f"a kind of {family} that is not taken by {known.__module__}.{known.__qualname__}"
         )
-    _CLASSES[family, kind] = cls
+    CLASSES[family, kind] = cls
 
 
 @functools.cache
@@ -302,7 +302,7 @@ def kinds(family: str) -> list[str]:
     """
     # First, because loading a file as a system registers its classes.
     declared = entries("parts", family)
-    loaded = [kind for of, kind in _CLASSES if of == family]
+    loaded = [kind for of, kind in CLASSES if of == family]
     return list(dict.fromkeys([*declared, *loaded]))
 
 
@@ -318,16 +318,16 @@ def find_part(family: str, kind: str, path: str) -> type:
         InvalidArgumentError: for an unknown kind, with the most similar one.
         DataError: if the declared module does not define the kind.
     """
-    if (family, kind) not in _CLASSES:
+    if (family, kind) not in CLASSES:
         modules = entries("parts", family)
         if kind not in modules:
             error = unknown_name(path, kind, kinds(family))
             fix = f"A part of your own: name its module or file in {VARIABLE}."
             raise InvalidArgumentError(f"{error} {fix}", argument=path)
         importlib.import_module(modules[kind])
-        if (family, kind) not in _CLASSES:
+        if (family, kind) not in CLASSES:
             raise DataError(f"{modules[kind]} must define the {family} {kind!r}, as its system declares; it does not.")
-    return _CLASSES[family, kind]
+    return CLASSES[family, kind]
 
 
 #: Parts and recipes of the base.

@@ -8,6 +8,7 @@ Networks come from `keras.applications`, or from systems under a name `PREFIX:NA
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import math
 import os
@@ -158,7 +159,7 @@ class BackboneConfig:
         if self.resize not in resizes:
             raise unknown_name("resize", self.resize, resizes)
 
-    @property
+    @functools.cached_property
     def architecture(self) -> Architecture:
         """The architecture of the network.
 
@@ -188,7 +189,7 @@ class BackboneConfig:
         """Whether `layer` is a map, with layers above that can be trained."""
         return self.layer is not None and self.layer not in _FULLY_CONNECTED
 
-    @property
+    @functools.cached_property
     def network(self) -> Preset | None:
         """The network of a preset; None for the others."""
         found = preset_class(self.name)

@@ -94,9 +94,11 @@ class Preset:
 
 def preset_class(name: object) -> type[Preset] | None:
     """Return the class of a preset's network by its name; None for other names."""
-    reference = registry.entries("presets").get(str(name).partition(":")[0])
-    found: type[Preset] | None = registry.load(reference) if reference and ":" in str(name) else None
-    return found
+    prefix, colon, _ = str(name).partition(":")
+    if not colon:
+        return None
+    reference = registry.entries("presets").get(prefix)
+    return None if reference is None else registry.load(reference)
 
 
 def is_preset(name: object) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -464,7 +465,7 @@ class Pixels(ImageTower, kind="pixels"):
     dropout: Share = 0.0
     projection: Projection = field(default_factory=Affine)
 
-    @property
+    @cached_property
     def config(self) -> BackboneConfig:
         """The network."""
         return BackboneConfig(self.backbone, self.size or 0, self.pooling or "", self.layer)
