@@ -11,13 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from vsemb.acts import chosen
 from vsemb.api.rows import Columns, Item, Records, assign_splits, digest, item_of, name_files
 from vsemb.console import say
 from vsemb.data import store
 from vsemb.data.duplicates import shared_images
 from vsemb.data.images import ImageLike
-from vsemb.data.readers import Reader
+from vsemb.data.readers import read
 from vsemb.data.readers.source import file_name
 from vsemb.data.records import ImageRecord
 from vsemb.data.writing.prepare import described_source, summary
@@ -72,7 +71,7 @@ class Dataset(store.Dataset, Result):
         values = {
             "dataset": self.path,
             "fingerprint": self.fingerprint[:16],
-            "first caption": one_line(self.split(self.splits[0]).captions_of(0)[0], 100),
+            "caption": one_line(self.split(self.splits[0]).captions_of(0)[0], 100),
             "next": info(self.path).next[0],
         }
         return "\n".join([table(["split", "images", "captions"], rows), *summary(self.manifest), facts(values)])
@@ -161,7 +160,7 @@ class Dataset(store.Dataset, Result):
 
             data = vsemb.Dataset.from_csv("captions.csv", "data/mine", images="pictures")
         """
-        source = chosen(Reader, "format", "table", {"images": images, **options}).read(path)
+        source = read("table", path, images=images, **options)
         described = described_source(source)
         return cls._write(source.records, out, described, source.total, list(source.bad), on_bad, overwrite)
 

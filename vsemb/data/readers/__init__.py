@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from vsemb import registry
-from vsemb.acts import Fields
+from vsemb.acts import Fields, chosen
 from vsemb.data.readers.source import Source, existing
 from vsemb.errors import DataError
 from vsemb.parts import Part
@@ -73,3 +73,24 @@ def infer_format(source: str | os.PathLike[str]) -> str:
         names = ", ".join(found or registry.kinds("reader"))
         raise DataError(f"{path} {fits}. Name the `format`: {names}.{pictures}")
     return found[0]
+
+
+def read(format: Reader | str, source: str | os.PathLike[str], **options: Any) -> Source:
+    """Read a source.
+
+    Args:
+        format: a reader or its kind.
+        source: the file or folder, or another name of the data.
+        **options: fields of the reader.
+
+    Raises:
+        InvalidArgumentError: for an unknown format, or an option that the format does not have.
+        DataError: if the source is missing or broken.
+
+    Example:
+
+    ```python
+    source = read("karpathy", "flickr8k/dataset_flickr8k.json", images="flickr8k/images")
+    ```
+    """
+    return chosen(Reader, "format", format, options).read(source)

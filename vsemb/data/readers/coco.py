@@ -40,8 +40,8 @@ class Coco(Reader, kind="coco"):
     Entries with the same file are one image.
 
     Attributes:
-        images: images folder, a path or URI, or the path of the folder above `train2017/` and `val2017/`; default: searched
-            near the JSON file.
+        images: images folder, a path or URI, or the path of the folder above `train2017/` and `val2017/`; default:
+            searched near the JSON file.
         split: put all images into this split; default: the split in the name of each file (`captions_val2017.json`).
     """
 
@@ -70,9 +70,9 @@ class Coco(Reader, kind="coco"):
             folders = image_folders(self.images, file.parent.parent, file.parent)
             records += _records(file, self.split or split_name(found[1] if found else ""), stem, folders, bad)
         bad.require(path, records)
-        notes = (
-            (f"{len(files)} files put into split {self.split}.",) if self.split is not None and len(files) > 1 else ()
-        )
+        notes: tuple[str, ...] = ()
+        if self.split is not None and len(files) > 1:
+            notes = (f"{len(files)} files put into split {self.split}.",)
         options = {} if self.split is None else {"split": self.split}
         return Source("coco", path.resolve().name, records, tuple(files), options, notes, tuple(bad))
 

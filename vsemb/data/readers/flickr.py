@@ -52,8 +52,8 @@ class Flickr(Reader, kind="flickr"):
 
     Attributes:
         images: images folder, a path or URI; default: a folder with a usual name near the token file.
-        split: put all images into this split and ignore split lists; default: the split lists beside the token file, and
-            images outside the lists are left out.
+        split: put all images into this split and ignore split lists; default: the split lists beside the token file,
+            and images outside the lists are left out.
     """
 
     images: str | os.PathLike[str] | None = None
@@ -79,16 +79,15 @@ class Flickr(Reader, kind="flickr"):
                     lists[part] = found[0]
             if not lists:
                 raise DataError(
-                    f"{token} must have split lists beside it (such as Flickr_8k.trainImages.txt or train.txt). No split "
-                    "list was found. Copy them there, or put all images into one split with `split`."
+                    f"{token} must have split lists beside it (such as Flickr_8k.trainImages.txt or train.txt). No "
+                    "split list was found. Copy them there, or put all images into one split with `split`."
                 )
             members = _members(lists, captions, bad)
             outside = [name for name in captions if name not in members]
             if outside:
                 more = ", ..." if len(outside) > 3 else ""
-                notes.append(
-                    f"{counted(len(outside), 'image is', 'images are')} in no split list: {', '.join(outside[:3])}{more}"
-                )
+                images = counted(len(outside), "image is", "images are")
+                notes.append(f"{images} in no split list: {', '.join(outside[:3])}{more}")
         near = dict.fromkeys([token.parent, token.parent.parent])
         usual = [root / name for root in near for name in _IMAGE_FOLDERS]
         folder = find_images(list(members), image_folders(self.images, *usual, token.parent))

@@ -42,8 +42,8 @@ class Karpathy(Reader, kind="karpathy"):
 
     Attributes:
         images: images folder, a path or URI; default: `images/` beside the file, or the file's own folder.
-        restval: treatment of COCO's split `restval`: `train` merges it into train, as papers do; `keep` makes it a split of
-            its own; `drop` leaves it out.
+        restval: treatment of COCO's split `restval`: `train` merges it into train, as papers do; `keep` makes it a
+            split of its own; `drop` leaves it out.
     """
 
     images: str | os.PathLike[str] | None = None

@@ -59,17 +59,17 @@ class Table(Reader, kind="table"):
     """A CSV, TSV or JSON-lines table with one row per caption, or a folder that holds exactly one.
 
     The header names the columns: file (or filepath, image, url), caption (or text, title, description)[, split, class].
-    Columns are separated by commas, tabs, semicolons or bars. Several rows with the same file are several captions of it.
-    In JSON lines a caption may also be a list. Without a column `split`, a hash of the file name selects the split:
-    80 % train, 10 % val, 10 % test.
+    Columns are separated by commas, tabs, semicolons or bars. Several rows with the same file are several captions of
+    it. In JSON lines a caption may also be a list. Without a column `split`, a hash of the file name selects the
+    split: 80 % train, 10 % val, 10 % test.
 
     Attributes:
         images: folder that file names are relative to, a path or URI; default: the table's folder, or `images/` in it.
             Absolute paths below it are allowed.
         split: put all images into this split; default: the column `split`, else a hash of the file name.
         disjoint_classes: make splits that share no class, by a hash of the classes.
-        uris: allow URIs as file names: https://, file://, and gs:// or s3:// with the extra `beam`. The author of the table
-            then decides which addresses are requested.
+        uris: allow URIs as file names: https://, file://, and gs:// or s3:// with the extra `beam`. The author of the
+            table then decides which addresses are requested.
     """
 
     images: str | os.PathLike[str] | None = None

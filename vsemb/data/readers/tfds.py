@@ -25,11 +25,11 @@ class Tfds(Reader, kind="tfds"):
 
     Attributes:
         split: put all images into this split; default: the dataset's splits, with validation as `val`.
-        restval: treatment of a split `restval`: `train` merges it into train; `keep` makes it a split of its own; `drop`
-            leaves it out.
+        restval: treatment of a split `restval`: `train` merges it into train; `keep` makes it a split of its own;
+            `drop` leaves it out.
         image_feature: name of the image feature; default: the only image feature.
-        text_feature: name of the text feature, such as `captions/text`; default: the only text feature, or the only one with
-            `caption` in its name.
+        text_feature: name of the text feature, such as `captions/text`; default: the only text feature, or the only
+            one with `caption` in its name.
         data_dir: data folder of tensorflow-datasets; default: its own.
         download: let tensorflow-datasets download the dataset.
     """

@@ -42,8 +42,8 @@ class WebDataset(Reader, kind="webdataset"):
     `caption` of `000.json`. The JSON may also have the fields `key`, `split` and `class`.
 
     Attributes:
-        split: put all images into this split; default: the field `split`, else the split in the name of the shard or its
-            folder (`train-000.tar`), else a hash of the key. The hash also decides if all shards name one split.
+        split: put all images into this split; default: the field `split`, else the split in the name of the shard or
+            its folder (`train-000.tar`), else a hash of the key. The hash also decides if all shards name one split.
     """
 
     split: str | None = None

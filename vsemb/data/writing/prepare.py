@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from vsemb.acts import chosen
 from vsemb.console import say
 from vsemb.data.duplicates import shared_images
-from vsemb.data.readers import Reader, infer_format
+from vsemb.data.readers import Reader, infer_format, read
 from vsemb.data.readers.source import Source, listed
 from vsemb.data.records import ImageRecord
 from vsemb.data.store import Dataset
@@ -56,11 +55,11 @@ def open_source(
     if format is None:
         format = infer_format(source)
         say(f"{source} has the format {format}. Choose another with `format`.")
-    opened = chosen(Reader, "format", format, options).read(source)
+    opened = read(format, source, **options)
     for line in opened.notes:
         say(line)
     if opened.bad and on_bad_image == "fail":
-        fix = "Correct them, or leave them out with on_bad_image=skip."
+        fix = "Correct them, or leave them out with `on_bad_image=skip`."
         raise DataError(f"{source} has {counted(len(opened.bad), 'malformed row')}: {listed(opened.bad)} {fix}")
     for line in opened.bad:
         say(f"left out: {line}")

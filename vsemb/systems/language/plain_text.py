@@ -36,8 +36,8 @@ class _Lines:
 class Sentences(Reader, kind="sentences"):
     """Text: a UTF-8 file with a sentence per line, or a folder of .txt files, for the training of language models.
 
-    The files train.txt, val.txt and test.txt are splits. Lines of other files are split by a hash of their file name and
-    number: 80 % train, 10 % val, 10 % test.
+    The files train.txt, val.txt and test.txt are splits. Lines of other files are split by a hash of their file name
+    and number: 80 % train, 10 % val, 10 % test.
 
     Attributes:
         split: put all sentences into this split.

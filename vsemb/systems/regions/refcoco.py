@@ -52,8 +52,8 @@ class _Image:
 class RefCoco(Reader, kind="refcoco"):
     """RefCOCO, RefCOCO+ or RefCOCOg, whose expressions name boxes, for `vsemb evaluate --protocol pointing`.
 
-    The source is a file refs(unc).p or refs(umd).p, or the folder of one, with instances.json beside it. Every word of an
-    expression names the object.
+    The source is a file refs(unc).p or refs(umd).p, or the folder of one, with instances.json beside it. Every word of
+    an expression names the object.
 
     Attributes:
         images: folder of COCO's images, a path or URI; default: `images` or `train2014` in the folder or beside it.

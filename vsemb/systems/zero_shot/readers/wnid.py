@@ -52,14 +52,14 @@ class Concept:
 class Wnid(Reader, kind="wnid"):
     """Class folders named by WordNet ids (ImageNet, Tiny ImageNet), directly in the folder or in its `train/`.
 
-    The captions of every image are the texts of its class: the definition of its WordNet concept, its example sentences,
-    its words, and the words of its hypernyms up to five levels. The splits share no class. The name of a class is the
-    first word of its concept, followed by the id if classes share the word.
+    The captions of every image are the texts of its class: the definition of its WordNet concept, its example
+    sentences, its words, and the words of its hypernyms up to five levels. The splits share no class. The name of a
+    class is the first word of its concept, followed by the id if classes share the word.
 
     Attributes:
         wordnet: WordNet 3.0's folder with `data.noun`; default: `$WNHOME/dict` or `/usr/share/wordnet`.
-        class_splits: number of classes of train, val and test, such as `150/20/30`; default: 75, 10 and 15 %. Classes are
-            assigned in the order of a hash of their ids.
+        class_splits: number of classes of train, val and test, such as `150/20/30`; default: 75, 10 and 15 %. Classes
+            are assigned in the order of a hash of their ids.
     """
 
     wordnet: str | os.PathLike[str] | None = None
