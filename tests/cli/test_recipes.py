@@ -23,7 +23,7 @@ def test_lists_every_recipe(capsys, tmp_path):
 
 
 def test_only_the_functions_of_recipes_are_completed():
-    assert [name for name in dir(recipes) if not name.startswith("__")] == ["get", "names", "variants"]
+    assert [name for name in dir(recipes) if not name.startswith("__")] == ["explain", "get", "names", "variants"]
 
 
 def test_explains_one_with_its_deviations_and_every_field(capsys, tmp_path):

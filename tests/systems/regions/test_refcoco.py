@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from vsemb.api.data import prepare
 from vsemb.data.readers import infer_format
-from vsemb.data.writing.prepare import prepare
 from vsemb.errors import DataError
 from vsemb.systems.regions.pointing import named_objects
 from vsemb.systems.regions.refcoco import read, read_plain_pickle
@@ -75,7 +75,7 @@ def test_boxes_with_the_id_of_another_are_named(tmp_path: Path) -> None:
 def test_every_word_names_the_object(tmp_path: Path, protocol: int) -> None:
     folder = write_refcoco(tmp_path / "refcoco", REFS, protocol=protocol)
     assert infer_format(folder) == infer_format(folder / "refs(unc).p") == "refcoco"
-    dataset = prepare(folder, tmp_path / "data", report=lambda _: None)
+    dataset = prepare(folder, tmp_path / "data")
     assert dataset.splits == ("train", "testa")
     train, test = dataset.split("train"), dataset.split("testa")
     assert list(train.captions) == ["guy on the left", "woman"]

@@ -147,7 +147,7 @@ class FeatureFolder(Result):
         several = len(list(self.directory.parent.glob(_FOLDERS))) > 1
         # The fingerprint is needed only to choose among several.
         chosen = ["--set", f"image.fingerprint={self.fingerprint}"] if several else []
-        return command_line("train", self.recipe, "--data", data, "--out", f"runs/{data.name}", *chosen)
+        return command_line("train", self.recipe, "--data", data, "--out", f"runs/{self.recipe}", *chosen)
 
     @property
     def speed(self) -> float | None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from vsemb.api.data import prepare
 from vsemb.data.readers import read
-from vsemb.data.writing.prepare import prepare
 from vsemb.errors import DataError
 from vsemb.systems.zero_shot.attributes import read_attributes
 
