@@ -35,7 +35,7 @@ class Checked(Result):
     Attributes:
         data: directory of the dataset.
         damaged: a line for each damage.
-        shared: a line for two splits that have images in common, which is no damage.
+        shared: a line for two splits that have images in common. This does not count as damage.
     """
 
     data: str
@@ -62,7 +62,7 @@ def check(data: Dataset | str | os.PathLike[str]) -> Checked:
     """Read a dataset once and name its damage: one line per index, shard, cache or annotation.
 
     Images are decoded, too. Caches are features, regions and token ids. Images that two splits have in common are
-    named, but are no damage. Other functions check the sizes of files only, so that ten million images open at once.
+    named; they do not count as damage. Other functions check the sizes of files only, so that ten million images open at once.
     Memory does not grow with the dataset, except for annotations and boxes.
 
     Args:

@@ -14,6 +14,7 @@ from vsemb import registry
 from vsemb.acts import act
 from vsemb.data import scenes
 from vsemb.data.manifest import ordered_splits, read_manifest
+from vsemb.data.readers import Reader
 from vsemb.errors import DataError, counted
 from vsemb.files import read_json, read_json_lines, reading
 from vsemb.results import Result
@@ -171,23 +172,23 @@ def _dataset(path: Path) -> _Read:
         **{folder: "; ".join(found) for folder, found in caches.items()},
         "fingerprint": manifest["fingerprint"][:12],
     }
-    following = _next_command(manifest.get("source", {}).get("format"))
+    format = manifest.get("source", {}).get("format")
+    following = _of_reader(format)
     if following is None:
         following = "vsemb train vsepp --data {data} --out {out}"
         if not caches["features"]:
-            following = "vsemb train best --data {data} --out {out} --backbone MobileNetV2"
+            pretrained = "vsemb train best --data {data} --out {out} --backbone MobileNetV2"
+            following = {scenes.FORMAT: scenes.NEXT}.get(format, pretrained)
     name, out = shlex.quote(str(path)), shlex.quote(f"runs/{manifest['name']}")
     return "manifest.json", facts, [following.format(data=name, out=out)]
 
 
-def _next_command(format: Any) -> str | None:
+def _of_reader(format: str | None) -> str | None:
     """Return the command that usually follows the preparation of a dataset from a format, see `Reader`."""
-    if format == scenes.FORMAT:
-        return scenes.NEXT
     if format not in registry.kinds("reader"):
         return None
-    command: str | None = registry.find_part("reader", format, "format").next_command  # type: ignore[attr-defined]
-    return command
+    reader: type[Reader] = registry.find_part("reader", format, "format")
+    return reader.next_command
 
 
 def _cache(manifest: Path) -> str:

@@ -156,7 +156,7 @@ class FeatureFolder(Result):
 
     @property
     def details(self) -> dict[str, str]:
-        """What else is told about features of this kind, name -> text; for subclasses."""
+        """Further facts about features of this kind, name -> text; for subclasses."""
         return {}
 
     def to_json(self) -> dict[str, Any]:

@@ -35,7 +35,7 @@ _FILE_NAME = re.compile(r"captions_([a-z]+?)_?(\d{4})?\.json")
 
 @dataclass(frozen=True)
 class Coco(Reader, kind="coco"):
-    """COCO captions: `captions_*.json`, or a folder that holds those of one year, itself or in `annotations/`.
+    """COCO captions: `captions_*.json`, or a folder with the files of one year, itself or in `annotations/`.
 
     Entries with the same file are one image.
 
