@@ -11,7 +11,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import vsemb
+from tests.raising import raises_argument
 from vsemb.api.data import prepare
+from vsemb.cli.__main__ import main
+from vsemb.data.readers.table import Table
 from vsemb.data.writing.prepare import summary
 from vsemb.errors import DataError
 
@@ -150,3 +154,38 @@ def test_images_of_val_join_train(photos, tmp_path):
     assert dataset.split("train").keys[-1] == "bär 8.jpg"
     with pytest.raises(DataError, match="made with another source"):
         prepare(photos, tmp_path / "out", format="table")
+
+
+def test_a_reader_its_name_and_the_command_are_the_same_call(photos, tmp_path, capsys):
+    named = vsemb.prepare(photos, tmp_path / "named", format="table", split="test")
+    made = vsemb.prepare(photos, tmp_path / "made", format=Table(split="test"))
+    assert main(["prepare", str(photos), "--split", "test", "--out", str(tmp_path / "inferred")]) == 0
+    assert capsys.readouterr().out.startswith(str(named).partition("dataset")[0])
+    inferred = vsemb.Dataset.open(tmp_path / "inferred")
+    assert named.fingerprint == made.fingerprint == inferred.fingerprint
+    assert named.manifest["source"]["options"] == {"split": "test"}
+    values = named.to_json()
+    assert values["splits"] == {"test": {"images": 9, "captions": 9}} and values["skipped"] == []
+    assert values["next"] in str(named) and isinstance(named, vsemb.Dataset)
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"format": "tables"}, "format"),
+        ({"format": 3}, "format"),
+        ({"restval": "drop"}, "restval"),
+        ({"splits": "test"}, "option"),
+        ({"format": Table(), "split": "test"}, "split"),
+        ({"format": "table", "uris": "yes"}, "uris"),
+        ({"on_bad_image": "ask"}, "on_bad_image"),
+        ({"max_side": 0}, "max_side"),
+        ({"images_per_shard": 2.5}, "images_per_shard"),
+    ],
+)
+def test_options_are_checked_before_anything_is_written(photos, tmp_path, options, name):
+    with raises_argument(name):
+        vsemb.prepare(photos, tmp_path / "out", **options)
+    with raises_argument("source"):
+        vsemb.prepare([], tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -56,7 +56,7 @@ def test_mistakes_are_one_line(capsys):
     for arguments, said in (
         (["vsep"], "Did you mean 'vsepp'"),
         (["vsepp", "--variant", "papr"], "papr"),
-        (["--variant", "paper"], "the name of a recipe"),
+        (["--variant", "paper"], "`variant` must be given with the name of a recipe"),
     ):
         assert main(["recipes", *arguments]) == 1
         error = capsys.readouterr().err

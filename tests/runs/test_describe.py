@@ -50,6 +50,9 @@ def test_a_dataset_and_an_index(tiny_run, scenes, tmp_path):
     check_next(found)
     assert found.next == [f"vsemb train vsepp --data {scenes.path} --out runs/scenes"]
     shutil.copy(scenes.path / "manifest.json", tmp_path)
+    assert [line.split(" --")[-1] for line in info(tmp_path).next] == ["fine-tune SmallConvNet"]
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest | {"source": {"format": "table"}}))
     assert [line.split(" --")[-1] for line in info(tmp_path).next] == ["backbone MobileNetV2"]
     build_index(tiny_run, scenes, "val", out=tmp_path / "val").close()
     found = info(tmp_path / "val")

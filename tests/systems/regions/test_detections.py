@@ -279,7 +279,7 @@ def test_missing_fields_are_named(field, data, write):
     ("content", "message"),
     [
         ("", "not a COCO results file"),
-        ("{}", "not a COCO results file.*--images"),
+        ("{}", "not a COCO results file.*`images`"),
         ("[]", "holds no detection"),
         ("[3]", "3 is not a detection"),
         ("[{}", "lacks 'image_id'"),

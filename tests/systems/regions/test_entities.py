@@ -10,7 +10,7 @@ from PIL import Image
 from vsemb.api.data import prepare
 from vsemb.data.readers import infer_format
 from vsemb.errors import DataError
-from vsemb.systems.regions.entities import linked_phrases, read, read_boxes
+from vsemb.systems.regions.entities import Entities, linked_phrases, read_boxes
 from vsemb.systems.regions.pointing import named_objects, object_nouns
 
 BOXES = """<annotation><filename>7.jpg</filename><size><width>60</width><height>40</height></size>
@@ -82,4 +82,4 @@ def test_a_folder_without_lists(folder: Path) -> None:
     for name in ("train", "val"):
         (folder / f"{name}.txt").unlink()
     with pytest.raises(DataError, match=r"train\.txt, val\.txt or test\.txt"):
-        read(folder)
+        Entities().read(folder)

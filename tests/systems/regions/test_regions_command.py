@@ -6,9 +6,12 @@ import json
 
 import pytest
 
+from tests.raising import raises_argument
 from vsemb.cli.__main__ import main
 from vsemb.image.backbones import weights_sha256
+from vsemb.systems.regions import api
 from vsemb.systems.regions.region_store import RegionStore
+from vsemb.systems.regions.sources import Grid
 
 DETECTIONS = ["--from", "detections", "--file"]
 NETWORK = ["--backbone", "SmallConvNet", "--weights", "random", "--size", "32", "--count", "3"]
@@ -105,3 +108,16 @@ def test_what_cannot_be_is_one_line(options, message, scenes_copy, tiny_pixel_ru
 def test_a_run_without_a_network_has_none_to_lend(scenes_copy, tiny_run, capsys):
     assert regions(scenes_copy, "--weights", tiny_run.path) == 1
     assert "a run that was trained from pixels" in capsys.readouterr().err
+
+
+def test_the_function_refuses_what_a_source_does_not_take(scenes):
+    for options, name in (
+        ({"from_": "grids"}, "from_"),
+        ({"from_": "published"}, "files"),
+        ({"from_": "published", "files": ["a.npy"], "pooling": "map"}, "pooling"),
+        ({"from_": "detections"}, "file"),
+        ({"from_": Grid(), "count": 3}, "count"),
+        ({"counts": 3}, "option"),
+    ):
+        with raises_argument(name):
+            api.regions(scenes, **options)
