@@ -62,8 +62,8 @@ def check(data: Dataset | str | os.PathLike[str]) -> Checked:
     """Read a dataset once and name its damage: one line per index, shard, cache or annotation.
 
     Images are decoded, too. Caches are features, regions and token ids. Images that two splits have in common are
-    named; they do not count as damage. Other functions check the sizes of files only, so that ten million images open at once.
-    Memory does not grow with the dataset, except for annotations and boxes.
+    named; they do not count as damage. Other functions check the sizes of files only, so that ten million images open
+    at once. Memory does not grow with the dataset, except for annotations and boxes.
 
     Args:
         data: a prepared dataset.
