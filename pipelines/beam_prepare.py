@@ -15,7 +15,8 @@ import sys
 from collections.abc import Sequence
 
 from pipelines.beam.running import RUNNER_HELP, main_of, parse
-from vsemb.cli import prepare as command
+from vsemb.cli.commands import COMMANDS
+from vsemb.cli.parser import SHARED, command_parser
 
 EXAMPLE = """  python -m pipelines.beam_prepare photos.csv --format table --out data/photos \\
       --direct_running_mode multi_processing --direct_num_workers 8
@@ -27,26 +28,19 @@ EXAMPLE = """  python -m pipelines.beam_prepare photos.csv --format table --out 
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the job: arguments of `vsemb prepare` and three more."""
-    parser = argparse.ArgumentParser(
-        prog="python -m pipelines.beam_prepare",
-        description=__doc__,
-        epilog=f"{RUNNER_HELP}\n\nexample:\n{EXAMPLE}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    command.configure(parser)
+    parser = command_parser("prepare", COMMANDS["prepare"])
+    parser.prog = "python -m pipelines.beam_prepare"
+    parser.usage = f"{parser.prog} --out OUT SOURCE [SOURCE ...] [options]"
+    parser.description = __doc__
+    parser.epilog = f"{RUNNER_HELP}\n\nexample:\n{EXAMPLE}"
     job = parser.add_argument_group("options of the job")
     job.add_argument(
         "--dead-letters",
         metavar="FILE",
         help="JSON lines about images that are left out: key, split, image, reason (DATA-dead-letters.jsonl)",
     )
-    job.add_argument(
-        "--block", type=int, default=256, metavar="N", help="images a worker takes at a time (%(default)s)"
-    )
-    job.add_argument(
-        "--threads", type=int, default=4, metavar="N", help="of a worker; more for slow servers (%(default)s)"
-    )
+    job.add_argument("--block", type=int, metavar="N", help="images a worker takes at a time (256)")
+    job.add_argument("--threads", type=int, metavar="N", help="of a worker; more for slow servers (4)")
     return parser
 
 
@@ -60,7 +54,8 @@ def _run(arguments: argparse.Namespace, flags: list[str]) -> int:
     from pipelines.beam.preparing import prepare
     from vsemb.data.writing.prepare import summary
 
-    manifest = prepare(flags=flags, report=lambda line: print(line, file=sys.stderr), **vars(arguments))
+    given = {name: value for name, value in vars(arguments).items() if name not in SHARED}
+    manifest = prepare(flags=flags, **given)
     print(f"{arguments.out}: {manifest['name']}, fingerprint {manifest['fingerprint'][:16]}")
     for line in summary(manifest):
         print(f"  {line}")

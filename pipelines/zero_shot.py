@@ -4,7 +4,7 @@
     python -m pipelines.zero_shot --data data/birds     a dataset with classes and features
 
 Trains `da-sje-ENCODER` and `ds-sje-ENCODER`, and prints top-1 accuracy and AP@50 on unseen classes. Without --data it
-first generates the dataset (vsemb scenes --fine-grained) and trains an image network on the labels of the training
+first generates the dataset (vsemb scenes --kind flowers) and trains an image network on the labels of the training
 classes. After an interruption the same command resumes.
 
 --sentences 1 2 5 10   figure 4a: number of captions per image in training
@@ -42,7 +42,7 @@ OBJECTIVES = ("da", "ds")
 def flowers(out: Path) -> Path:
     """Generate the synthetic flowers and their features; return the dataset's directory."""
     data, weights = out / "flowers", out / "backbone.weights.h5"
-    run_command(["scenes", "--fine-grained", "--out", str(data)])
+    run_command(["scenes", "--kind", "flowers", "--out", str(data)])
     if not weights.exists():
         print("training an image network on the labels of the training classes", flush=True)
         accuracy = train_class_backbone(Dataset.open(data), weights)

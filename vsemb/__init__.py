@@ -18,15 +18,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vsemb import recipes
-    from vsemb.api.data import annotate
+    from vsemb.api.data import annotate, prepare, scenes
     from vsemb.api.dataset import Dataset
     from vsemb.api.evaluation import analyze, evaluate
     from vsemb.api.hits import Hit, Hits, search
+    from vsemb.api.installation import doctor
     from vsemb.api.model import Model, load
     from vsemb.api.training import export, train
+    from vsemb.data.check import check
+    from vsemb.data.writing.convert import convert
     from vsemb.errors import VsembError
     from vsemb.evaluation.retrieval import RetrievalMetrics
     from vsemb.recipes.schema import Recipe
+    from vsemb.runs.describe import info
+    from vsemb.runs.features import features
     from vsemb.runs.run import Run
     from vsemb.serving.client import Client
 
@@ -45,10 +50,17 @@ _MODULES = {
     "VsembError": "vsemb.errors",
     "analyze": "vsemb.api.evaluation",
     "annotate": "vsemb.api.data",
+    "check": "vsemb.data.check",
+    "convert": "vsemb.data.writing.convert",
+    "doctor": "vsemb.api.installation",
     "evaluate": "vsemb.api.evaluation",
     "export": "vsemb.api.training",
+    "features": "vsemb.runs.features",
+    "info": "vsemb.runs.describe",
     "load": "vsemb.api.model",
+    "prepare": "vsemb.api.data",
     "recipes": "vsemb.recipes",
+    "scenes": "vsemb.api.data",
     "search": "vsemb.api.hits",
     "train": "vsemb.api.training",
 }
@@ -65,10 +77,17 @@ __all__ = [
     "VsembError",
     "analyze",
     "annotate",
+    "check",
+    "convert",
+    "doctor",
     "evaluate",
     "export",
+    "features",
+    "info",
     "load",
+    "prepare",
     "recipes",
+    "scenes",
     "search",
     "train",
 ]

@@ -18,11 +18,10 @@ import os
 import shlex
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, TextIO, cast
 
 from vsemb.console import SafeStream, accented, quieted, say
-from vsemb.errors import DataError, escaped, one_line, printable
+from vsemb.errors import escaped, one_line, printable
 from vsemb.files import write_json
 
 
@@ -70,7 +69,7 @@ def command_line(*words: Any) -> str:
 
     Example:
 
-    >>> command_line("evaluate", Path("runs/my run"))
+    >>> command_line("evaluate", "runs/my run")
     "vsemb evaluate 'runs/my run'"
     """
     return shlex.join(["vsemb", *map(str, words)])
@@ -148,45 +147,3 @@ def say_skipped(skipped: Mapping[str, str], most: int = 20) -> None:
         say(f"  {printable(name)}: {one_line(reason, 120)}")
     if len(skipped) > most:
         say(f"  and {len(skipped) - most:,} more; --json FILE lists all.")
-
-
-def say_store(store: Any, **more: str) -> dict[str, Any]:
-    """Print what was cached of a dataset, such as its features; return it as values of JSON.
-
-    Args:
-        store: with `fingerprint`, `shape`, `directory`, `images_computed` and `seconds`.
-        **more: name -> further lines.
-    """
-    speed = round(store.images_computed / store.seconds, 1) if store.images_computed else None
-    lines = {
-        "fingerprint": store.fingerprint,
-        "shape": " x ".join(map(str, store.shape)),
-        "images/s": str(speed or "nothing left to compute"),
-        "where": str(store.directory),
-        **more,
-    }
-    print(facts(lines))
-    return {**_store_values(store), "images_computed": store.images_computed, "images_per_second": speed}
-
-
-def _store_values(store: Any) -> dict[str, Any]:
-    return {"fingerprint": store.fingerprint, "shape": list(store.shape), "directory": str(store.directory)}
-
-
-def say_verified(stores: Sequence[Any], kind: str, data: Path) -> dict[str, Any]:
-    """Print which caches of a dataset have been read in full; return it as values of JSON.
-
-    Args:
-        stores: what was opened, each with `fingerprint`, `shape` and `directory`.
-        kind: what they are and the command that makes them, `features` or `regions`.
-        data: the dataset.
-
-    Raises:
-        DataError: if the dataset has none.
-    """
-    if not stores:
-        raise DataError(f"{data} has no {kind} that could be verified. Make them first: vsemb {kind} {data}")
-    found = [_store_values(store) for store in stores]
-    rows = [[each["fingerprint"], " x ".join(map(str, each["shape"])), each["directory"]] for each in found]
-    print(table(["as written", "shape", "where"], rows, text=(0, 1, 2)))
-    return {"verified": found}

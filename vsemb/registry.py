@@ -64,9 +64,6 @@ class System:
         options: subcommand -> references to `vsemb.commands.Options`; `run` is for all that read raw texts with a run.
         examples: subcommand -> command lines for its `--help`.
         train_inputs: option of `vsemb train` with a run as value -> help text.
-        readers: format of `vsemb prepare` -> reference to a function with source and options as arguments, see
-            `vsemb.data.readers.source.Source`.
-        next_commands: format of `vsemb prepare` -> the command that usually follows, with `{data}` and `{out}`.
         searchers: embedding type of a similarity (`vector`, `multi_vector`) -> reference to the class that searches
             these embeddings, see `vsemb.runs.searching.Searcher`.
         report_sections: references to functions that add sections to the report, see `vsemb.report.page.SectionMaker`.
@@ -90,8 +87,6 @@ class System:
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     examples: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     train_inputs: Mapping[str, str] = field(default_factory=dict)
-    readers: Mapping[str, str] = field(default_factory=dict)
-    next_commands: Mapping[str, str] = field(default_factory=dict)
     searchers: Mapping[str, str] = field(default_factory=dict)
     report_sections: tuple[str, ...] = ()
     charts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -343,11 +338,6 @@ BASE = System(
         "contrastive": "vsemb.recipes.contrastive:CONTRASTIVE",
         "sigmoid": "vsemb.recipes.sigmoid:SIGMOID",
     },
-    readers={
-        **{name: f"vsemb.data.readers.{name}:read" for name in ("karpathy", "coco", "flickr", "table", "webdataset")},
-        **{name: f"vsemb.data.readers.columnar:read_{name}" for name in ("parquet", "hf")},
-        **{name: f"vsemb.data.readers.{name}:read" for name in ("tfds", "vsepp")},
-    },
     parts={
         "task": {"retrieval": "vsemb.recipes.retrieval"},
         "tokenizer": {
@@ -376,6 +366,12 @@ BASE = System(
         "batches": {"pairs": "vsemb.data.batches", "groups": "vsemb.data.caption_groups"},
         "validation": dict.fromkeys(("recall", "last"), "vsemb.training.validation"),
         "initialization": dict.fromkeys(("random", "cca"), "vsemb.training.initialization"),
+        "reader": {
+            **{name: f"vsemb.data.readers.{name}" for name in ("karpathy", "coco", "flickr", "table", "webdataset")},
+            **dict.fromkeys(("parquet", "hf"), "vsemb.data.readers.columnar"),
+            **{name: f"vsemb.data.readers.{name}" for name in ("tfds", "vsepp")},
+        },
+        "scenes": {"shapes": "vsemb.data.scenes"},
         "protocol": {"retrieval": "vsemb.runs.protocols"},
         "analysis": {"lengths": "vsemb.runs.analyses"},
     },

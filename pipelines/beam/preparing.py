@@ -11,7 +11,7 @@ import re
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from pipelines.beam import storage
 from pipelines.beam.blocks import BlockSummary, BlockTask, examine_block, write_blocks
 from pipelines.beam.running import run_pipeline
 from pipelines.beam.sharding import ShardTask, plan_shards, write_shard
+from vsemb.console import say
 from vsemb.data.manifest import MANIFEST, FinishedSplit, write_index_and_manifest
 from vsemb.data.readers.source import Source
 from vsemb.data.store import Dataset
@@ -71,20 +72,20 @@ def prepare(
     source: str | Sequence[str],
     out: str,
     *,
-    format: str,
+    format: str | None = None,
     flags: Sequence[str] = (),
     name: str | None = None,
     on_bad_image: str = "skip",
+    val_to_train: bool = False,
     max_side: int | None = None,
     images_per_shard: int = 1024,
     overwrite: bool = False,
     dead_letters: str | None = None,
     block: int = 256,
     threads: int = 4,
-    report: Callable[[str], None] = lambda line: None,
     **options: Any,
 ) -> dict[str, Any]:
-    """Prepare a dataset like `vsemb.data.writing.prepare.prepare`; a Beam pipeline examines and writes the images.
+    """Prepare a dataset like `vsemb.prepare`; a Beam pipeline examines and writes the images.
 
     The dataset is byte-identical for any number of workers, runner and block size, and after interruptions, if all
     workers have the same version of Pillow.
@@ -93,24 +94,24 @@ def prepare(
         source: local file or folder to read, or several; their images can be stored elsewhere.
         out: directory to write, or URI of a folder in a store. A directory is written atomically. A store cannot rename
             a folder, so that a dataset in a store is complete when its manifest exists.
-        format: see `vsemb.data.readers.formats`.
+        format: kind of a reader; default: inferred from the source.
         flags: options of Beam.
         name: name of the dataset; default: the last part of `out`.
         on_bad_image: `"skip"` or `"fail"`; with `"fail"` a bad image prevents publication.
+        val_to_train: whether to put the images of val into train.
         max_side: if given, larger images are resized to this number of pixels on their longer side.
         images_per_shard: number of images in a full shard.
         overwrite: whether to replace another dataset at `out`.
         dead_letters: path or URI of the JSON lines about skipped images; default: beside `out`.
         block: number of images per examination task.
         threads: number of threads per task for reading and decoding.
-        report: function for progress messages.
-        **options: options of the reader.
+        **options: fields of the reader.
 
     Returns:
         The manifest.
 
     Raises:
-        DataError: for errors of `vsemb.data.writing.prepare.prepare`, or if the job fails. Finished work is kept, and
+        DataError: for errors of `vsemb.prepare`, or if the job fails. Finished work is kept, and
             the same call resumes.
         InvalidArgumentError: for an invalid option.
         MissingExtraError: if Beam is not installed.
@@ -126,13 +127,13 @@ def prepare(
     out = os.path.realpath(out) if storage.is_local(out) else out.rstrip("/")
     folder, _, base = out.rpartition("/")
     letters = dead_letters or f"{out}-dead-letters.jsonl"
-    opened = open_source(source, format, on_bad_image, report, **options)
+    opened = open_source(source, format, on_bad_image, options, val_to_train=val_to_train)
     described = description(name or base, described_source(opened), images_per_shard, max_side)
     layout = Layout(storage.join(folder, f".{base}.partial"))
     with _destination(out, opened) as there:
         if there is not None and not overwrite:
             check_prepared(there, described, on_bad_image)
-            report(f"{out} is already prepared from this source with these options; nothing to do.")
+            say(f"{out} is already prepared from this source with these options; nothing to do.")
             manifest: dict[str, Any] = read_json(there / MANIFEST)
             if storage.is_local(out) and Path(layout.root).exists():
                 # Killed after publication.
@@ -165,14 +166,14 @@ def prepare(
         _publish(out, layout, area)
     manifest = read_json(Path(out) / MANIFEST) if area is not None else storage.read_json(storage.join(out, MANIFEST))
     if found["skipped"]:
-        report(f"left out {len(found['skipped'])} images; {letters} says which, and why")
+        say(f"left out {len(found['skipped'])} images; {letters} says which, and why")
     return manifest
 
 
 def _bad_image(item: dict[str, Any], letters: str) -> BadImageFound:
     return BadImageFound(
-        f"Image {item['key']!r}: {item['reason']}. Mend it, or leave such images out with --on-bad-image "
-        f"skip. All are listed in {letters}."
+        f"Image {item['key']!r}: {item['reason']}. Mend it, or leave such images out with "
+        f"`on_bad_image=skip`. All are listed in {letters}."
     )
 
 

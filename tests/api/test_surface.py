@@ -22,6 +22,15 @@ SURFACE = {
     "train": "recipe, data, out, *, variant=None, backbone=None, weights=None, fine_tune=None, inputs=None, "
     "strategy='none', **values",
     "analyze": "analysis, runs, *, data=None, split='val', **options",
+    "prepare": "source, out, *, format=None, name=None, on_bad_image='skip', val_to_train=False, max_side=None, "
+    "images_per_shard=1024, overwrite=False, **options",
+    "scenes": "out, *, kind='shapes', seed=0, size=64, overwrite=False, **options",
+    "check": "data",
+    "convert": "data, out, format, *, images_per_file=1024, overwrite=False",
+    "features": "data, backbone=None, weights=None, *, crops=1, resize=None, keep_crops=False, training_crops=False, "
+    "mirror=None, size=None, pooling=None, layer=None, batch_size=64",
+    "info": "path",
+    "doctor": "folders=('.',)",
     "annotate": "data, annotation, *, overwrite=False, **options",
     "evaluate": "run, data=None, split='val', *, protocol=None, kept=False, **options",
     "export": "run, out, *, version=None, index=None",
@@ -40,6 +49,7 @@ SURFACE = {
     "Dataset.from_tf": "dataset, out=None, *, image=None, caption=None, on_bad='fail', overwrite=False",
     "Run.open": "path, task=None",
     "recipes.get": "name, variant=None",
+    "recipes.explain": "name=None, *, variant=None",
     "Hit": "index, score, item=None",
 }
 NAMES = {name.partition(".")[0] for name in SURFACE} | {"Hits", "Recipe", "RetrievalMetrics", "VsembError", "recipes"}

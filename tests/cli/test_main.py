@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 
 from vsemb import registry
-from vsemb.cli import recipes
 from vsemb.cli.__main__ import command_parser, commands, main
+from vsemb.recipes import describe
 
 
 def test_a_terminated_command_leaves_nothing_behind(tmp_path, monkeypatch):
-    def run(arguments):
+    def run():
         with tempfile.TemporaryDirectory(dir=tmp_path) as folder:
             Path(folder, "half").write_text("half a file")
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(60)  # The signal ends it.
 
-    monkeypatch.setattr(recipes, "run", run)
+    monkeypatch.setattr(describe, "explain", run)
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(SystemExit) as ended:
         main(["recipes"])
@@ -59,10 +59,10 @@ def test_options_are_not_abbreviated(capsys):
     ("module", "package"), [("tensorflow", "tensorflow"), ("tensorflow_text.tools", "tensorflow-text")]
 )
 def test_a_missing_backend_is_named_in_one_line(monkeypatch, capsys, module: str, package: str) -> None:
-    def run(arguments) -> None:
+    def run() -> None:
         raise ModuleNotFoundError(f"No module named {module!r}", name=module)
 
-    monkeypatch.setattr("vsemb.cli.recipes.run", run)
+    monkeypatch.setattr(describe, "explain", run)
     assert main(["recipes"]) == 1
     said = capsys.readouterr().err
     assert f"run `pip install {package}`" in said and "--backend jax" in said and "Traceback" not in said

@@ -23,7 +23,7 @@ def test_lists_every_recipe(capsys, tmp_path):
 
 
 def test_only_the_functions_of_recipes_are_completed():
-    assert [name for name in dir(recipes) if not name.startswith("__")] == ["get", "names", "variants"]
+    assert [name for name in dir(recipes) if not name.startswith("__")] == ["explain", "get", "names", "variants"]
 
 
 def test_explains_one_with_its_deviations_and_every_field(capsys, tmp_path):
@@ -56,7 +56,7 @@ def test_mistakes_are_one_line(capsys):
     for arguments, said in (
         (["vsep"], "Did you mean 'vsepp'"),
         (["vsepp", "--variant", "papr"], "papr"),
-        (["--variant", "paper"], "the name of a recipe"),
+        (["--variant", "paper"], "`variant` must be given with the name of a recipe"),
     ):
         assert main(["recipes", *arguments]) == 1
         error = capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`check_dataset` reads everything and names what is damaged."""
+"""`check` reads everything and names what is damaged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import tensorflow as tf
 from vsemb import registry
 from vsemb.cli.__main__ import main
 from vsemb.data import tokens
-from vsemb.data.check import check_dataset
+from vsemb.data.check import check
 from vsemb.data.features.compute import write_precomputed
 from vsemb.data.features.store import FeatureStore
 from vsemb.data.images import StoredImage
@@ -76,9 +76,9 @@ def other_manifest(out) -> None:
     ],
 )
 def test_damage_is_named_line_by_line(out, damage, expected) -> None:
-    assert list(check_dataset(out)) == []
+    assert check(out).damaged == ()
     damage(out)
-    found = list(check_dataset(out))
+    found = check(out).damaged
     for line, pattern in zip(found, expected, strict=True):
         assert "\n" not in line
         assert re.search(pattern, line), line
@@ -103,7 +103,7 @@ def test_damaged_caches_of_systems_are_named(out, monkeypatch) -> None:
     monkeypatch.setattr(registry, "entries", lambda name: caches if name == "caches" else entries(name))
     (out / "others/1").mkdir(parents=True)
     (out / "others/1/manifest.json").write_text("{}")
-    (line,) = check_dataset(out)
+    (line,) = check(out).damaged
     assert "others/1/manifest.json is not a other manifest" in line
 
 
@@ -113,7 +113,7 @@ class Others(FeatureStore):
 
 def test_a_dataset_of_features_alone(tiny, tmp_path) -> None:
     tiny.write([replace(record, image=None) for record in tiny.records(4)], tmp_path / "out")
-    assert list(check_dataset(tmp_path / "out")) == []
+    assert check(tmp_path / "out").damaged == ()
     assert Dataset.open(tmp_path / "out").split("train").has_images is False
 
 
@@ -127,5 +127,5 @@ def test_images_that_training_cannot_decode_are_named(tiny, tmp_path, monkeypatc
     images = {"whole.png": whole, "cut.png": whole[:-12]}
     records = [ImageRecord(name, ("a dog",), "train", data) for name, data in images.items()]
     write_dataset(records, tmp_path / "data", name="made", source={"format": "table", "sha256": {}, "options": {}})
-    (line,) = check_dataset(tmp_path / "data")
+    (line,) = check(tmp_path / "data").damaged
     assert "'cut.png'" in line and "'whole.png'" not in line

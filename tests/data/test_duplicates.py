@@ -8,11 +8,11 @@ import pytest
 from PIL import Image
 
 import vsemb
+from vsemb.api.data import prepare
 from vsemb.cli.__main__ import main
 from vsemb.data import duplicates
 from vsemb.data.duplicates import shared_images
 from vsemb.data.records import ImageRecord
-from vsemb.data.writing.prepare import prepare
 from vsemb.data.writing.writer import write_dataset
 
 
@@ -34,10 +34,8 @@ def table(folder, files, splits):
 @pytest.mark.parametrize("block", [3, 100])
 def test_prepare_and_check_name_images_of_two_splits(pictures, tmp_path, capsys, monkeypatch, block):
     monkeypatch.setattr(duplicates, "_BLOCK", block)
-    said: list[str] = []
-    dataset = prepare(
-        table(tmp_path, pictures, ["train"] * 8 + ["test"] * 3 + ["val"]), tmp_path / "out", report=said.append
-    )
+    dataset = prepare(table(tmp_path, pictures, ["train"] * 8 + ["test"] * 3 + ["val"]), tmp_path / "out")
+    said = capsys.readouterr().err.splitlines()
     lines = list(shared_images(dataset))
     # Of twelve pictures, three of test and one of val are in train; none of test is in val.
     assert len(lines) == 2 and all(line in said for line in lines)

@@ -118,7 +118,7 @@ def test_tables_of_uris(server: str, tmp_path: Path) -> None:
     (tmp_path / "local.png").write_bytes(png())
     names = [f"{server}/1.png", "local.png", (tmp_path / "local.png").as_uri(), f"{server}/gone.png"]
     (tmp_path / "t.csv").write_text("file,caption,split\n" + "".join(f"{name},a,train\n" for name in names))
-    with pytest.raises(DataError, match="line 2: .* is a URI.*--uris"):
+    with pytest.raises(DataError, match="line 2: .* is a URI.*`uris`"):
         read("table", tmp_path / "t.csv")
     source = read("table", tmp_path / "t.csv", uris=True)
     assert source.options == {"uris": True}

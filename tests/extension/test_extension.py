@@ -48,7 +48,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
         name, colour = list(colours.items())[number % 4]
         Image.new("RGB", (40, 40), colour).save(folder / f"{number:02}.png")
         captions = f"a {name} square number {number}\nthe square {number} is {name}\n"
-        (folder / f"{number:02}.txt").write_text(captions)
+        (folder / f"{number:02}.cap").write_text(captions)
     return folder
 
 
@@ -64,9 +64,9 @@ def vsemb(*words: object) -> str:
 
 @pytest.fixture(scope="module")
 def data(installed: Path, photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The dataset that the package's own reader makes of `photos`."""
+    """The dataset that the package's own reader makes of `photos`, with an option of its own."""
     out = tmp_path_factory.mktemp("data") / "photos"
-    vsemb("prepare", photos, "--format", "sidecar", "--out", out)
+    vsemb("prepare", photos, "--format", "sidecar", "--suffix", ".cap", "--out", out)
     return out
 
 

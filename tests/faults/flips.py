@@ -52,10 +52,10 @@ def read_dataset() -> bytes:
 
 def check_dataset() -> bytes:
     """Read a dataset as `vsemb check` does; the first damage is its error."""
-    from vsemb.data.check import check_dataset
+    from vsemb.data.check import check
     from vsemb.errors import DataError
 
-    for line in check_dataset("featured"):
+    for line in check("featured").damaged:
         raise DataError(line)
     return b""
 

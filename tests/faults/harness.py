@@ -278,7 +278,7 @@ def import_libraries() -> None:
     import pyarrow.compute
     import tensorflow
 
-    import vsemb.cli.prepare
+    import vsemb.data.writing.prepare
     import vsemb.runs.serve
     import vsemb.runs.train
 

@@ -182,7 +182,7 @@ def test_errors_are_one_line(photos, wanted, tmp_path, capsys) -> None:
     wrong = [
         ([tmp_path / "gone.csv", "--out", tmp_path / "o"], "No source at"),
         ([photos, "--out", tmp_path / "other"], "is not a vsemb dataset"),
-        ([photos, "--out", copy, "--max-side", 8], "--overwrite"),
+        ([photos, "--out", copy, "--max-side", 8], "`overwrite`"),
         ([photos, "--out", tmp_path / "o", "--block", 0], "`block`"),
         ([tmp_path / "empty.csv", "--out", tmp_path / "o"], "None of 1 images can be used"),
         ([photos, "--out", tmp_path / "o", "--runner", "Nope"], "Nope"),

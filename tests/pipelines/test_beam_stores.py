@@ -75,7 +75,7 @@ def test_a_dataset_in_a_store(shelf: Path, table: Path, tmp_path: Path, capsys) 
     assert "nothing to do" in capsys.readouterr().err
     assert prepare(table, "--out", "shelf://data/web", "--max-side", 16) == 1
     error = capsys.readouterr().err
-    assert "shelf://data/web already holds" in error and "--overwrite" in error
+    assert "shelf://data/web already holds" in error and "`overwrite`" in error
     assert prepare(table, "--out", "shelf://data/web", "--max-side", 16, "--overwrite") == 0
     assert json.loads((shelf / "data\\web\\manifest.json").read_text())["writing"]["max_side"] == 16
 

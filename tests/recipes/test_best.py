@@ -14,7 +14,7 @@ from vsemb.data.features.store import FeatureStore
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.image.backbones import BackboneConfig, build_backbone
-from vsemb.runs.features import make_features, with_features
+from vsemb.runs.features import features, with_features
 from vsemb.runs.train import train
 
 LAYER = "block2_relu"
@@ -83,7 +83,7 @@ def test_without_mirror_images(run, tmp_path) -> None:
     _, data = run
     copy = Dataset.open(shutil.copytree(data.path, tmp_path / "scenes"))
     shutil.rmtree(copy.path / "features")
-    make_features(copy, "SmallConvNet", "random", size=32, layer=LAYER, mirror=False)
+    features(copy, "SmallConvNet", "random", size=32, layer=LAYER, mirror=False)
     with pytest.raises(
         InvalidArgumentError, match="`image.mirror` must be false for features without mirror images; got True"
     ):
@@ -94,7 +94,7 @@ def test_without_mirror_images(run, tmp_path) -> None:
 
 def test_features_of_the_whole_network_are_refused(scenes_copy) -> None:
     shutil.rmtree(scenes_copy.path / "features")
-    make_features(scenes_copy, "SmallConvNet", "random", size=32)
+    features(scenes_copy, "SmallConvNet", "random", size=32)
     with pytest.raises(DataError, match="No features of the layer block2_relu in .*Train with --backbone"):
         small("top", f"image.layer={LAYER}").image.open(scenes_copy)
     chosen = FeatureStore.find(scenes_copy).fingerprint

@@ -15,7 +15,7 @@ from vsemb.cli.__main__ import main
 from vsemb.data.features.store import FeatureStore
 from vsemb.errors import InvalidArgumentError
 from vsemb.runs import features
-from vsemb.runs.features import make_features, with_features
+from vsemb.runs.features import with_features
 from vsemb.runs.run import Run
 from vsemb.runs.train import train
 
@@ -42,7 +42,7 @@ def test_two_commands_make_a_run(scenes_copy, tmp_path, capsys):
 def test_the_features_that_are_named_are_read_among_others(scenes_copy, tiny_recipe, tmp_path):
     recipe = replace(tiny_recipe, training=replace(tiny_recipe.training, epochs=1))
     run = train(recipe, scenes_copy, tmp_path / "run", backbone="SmallConvNet", weights="random")
-    store = make_features(scenes_copy, "SmallConvNet", "random")
+    store = features.features(scenes_copy, "SmallConvNet", "random")
     assert store.images_computed == 0 and len(FeatureStore.folders(scenes_copy)) == 2
     assert run.info["features"] == run.recipe.image.fingerprint == store.fingerprint
 
@@ -62,7 +62,7 @@ def test_a_backbone_is_either_trained_or_run_once(tmp_path, capsys):
 def test_the_trained_layers_are_those_above_a_layer_of_the_backbone(scenes, monkeypatch):
     made = []
     store = SimpleNamespace(fingerprint="f")
-    monkeypatch.setattr(features, "make_features", lambda *_, **options: made.append(options["layer"]) or store)
+    monkeypatch.setattr(features, "features", lambda *_, **options: made.append(options["layer"]) or store)
     best = recipes.get("best")
     for backbone, layer in (("SmallConvNet", "block2_relu"), ("MobileNetV2", best.image.layer)):
         assert with_features(best, scenes, backbone, "random").image.layer == layer == made.pop()

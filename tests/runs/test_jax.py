@@ -15,7 +15,7 @@ import pytest
 from tests.training.test_strategies import assert_same
 from vsemb.cli.__main__ import main
 from vsemb.data.store import Dataset
-from vsemb.runs.features import make_features
+from vsemb.runs.features import features
 from vsemb.runs.measure import evaluate_run
 from vsemb.runs.run import Run
 
@@ -42,7 +42,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def maps_of_scenes(scenes_copy: Dataset) -> Dataset:
     shutil.rmtree(scenes_copy.path / "features")
-    make_features(scenes_copy, "SmallConvNet", "random", size=32, layer="block2_relu")
+    features(scenes_copy, "SmallConvNet", "random", size=32, layer="block2_relu")
     return scenes_copy
 
 

@@ -19,7 +19,7 @@ from PIL import Image
 from pyarrow import parquet
 
 from vsemb.cli.__main__ import main
-from vsemb.data.check import check_dataset
+from vsemb.data.check import check
 from vsemb.data.features.store import FeatureStore
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, InvalidArgumentError
@@ -166,7 +166,7 @@ def test_names_in_the_manifest_of_a_dataset_stay_inside(name: str, scenes_copy, 
     tokens.mkdir(parents=True)
     (tokens / "manifest.json").write_text(json.dumps({"sha256": {name: "0" * 64}}))
     with watched(), in_time():
-        (found,) = check_dataset(folder)
+        (found,) = check(folder).damaged
     assert "content" in found and not any(opened.endswith(("secret", "zero")) for opened in _OPENED)
 
 

@@ -19,10 +19,13 @@ from vsemb.data.images import ImageLike
 from vsemb.data.readers import read
 from vsemb.data.readers.source import file_name
 from vsemb.data.records import ImageRecord
-from vsemb.data.writing.prepare import described_source
+from vsemb.data.writing.prepare import described_source, summary
 from vsemb.data.writing.writer import BadImageFound, write_dataset
-from vsemb.errors import DataError, counted, invalid_argument, listed, unknown_name
+from vsemb.errors import DataError, counted, invalid_argument, listed, one_line, unknown_name
 from vsemb.files import sha256_bytes
+from vsemb.printing import facts, table
+from vsemb.results import Result
+from vsemb.runs.describe import info
 
 OnBad = Literal["fail", "skip"]
 #: The images and captions of a split, or of each of several splits by name.
@@ -37,7 +40,7 @@ _ROWS = "Images must be files, bytes, PIL images or uint8 arrays, and captions s
 _TEMPORARY: list[tempfile.TemporaryDirectory[str]] = []
 
 
-class Dataset(store.Dataset):
+class Dataset(store.Dataset, Result):
     """A dataset of images and captions on disk, in the splits `train`, `val` and `test`; input of `vsemb.train`.
 
     Images are stored upright, as JPEG or PNG. If the source has no splits, a hash of the image's name assigns 80 % of
@@ -52,6 +55,30 @@ class Dataset(store.Dataset):
         data = vsemb.Dataset.from_pairs(["dog.jpg", "cat.jpg", …], ["a dog", "a cat", …], "data/pets")
         data = vsemb.Dataset.open("data/pets")
     """
+
+    def to_json(self) -> dict[str, Any]:
+        """Return its place, its fingerprint, its numbers of images and captions, and images that were left out."""
+        return {
+            "dataset": str(self.path),
+            "fingerprint": self.fingerprint,
+            "splits": self._counts(),
+            "skipped": self.manifest["skipped"],
+            "next": info(self.path).next[0],
+        }
+
+    def __str__(self) -> str:
+        rows = [[name, *map("{:,}".format, row.values())] for name, row in self._counts().items()]
+        values = {
+            "dataset": self.path,
+            "fingerprint": self.fingerprint[:16],
+            "caption": one_line(self.split(self.splits[0]).captions_of(0)[0], 100),
+            "next": info(self.path).next[0],
+        }
+        return "\n".join([table(["split", "images", "captions"], rows), *summary(self.manifest), facts(values)])
+
+    def _counts(self) -> dict[str, dict[str, int]]:
+        splits = {name: self.manifest["splits"][name] for name in self.splits}
+        return {name: {kind: split[kind] for kind in ("images", "captions")} for name, split in splits.items()}
 
     @classmethod
     def from_pairs(
@@ -121,7 +148,7 @@ class Dataset(store.Dataset):
             images: base folder of the file names; default: the folder of the table, or `images/` in it.
             on_bad: for unusable images: `fail` raises one error that lists all of them, `skip` omits them.
             overwrite: whether to replace another dataset at `out` and its cached features.
-            **options: `split` and `disjoint_classes` as in `vsemb prepare --format table`.
+            **options: further fields of the reader of tables, such as `split` and `disjoint_classes`.
 
         Returns:
             The dataset. If `out` already contains it, nothing is written.
@@ -134,8 +161,8 @@ class Dataset(store.Dataset):
             data = vsemb.Dataset.from_csv("captions.csv", "data/mine", images="pictures")
         """
         source = read("table", path, images=images, **options)
-        bad = list(getattr(source, "bad", ()))
-        return cls._write(source.records, out, described_source(source), source.total, bad, on_bad, overwrite)
+        described = described_source(source)
+        return cls._write(source.records, out, described, source.total, list(source.bad), on_bad, overwrite)
 
     @classmethod
     def from_dataframe(

@@ -30,12 +30,6 @@ from vsemb.results import Result
 
 #: Commands of the base: name -> summary. Each is a module of that name, imported to run it or to show its help.
 _SUMMARIES = {
-    "scenes": "generate a dataset of synthetic scenes",
-    "prepare": "convert images and captions into a dataset",
-    "check": "read a dataset once and say what is damaged",
-    "convert": "write a dataset as WebDataset shards or Parquet",
-    "features": "compute and cache image features with a pretrained network",
-    "recipes": "list the recipes, or explain one",
     "train": "train a recipe on a dataset",
     "compare": "test whether a run retrieves better than another one",
     "report": "write an HTML report: metrics, queries, failures",
@@ -47,8 +41,6 @@ _SUMMARIES = {
     "search": "find images by text, image or arithmetic",
     "embed": "embed image files or texts into a file of vectors",
     "demo": "search with a run in the browser",
-    "info": "describe a run, dataset, index or exported model",
-    "doctor": "check the installation: versions, extras, GPU, disk",
 }
 _WITHOUT = "`vsemb train --backend jax` needs no TensorFlow."
 

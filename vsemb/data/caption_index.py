@@ -151,7 +151,7 @@ class CaptionIndex:
         if not self.has_own and self.source in ("karpathy", "coco"):
             message += (
                 "The dataset was prepared by a vsemb that did not keep the ids of its source; prepare it again "
-                "with --overwrite."
+                "with `overwrite`."
             )
         return message.rstrip()
 

@@ -1,10 +1,11 @@
-"""`vsemb check`: reads a dataset once and says what of it is damaged."""
+"""`vsemb.check`: read a dataset once and name its damage."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,36 +13,79 @@ from typing import Any
 import numpy as np
 
 from vsemb import registry
+from vsemb.acts import act
 from vsemb.console import progress
 from vsemb.data.columns import content_line
+from vsemb.data.duplicates import shared_images
 from vsemb.data.manifest import fingerprint, read_manifest
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError
 from vsemb.files import inside, read_json, sha256_file
+from vsemb.results import Result
 
 _NAMED = 5
 # Images that are decoded at a time, and their size in pixels.
 _BATCH, _SIDE = 64, 8
 
 
-def check_dataset(path: str | os.PathLike[str]) -> Iterator[str]:
-    """Read the indexes, shards, caches and annotations of a dataset, and yield a line for each damage.
+@dataclass(frozen=True)
+class Checked(Result):
+    """Result of `check`.
 
-    Images are decoded, too. Caches are features, regions and token ids. Memory does not grow with the dataset, except
-    for annotations and boxes.
+    Attributes:
+        data: directory of the dataset.
+        damaged: a line for each damage.
+        shared: a line for two splits that have images in common. This does not count as damage.
+    """
+
+    data: str
+    damaged: tuple[str, ...]
+    shared: tuple[str, ...]
+
+    @property
+    def failure(self) -> str | None:
+        if not self.damaged:
+            return None
+        places = "one place" if len(self.damaged) == 1 else f"{len(self.damaged)} places"
+        return f"{self.data} is damaged in {places}, see above. Prepare it again."
+
+    def to_json(self) -> dict[str, Any]:
+        return {"data": self.data, "damaged": list(self.damaged), "shared": list(self.shared)}
+
+    def __str__(self) -> str:
+        whole = () if self.damaged else (f"{self.data}: no damage found.",)
+        return "\n".join([*self.damaged, *self.shared, *whole])
+
+
+@act
+def check(data: Dataset | str | os.PathLike[str]) -> Checked:
+    """Read a dataset once and name its damage: one line per index, shard, cache or annotation.
+
+    Images are decoded, too. Caches are features, regions and token ids. Images that two splits have in common are
+    named; they do not count as damage. Other functions check the sizes of files only, so that ten million images open
+    at once. Memory does not grow with the dataset, except for annotations and boxes.
 
     Args:
-        path: its directory.
+        data: a prepared dataset.
+
+    Returns:
+        The damage. The command fails if there is any.
 
     Raises:
         DataError: if the dataset is missing, or its manifest cannot be read.
 
     Example:
 
-        for line in check_dataset("data/flickr8k"):
-            print(line)
+        print(vsemb.check("data/flickr8k"))
     """
-    path = Path(path)
+    path = data.path if isinstance(data, Dataset) else Path(data)
+    damaged = tuple(_damage(path))
+    # Columns of a damaged index cannot be read.
+    shared = () if damaged else tuple(shared_images(Dataset.open(path)))
+    return Checked(str(path), damaged, shared)
+
+
+def _damage(path: Path) -> Iterator[str]:
     manifest = read_manifest(path)
     splits = manifest["splits"]
     if fingerprint({name: record["content"] for name, record in splits.items()}) != manifest["fingerprint"]:

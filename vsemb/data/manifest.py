@@ -89,7 +89,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
         lacking = f"it holds no {MANIFEST}, which is written last" if path.is_dir() else "no such directory"
         raise DataError(
             f"No dataset at {path}: {'it is a file' if path.is_file() else lacking}. Give the directory that "
-            "`vsemb prepare` or `vsemb scenes` wrote with --out."
+            "`vsemb prepare` or `vsemb scenes` wrote."
         )
     manifest = read_json(path / MANIFEST, "dataset manifest")
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:

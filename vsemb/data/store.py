@@ -75,6 +75,11 @@ class Dataset:
         check_files(path, manifest)
         return cls(path, manifest)
 
+    @classmethod
+    def of(cls, data: Dataset | str | os.PathLike[str]) -> Dataset:
+        """Return a dataset that is open, or open it, see `open`."""
+        return data if isinstance(data, Dataset) else cls.open(data)
+
     def split(self, name: str) -> Split:
         """Return a split.
 

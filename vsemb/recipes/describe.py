@@ -5,14 +5,73 @@ from __future__ import annotations
 import ast
 import importlib.util
 import inspect
+import itertools
 import json
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Any
 
-from vsemb import recipes, registry
+from vsemb import registry
+from vsemb.acts import Option, act
+from vsemb.console import accented
+from vsemb.errors import invalid_argument
 from vsemb.parts import Part, explanations, fields_of, read_hint
+from vsemb.recipes.catalogue import get, names, variants
+from vsemb.results import Result
+
+
+@dataclass(frozen=True)
+class Explanation(Result):
+    """Result of `explain`.
+
+    Attributes:
+        text: the list of recipes, or the page of one.
+        values: names and summaries, or the recipe, as JSON.
+    """
+
+    text: str
+    values: Any
+
+    def to_json(self) -> Any:
+        return self.values
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@act
+def explain(name: Annotated[str | None, Option(by_place=True)] = None, *, variant: str | None = None) -> Explanation:
+    """List the recipes, or explain one: equations, deviations from the paper, and all fields with their ranges.
+
+    Set a field in training: vsemb train RECIPE --set text.encoder.units=512
+
+    Args:
+        name: recipe to explain, or a Python file with one; default: list all recipes.
+        variant: variant of the recipe; default: the first.
+
+    Raises:
+        InvalidArgumentError: for an unknown name or variant, with the closest name as a suggestion.
+
+    Example:
+
+        vsemb.recipes.explain("kiros2014", variant="released")
+    """
+    if name is not None:
+        recipe = get(name, variant)
+        page = f"{description(name)}\n\nvariants: {', '.join(variants(name))}\n\n{tree(recipe)}"
+        return Explanation(page, recipe.to_json())
+    if variant is not None:
+        raise invalid_argument("variant", variant, "given with the name of a recipe")
+    rows = [{"name": each, "summary": summary(each)} for each in names()]
+    lines = []
+    for about, group in itertools.groupby(rows, lambda row: row["summary"]):
+        listed = ", ".join(row["name"] for row in group)
+        lines.append(accented(about))
+        lines.append(textwrap.fill(listed, 100, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False))
+    lines += ["", "vsemb recipes RECIPE shows the variants, equations, deviations and fields of a recipe."]
+    return Explanation("\n".join(lines), rows)
 
 
 def description(name: str) -> str:
@@ -24,7 +83,7 @@ def description(name: str) -> str:
     Raises:
         InvalidArgumentError: for an unknown name.
     """
-    recipes.variants(name)
+    variants(name)
     if name.endswith(".py"):
         module = registry.load_module(name)
     else:
@@ -68,7 +127,7 @@ def fields(part: Part, prefix: str = "") -> Iterator[Field]:
 
     Example:
 
-        [field.path for field in fields(recipes.get("kiros2014"))]
+        [field.path for field in fields(get("kiros2014"))]
     """
     lines = explanations(type(part))
     for name, hint in fields_of(type(part)).items():
@@ -97,7 +156,7 @@ def tree(part: Part) -> str:
 
     Example:
 
-        print(tree(recipes.get("vsepp")))
+        print(tree(get("vsepp")))
     """
     lines = []
     for field in fields(part):

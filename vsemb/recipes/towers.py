@@ -154,7 +154,7 @@ class ImageTower(Part, family="image tower"):
 
     @property
     def network(self) -> dict[str, Any]:
-        """Arguments of `vsemb.runs.features.make_features` for the features that the tower reads."""
+        """Arguments of `vsemb.runs.features.features` for the features that the tower reads."""
         return {}
 
     def initialize(self, layer: keras.layers.Layer, features: np.ndarray | None, store: Any) -> None:

@@ -6,41 +6,62 @@ import os
 import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from vsemb import registry
+from vsemb.acts import act
+from vsemb.data import scenes
 from vsemb.data.manifest import ordered_splits, read_manifest
+from vsemb.data.readers import Reader
 from vsemb.errors import DataError, counted
 from vsemb.files import read_json, read_json_lines, reading
+from vsemb.results import Result
 from vsemb.runs.inputs import kind_of, model_version
 
 
 @dataclass(frozen=True)
-class Description:
+class Description(Result):
     """A description of a directory.
 
     Attributes:
+        path: the directory.
         kind: `run`, `dataset`, `index` or `model`.
         facts: name -> text.
         next: suggested next commands.
     """
 
+    path: str
     kind: str
     facts: dict[str, str]
-    next: list[str] = field(default_factory=list)
+    next: list[str]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def __str__(self) -> str:
+        rows = {self.kind: self.path, **self.facts}
+        width = max(map(len, rows)) + 2
+        lines = [f"{name:<{width}}{value}" for name, value in rows.items()]
+        return "\n".join([*lines, "", "next", *(f"  {command}" for command in self.next)])
 
 
-def describe(path: str | os.PathLike[str]) -> Description:
-    """Describe a directory written by a command.
+@act
+def info(path: str | os.PathLike[str]) -> Description:
+    """Describe a run, dataset, index or exported model on one short page.
+
+    The page shows recipe, dataset, sizes, metrics, dates and suggested next commands. Nothing is loaded or verified.
+
+    Args:
+        path: directory of a run, dataset, index or exported model.
 
     Raises:
-        DataError: if it is not a run, dataset, index or exported model, or is damaged.
+        DataError: if it is another directory, or is damaged.
 
     Example:
 
-        describe("runs/vsepp").facts["recipe"]
+        vsemb.info("runs/vsepp").facts["recipe"]
     """
     path = Path(path)
     kind = kind_of(path)
@@ -54,7 +75,7 @@ def describe(path: str | os.PathLike[str]) -> Description:
     modified = time.strftime("%Y-%m-%d %H:%M", time.localtime((path / marker).stat().st_mtime))
     facts = {name: value for name, value in facts.items() if value}
     size = megabytes(size_of(path))
-    return Description(kind, facts | {"modified": modified, "size": size}, following)
+    return Description(str(path), kind, facts | {"modified": modified, "size": size}, following)
 
 
 def size_of(path: Path) -> int:
@@ -151,12 +172,23 @@ def _dataset(path: Path) -> _Read:
         **{folder: "; ".join(found) for folder, found in caches.items()},
         "fingerprint": manifest["fingerprint"][:12],
     }
+    format = manifest.get("source", {}).get("format")
+    following = _of_reader(format)
+    if following is None:
+        following = "vsemb train vsepp --data {data} --out {out}"
+        if not caches["features"]:
+            pretrained = "vsemb train best --data {data} --out {out} --backbone MobileNetV2"
+            following = {scenes.FORMAT: scenes.NEXT}.get(format, pretrained)
     name, out = shlex.quote(str(path)), shlex.quote(f"runs/{manifest['name']}")
-    usual = "vsemb train vsepp --data {data} --out {out}"
-    if not caches["features"]:
-        usual = "vsemb train best --data {data} --out {out} --backbone MobileNetV2"
-    following = registry.entries("next_commands").get(manifest.get("source", {}).get("format"), usual)
     return "manifest.json", facts, [following.format(data=name, out=out)]
+
+
+def _of_reader(format: str | None) -> str | None:
+    """Return the command that usually follows the preparation of a dataset from a format, see `Reader`."""
+    if format not in registry.kinds("reader"):
+        return None
+    reader: type[Reader] = registry.find_part("reader", format, "format")
+    return reader.next_command
 
 
 def _cache(manifest: Path) -> str:

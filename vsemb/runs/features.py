@@ -1,48 +1,76 @@
-"""Cache image features of a named network, for `vsemb features` and for training without cached features."""
+"""Cache image features of a named network, for `vsemb.features` and for training without cached features."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from vsemb.data.features.compute import cache_features
-from vsemb.data.features.store import FeatureStore
-from vsemb.data.store import Dataset
+from vsemb.acts import act
 from vsemb.errors import invalid_argument
-from vsemb.image.presets import is_preset
-from vsemb.recipes.schema import Recipe
-from vsemb.runs.fine_tune import lent_backbone
+from vsemb.parts import Count
+
+if TYPE_CHECKING:
+    from vsemb.data.features.store import FeatureStore
+    from vsemb.data.store import Dataset
+    from vsemb.recipes.schema import Recipe
+
+Pooling = Literal["mean", "max", "mean+max", "multilevel", "regional", "flat", "pyramid", "token", "embedding"]
+Resize = Literal["squash", "short-side", "preset"]
 
 
-def make_features(
-    dataset: Dataset,
+@act
+def features(
+    data: Dataset | str | os.PathLike[str],
     backbone: str | None = None,
     weights: str | os.PathLike[str] | None = None,
     *,
-    size: int | None = None,
-    pooling: str | None = None,
-    layer: str | None = None,
-    crops: int = 1,
-    resize: str | None = None,
+    crops: Literal[1, 10] = 1,
+    resize: Resize | None = None,
+    keep_crops: bool = False,
+    training_crops: bool = False,
     mirror: bool | None = None,
-    **options: Any,
+    size: Count | None = None,
+    pooling: Pooling | None = None,
+    layer: str | None = None,
+    batch_size: Count = 64,
 ) -> FeatureStore:
-    """Compute and cache the features of a dataset's images, or open cached features.
+    """Compute the image features of a dataset with a pretrained network, and cache them in the dataset.
+
+    Training with a backbone does the same before training. Features are stored in DATA/features/FINGERPRINT. The
+    fingerprint depends on network, weights and preprocessing. After an interruption, the same call resumes.
+
+    In the backbone hub:PRESET, PRESET is the name, handle or directory of a keras-hub preset.
+
+    Weights: Keras downloads imagenet and preset. A file ends in .weights.h5 or .h5. A run must be trained from pixels;
+    its network is used.
+
+    Pooling: multilevel adds the means of inner layers to mean and max of the last layer. In place of the max, regional
+    has the mean of the maxima of overlapping regions. flat keeps all grid cells. pyramid takes the maximum of the map
+    and of each ninth of it. For transformers, token is the class token, and embedding is the joint embedding of CLIP
+    and SigLIP.
+
+    Resizing: squash gives the network the whole image as a square. short-side keeps the aspect ratio: the shorter side
+    becomes 256 pixels and crops have 224, or the same ratio for other sizes. One crop is then the centre. preset uses
+    the interpolation, antialiasing, crop and padding of a keras-hub preset. The default is preset for presets and
+    squash for other networks.
+
+    Ten crops are stored as their mean. Training crops are the whole image and ten crops; training draws one of the
+    crops each time. This takes eleven times as long.
 
     Args:
-        dataset: the dataset; all splits are used.
-        backbone: name of a keras.applications network, `SmallConvNet`, or `hub:PRESET`; default MobileNetV2.
-        weights: `imagenet`, `preset`, `random`, a weights file, or a run that was trained from pixels. Default:
-            `preset` for a preset, `imagenet` for other networks.
-        size: side of the input in pixels; default: the network's own.
-        pooling: pooling over grid cells; default: the network's own.
-        layer: inner layer to use instead of the pooled map.
-        crops: number of crops, 1 or 10.
-        resize: `squash`, the whole image to a square; `short-side`, crops of the resized image; or `preset`, as the
-            preset says. Default: `preset` for a preset, `squash` for other networks.
-        mirror: whether mirror images are cached for training; default: with one crop and without training crops.
-        **options: `batch_size`, `keep_crops` and `training_crops` of `cache_features`.
+        data: a prepared dataset; all splits are used.
+        backbone: a keras.applications network, SmallConvNet, or hub:PRESET; default: MobileNetV2.
+        weights: imagenet, preset, random, a file, or a run; default: preset for a preset, else imagenet.
+        crops: one view of the image, or ten crops.
+        resize: squash, crop after resizing, or as a preset says; default: as a preset says, else squash.
+        keep_crops: store features of each crop instead of their mean.
+        training_crops: also store ten crops for training.
+        mirror: also store features of mirror images; default: with one crop and without training crops.
+        size: width and height of the input in pixels; default: the network's.
+        pooling: pooling over grid cells; default: the network's.
+        layer: inner layer in place of the pooled map: fc6 or fc7 of VGG16, VGG19.
+        batch_size: images per batch.
 
     Returns:
         The features.
@@ -53,14 +81,26 @@ def make_features(
 
     Example:
 
-        store = make_features(Dataset.open("data/flickr8k"), "MobileNetV2")
+        store = vsemb.features("data/flickr8k", "MobileNetV2")
     """
+    from vsemb.data.features.compute import cache_features
+    from vsemb.data.store import Dataset
+    from vsemb.image.presets import is_preset
+    from vsemb.runs.fine_tune import lent_backbone
+
     if mirror is None:
-        mirror = crops == 1 and not options.get("training_crops")
-    weights = weights or ("preset" if is_preset(backbone) else "imagenet")
+        mirror = crops == 1 and not training_crops
     network = {"backbone": backbone, "size": size, "pooling": pooling, "layer": layer, "crops": crops, "resize": resize}
-    with lent_backbone(weights, network) as (config, source):
-        return cache_features(dataset, config, weights=source, mirror=mirror, **options)
+    with lent_backbone(weights or ("preset" if is_preset(backbone) else "imagenet"), network) as (config, source):
+        return cache_features(
+            Dataset.of(data),
+            config,
+            weights=source,
+            mirror=mirror,
+            keep_crops=keep_crops,
+            training_crops=training_crops,
+            batch_size=batch_size,
+        )
 
 
 def with_features(
@@ -75,14 +115,14 @@ def with_features(
     Args:
         recipe: a recipe that is trained on cached features.
         dataset: the training dataset.
-        backbone, weights, **options: as `make_features`.
+        backbone, weights, **options: as `features`.
 
     Returns:
         The recipe, with the fingerprint of these features.
 
     Raises:
         InvalidArgumentError: if the recipe does not read cached features.
-        VsembError: as `make_features`.
+        VsembError: as `features`.
 
     Example:
 
@@ -95,5 +135,5 @@ def with_features(
         raise invalid_argument("backbone", backbone, allowed)
     if backbone is not None:
         image = image.below(backbone)
-    store = make_features(dataset, backbone, weights, **{**image.network, **options})
+    store = features(dataset, backbone, weights, **{**image.network, **options})
     return replace(recipe, image=replace(image, fingerprint=store.fingerprint))  # type: ignore[call-arg]

@@ -51,7 +51,7 @@ def train(
         out: the run directory.
         backbone: network of the image features, such as `MobileNetV2`; missing features are computed first. Default:
             the existing features of the dataset.
-        weights: weights of the backbone, see `vsemb.runs.features.make_features`. With the weights of a run, `backbone`
+        weights: weights of the backbone, see `vsemb.runs.features.features`. With the weights of a run, `backbone`
             is not needed.
         inputs: runs that the recipe starts from, by name, such as `{"encoder": Run.open("runs/kiros")}`.
         checkpoint_seconds: seconds between stored states.

@@ -108,7 +108,7 @@ def test_unclear_splits_and_years(tmp_path, pictures, json_file):
         read("coco", tmp_path)
     path = json_file(tmp_path / "mine.json", captions([1]))
     pictures(tmp_path, "000001.jpg")
-    with pytest.raises(DataError, match="does not say which split.*--split"):
+    with pytest.raises(DataError, match="does not say which split.*`split`"):
         read("coco", path)
     assert read("coco", path, split="train").records[0].split == "train"
     json_file(tmp_path / "captions_val2014.json", captions([1]))

@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 from pyarrow import parquet
 
+from vsemb.api.data import prepare
 from vsemb.data.readers import infer_format, read
 from vsemb.data.readers.hash_splits import hash_split
-from vsemb.data.writing.prepare import prepare
 from vsemb.errors import DataError, InvalidArgumentError
 
 IMAGE = pa.struct({"bytes": pa.binary(), "path": pa.string()})
@@ -107,7 +107,7 @@ def test_columns_by_name_and_numbered_captions(tmp_path):
         }
     )
     parquet.write_table(table, tmp_path / "t.parquet")
-    with pytest.raises(DataError, match=r"got jpg, mask. Name it with --image-feature"):
+    with pytest.raises(DataError, match=r"got jpg, mask. Name it with `image_feature`"):
         read("parquet", tmp_path / "t.parquet")
     source = read("parquet", tmp_path / "t.parquet", image_feature="jpg")
     assert facts(source) == [("7", ("a", "c"), "train", "x"), ("8", ("b",), "test", None)]

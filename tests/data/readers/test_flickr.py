@@ -107,7 +107,7 @@ def test_lists_and_files_that_are_missing_or_contradict(flickr8k):
     assert "testImages.txt, line 2: b.jpg is already in the split train" in source.bad[0] and len(source.bad) == 1
     for path in text.glob("*Images.txt"):
         path.unlink()
-    with pytest.raises(DataError, match="No split list.*--split"):
+    with pytest.raises(DataError, match="No split list.*`split`"):
         read("flickr", flickr8k)
     (text / "other.token").write_text("")
     with pytest.raises(DataError, match="holds 2 token files"):

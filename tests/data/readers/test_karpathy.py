@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.raising import raises_argument
 from vsemb.data.readers import read
 from vsemb.errors import DataError, InvalidArgumentError
 
@@ -52,7 +53,7 @@ def test_ids_of_sentences(tmp_path, pictures, json_file, sentids, listed, ids):
 
 @pytest.mark.parametrize(
     ("restval", "splits"),
-    [(None, ["train", "train"]), ("keep", ["train", "restval"]), ("drop", ["train"])],
+    [("train", ["train", "train"]), ("keep", ["train", "restval"]), ("drop", ["train"])],
 )
 def test_restval(tmp_path, pictures, json_file, restval, splits):
     path = json_file(tmp_path / "dataset_x.json", {"images": [entry(0, "train"), entry(1, "restval")]})
@@ -86,7 +87,7 @@ def test_images_beside_and_missing_ones(tmp_path, pictures, json_file):
         ([], "not a Karpathy JSON file"),
         ({"images": []}, "not a Karpathy JSON file"),
         ({"images": [{"split": "train"}]}, "image 0 is not a Karpathy entry.*filename"),
-        ({"images": [entry(7, "train")]}, "No image of the source, e.g. '7.jpg'.*--images"),
+        ({"images": [entry(7, "train")]}, "No image of the source, e.g. '7.jpg'.*`images`"),
     ],
 )
 def test_broken_files(tmp_path, pictures, json_file, content, message):
@@ -142,7 +143,6 @@ def test_folders_with_none_or_several(tmp_path, json_file):
 def test_unknown_formats_and_options(tmp_path):
     with pytest.raises(InvalidArgumentError, match="Did you mean 'karpathy'"):
         read("karpaty", tmp_path)
-    with pytest.raises(InvalidArgumentError, match="split.*the format karpathy has only images, restval"):
-        read("karpathy", tmp_path, split="train", data_dir=None)
-    with pytest.raises(InvalidArgumentError, match="train, keep or drop"):
-        read("karpathy", tmp_path, restval="yes")
+    for name, value in (("split", "train"), ("splits", "train"), ("restval", "yes")):
+        with raises_argument("option" if name == "splits" else name):
+            read("karpathy", tmp_path, **{name: value})

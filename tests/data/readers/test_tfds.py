@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from vsemb.api.data import prepare
 from vsemb.data.readers import read
-from vsemb.data.writing.prepare import prepare
 from vsemb.errors import DataError, InvalidArgumentError, MissingExtraError
 
 
@@ -105,5 +105,5 @@ def test_prepared(data_dir, tmp_path):
 def test_missing_datasets(data_dir, tmp_path):
     with pytest.raises(DataError, match="cannot load 'no_such_dataset'"):
         read("tfds", "no_such_dataset", data_dir=tmp_path)
-    with pytest.raises(DataError, match="has no 'tiny_captions' at .*--download"):
+    with pytest.raises(DataError, match="has no 'tiny_captions' at .*`download`"):
         read("tfds", "tiny_captions", data_dir=tmp_path)

@@ -12,9 +12,9 @@ import pytest
 from PIL import Image
 from pyarrow import parquet
 
+from vsemb.api.data import prepare
 from vsemb.data.readers import infer_format, read
 from vsemb.data.readers.hash_splits import hash_split
-from vsemb.data.writing.prepare import prepare
 from vsemb.errors import DataError
 
 
@@ -71,7 +71,7 @@ def test_patterns_and_a_single_split(tmp_path, monkeypatch):
     ]
     with pytest.raises(DataError, match="No source at s/train-11.tar"):
         read("webdataset", "s/train-{10..11}.tar")
-    with pytest.raises(DataError, match="--format webdataset for a pattern"):
+    with pytest.raises(DataError, match="`webdataset` for a pattern"):
         infer_format("s/train-{08..09}.tar")
 
 
@@ -88,7 +88,7 @@ def test_all_malformed_samples_are_named_and_left_out(tmp_path):
         "d: the caption must be t",
         "e: the JSON must be an o",
     ]
-    with pytest.raises(DataError, match="4 malformed rows: .* sample b: .* sample e: .*--on-bad-image skip"):
+    with pytest.raises(DataError, match="4 malformed rows: .* sample b: .* sample e: .*`on_bad_image=skip`"):
         prepare(path, tmp_path / "out", on_bad_image="fail")
     dataset = prepare(path, tmp_path / "out")
     left_out = {line["key"]: line["reason"] for line in dataset.manifest["skipped"]}

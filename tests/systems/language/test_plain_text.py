@@ -11,12 +11,12 @@ import pytest
 from tests.conftest import TINY_LANGUAGE
 from tests.tiny import tiny
 from vsemb import recipes
+from vsemb.api.data import prepare
 from vsemb.cli.__main__ import command_parser
 from vsemb.data.readers import read
 from vsemb.data.store import Dataset
-from vsemb.data.writing.prepare import prepare
 from vsemb.errors import DataError
-from vsemb.runs.describe import describe
+from vsemb.runs.describe import info
 from vsemb.systems.language.tags import write_tags
 
 
@@ -38,7 +38,7 @@ def test_lines_are_sentences_without_images(books: Dataset) -> None:
 
 
 def test_the_next_command_of_sentences_reads_no_images_of_them(books: Dataset) -> None:
-    (following,) = describe(books.path).next
+    (following,) = info(books.path).next
     assert following.startswith("vsemb train log-bilinear ") and f"--set sentences={books.path}" in following
     _, name, *arguments = shlex.split(following)
     command_parser(name).parse_args(arguments)

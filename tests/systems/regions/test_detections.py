@@ -126,7 +126,7 @@ def test_ids_of_other_images_are_counted(data, write):
     found = read_detections(write([entry(25), *[entry(n) for n in (100, 101, 102, 103, 100)]]), data)
     assert "5 detections of 4 image_ids that" in found.notes[0]
     assert "(100, 101, 102, …)" in found.notes[0]
-    with pytest.raises(DataError, match=r"None of the 2 image_ids of .*they are 8, 'x', and the keys 'tr.*--images"):
+    with pytest.raises(DataError, match=r"None of the 2 image_ids of .*they are 8, 'x', and the keys 'tr.*`images`"):
         read_detections(write([entry(8), entry("x")]), data)
 
 
@@ -170,12 +170,12 @@ def test_a_broken_list_of_images_is_refused(content, message, data, write):
 
 def test_shrunk_images_need_their_sizes(tmp_path, write):
     data = make(tmp_path / "small", max_side=40)
-    with pytest.raises(DataError, match=r"--max-side 40, so 1 image may have been larger.*--images FILE"):
+    with pytest.raises(DataError, match=r"max_side=40, so 1 image may have been larger.*as `images`"):
         read_detections(write([entry(25)]), data)
     images = write({"images": LISTED}, "annotations.json")
     found = read_detections(write([entry(1)]), data, images)
     assert found.boxes[0].tolist() == pytest.approx([0.01, 0.01, 0.05, 0.05])
-    with pytest.raises(DataError, match="--max-side"):
+    with pytest.raises(DataError, match="max_side"):
         read_detections(write([entry(2)]), data, images)
     # Of images below the limit it is known that they were not shrunk.
     read_detections(write([entry(25)]), make(tmp_path / "large", max_side=41))
@@ -279,7 +279,7 @@ def test_missing_fields_are_named(field, data, write):
     ("content", "message"),
     [
         ("", "not a COCO results file"),
-        ("{}", "not a COCO results file.*--images"),
+        ("{}", "not a COCO results file.*`images`"),
         ("[]", "holds no detection"),
         ("[3]", "3 is not a detection"),
         ("[{}", "lacks 'image_id'"),

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from vsemb.api.data import prepare
 from vsemb.data.readers import infer_format
-from vsemb.data.writing.prepare import prepare
 from vsemb.errors import DataError
-from vsemb.systems.regions.entities import linked_phrases, read, read_boxes
+from vsemb.systems.regions.entities import Entities, linked_phrases, read_boxes
 from vsemb.systems.regions.pointing import named_objects, object_nouns
 
 BOXES = """<annotation><filename>7.jpg</filename><size><width>60</width><height>40</height></size>
@@ -51,11 +51,12 @@ def test_boxes_and_phrases_by_hand(folder: Path) -> None:
     assert linked_phrases(CAPTIONS.splitlines()[1], numbers)[1] == ((3, 1), (4, 1))
 
 
-def test_a_dataset_has_links_from_words_to_boxes(folder: Path, tmp_path: Path) -> None:
+def test_a_dataset_has_links_from_words_to_boxes(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert infer_format(folder) == "entities"
-    lines: list[str] = []
-    dataset = prepare(folder, tmp_path / "data", report=lines.append)
-    assert any("10.xml must be an annotation" in line for line in lines)
+    dataset = prepare(folder, tmp_path / "data")
+    assert "10.xml must be an annotation" in capsys.readouterr().err
     assert dataset.split("train").keys == ["7.jpg", "8.jpg"]
     val = dataset.split("val")
     assert list(val.captions) == ["Two young guys at a yard .", "A cap on his head"]
@@ -81,4 +82,4 @@ def test_a_folder_without_lists(folder: Path) -> None:
     for name in ("train", "val"):
         (folder / f"{name}.txt").unlink()
     with pytest.raises(DataError, match=r"train\.txt, val\.txt or test\.txt"):
-        read(folder)
+        Entities().read(folder)

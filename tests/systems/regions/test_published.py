@@ -11,9 +11,9 @@ from PIL import Image
 
 from tests.tiny import tiny
 from vsemb import recipes
+from vsemb.api.data import prepare
 from vsemb.cli.__main__ import main
 from vsemb.data.store import Dataset
-from vsemb.data.writing.prepare import prepare
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.recipes.retrieval import RetrievalJob
 from vsemb.systems.regions.published import PublishedRegions, read_published, write_published
@@ -112,7 +112,7 @@ def test_what_is_refused(data: Dataset, published: list[PublishedRegions], tmp_p
     with pytest.raises(DataError, match="broken.tsv, line 1: regions must have 6 or 10 columns"):
         list(read_published(tmp_path / "broken.tsv"))
     np.save(tmp_path / "ims.npy", np.zeros((2, 3, DIM), np.float32))
-    with pytest.raises(InvalidArgumentError, match="give --ids FILE"):
+    with pytest.raises(InvalidArgumentError, match="give `ids`"):
         list(read_published(tmp_path / "ims.npy"))
     (tmp_path / "ids.txt").write_text("a\n")
     with pytest.raises(DataError, match="for 1 names"):
@@ -121,5 +121,5 @@ def test_what_is_refused(data: Dataset, published: list[PublishedRegions], tmp_p
 
 def test_the_command(data: Dataset, published: list[PublishedRegions], tmp_path: Path, capsys) -> None:
     file = write_tsv(tmp_path / "regions.tsv", published)
-    assert main(["regions", str(data.path), "--features", str(file), "--count", "3"]) == 0
+    assert main(["regions", str(data.path), "--from", "published", "--files", str(file), "--count", "3"]) == 0
     assert "vsemb train dvsa" in capsys.readouterr().out

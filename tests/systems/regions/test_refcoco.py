@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from vsemb.api.data import prepare
 from vsemb.data.readers import infer_format
-from vsemb.data.writing.prepare import prepare
 from vsemb.errors import DataError
 from vsemb.systems.regions.pointing import named_objects
-from vsemb.systems.regions.refcoco import read, read_plain_pickle
+from vsemb.systems.regions.refcoco import RefCoco, read_plain_pickle
 
 BOXES: dict[str, Any] = {
     "images": [{"id": number, "file_name": f"{number}.jpg"} for number in (7, 8)],
@@ -63,7 +63,7 @@ def test_boxes_with_the_id_of_another_are_named(tmp_path: Path) -> None:
             {"id": 70, "image_id": 8, "bbox": [1, 1, 2, 2], "category_id": 1},
         ],
     }
-    source = read(write_refcoco(tmp_path / "refcoco", REFS, boxes))
+    source = RefCoco().read(write_refcoco(tmp_path / "refcoco", REFS, boxes))
     train = next(record for record in source.records if record.key == "7.jpg")
     assert {tuple(each["box"]) for each in train.objects} == {(10.5, 5, 20, 20), (0, 0, 60, 40)}
     assert {each["label"] for each in train.objects} == {"person"}
@@ -75,7 +75,7 @@ def test_boxes_with_the_id_of_another_are_named(tmp_path: Path) -> None:
 def test_every_word_names_the_object(tmp_path: Path, protocol: int) -> None:
     folder = write_refcoco(tmp_path / "refcoco", REFS, protocol=protocol)
     assert infer_format(folder) == infer_format(folder / "refs(unc).p") == "refcoco"
-    dataset = prepare(folder, tmp_path / "data", report=lambda _: None)
+    dataset = prepare(folder, tmp_path / "data")
     assert dataset.splits == ("train", "testa")
     train, test = dataset.split("train"), dataset.split("testa")
     assert list(train.captions) == ["guy on the left", "woman"]
@@ -90,7 +90,7 @@ def test_every_word_names_the_object(tmp_path: Path, protocol: int) -> None:
 
 def test_ids_of_the_same_file_are_one_image(tmp_path: Path) -> None:
     boxes = {**BOXES, "images": [{"id": 7, "file_name": "7.jpg"}, {"id": 8, "file_name": "./7.jpg"}]}
-    source = read(write_refcoco(tmp_path / "refcoco", [*REFS[::2], expressions(80, "train", "dog")], boxes))
+    source = RefCoco().read(write_refcoco(tmp_path / "refcoco", [*REFS[::2], expressions(80, "train", "dog")], boxes))
     (record,) = source.records
     assert (record.key, record.captions) == ("7.jpg", ("guy on the left", "woman", "dog"))
     assert len(record.objects) == 3
@@ -105,7 +105,7 @@ def test_malformed_entries_are_named(tmp_path: Path) -> None:
         {"ann_id": 70, "split": "train"},
         {"ann_id": 70, "split": "train", "sentences": [{"raw": "no sent"}]},
     ]
-    source = read(write_refcoco(tmp_path / "refcoco", [*REFS, *wrong]))
+    source = RefCoco().read(write_refcoco(tmp_path / "refcoco", [*REFS, *wrong]))
     assert [record.captions for record in source.records] == [("guy on the left", "woman"), ("small one", "the dog")]
     parts = [
         "annotation 3: the box must be",
@@ -154,7 +154,7 @@ def test_a_pickle_runs_no_code(content: bytes, message: str, tmp_path: Path, mon
 )
 def test_files_of_another_form(refs: Any, boxes: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=message):
-        read(write_refcoco(tmp_path / "refcoco", refs, boxes))
+        RefCoco().read(write_refcoco(tmp_path / "refcoco", refs, boxes))
 
 
 # The last value, held once or twice by a list, and so on.
@@ -167,4 +167,4 @@ def test_values_without_end_are_refused(step: bytes, levels: int, tmp_path: Path
 
 def test_a_folder_without_expressions(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"holds 0 files refs"):
-        read(tmp_path)
+        RefCoco().read(tmp_path)

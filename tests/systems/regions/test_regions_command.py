@@ -6,10 +6,14 @@ import json
 
 import pytest
 
+from tests.raising import raises_argument
 from vsemb.cli.__main__ import main
 from vsemb.image.backbones import weights_sha256
+from vsemb.systems.regions import api
 from vsemb.systems.regions.region_store import RegionStore
+from vsemb.systems.regions.sources import Grid
 
+DETECTIONS = ["--from", "detections", "--file"]
 NETWORK = ["--backbone", "SmallConvNet", "--weights", "random", "--size", "32", "--count", "3"]
 
 
@@ -43,7 +47,7 @@ def test_boxes_of_a_detector(scenes_copy, tmp_path, capsys):
     ]
     path = tmp_path / "found.json"
     path.write_text(json.dumps(entries))
-    assert regions(scenes_copy, *NETWORK, "--pooling", "crops", "--from", path) == 0
+    assert regions(scenes_copy, *NETWORK, "--pooling", "crops", "--from", "detections", "--file", path) == 0
     store = RegionStore.find(scenes_copy)
     assert (store.regions.source, store.regions.rank) == ("detections", "confidence")
     train, val = scenes_copy.split("train"), scenes_copy.split("val")
@@ -70,16 +74,18 @@ def test_the_network_of_a_run(scenes_copy, tiny_pixel_run):
     ("options", "message"),
     [
         (["--from", "selectivesearch"], "Did you mean 'selective-search'?"),
-        (["--from", "none.json"], "detections none.json cannot be read"),
-        (["--from", "{tmp}"], "cannot be read"),
-        (["--images", "x.json"], "--from names a file"),
-        (["--from", "{file}", "--images", "none.json"], "No list of images at none.json"),
-        (["--from", "{file}"], "None of the 1 image_ids"),
+        ([*DETECTIONS, "none.json"], "detections none.json cannot be read"),
+        ([*DETECTIONS, "{tmp}"], "cannot be read"),
+        (["--from", "detections"], "`file` must be"),
+        (["--images", "x.json"], "`images` must be omitted for grid; it is for detections"),
+        ([*DETECTIONS, "{file}", "--images", "none.json"], "No list of images at none.json"),
+        ([*DETECTIONS, "{file}"], "None of the 1 image_ids"),
         (["--count", "-1"], "`count` must be an integer from 0 to 500; got -1"),
         (["--overlap", "1.5"], "`overlap` must be a number in [0, 1]; got 1.5"),
         (["--overlap", "nan"], "`overlap` must be a number in [0, 1]; got nan"),
-        (["--rank", "confidence"], "boxes of a grid; got 'confidence'"),
-        (["--batch-size", "0"], "`batch_size` must be a number of images >= 1; got 0"),
+        (["--rank", "confidence"], "`rank` must be omitted for grid; it is for selective-search and detections"),
+        (["--from", "published"], "must be omitted for published; it is for grid"),
+        (["--batch-size", "0"], "`batch_size`"),
         (["--backbone", "Small"], "SmallConvNet; got 'Small'"),
         (["--size", "3"], "`size` must be a number of pixels >= 32; got 3"),
         (["--weights", "none.h5"], "No weights file at none.h5"),
@@ -102,3 +108,16 @@ def test_what_cannot_be_is_one_line(options, message, scenes_copy, tiny_pixel_ru
 def test_a_run_without_a_network_has_none_to_lend(scenes_copy, tiny_run, capsys):
     assert regions(scenes_copy, "--weights", tiny_run.path) == 1
     assert "a run that was trained from pixels" in capsys.readouterr().err
+
+
+def test_the_function_refuses_what_a_source_does_not_take(scenes):
+    for options, name in (
+        ({"from_": "grids"}, "from_"),
+        ({"from_": "published"}, "files"),
+        ({"from_": "published", "files": ["a.npy"], "pooling": "map"}, "pooling"),
+        ({"from_": "detections"}, "file"),
+        ({"from_": Grid(), "count": 3}, "count"),
+        ({"counts": 3}, "option"),
+    ):
+        with raises_argument(name):
+            api.regions(scenes, **options)

@@ -29,11 +29,15 @@ from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument
 from vsemb.files import read_json, reading, remember, sha256_bytes, sha256_file, unchanged
 from vsemb.image.backbones import PREPROCESSING_VERSION, BackboneConfig
+from vsemb.printing import command_line, facts
+from vsemb.results import Result
 
+# Manifests of finished folders.
+_FOLDERS = "[!.]*/manifest.json"
 _KEYS = frozenset({"dataset", "backbone", "weights_sha256", "dim", "rows", "ids_sha256", "fingerprint"})
 
 
-class FeatureFolder:
+class FeatureFolder(Result):
     """Cached features of a dataset's images; base of one class per kind. Made by `open` or `find`.
 
     Attributes:
@@ -46,6 +50,7 @@ class FeatureFolder:
     Class attributes:
         singular: what messages call one feature; with an s, also the folder in a dataset and the command that makes it.
         fix: beginning of the fix for a dataset without such a folder; the command follows.
+        recipe: recipe that usually is trained on them.
         format: the format that manifests name, and its version.
         keys: keys of this kind's manifests, besides the common ones.
         arrays: name of each array, the features first -> its type and possible numbers of axes. The features are
@@ -54,6 +59,7 @@ class FeatureFolder:
 
     singular: ClassVar[str]
     fix: ClassVar[str] = "Make them first:"
+    recipe: ClassVar[str]
     format: ClassVar[tuple[str, int]]
     keys: ClassVar[frozenset[str]]
     arrays: ClassVar[Mapping[str, tuple[str, tuple[int, ...]]]]
@@ -122,7 +128,7 @@ class FeatureFolder:
             )
         if found:
             wanted = repr(fingerprint) if fingerprint else f"of the layer {layer}" if layer else "of a whole network"
-            raise DataError(f"No {cls.plural()} {wanted} in {folder}. There are: {names}. Train with --backbone NAME.")
+            raise DataError(f"No {cls.plural()} {wanted} in {folder}. There are: {names}. Train with a `backbone`.")
         raise DataError(f"No {cls.plural()} in {folder}. {cls.fix} vsemb {cls.plural()} {dataset.path}")
 
     @classmethod
@@ -134,19 +140,52 @@ class FeatureFolder:
             found = BackboneConfig.from_json(backbone) if backbone else None
         return found.layer if found is not None and found.inner_map else None
 
-    @classmethod
-    def verify_all(cls, dataset: Dataset) -> list[Self]:
-        """Open all folders of a dataset and read them in full.
+    @property
+    def next_command(self) -> str:
+        """The command that trains a recipe on them."""
+        data = self.directory.parents[1]
+        several = len(list(self.directory.parent.glob(_FOLDERS))) > 1
+        # The fingerprint is needed only to choose among several.
+        chosen = ["--set", f"image.fingerprint={self.fingerprint}"] if several else []
+        return command_line("train", self.recipe, "--data", data, "--out", f"runs/{self.recipe}", *chosen)
 
-        Raises:
-            DataError: if `open` refuses one.
-        """
-        return [cls.open(directory, dataset, verify=True) for directory in cls.folders(dataset)]
+    @property
+    def speed(self) -> float | None:
+        """Images per second of what was computed when the folder was made; None if nothing was."""
+        return round(self.images_computed / self.seconds, 1) if self.images_computed else None
+
+    @property
+    def details(self) -> dict[str, str]:
+        """Further facts about features of this kind, name -> text; for subclasses."""
+        return {}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return fingerprint, shape, place, and what there was to compute."""
+        return {
+            "fingerprint": self.fingerprint,
+            "shape": list(self.shape),
+            "directory": str(self.directory),
+            "images_computed": self.images_computed,
+            "images_per_second": self.speed,
+            "next": self.next_command,
+        }
+
+    def __str__(self) -> str:
+        return facts(
+            {
+                "fingerprint": self.fingerprint,
+                "shape": " x ".join(map(str, self.shape)),
+                "images/s": str(self.speed or "nothing left to compute"),
+                "where": str(self.directory),
+                **self.details,
+                "next": self.next_command,
+            }
+        )
 
     @classmethod
     def folders(cls, dataset: Dataset) -> list[Path]:
         """Return all folders of this kind of a dataset."""
-        return sorted(path.parent for path in (dataset.path / cls.plural()).glob("[!.]*/manifest.json"))
+        return sorted(path.parent for path in (dataset.path / cls.plural()).glob(_FOLDERS))
 
     @classmethod
     def plural(cls) -> str:
@@ -290,7 +329,8 @@ class FeatureStore(FeatureFolder):
     """
 
     singular = "feature"
-    fix = "Train with --backbone NAME (in Python, backbone=), or make them first:"
+    recipe = "vsepp"
+    fix = "Train with a `backbone`, or make them first:"
     format = FORMAT, VERSION
     keys = frozenset({"crops"})
     arrays = {"features": ("float32", (2, 3))}

@@ -1,28 +1,46 @@
-"""Readers of the dataset layouts of others, one file per format.
-
-Each module has a function `read`. It may have a function `recognizes`, from which the format of a source is inferred.
-"""
+"""Readers of the dataset layouts of others, as parts with their options as fields; one file per format."""
 
 from __future__ import annotations
 
-import inspect
 import os
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
 
 from vsemb import registry
+from vsemb.acts import Fields, chosen
 from vsemb.data.readers.source import Source, existing
-from vsemb.errors import DataError, invalid_argument, unknown_name
+from vsemb.errors import DataError
+from vsemb.parts import Part
 
 
-def formats() -> list[str]:
-    """Return the formats that `read` supports, first the built-in ones, then the systems'.
+@dataclass(frozen=True)
+class Reader(Part, family="reader"):
+    """A format of images and captions that `vsemb.prepare` reads.
 
-    Example:
+    Its module imports nothing heavy outside functions, because `--help` shows its fields.
 
-    >>> formats()[:2]
-    ['karpathy', 'coco']
+    Class attributes:
+        next_command: command that usually follows, with `{data}` and `{out}`; None for training on image features.
     """
-    return list(registry.entries("readers"))
+
+    next_command: ClassVar[str | None] = None
+
+    @classmethod
+    def recognizes(cls, path: Path) -> bool:
+        """Return whether a file or folder has the format, from names and first lines."""
+        return False
+
+    def read(self, source: str | os.PathLike[str]) -> Source:
+        """Read a source.
+
+        Args:
+            source: the file or folder, or another name of the data.
+
+        Raises:
+            DataError: if the source is missing or broken.
+        """
+        raise NotImplementedError
 
 
 def infer_format(source: str | os.PathLike[str]) -> str:
@@ -43,28 +61,27 @@ def infer_format(source: str | os.PathLike[str]) -> str:
     try:
         path = existing(source)
     except DataError as error:
-        fix = "Pass --format tfds for a name of tensorflow-datasets, --format webdataset for a pattern with {}."
+        fix = "Name the format `tfds` for a name of tensorflow-datasets, `webdataset` for a pattern with {}."
         raise DataError(f"{error} {fix}") from error
     found = []
-    for name, reference in registry.entries("readers").items():
-        module, _, function = reference.partition(":")
-        recognizes = getattr(registry.load(module), function.replace("read", "recognizes", 1), None)
-        if recognizes is not None and recognizes(path):
-            found.append(name)
+    for kind, reader in Fields("reader").parts.items():
+        if issubclass(reader, Reader) and reader.recognizes(path):
+            found.append(kind)
     if len(found) != 1:
         fits = f"fits several formats: {', '.join(found)}" if found else "has no known format"
         pictures = " Pictures without captions need no dataset: vsemb index RUN --images" if path.is_dir() else ""
-        raise DataError(f"{path} {fits}. Name one with --format: {', '.join(found or formats())}.{pictures}")
+        names = ", ".join(found or registry.kinds("reader"))
+        raise DataError(f"{path} {fits}. Name the `format`: {names}.{pictures}")
     return found[0]
 
 
-def read(format: str, source: str | os.PathLike[str], **options: Any) -> Source:
+def read(format: Reader | str, source: str | os.PathLike[str], **options: Any) -> Source:
     """Read a source.
 
     Args:
-        format: one of `formats()`.
-        source: the file or folder, or the name of a tfds dataset.
-        **options: the reader's options; None means the default.
+        format: a reader or its kind.
+        source: the file or folder, or another name of the data.
+        **options: fields of the reader.
 
     Raises:
         InvalidArgumentError: for an unknown format, or an option that the format does not have.
@@ -76,13 +93,4 @@ def read(format: str, source: str | os.PathLike[str], **options: Any) -> Source:
     source = read("karpathy", "flickr8k/dataset_flickr8k.json", images="flickr8k/images")
     ```
     """
-    readers = registry.entries("readers")
-    if format not in readers:
-        raise unknown_name("format", format, readers)
-    reader = registry.load(readers[format])
-    given = {name: value for name, value in options.items() if value is not None}
-    known = [name for name in inspect.signature(reader).parameters if name != "source"]
-    for name, value in given.items():
-        if name not in known:
-            raise invalid_argument(name, value, f"omitted, since the format {format} has only {', '.join(known)}")
-    return reader(source, **given)
+    return chosen(Reader, "format", format, options).read(source)

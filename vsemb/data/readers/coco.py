@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
+from vsemb.data.readers import Reader
 from vsemb.data.readers.source import (
     BadRows,
     Source,
@@ -31,51 +33,48 @@ from vsemb.files import read_json
 _FILE_NAME = re.compile(r"captions_([a-z]+?)_?(\d{4})?\.json")
 
 
-def recognizes(path: Path) -> bool:
-    """Return whether a path is a COCO captions file, or a folder that holds some."""
-    if path.is_dir():
-        return bool(_named_files(path))
-    return path.suffix == ".json" and any(name in head(path) for name in ('"file_name"', '"image_id"'))
+@dataclass(frozen=True)
+class Coco(Reader, kind="coco"):
+    """COCO captions: `captions_*.json`, or a folder with the files of one year, itself or in `annotations/`.
 
+    Entries with the same file are one image.
 
-def read(
-    source: str | os.PathLike[str],
-    *,
-    images: str | os.PathLike[str] | None = None,
-    split: str | None = None,
-) -> Source:
-    """Read COCO captions.
-
-    Args:
-        source: a captions JSON file, or a folder that holds `captions_*.json` of one year, itself or in
-            `annotations/`.
-        images: path or URI of the images folder, or path of the folder above `train2017/` and `val2017/`; default:
+    Attributes:
+        images: images folder, a path or URI, or the path of the folder above `train2017/` and `val2017/`; default:
             searched near the JSON file.
         split: put all images into this split; default: the split in the name of each file (`captions_val2017.json`).
-
-    Raises:
-        DataError: if a file is not of this format, no image can be used, or no image is found. Malformed entries,
-            duplicate ids, and annotations of images that are not listed are named in `Source.bad`. Entries with the
-            same file are one image.
     """
-    path = existing(source)
-    files = _caption_files(path) if path.is_dir() else [path]
-    records: list[ImageRecord] = []
-    bad = BadRows()
-    for file in files:
-        found = _FILE_NAME.fullmatch(file.name)
-        if found is None and split is None:
-            raise DataError(
-                f"The name {file.name} does not say which split it is (as captions_val2017.json does); "
-                "give it with --split."
-            )
-        stem = "".join(part or "" for part in found.groups()) if found else ""
-        folders = image_folders(images, file.parent.parent, file.parent)
-        records += _records(file, split or split_name(found[1] if found else ""), stem, folders, bad)
-    bad.require(path, records)
-    notes = (f"{len(files)} files put into split {split}.",) if split is not None and len(files) > 1 else ()
-    options = {} if split is None else {"split": split}
-    return Source("coco", path.resolve().name, records, tuple(files), options, notes, tuple(bad))
+
+    images: str | os.PathLike[str] | None = None
+    split: str | None = None
+
+    @classmethod
+    def recognizes(cls, path: Path) -> bool:
+        if path.is_dir():
+            return bool(_named_files(path))
+        return path.suffix == ".json" and any(name in head(path) for name in ('"file_name"', '"image_id"'))
+
+    def read(self, source: str | os.PathLike[str]) -> Source:
+        path = existing(source)
+        files = _caption_files(path) if path.is_dir() else [path]
+        records: list[ImageRecord] = []
+        bad = BadRows()
+        for file in files:
+            found = _FILE_NAME.fullmatch(file.name)
+            if found is None and self.split is None:
+                raise DataError(
+                    f"The name {file.name} does not say which split it is (as captions_val2017.json does); "
+                    "name it with `split`."
+                )
+            stem = "".join(part or "" for part in found.groups()) if found else ""
+            folders = image_folders(self.images, file.parent.parent, file.parent)
+            records += _records(file, self.split or split_name(found[1] if found else ""), stem, folders, bad)
+        bad.require(path, records)
+        notes: tuple[str, ...] = ()
+        if self.split is not None and len(files) > 1:
+            notes = (f"{len(files)} files put into split {self.split}.",)
+        options = {} if self.split is None else {"split": self.split}
+        return Source("coco", path.resolve().name, records, tuple(files), options, notes, tuple(bad))
 
 
 def _named_files(folder: Path) -> dict[Path, str | None]:

@@ -1,102 +1,99 @@
 """Parquet files and Hugging Face datasets on disk (`save_to_disk`): tables with a column of encoded images.
 
-Formats: https://parquet.apache.org, https://huggingface.co/docs/datasets/about_arrow - an image is bytes, or a struct
-with the field `bytes`. Without bytes, its field `path` is a file in the folder of the table.
+Formats: https://parquet.apache.org, https://huggingface.co/docs/datasets/about_arrow
 """
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-from pyarrow import parquet
-
-from vsemb.data.readers.samples import Sample, source_of, split_in_path
-from vsemb.data.readers.source import Source, below, existing, files_inside, image_path, split_name
-from vsemb.data.readers.table import COLUMNS, NUMBERED, WEAK, named_columns
-from vsemb.errors import DataError, invalid_argument
-from vsemb.files import inside, read_json, reading, require_regular
-
-_KEYS = ("key", "file_name", "filename", "image_id", "uid", "id")
-_ROWS = 64
+from vsemb.data.readers import Reader
+from vsemb.data.readers.samples import source_of, split_in_path
+from vsemb.data.readers.source import Source, existing, files_inside, split_name
+from vsemb.errors import DataError
+from vsemb.files import inside, read_json, reading
 
 
-def recognizes_parquet(path: Path) -> bool:
-    """Return whether a path is a Parquet file, or a folder that holds some and no tar files with them."""
-    if path.is_dir():
-        return bool(_files(path, "parquet")) and not any(_files(path, "tar"))
-    return path.suffix.lower() == ".parquet"
+@dataclass(frozen=True)
+class Columnar(Reader):
+    """Base class of formats with a column of images and a column of captions.
 
-
-def recognizes_hf(path: Path) -> bool:
-    """Return whether a path is the folder that `save_to_disk` of a Hugging Face dataset wrote."""
-    return any((path / name).is_file() for name in ("dataset_dict.json", "state.json"))
-
-
-def read_parquet(
-    source: str | os.PathLike[str],
-    *,
-    split: str | None = None,
-    image_feature: str | None = None,
-    text_feature: str | None = None,
-) -> Source:
-    """Read Parquet files, for example from Hugging Face's hub or from img2dataset.
-
-    Args:
-        source: a file, or a folder that holds some, itself or one level down.
-        split: put all images into this split; default: the column `split`, else the split in the name of the file or
-            its folder (`train-00000-of-00002.parquet`), else a hash of the key. The hash also decides if all files
-            name one split.
-        image_feature: the column of images; default: the only column of bytes.
-        text_feature: the column of captions, strings or lists of strings; default: a column with a name like `caption`.
-
-    Raises:
-        DataError: if a column is missing, a file is damaged, or no row can be used.
+    Attributes:
+        split: put all images into this split; default: the column `split`, else the splits of the files, else a hash
+            of the key. The hash also decides if there is only one split.
+        image_feature: column of images; default: the only column of bytes.
+        text_feature: column of captions, strings or lists of strings; default: a column with a name like `caption`.
     """
-    path = existing(source)
-    files = _files(path, "parquet") if path.is_dir() else [path]
-    if not files:
-        raise DataError(f"{path} holds no .parquet files, neither itself nor one level down.")
-    root = path if path.is_dir() else path.parent
-    return _source(
-        "parquet", path, {file: split_in_path(file, root) for file in files}, split, image_feature, text_feature
-    )
+
+    split: str | None = None
+    image_feature: str | None = None
+    text_feature: str | None = None
+
+    def read_files(self, path: Path, files: Mapping[Path, str | None]) -> Source:
+        """Read files.
+
+        Args:
+            path: the source.
+            files: file -> the split in its path, or None.
+
+        Raises:
+            DataError: if a column is missing, a file is damaged, or no row can be used.
+        """
+        from vsemb.data.readers.columns import samples
+
+        options = {"image_feature": self.image_feature, "text_feature": self.text_feature}
+        read = partial(samples, image=self.image_feature, text=self.text_feature)
+        return source_of(str(self.kind), path, read, files, split=self.split, options=options, merge=True)
 
 
-def read_hf(
-    source: str | os.PathLike[str],
-    *,
-    split: str | None = None,
-    image_feature: str | None = None,
-    text_feature: str | None = None,
-) -> Source:
-    """Read the folder that `save_to_disk` of a Hugging Face `Dataset` or `DatasetDict` wrote.
+@dataclass(frozen=True)
+class Parquet(Columnar, kind="parquet"):
+    """Parquet files, for example of Hugging Face's hub or of img2dataset, or a folder that holds some.
 
-    Args:
-        source: the folder.
-        split: put all images into this split; default: the column `split`, else the splits of the `DatasetDict`. If
-            there is only one split, a hash of the key decides.
-        image_feature, text_feature: as `read_parquet`.
-
-    Raises:
-        DataError: if a column is missing, a file is damaged, or no row can be used.
+    They have a column of images (bytes) and a column of captions. The name of a file or of its folder contains its
+    split, as in train-00000-of-00002.parquet.
     """
-    path = existing(source)
-    parts: dict[Path, str | None] = {path: None}
-    if (path / "dataset_dict.json").is_file():
-        parts = {path / str(name): split_name(str(name)) for name in _field(path / "dataset_dict.json", "splits")}
-    files: dict[Path, str | None] = {}
-    for part, name in parts.items():
-        for entry in _field(part / "state.json", "_data_files"):
-            file = part / str(entry["filename"])
-            with reading(file):
-                files[inside(path, os.path.relpath(file, path))] = name
-    return _source("hf", path, files, split, image_feature, text_feature)
+
+    @classmethod
+    def recognizes(cls, path: Path) -> bool:
+        if path.is_dir():
+            return bool(_files(path, "parquet")) and not any(_files(path, "tar"))
+        return path.suffix.lower() == ".parquet"
+
+    def read(self, source: str | os.PathLike[str]) -> Source:
+        path = existing(source)
+        files = _files(path, "parquet") if path.is_dir() else [path]
+        if not files:
+            raise DataError(f"{path} holds no .parquet files, neither itself nor one level down.")
+        root = path if path.is_dir() else path.parent
+        return self.read_files(path, {file: split_in_path(file, root) for file in files})
+
+
+@dataclass(frozen=True)
+class HuggingFace(Columnar, kind="hf"):
+    """The folder that `save_to_disk` of a Hugging Face `Dataset` or `DatasetDict` wrote."""
+
+    @classmethod
+    def recognizes(cls, path: Path) -> bool:
+        return any((path / name).is_file() for name in ("dataset_dict.json", "state.json"))
+
+    def read(self, source: str | os.PathLike[str]) -> Source:
+        path = existing(source)
+        parts: dict[Path, str | None] = {path: None}
+        if (path / "dataset_dict.json").is_file():
+            parts = {path / str(name): split_name(str(name)) for name in _field(path / "dataset_dict.json", "splits")}
+        files: dict[Path, str | None] = {}
+        for part, name in parts.items():
+            for entry in _field(part / "state.json", "_data_files"):
+                file = part / str(entry["filename"])
+                with reading(file):
+                    files[inside(path, os.path.relpath(file, path))] = name
+        return self.read_files(path, files)
 
 
 def _field(file: Path, name: str) -> list[Any]:
@@ -108,122 +105,3 @@ def _field(file: Path, name: str) -> list[Any]:
 
 def _files(folder: Path, ending: str) -> list[Path]:
     return files_inside(folder, sorted(folder.glob(f"*.{ending}")) or sorted(folder.glob(f"*/*.{ending}")))
-
-
-def _source(
-    format: str,
-    path: Path,
-    files: dict[Path, str | None],
-    split: str | None,
-    image: str | None,
-    text: str | None,
-) -> Source:
-    options = {"image_feature": image, "text_feature": text}
-    read = partial(_samples, image=image, text=text)
-    return source_of(format, path, read, files, split=split, options=options, merge=True)
-
-
-def _samples(
-    file: Path, prefix: str, images: bool, *, image: str | None, text: str | None
-) -> Iterator[Sample | DataError]:
-    try:
-        schema, batches = _batches(file)
-        pick = _Columns(file, schema, image, text)
-        number = 0
-        for batch in batches(pick.names(images)):
-            for row in batch.to_pylist():
-                where, key = f"{file}, row {number}", f"{prefix}{number:06d}"
-                number += 1
-                yield pick.sample(where, key, row)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        yield DataError(f"{file}: the file is damaged or ends too early ({reason}). Its remaining rows are lost.")
-
-
-def _batches(file: Path) -> tuple[pa.Schema, Any]:
-    """Return the schema of a file, and a function that reads named columns in batches of a few rows."""
-    if file.suffix.lower() == ".parquet":
-        table = parquet.ParquetFile(require_regular(file), memory_map=True)
-        return table.schema_arrow, lambda columns: table.iter_batches(_ROWS, columns=columns)
-    stream = pa.ipc.open_stream(pa.memory_map(str(require_regular(file))))
-
-    def batches(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        for batch in stream:
-            for start in range(0, len(batch), _ROWS):
-                yield batch.select(columns).slice(start, _ROWS)
-
-    return stream.schema, batches
-
-
-class _Columns:
-    """The columns of a table that hold images, captions, keys, splits and classes."""
-
-    def __init__(self, file: Path, schema: pa.Schema, image: str | None, text: str | None) -> None:
-        for option, name in (("image_feature", image), ("text_feature", text)):
-            if name is not None and name not in schema.names:
-                raise invalid_argument(option, name, f"one of {', '.join(schema.names)}")
-        binary = [field.name for field in schema if _holds_bytes(field.type)]
-        if image is None and len(binary) != 1:
-            found = ", ".join(binary) or f"none among {', '.join(schema.names)}"
-            fix = "Name it with --image-feature." if binary else "Download images with img2dataset first."
-            raise DataError(
-                f"{file} must have one column of images (bytes, or a struct with bytes); got {found}. {fix}"
-            )
-        self.folder = file.parent
-        self.image = image or binary[0]
-        self.texts = [text] if text else self._captions(file, schema)
-        classes = {field.name: _class_names(schema, field.name) for field in schema}
-        usable = [field.name for field in schema if _is_text(field.type) or classes[field.name]]
-        usable = [name for name in usable if name not in self.texts]
-        self.others = named_columns(str(file), usable, {name: COLUMNS[name] for name in ("split", "class")}, ())
-        self.classes = classes.get(self.others.get("class", ""), [])
-        self.key = next((name for name in _KEYS if name in schema.names), None)
-
-    @staticmethod
-    def _captions(file: Path, schema: pa.Schema) -> list[str]:
-        texts = [field.name for field in schema if _is_text(field.type)]
-        numbered: dict[str, list[str]] = {}
-        for name in texts:
-            numbered.setdefault(NUMBERED.sub("", name), []).append(name)
-        named = named_columns(str(file), list(numbered), {"caption": COLUMNS["caption"]}, ("caption",), WEAK)
-        return numbered[named["caption"]]
-
-    def names(self, images: bool) -> list[str]:
-        """Return the columns to read."""
-        wanted = [*self.texts, *self.others.values(), self.key, self.image if images else None]
-        return list(dict.fromkeys(name for name in wanted if name))
-
-    def sample(self, where: str, key: str, row: dict[str, Any]) -> Sample:
-        """Return a row as a sample."""
-        captions: list[Any] = []
-        for name in self.texts:
-            captions += row[name] if isinstance(row[name], list) else [] if row[name] is None else [row[name]]
-        image: Any = row.get(self.image)
-        if isinstance(image, dict):
-            path = below(self.folder, image.get("path") or "") if image["bytes"] is None else None
-            image = image_path(self.folder, path) if path else image["bytes"]
-        own = row[self.key] if self.key else None
-        label = row[self.others["class"]] if "class" in self.others else None
-        if self.classes and isinstance(label, int):
-            label = self.classes[label] if 0 <= label < len(self.classes) else None
-        split = row[self.others["split"]] if "split" in self.others else None
-        return Sample(where, key if own is None else str(own), image, captions, split, label)
-
-
-def _holds_bytes(kind: pa.DataType) -> bool:
-    if pa.types.is_struct(kind):
-        return any(field.name == "bytes" and _holds_bytes(field.type) for field in kind)
-    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return _is_text(kind.value_type)
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
-
-
-def _class_names(schema: pa.Schema, column: str) -> list[str]:
-    """Return the names of a column's classes, from Hugging Face's metadata in the schema."""
-    described = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
-    feature = described.get("info", {}).get("features", {}).get(column, {})
-    return feature.get("names", []) if isinstance(feature, dict) and feature.get("_type") == "ClassLabel" else []

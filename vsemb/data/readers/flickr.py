@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Container
+from dataclasses import dataclass
 from pathlib import Path
 
+from vsemb.data.readers import Reader
 from vsemb.data.readers.source import (
     BadRows,
     Source,
@@ -42,71 +44,67 @@ _IMAGE_FOLDERS = (
 )
 
 
-def recognizes(path: Path) -> bool:
-    """Return whether a path is a token file, or a folder that holds one."""
-    return bool(_token_files(path)) if path.is_dir() else _LABELLED.match(head(path)) is not None
+@dataclass(frozen=True)
+class Flickr(Reader, kind="flickr"):
+    """Flickr8k or Flickr30k: a token file, or a folder that holds it, itself or one level down.
 
+    The token files are Flickr8k.token.txt and results_20130124.token. Split lists stand beside them.
 
-def read(
-    source: str | os.PathLike[str],
-    *,
-    images: str | os.PathLike[str] | None = None,
-    split: str | None = None,
-) -> Source:
-    """Read Flickr8k or Flickr30k.
-
-    Args:
-        source: the token file, or a folder that holds it, itself or one level down.
-        images: the images folder, a path or URI; default: a folder with a usual name near the token file.
-        split: put all images of the token file into this split and ignore split lists; default: the split lists
-            beside the token file. Images outside the lists are left out.
-
-    Raises:
-        DataError: if a list is missing, no line can be used, or no image is found. Malformed lines, and repeated
-            names in the lists, are named in `Source.bad`.
+    Attributes:
+        images: images folder, a path or URI; default: a folder with a usual name near the token file.
+        split: put all images into this split and ignore split lists; default: the split lists beside the token file,
+            and images outside the lists are left out.
     """
-    path = existing(source)
-    token = _token_file(path) if path.is_dir() else path
-    bad = BadRows()
-    captions = _captions(token, bad)
-    lists: dict[str, Path] = {}
-    notes = []
-    if split is not None:
-        members = dict.fromkeys(captions, split)
-    else:
-        for part, files in _LISTS.items():
-            found = [token.parent / file for file in files if (token.parent / file).is_file()]
-            if found:
-                lists[part] = found[0]
-        if not lists:
-            raise DataError(
-                f"{token} must have split lists beside it (such as Flickr_8k.trainImages.txt or train.txt). No split "
-                "list was found. Copy them there, or put all images into one split with --split."
-            )
-        members = _members(lists, captions, bad)
-        outside = [name for name in captions if name not in members]
-        if outside:
-            more = ", ..." if len(outside) > 3 else ""
-            notes.append(
-                f"{counted(len(outside), 'image is', 'images are')} in no split list: {', '.join(outside[:3])}{more}"
-            )
-    near = dict.fromkeys([token.parent, token.parent.parent])
-    usual = [root / name for root in near for name in _IMAGE_FOLDERS]
-    folder = find_images(list(members), image_folders(images, *usual, token.parent))
-    records = []
-    for name, part in members.items():
-        with bad:
-            image, texts = image_path(folder, name), captions.get(name, {})
-            records.append(ImageRecord(name, tuple(texts.values()), part, image, caption_ids=tuple(texts)))
-    return Source(
-        "flickr",
-        path.resolve().name,
-        records,
-        files=(token, *lists.values()),
-        options={} if split is None else {"split": split},
-        notes=tuple(notes),
-        bad=tuple(bad),
-    )
+
+    images: str | os.PathLike[str] | None = None
+    split: str | None = None
+
+    @classmethod
+    def recognizes(cls, path: Path) -> bool:
+        return bool(_token_files(path)) if path.is_dir() else _LABELLED.match(head(path)) is not None
+
+    def read(self, source: str | os.PathLike[str]) -> Source:
+        path = existing(source)
+        token = _token_file(path) if path.is_dir() else path
+        bad = BadRows()
+        captions = _captions(token, bad)
+        lists: dict[str, Path] = {}
+        notes = []
+        if self.split is not None:
+            members = dict.fromkeys(captions, self.split)
+        else:
+            for part, files in _LISTS.items():
+                found = [token.parent / file for file in files if (token.parent / file).is_file()]
+                if found:
+                    lists[part] = found[0]
+            if not lists:
+                raise DataError(
+                    f"{token} must have split lists beside it (such as Flickr_8k.trainImages.txt or train.txt). No "
+                    "split list was found. Copy them there, or put all images into one split with `split`."
+                )
+            members = _members(lists, captions, bad)
+            outside = [name for name in captions if name not in members]
+            if outside:
+                more = ", ..." if len(outside) > 3 else ""
+                images = counted(len(outside), "image is", "images are")
+                notes.append(f"{images} in no split list: {', '.join(outside[:3])}{more}")
+        near = dict.fromkeys([token.parent, token.parent.parent])
+        usual = [root / name for root in near for name in _IMAGE_FOLDERS]
+        folder = find_images(list(members), image_folders(self.images, *usual, token.parent))
+        records = []
+        for name, part in members.items():
+            with bad:
+                image, texts = image_path(folder, name), captions.get(name, {})
+                records.append(ImageRecord(name, tuple(texts.values()), part, image, caption_ids=tuple(texts)))
+        return Source(
+            "flickr",
+            path.resolve().name,
+            records,
+            files=(token, *lists.values()),
+            options={} if self.split is None else {"split": self.split},
+            notes=tuple(notes),
+            bad=tuple(bad),
+        )
 
 
 def _token_files(folder: Path) -> list[Path]:

@@ -7,9 +7,11 @@ Source: https://cs.stanford.edu/people/karpathy/deepimagesent/ - `{"images": [{"
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from vsemb.data.readers import Reader
 from vsemb.data.readers.source import (
     BadRows,
     Source,
@@ -24,80 +26,74 @@ from vsemb.data.readers.source import (
     the_file,
 )
 from vsemb.data.records import ImageRecord
-from vsemb.errors import DataError, counted, invalid_argument
+from vsemb.errors import DataError, counted
 from vsemb.files import read_json
-
-
-def recognizes(path: Path) -> bool:
-    """Return whether a path is a Karpathy JSON file, or a folder that holds one."""
-    files = _files(path) if path.is_dir() else [path]
-    return any(file.suffix == ".json" and '"sentences"' in head(file) for file in files)
 
 
 def _files(folder: Path) -> list[Path]:
     return sorted(folder.glob("dataset_*.json")) or sorted(folder.glob("dataset.json"))
 
 
-def read(
-    source: str | os.PathLike[str],
-    *,
-    images: str | os.PathLike[str] | None = None,
-    restval: str = "train",
-) -> Source:
-    """Read a Karpathy JSON file.
+@dataclass(frozen=True)
+class Karpathy(Reader, kind="karpathy"):
+    """A Karpathy JSON file, `dataset_*.json`, or the folder that holds exactly one.
 
-    Args:
-        source: the JSON file, or a folder that holds exactly one `dataset_*.json`.
-        images: the images folder, a path or URI; default: `images/` beside the JSON file, or the JSON
-            file's own folder.
-        restval: treatment of COCO's split `restval`: `"train"` merges it into train, as papers do; `"keep"` makes it
-            a separate split; `"drop"` leaves it out.
+    It is known for Flickr8k, Flickr30k and COCO.
 
-    Raises:
-        DataError: if the file is not of this format, no entry can be used, or no image is found. Malformed entries,
-            and entries with the file name or id of an earlier one, are named in `Source.bad`.
+    Attributes:
+        images: images folder, a path or URI; default: `images/` beside the file, or the file's own folder.
+        restval: treatment of COCO's split `restval`: `train` merges it into train, as papers do; `keep` makes it a
+            split of its own; `drop` leaves it out.
     """
-    if restval not in ("train", "keep", "drop"):
-        raise invalid_argument("restval", restval, "train, keep or drop")
-    path = existing(source)
-    if path.is_dir():
-        path = the_file(_files(path), path, "files dataset_*.json")
-    content = read_json(path, "Karpathy JSON file")
-    entries = content.get("images") if isinstance(content, dict) else None
-    if not isinstance(entries, list) or not entries:
-        raise DataError(f'{path} is not a Karpathy JSON file: it has no list "images" with something in it.')
-    bad, seen, parsed = BadRows(), set[tuple[str, Any]](), []
-    for place, entry in enumerate(entries):
-        with bad:
-            found = _entry(path, place, entry)
-            identities = {("filename", found[0])}
-            if entry.get("imgid") is not None:
-                identities.add(("imgid", str(entry["imgid"])))
-            for field, value in sorted(identities & seen):
-                raise DataError(f"{path}: image {place} has the {field} {value!r} of an earlier one.")
-            seen |= identities
-            parsed.append(found)
-    bad.require(path, parsed)
-    notes = []
-    rest = sum(split == "restval" for _, _, split, _, _ in parsed)
-    if rest and restval != "keep":
-        fate = "put into train" if restval == "train" else "left out"
-        notes.append(f"{counted(rest, 'image')} of restval {fate}.")
-    folders = image_folders(images, path.parent / "images", path.parent, path.parent.parent / "images")
-    # COCO's entries name their folder (train2014). Local copies have these folders, or one folder of all images.
-    names = [f"{below}/{name}" if below else name for name, below, *_ in parsed]
-    try:
-        folder = find_images(names, folders)
-    except DataError:
-        names = [name for name, *_ in parsed]
-        folder = find_images(names, folders)
-    records = []
-    for (name, _, split, captions, ids), file in zip(parsed, names, strict=True):
-        if split != "restval" or restval != "drop":
-            part = "train" if split == "restval" and restval == "train" else split
+
+    images: str | os.PathLike[str] | None = None
+    restval: Literal["train", "keep", "drop"] = "train"
+
+    @classmethod
+    def recognizes(cls, path: Path) -> bool:
+        files = _files(path) if path.is_dir() else [path]
+        return any(file.suffix == ".json" and '"sentences"' in head(file) for file in files)
+
+    def read(self, source: str | os.PathLike[str]) -> Source:
+        path = existing(source)
+        if path.is_dir():
+            path = the_file(_files(path), path, "files dataset_*.json")
+        content = read_json(path, "Karpathy JSON file")
+        entries = content.get("images") if isinstance(content, dict) else None
+        if not isinstance(entries, list) or not entries:
+            raise DataError(f'{path} is not a Karpathy JSON file: it has no list "images" with something in it.')
+        bad, seen, parsed = BadRows(), set[tuple[str, Any]](), []
+        for place, entry in enumerate(entries):
             with bad:
-                records.append(ImageRecord(name, captions, part, image_path(folder, file), caption_ids=ids))
-    return Source("karpathy", path.name, records, (path,), {"restval": restval}, tuple(notes), tuple(bad))
+                found = _entry(path, place, entry)
+                identities = {("filename", found[0])}
+                if entry.get("imgid") is not None:
+                    identities.add(("imgid", str(entry["imgid"])))
+                for field, value in sorted(identities & seen):
+                    raise DataError(f"{path}: image {place} has the {field} {value!r} of an earlier one.")
+                seen |= identities
+                parsed.append(found)
+        bad.require(path, parsed)
+        notes = []
+        rest = sum(split == "restval" for _, _, split, _, _ in parsed)
+        if rest and self.restval != "keep":
+            fate = "put into train" if self.restval == "train" else "left out"
+            notes.append(f"{counted(rest, 'image')} of restval {fate}.")
+        folders = image_folders(self.images, path.parent / "images", path.parent, path.parent.parent / "images")
+        # COCO's entries name their folder (train2014). Local copies have these folders, or one folder of all images.
+        names = [f"{below}/{name}" if below else name for name, below, *_ in parsed]
+        try:
+            folder = find_images(names, folders)
+        except DataError:
+            names = [name for name, *_ in parsed]
+            folder = find_images(names, folders)
+        records = []
+        for (name, _, split, captions, ids), file in zip(parsed, names, strict=True):
+            if split != "restval" or self.restval != "drop":
+                part = "train" if split == "restval" and self.restval == "train" else split
+                with bad:
+                    records.append(ImageRecord(name, captions, part, image_path(folder, file), caption_ids=ids))
+        return Source("karpathy", path.name, records, (path,), {"restval": self.restval}, tuple(notes), tuple(bad))
 
 
 def _entry(path: Path, place: int, entry: Any) -> tuple[str, str, str, tuple[str, ...], tuple[str, ...]]:

@@ -57,14 +57,14 @@ class Sample:
 
 #: A function of a file, the prefix of its samples' keys, and whether to read images. It yields a sample, or an error in
 #: place of a malformed one.
-Reader = Callable[[Path, str, bool], Iterable[Sample | DataError]]
+SampleReader = Callable[[Path, str, bool], Iterable[Sample | DataError]]
 
 
 @dataclass(frozen=True)
 class _Records:
     """The images of some files; every iteration reads the files again, in the same order."""
 
-    read: Reader
+    read: SampleReader
     files: Mapping[Path, str | None]
     prefixes: Mapping[Path, str]
     merge: bool
@@ -110,7 +110,7 @@ class _Records:
 def source_of(
     format: str,
     path: Path,
-    read: Reader,
+    read: SampleReader,
     files: Mapping[Path, str | None],
     *,
     split: str | None,
@@ -154,7 +154,7 @@ def source_of(
     if not len(records):
         raise DataError(f"{path} has no samples that can be used. {' '.join(records.bad[:3])}".strip())
     if only and hashed:
-        notes = [*notes, f"All files are of the split {only}. A hash of the key splits them; --split keeps one."]
+        notes = [*notes, f"All files are of the split {only}. A hash of the key splits them; `split` keeps one."]
     described = {"files": len(files), "samples_sha256": digest.hexdigest(), "split": split, **options}
     described = {name: value for name, value in described.items() if value}
     return Source(format, path.resolve().name, records, (), described, tuple(notes), tuple(records.bad))

@@ -9,17 +9,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath, PurePosixPath
-from typing import Any, BinaryIO
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from vsemb.console import progress
 from vsemb.data.records import ImageRecord
-from vsemb.data.store import Dataset
 from vsemb.data.uris import RemoteFolder, RemoteImage, images_folder
 from vsemb.errors import DataError, one_line
 from vsemb.files import inside, open_regular, reading
 from vsemb.unicode import has_surrogate
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from vsemb.data.store import Dataset
 
 _PROBES = 64
 # Bytes from which formats and line ends are inferred.
@@ -230,7 +232,7 @@ def the_file(found: Sequence[Path], folder: Path, what: str) -> Path:
 
 
 def image_folders(images: str | os.PathLike[str] | None, *usual: Path) -> list[Path | RemoteFolder]:
-    """Return the folders to search for images: the one that the option `images` names, else the usual ones.
+    """Return the folders to search for images: the one that `images` names, else the usual ones.
 
     Raises:
         DataError: if the folder is missing.
@@ -356,9 +358,7 @@ def find_images(names: Sequence[str], candidates: Sequence[Path | RemoteFolder])
     if not any(counts.values()):
         tried = ", ".join(map(str, counts))
         example = f", e.g. {names[0]!r}," if names else ""
-        raise DataError(
-            f"No image of the source{example} lies in {tried}. Name the folder with --images (in Python, images=)."
-        )
+        raise DataError(f"No image of the source{example} lies in {tried}. Name the folder with `images`.")
     # max() returns the first of equals, so the order of the candidates decides.
     return max(counts, key=counts.__getitem__)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vsemb.data.readers import Reader
 from vsemb.data.readers.hash_splits import dealt, hash_split, shares
 from vsemb.data.readers.source import (
     STRICT,
@@ -49,108 +50,103 @@ _DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
 _ESCAPED = re.compile(r'(?:^|\t)"(?:[^"]|"")*""(?:[^"]|"")*"(?:\t|$)')
 
 
-def recognizes(path: Path) -> bool:
-    """Return whether a path is a table, or a folder that holds one."""
-    return bool(_tables(path)) if path.is_dir() else path.suffix.lower() in _SUFFIXES
-
-
 def _tables(folder: Path) -> list[Path]:
     return sorted(file for file in folder.iterdir() if file.suffix.lower() in _SUFFIXES)
 
 
-def read(
-    source: str | os.PathLike[str],
-    *,
-    images: str | os.PathLike[str] | None = None,
-    split: str | None = None,
-    disjoint_classes: bool = False,
-    uris: bool = False,
-) -> Source:
-    """Read a table.
+@dataclass(frozen=True)
+class Table(Reader, kind="table"):
+    """A CSV, TSV or JSON-lines table with one row per caption, or a folder that holds exactly one.
 
-    The first line of a CSV or TSV file names the columns; `COLUMNS` lists the accepted names.
-    Several rows with the same file are several captions of it. In JSON lines a caption may also be a list.
+    The header names the columns: file (or filepath, image, url), caption (or text, title, description)[, split, class].
+    Columns are separated by commas, tabs, semicolons or bars. Several rows with the same file are several captions of
+    it. In JSON lines a caption may also be a list. Without a column `split`, a hash of the file name selects the
+    split: 80 % train, 10 % val, 10 % test.
 
-    Args:
-        source: the table, or a folder that holds exactly one `.csv`, `.tsv` or `.jsonl` file.
-        images: path or URI of the folder that file names are relative to; default: the table's folder, or
-            `images/` in it. Absolute paths below it are allowed.
-        split: put all images into this split; default: the column `split`, else a hash of the file name (`hash_split`).
-        disjoint_classes: assign whole classes to splits, if the table has no column `split`: 80 % to train, 10 % to
-            val and 10 % to test, at least one each, in the order of a hash of their names.
-        uris: accept URIs as file names, see `vsemb.data.uris`. The author of the table then decides which addresses
-            are requested.
-
-    Returns:
-        The source. Malformed rows are left out and named in `Source.bad`.
-
-    Raises:
-        InvalidArgumentError: for `disjoint_classes` together with `split`.
-        DataError: if a column is missing, no row can be used, or no image is found.
+    Attributes:
+        images: folder that file names are relative to, a path or URI; default: the table's folder, or `images/` in it.
+            Absolute paths below it are allowed.
+        split: put all images into this split; default: the column `split`, else a hash of the file name.
+        disjoint_classes: make splits that share no class, by a hash of the classes.
+        uris: allow URIs as file names: https://, file://, and gs:// or s3:// with the extra `beam`. The author of the
+            table then decides which addresses are requested.
     """
-    if disjoint_classes and split is not None:
-        raise invalid_argument("split", split, "omitted with disjoint_classes, which makes three splits")
-    path = table = existing(source)
-    if path.is_dir():
-        table = the_file(_tables(path), path, "tables .csv, .tsv or .jsonl")
-    folders = image_folders(images, table.parent, table.parent / "images")
-    captions: dict[str, list[str]] = {}
-    facts: dict[str, tuple[str, str | None]] = {}
-    bad = BadRows()
 
-    def add(where: str, row: dict[str, Any]) -> None:
-        name = _text(where, "file name", row.get("file"))
-        if name is None:
-            raise DataError(f"{where}: the file name is empty.")
-        texts = row.get("caption")
-        if texts is None:
-            texts = ""
-        if not isinstance(texts, list):
-            texts = [texts]
-        for text in texts:
-            check_text(where, "caption", text)
-        if not scheme(name):
-            name = _relative(where, file_name(name, folders), folders)
-        named = _text(where, "split", row.get("split"))
-        if split is None and "split" in row and not named:
-            raise DataError(f"{where}: the split is empty.")
-        if disjoint_classes and named:
-            raise DataError(f"{where}: splits by class need a table without splits; got {named!r}.")
-        part = split or (split_name(named) if named else hash_split(name))
-        fact = (part, _text(where, "class", row.get("class")))
-        if disjoint_classes and fact[1] is None:
-            raise DataError(f"{where}: {name} has no class, which splits by class need in a column `class`.")
-        if facts.setdefault(name, fact) != fact:
-            raise DataError(f"{where}: {name} has split and class {fact}, and {facts[name]} in an earlier row.")
-        captions.setdefault(name, []).extend(texts)
+    images: str | os.PathLike[str] | None = None
+    split: str | None = None
+    disjoint_classes: bool = False
+    uris: bool = False
 
-    for where, row in read_rows(table, COLUMNS, ("file", "caption"), weak=WEAK, bad=bad):
-        name = str(row.get("file")).strip()
-        if scheme(name) and not uris:
-            # Raised outside `with bad`: one URI rejects the whole table.
-            raise DataError(f"{where}: {name!r} is a URI. If the table may name any, allow it with --uris.")
-        with bad:
-            add(where, row)
-    bad.require(table, captions)
-    if disjoint_classes:
-        classes = {str(kind) for _, kind in facts.values()}
-        by_class = dealt(classes, shares(len(classes), 0.1, 0.1))
-        facts = {name: (by_class[str(kind)], kind) for name, (_, kind) in facts.items()}
-    local = [name for name in captions if not scheme(name)]
-    folder = find_images(local, folders) if local else folders[0]
-    records = [
-        ImageRecord(
-            name,
-            tuple(texts),
-            facts[name][0],
-            located(name) if scheme(name) else image_path(folder, name),
-            class_name=facts[name][1],
-        )
-        for name, texts in captions.items()
-    ]
-    given = {"split": split, "disjoint_classes": disjoint_classes, "uris": uris}
-    options = {name: value for name, value in given.items() if value}
-    return Source("table", path.resolve().name, records, (table,), options, _layout(table).notes, bad=tuple(bad))
+    def check(self) -> None:
+        if self.disjoint_classes and self.split is not None:
+            raise invalid_argument("split", self.split, "omitted with disjoint_classes, which makes three splits")
+
+    @classmethod
+    def recognizes(cls, path: Path) -> bool:
+        return bool(_tables(path)) if path.is_dir() else path.suffix.lower() in _SUFFIXES
+
+    def read(self, source: str | os.PathLike[str]) -> Source:
+        path = table = existing(source)
+        if path.is_dir():
+            table = the_file(_tables(path), path, "tables .csv, .tsv or .jsonl")
+        folders = image_folders(self.images, table.parent, table.parent / "images")
+        captions: dict[str, list[str]] = {}
+        facts: dict[str, tuple[str, str | None]] = {}
+        bad = BadRows()
+
+        def add(where: str, row: dict[str, Any]) -> None:
+            name = _text(where, "file name", row.get("file"))
+            if name is None:
+                raise DataError(f"{where}: the file name is empty.")
+            texts = row.get("caption")
+            if texts is None:
+                texts = ""
+            if not isinstance(texts, list):
+                texts = [texts]
+            for text in texts:
+                check_text(where, "caption", text)
+            if not scheme(name):
+                name = _relative(where, file_name(name, folders), folders)
+            named = _text(where, "split", row.get("split"))
+            if self.split is None and "split" in row and not named:
+                raise DataError(f"{where}: the split is empty.")
+            if self.disjoint_classes and named:
+                raise DataError(f"{where}: splits by class need a table without splits; got {named!r}.")
+            part = self.split or (split_name(named) if named else hash_split(name))
+            fact = (part, _text(where, "class", row.get("class")))
+            if self.disjoint_classes and fact[1] is None:
+                raise DataError(f"{where}: {name} has no class, which splits by class need in a column `class`.")
+            if facts.setdefault(name, fact) != fact:
+                raise DataError(f"{where}: {name} has split and class {fact}, and {facts[name]} in an earlier row.")
+            captions.setdefault(name, []).extend(texts)
+
+        for where, row in read_rows(table, COLUMNS, ("file", "caption"), weak=WEAK, bad=bad):
+            name = str(row.get("file")).strip()
+            if scheme(name) and not self.uris:
+                # Raised outside `with bad`: one URI rejects the whole table.
+                raise DataError(f"{where}: {name!r} is a URI. If the table may name any, allow it with `uris`.")
+            with bad:
+                add(where, row)
+        bad.require(table, captions)
+        if self.disjoint_classes:
+            classes = {str(kind) for _, kind in facts.values()}
+            by_class = dealt(classes, shares(len(classes), 0.1, 0.1))
+            facts = {name: (by_class[str(kind)], kind) for name, (_, kind) in facts.items()}
+        local = [name for name in captions if not scheme(name)]
+        folder = find_images(local, folders) if local else folders[0]
+        records = [
+            ImageRecord(
+                name,
+                tuple(texts),
+                facts[name][0],
+                located(name) if scheme(name) else image_path(folder, name),
+                class_name=facts[name][1],
+            )
+            for name, texts in captions.items()
+        ]
+        given = {"split": self.split, "disjoint_classes": self.disjoint_classes, "uris": self.uris}
+        options = {name: value for name, value in given.items() if value}
+        return Source("table", path.resolve().name, records, (table,), options, _layout(table).notes, bad=tuple(bad))
 
 
 def _relative(where: str, name: str, folders: Sequence[Path | RemoteFolder]) -> str:

@@ -9,83 +9,80 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from vsemb.data.readers import Reader
 from vsemb.data.readers.source import Source, split_name
 from vsemb.data.records import ImageRecord
 from vsemb.errors import DataError, invalid_argument, needs_extra
 
 
-def read(
-    source: str | os.PathLike[str],
-    *,
-    split: str | None = None,
-    restval: str = "train",
-    image_feature: str | None = None,
-    text_feature: str | None = None,
-    data_dir: str | os.PathLike[str] | None = None,
-    download: bool = False,
-) -> Source:
-    """Read a tensorflow-datasets dataset; image bytes are copied without decoding.
+@dataclass(frozen=True)
+class Tfds(Reader, kind="tfds"):
+    """A builder of tensorflow-datasets with images and texts, such as coco_captions or coco_captions/2014:1.1.0.
 
-    Args:
-        source: the builder's name, e.g. `"coco_captions"` or `"coco_captions/2014:1.1.0"`.
-        split: put all examples into this split; default: the dataset's splits, with validation as `val`.
-        restval: treatment of a split `restval`, as in `vsemb.data.readers.karpathy.read`.
+    Image bytes are copied without decoding.
+
+    Attributes:
+        split: put all images into this split; default: the dataset's splits, with validation as `val`.
+        restval: treatment of a split `restval`: `train` merges it into train; `keep` makes it a split of its own;
+            `drop` leaves it out.
         image_feature: name of the image feature; default: the only image feature.
-        text_feature: name of the text feature, e.g. `"captions/text"`; default: the only text feature, or the only
+        text_feature: name of the text feature, such as `captions/text`; default: the only text feature, or the only
             one with `caption` in its name.
-        data_dir: data directory of tensorflow-datasets; default: its default.
-        download: whether tensorflow-datasets may download the dataset.
-
-    Raises:
-        MissingExtraError: if tensorflow-datasets is not installed.
-        DataError: if the dataset is unknown or was not downloaded.
-        InvalidArgumentError: if a feature is missing or ambiguous.
+        data_dir: data folder of tensorflow-datasets; default: its own.
+        download: let tensorflow-datasets download the dataset.
     """
-    with needs_extra("tensorflow_datasets", "tfds"):
-        import tensorflow_datasets as tfds
-    if restval not in ("train", "keep", "drop"):
-        raise invalid_argument("restval", restval, "train, keep or drop")
-    name = os.fspath(source)
-    try:
-        builder = tfds.builder(name, data_dir=data_dir, try_gcs=False)
-    except Exception as error:  # The type differs between unknown names, versions and configurations.
-        raise DataError(f"tensorflow-datasets cannot load {name!r}: {str(error).splitlines()[0]}") from error
-    folder = Path(os.fspath(builder.data_dir))
-    if not (folder / "dataset_info.json").exists():
-        if not download:
-            raise DataError(f"tensorflow-datasets has no {name!r} at {folder}. Let it download with --download.")
-        builder.download_and_prepare()
-    leaves = dict(_leaves(builder.info.features, tfds))
-    image = _choose("image_feature", image_feature, _of_kind(leaves, tfds.features.Image))
-    texts = _of_kind(leaves, tfds.features.Text, sequences=True)
-    texts = [path for path in texts if path.rpartition("/")[2] not in ("filename", "file_name", "id")]
-    if text_feature is None and len(texts) > 1:
-        texts = [path for path in texts if "caption" in path.lower()] or texts
-    text = _choose("text_feature", text_feature, texts)
-    labels = _of_kind(leaves, tfds.features.ClassLabel)
-    keys = [path for path in ("image/filename", "filename", "file_name") if path in leaves]
-    splits = {}
-    for theirs in builder.info.splits:
-        ours = split or split_name(theirs)
-        if ours != "restval" or restval != "drop":
-            splits[theirs] = "train" if ours == "restval" and restval == "train" else ours
-    return Source(
-        "tfds",
-        builder.info.full_name,
-        _Examples(
-            builder,
-            splits,
-            image,
-            text,
-            keys[0] if keys else "tfds_id",
-            {labels[0]: leaves[labels[0]][0].int2str} if len(labels) == 1 else {},
-        ),
-        files=tuple(path for path in (folder / "dataset_info.json", folder / "features.json") if path.exists()),
-        options={"name": builder.info.full_name, "splits": splits, "image": image, "text": text},
-        notes=(f"Reading the features {image} and {text} of {builder.info.full_name}.",),
-    )
+
+    split: str | None = None
+    restval: Literal["train", "keep", "drop"] = "train"
+    image_feature: str | None = None
+    text_feature: str | None = None
+    data_dir: str | os.PathLike[str] | None = None
+    download: bool = False
+
+    def read(self, source: str | os.PathLike[str]) -> Source:
+        with needs_extra("tensorflow_datasets", "tfds"):
+            import tensorflow_datasets as tfds
+        name = os.fspath(source)
+        try:
+            builder = tfds.builder(name, data_dir=self.data_dir, try_gcs=False)
+        except Exception as error:  # The type differs between unknown names, versions and configurations.
+            raise DataError(f"tensorflow-datasets cannot load {name!r}: {str(error).splitlines()[0]}") from error
+        folder = Path(os.fspath(builder.data_dir))
+        if not (folder / "dataset_info.json").exists():
+            if not self.download:
+                raise DataError(f"tensorflow-datasets has no {name!r} at {folder}. Let it download with `download`.")
+            builder.download_and_prepare()
+        leaves = dict(_leaves(builder.info.features, tfds))
+        image = _choose("image_feature", self.image_feature, _of_kind(leaves, tfds.features.Image))
+        texts = _of_kind(leaves, tfds.features.Text, sequences=True)
+        texts = [path for path in texts if path.rpartition("/")[2] not in ("filename", "file_name", "id")]
+        if self.text_feature is None and len(texts) > 1:
+            texts = [path for path in texts if "caption" in path.lower()] or texts
+        text = _choose("text_feature", self.text_feature, texts)
+        labels = _of_kind(leaves, tfds.features.ClassLabel)
+        keys = [path for path in ("image/filename", "filename", "file_name") if path in leaves]
+        splits = {}
+        for theirs in builder.info.splits:
+            ours = self.split or split_name(theirs)
+            if ours != "restval" or self.restval != "drop":
+                splits[theirs] = "train" if ours == "restval" and self.restval == "train" else ours
+        return Source(
+            "tfds",
+            builder.info.full_name,
+            _Examples(
+                builder,
+                splits,
+                image,
+                text,
+                keys[0] if keys else "tfds_id",
+                {labels[0]: leaves[labels[0]][0].int2str} if len(labels) == 1 else {},
+            ),
+            files=tuple(path for path in (folder / "dataset_info.json", folder / "features.json") if path.exists()),
+            options={"name": builder.info.full_name, "splits": splits, "image": image, "text": text},
+            notes=(f"Reading the features {image} and {text} of {builder.info.full_name}.",),
+        )
 
 
 @dataclass(frozen=True)

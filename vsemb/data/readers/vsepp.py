@@ -9,82 +9,86 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from vsemb.data.features.files import load_array, not_finite
+from vsemb.data.readers import Reader
 from vsemb.data.readers.source import BadRows, Source, existing, text_lines
 from vsemb.data.records import ImageRecord
 from vsemb.errors import DataError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _SPLITS = {"train": "train", "dev": "val", "test": "test"}
 _BLOCK = 1024
 
 
-def recognizes(path: Path) -> bool:
-    """Return whether a path is a folder of precomputed features."""
-    return any((path / f"{split}_ims.npy").exists() for split in _SPLITS)
+@dataclass(frozen=True)
+class Vsepp(Reader, kind="vsepp"):
+    """VSE++'s precomputed features without images: {train,dev,test}_ims.npy and _caps.txt, in a folder."""
 
+    @classmethod
+    def recognizes(cls, path: Path) -> bool:
+        return any((path / f"{split}_ims.npy").exists() for split in _SPLITS)
 
-def read(source: str | os.PathLike[str]) -> Source:
-    """Read a VSE++ folder, e.g. `f8k_precomp`.
+    def read(self, source: str | os.PathLike[str]) -> Source:
 
-    Args:
-        source: the folder.
+        from vsemb.data.features.files import not_finite
 
-    Raises:
-        DataError: if a file is missing or broken, the counts of rows and captions do not match, or no row is finite.
-            Images with features that are not finite, and captions that are not UTF-8, are named in `Source.bad`.
-    """
-    folder = existing(source)
-    if not folder.is_dir():
-        raise DataError(f"{folder} is not a folder; the format vsepp reads a folder of *_ims.npy and *_caps.txt.")
-    records: list[ImageRecord] = []
-    features: dict[str, np.ndarray] = {}
-    files: list[Path] = []
-    notes: list[str] = []
-    bad = BadRows()
-    for theirs, ours in _SPLITS.items():
-        paths = (folder / f"{theirs}_ims.npy", folder / f"{theirs}_caps.txt")
-        present = [path for path in paths if path.exists()]
-        if not present:
-            continue
-        if len(present) == 1:
-            raise DataError(f"{folder} holds {present[0].name} without its partner.")
-        rows = _load(paths[0])
-        captions = text_lines(paths[1], bad)
-        images, per_image, note = _grouped(paths[0], rows, len(captions))
-        features[ours] = images
-        files += paths
-        notes.append(f"{theirs}: {note}")
-        digits = len(str(len(images) - 1))
-        broken = set(not_finite(images).tolist())
-        for row in range(len(images)):
-            texts = captions[row * per_image : (row + 1) * per_image]
-            with bad:
-                if row in broken:
-                    raise DataError(f"{paths[0]}: row {row * len(rows) // len(images)} is not finite.")
-                records.append(ImageRecord(f"{theirs}-{row:0{digits}d}", tuple(texts), ours, None))
-    if not features:
-        raise DataError(f"{folder} holds no train_ims.npy, dev_ims.npy or test_ims.npy.")
-    bad.require(folder, records)
-    widths = {split: images.shape[1] for split, images in features.items()}
-    if len(set(widths.values())) > 1:
-        raise DataError(f"The features in {folder} differ in dimension: {widths}.")
+        folder = existing(source)
+        if not folder.is_dir():
+            raise DataError(f"{folder} is not a folder; the format vsepp reads a folder of *_ims.npy and *_caps.txt.")
+        records: list[ImageRecord] = []
+        features: dict[str, np.ndarray] = {}
+        files: list[Path] = []
+        notes: list[str] = []
+        bad = BadRows()
+        for theirs, ours in _SPLITS.items():
+            paths = (folder / f"{theirs}_ims.npy", folder / f"{theirs}_caps.txt")
+            present = [path for path in paths if path.exists()]
+            if not present:
+                continue
+            if len(present) == 1:
+                raise DataError(f"{folder} holds {present[0].name} without its partner.")
+            rows = _load(paths[0])
+            captions = text_lines(paths[1], bad)
+            images, per_image, note = _grouped(paths[0], rows, len(captions))
+            features[ours] = images
+            files += paths
+            notes.append(f"{theirs}: {note}")
+            digits = len(str(len(images) - 1))
+            broken = set(not_finite(images).tolist())
+            for row in range(len(images)):
+                texts = captions[row * per_image : (row + 1) * per_image]
+                with bad:
+                    if row in broken:
+                        raise DataError(f"{paths[0]}: row {row * len(rows) // len(images)} is not finite.")
+                    records.append(ImageRecord(f"{theirs}-{row:0{digits}d}", tuple(texts), ours, None))
+        if not features:
+            raise DataError(f"{folder} holds no train_ims.npy, dev_ims.npy or test_ims.npy.")
+        bad.require(folder, records)
+        widths = {split: images.shape[1] for split, images in features.items()}
+        if len(set(widths.values())) > 1:
+            raise DataError(f"The features in {folder} differ in dimension: {widths}.")
 
-    def rows_of(split: str, keys: Sequence[str]) -> np.ndarray:
-        images = features[split]
-        if len(keys) == len(images):
-            return images
-        return images[[int(key.rpartition("-")[2]) for key in keys]]
+        def rows_of(split: str, keys: Sequence[str]) -> np.ndarray:
+            images = features[split]
+            if len(keys) == len(images):
+                return images
+            return images[[int(key.rpartition("-")[2]) for key in keys]]
 
-    return Source(
-        "vsepp", folder.resolve().name, records, tuple(files), notes=tuple(notes), bad=tuple(bad), rows=rows_of
-    )
+        return Source(
+            "vsepp", folder.resolve().name, records, tuple(files), notes=tuple(notes), bad=tuple(bad), rows=rows_of
+        )
 
 
 def _load(path: Path) -> np.ndarray:
+    import numpy as np
+
+    from vsemb.data.features.files import load_array
+
     rows = load_array(path)
     if not isinstance(rows, np.ndarray) or rows.ndim != 2 or not rows.size or rows.dtype.kind != "f":
         found = f"{rows.dtype} {rows.shape}" if isinstance(rows, np.ndarray) else "an archive"
@@ -115,6 +119,8 @@ def _repetition(rows: np.ndarray) -> int:
     The result is the greatest common divisor of the lengths of runs of equal rows. Two adjacent images with
     equal features form a run of double length, which does not change the divisor.
     """
+    import numpy as np
+
     starts = [0]
     for start in range(0, len(rows) - 1, _BLOCK):
         # Compare bits, since NaN != NaN.

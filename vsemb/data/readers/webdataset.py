@@ -14,9 +14,11 @@ import tarfile
 import zlib
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vsemb.data.readers import Reader
 from vsemb.data.readers.samples import Sample, source_of, split_in_path
 from vsemb.data.readers.source import Source, existing, files_inside
 from vsemb.data.readers.table import COLUMNS, WEAK, named_columns
@@ -32,38 +34,37 @@ _BRACES = re.compile(r"\{([^{}]*)\}")
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
 
 
-def recognizes(path: Path) -> bool:
-    """Return whether a path is a tar file, or a folder that holds some."""
-    return bool(_shards(path)) if path.is_dir() else path.name.lower().endswith(_SHARDS)
-
-
-def read(source: str | os.PathLike[str], *, split: str | None = None) -> Source:
-    """Read WebDataset shards, for example of img2dataset.
+@dataclass(frozen=True)
+class WebDataset(Reader, kind="webdataset"):
+    """WebDataset shards, also of img2dataset: tar files, their folder, or a pattern such as train-{000..099}.tar.
 
     The image of a sample is a file such as `000.jpg`. Its captions are the lines of `000.txt`, or a field such as
     `caption` of `000.json`. The JSON may also have the fields `key`, `split` and `class`.
 
-    Args:
-        source: a tar file; a folder that holds some, itself or one level down; or a pattern such as
-            `shards/train-{000..099}.tar`.
+    Attributes:
         split: put all images into this split; default: the field `split`, else the split in the name of the shard or
             its folder (`train-000.tar`), else a hash of the key. The hash also decides if all shards name one split.
-
-    Raises:
-        DataError: if no tar files are found, or no sample can be used.
     """
-    pattern = os.fspath(source)
-    if _BRACES.search(pattern):
-        shards = [existing(path) for path in _expanded(pattern)]
-        path = Path(os.path.commonpath([shard.parent for shard in shards]))
-    else:
-        path = existing(source)
-        shards = _shards(path) if path.is_dir() else [path]
-    if not shards:
-        raise DataError(f"{path} holds no tar files, neither itself nor one level down.")
-    root = path if path.is_dir() else path.parent
-    files = {shard: split_in_path(shard, root) for shard in shards}
-    return source_of("webdataset", path, _samples, files, split=split, options={}, notes=_downloaded(shards))
+
+    split: str | None = None
+
+    @classmethod
+    def recognizes(cls, path: Path) -> bool:
+        return bool(_shards(path)) if path.is_dir() else path.name.lower().endswith(_SHARDS)
+
+    def read(self, source: str | os.PathLike[str]) -> Source:
+        pattern = os.fspath(source)
+        if _BRACES.search(pattern):
+            shards = [existing(path) for path in _expanded(pattern)]
+            path = Path(os.path.commonpath([shard.parent for shard in shards]))
+        else:
+            path = existing(source)
+            shards = _shards(path) if path.is_dir() else [path]
+        if not shards:
+            raise DataError(f"{path} holds no tar files, neither itself nor one level down.")
+        root = path if path.is_dir() else path.parent
+        files = {shard: split_in_path(shard, root) for shard in shards}
+        return source_of("webdataset", path, _samples, files, split=self.split, options={}, notes=_downloaded(shards))
 
 
 def _shards(folder: Path) -> list[Path]:

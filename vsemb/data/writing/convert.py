@@ -7,17 +7,20 @@ import json
 import os
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
+from vsemb.acts import Option, act
 from vsemb.console import progress
 from vsemb.data.store import Dataset, Split
-from vsemb.errors import unknown_name
 from vsemb.files import replacing_directory
+from vsemb.parts import Count
+from vsemb.results import Result
 
 # Maximum number of images in memory.
 _BLOCK = 64
@@ -51,23 +54,51 @@ _SCHEMA = pa.schema(
 )
 
 
+@dataclass(frozen=True)
+class Files(Result):
+    """Result of `convert`.
+
+    Attributes:
+        out: the directory.
+        files: its files.
+    """
+
+    out: str
+    files: tuple[Path, ...]
+
+    @property
+    def size(self) -> int:
+        """Size of all files in bytes."""
+        return sum(file.stat().st_size for file in self.files)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"files": [str(file) for file in self.files], "bytes": self.size}
+
+    def __str__(self) -> str:
+        return f"{self.out}: {len(self.files):,} files, {self.size / 1e6:,.1f} MB"
+
+
+@act
 def convert(
-    dataset: Dataset,
-    out: str | os.PathLike[str],
-    format: str,
+    data: Dataset | str | os.PathLike[str],
+    out: Annotated[str | os.PathLike[str], Option(by_place=False)],
+    format: Annotated[Literal["webdataset", "parquet"], Option(by_place=False)],
     *,
-    images_per_file: int = 1024,
+    images_per_file: Count = 1024,
     overwrite: bool = False,
-) -> list[Path]:
-    """Write all splits of a dataset in a format of other programs, which `vsemb prepare` can read.
+) -> Files:
+    """Write a dataset in the format of other programs, which `vsemb.prepare` can read too.
+
+    The format webdataset has tar files with image, captions (.txt, one per line) and .json (key, split, captions,
+    class) per image. The format parquet has the columns key, image, captions, class and split, as
+    `datasets.load_dataset` of Hugging Face reads them.
 
     Args:
-        dataset: a dataset with images.
-        out: the directory to write, published in one step.
-        format: `webdataset`, with `000000007.jpg`, `.txt` (one caption per line) and `.json` per image; or `parquet`,
-            with the columns key, image, captions, class and split.
+        data: a prepared dataset with images.
+        out: directory to write.
+        format: format to write.
         images_per_file: images per file; the last of a split may have fewer.
-        overwrite: whether to replace an existing directory.
+        overwrite: replace an existing directory.
 
     Returns:
         The files, such as `train-00000.tar`.
@@ -78,12 +109,9 @@ def convert(
 
     Example:
 
-    ```python
-    convert(Dataset.open("data/flickr8k"), "flickr8k-shards", "webdataset")
-    ```
+        vsemb.convert("data/flickr8k", "flickr8k-shards", "webdataset")
     """
-    if format not in FORMATS:
-        raise unknown_name("format", format, FORMATS)
+    dataset = Dataset.of(data)
     ending, write = FORMATS[format]
     names = []
     with replacing_directory(out, overwrite) as folder:
@@ -93,7 +121,7 @@ def convert(
             for number, first in enumerate(progress(firsts, desc=name, unit="file")):
                 names.append(f"{name}-{number:05d}.{ending}")
                 write(folder / names[-1], _rows(split, first, min(first + images_per_file, len(split))), name)
-    return [Path(out) / name for name in names]
+    return Files(str(out), tuple(Path(out) / name for name in names))
 
 
 def _rows(split: Split, first: int, end: int) -> Iterator[list[_Row]]:

@@ -1,19 +1,20 @@
-"""`vsemb prepare` as a function: read a source, check it, write it as a dataset."""
+"""Read sources, join them, and write them as a dataset."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
+from vsemb.console import say
 from vsemb.data.duplicates import shared_images
-from vsemb.data.readers import infer_format, read
+from vsemb.data.readers import Reader, infer_format, read
 from vsemb.data.readers.source import Source, listed
 from vsemb.data.records import ImageRecord
 from vsemb.data.store import Dataset
@@ -24,106 +25,73 @@ from vsemb.files import sha256_file
 _NAMES_SHOWN = 3
 
 
-def prepare(
+def open_source(
     source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    out: str | os.PathLike[str],
+    format: Reader | str | None,
+    on_bad_image: str,
+    options: Mapping[str, Any],
     *,
-    format: str | None = None,
-    name: str | None = None,
-    on_bad_image: Literal["skip", "fail"] = "skip",
     val_to_train: bool = False,
-    max_side: int | None = None,
-    images_per_shard: int = 1024,
-    overwrite: bool = False,
-    report: Callable[[str], None] | None = None,
-    **options: Any,
-) -> Dataset:
-    """Convert a common layout of images and captions to a dataset on disk.
+) -> Source:
+    """Read one or more sources; print inferred formats, notes and malformed rows.
 
     Args:
-        source: the file, folder or (tfds) name to read, or a sequence of them, whose splits are merged. Then the keys
+        source: the file, folder or other name to read, or a sequence of them, whose splits are merged. Then the keys
             of images and ids of captions begin with the name of their source, without its ending.
+        format: a reader or its kind; None to infer it from each source.
+        on_bad_image: `"skip"` leaves out malformed rows; `"fail"` raises an error.
+        options: fields of the reader.
+        val_to_train: whether to move the images of `val` to `train`.
+
+    Raises:
+        DataError: for a broken source, or malformed rows with `on_bad_image="fail"`; the message names them.
+        InvalidArgumentError: for an unknown format or option.
+    """
+    if not isinstance(source, str | os.PathLike):
+        each = [(one, open_source(one, format, on_bad_image, options, val_to_train=val_to_train)) for one in source]
+        if not each:
+            raise invalid_argument("source", source, "at least one source")
+        return each[0][1] if len(each) == 1 else _joined(each)
+    if format is None:
+        format = infer_format(source)
+        say(f"{source} has the format {format}. Choose another with `format`.")
+    opened = read(format, source, **options)
+    for line in opened.notes:
+        say(line)
+    if opened.bad and on_bad_image == "fail":
+        fix = "Correct them, or leave them out with `on_bad_image=skip`."
+        raise DataError(f"{source} has {counted(len(opened.bad), 'malformed row')}: {listed(opened.bad)} {fix}")
+    for line in opened.bad:
+        say(f"left out: {line}")
+    return _with_val_in_train(opened) if val_to_train else opened
+
+
+def write_source(source: Source, out: str | os.PathLike[str], **options: Any) -> Dataset:
+    """Write a source as a dataset.
+
+    Args:
+        source: the source.
         out: the directory to create. `write_dataset` describes how an interrupted call continues.
-        format: one of `vsemb.data.readers.formats()`; default: inferred from the source.
-        name: the dataset's name; default: the last part of `out`.
-        on_bad_image: `"skip"` leaves out unreadable images, images without a caption and malformed rows; `"fail"`
-            raises an error.
-        val_to_train: whether to move the images of `val` to `train`, for a final training with `validation=last`.
-        max_side: longer side in pixels to which larger images are shrunk; None for no limit.
-        images_per_shard: images in a full shard.
-        overwrite: whether to replace another dataset at `out`, including its cached features and parses.
-        report: called with each line of progress, such as a note about skipped rows.
-        **options: the reader's options.
+        **options: keywords of `write_dataset`, such as `name`.
 
     Returns:
         The dataset, opened.
 
     Raises:
-        DataError: for a broken source, and as `write_dataset`.
-        InvalidArgumentError: for an unknown format or option.
-
-    Example:
-
-    ```python
-    dataset = prepare("flickr8k", "data/flickr8k", report=print)
-    ```
+        DataError: as `write_dataset`.
     """
-    say = report or (lambda line: None)
-    opened = open_source(source, format, on_bad_image, say, val_to_train=val_to_train, **options)
     dataset = write_dataset(
-        opened.records,
+        source.records,
         out,
-        name=name or Path(os.path.abspath(out)).name,
-        source=described_source(opened),
-        total=opened.total,
-        images_per_shard=images_per_shard,
-        on_bad_image=on_bad_image,
-        max_side=max_side,
-        overwrite=overwrite,
-        report=report,
-        before_publish=lambda dataset: write_beside(dataset, opened),
+        source=described_source(source),
+        total=source.total,
+        report=say,
+        before_publish=lambda dataset: write_beside(dataset, source),
+        **options,
     )
     for line in shared_images(dataset):
         say(line)
     return dataset
-
-
-def open_source(
-    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    format: str | None,
-    on_bad_image: str,
-    report: Callable[[str], None],
-    *,
-    val_to_train: bool = False,
-    **options: Any,
-) -> Source:
-    """Read one or more sources; report inferred formats, notes and malformed rows.
-
-    Args:
-        source, format, on_bad_image, val_to_train, **options: as `prepare`.
-        report: called with each line.
-
-    Raises:
-        DataError: for a broken source, or malformed rows with `on_bad_image="fail"`; the message names them.
-    """
-    if not isinstance(source, str | os.PathLike):
-        each = [
-            (one, open_source(one, format, on_bad_image, report, val_to_train=val_to_train, **options))
-            for one in source
-        ]
-        return each[0][1] if len(each) == 1 else _joined(each)
-    if format is None:
-        format = infer_format(source)
-        report(f"{source} has the format {format}. Choose another with --format.")
-    opened = read(format, source, **options)
-    for line in opened.notes:
-        report(line)
-    if opened.bad and on_bad_image == "fail":
-        fix = "Correct them, or leave them out with --on-bad-image skip."
-        raise DataError(f"{source} has {counted(len(opened.bad), 'malformed row')}: {listed(opened.bad)} {fix}")
-    for line in opened.bad:
-        report(f"left out: {line}")
-    return _with_val_in_train(opened) if val_to_train else opened
 
 
 @dataclass(frozen=True)
@@ -219,7 +187,7 @@ def write_beside(dataset: Dataset, source: Source) -> None:
 
 
 def summary(manifest: Mapping[str, Any]) -> list[str]:
-    """Return the last lines of `vsemb prepare`: the numbers of skipped images and captions, with reasons.
+    """Return the numbers of skipped images and captions of a manifest, with reasons, as lines.
 
     Example:
 

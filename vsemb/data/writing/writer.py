@@ -182,7 +182,7 @@ def _write_shards(
             elif on_bad_image == "fail":
                 raise BadImageFound(
                     f"Image {record.key!r}: {line['reason']}. Mend it, or leave such images out "
-                    "with --on-bad-image skip."
+                    "with `on_bad_image=skip`."
                 )
             if outcome is not None:
                 if record.split not in writers:
@@ -246,13 +246,13 @@ def check_prepared(out: Path, described: dict[str, Any], on_bad_image: str = "sk
     if differing:
         raise DataError(
             f"{out} already holds the dataset {manifest['name']!r}, made with another "
-            f"{', '.join(differing)}; choose another --out, or replace it with --overwrite."
+            f"{', '.join(differing)}; choose another `out`, or replace it with `overwrite`."
         )
     if on_bad_image == "fail" and manifest["skipped"]:
         first = manifest["skipped"][0]
         raise DataError(
             f"{out} was prepared without {counted(len(manifest['skipped']), 'bad image')}, first {first['key']!r}: "
-            f"{first['reason']}. Mend them and prepare it again with --overwrite."
+            f"{first['reason']}. Mend them and prepare it again with `overwrite`."
         )
 
 
@@ -265,7 +265,7 @@ def holds_dataset(out: Path) -> bool:
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return False
     if not out.is_dir() or not (out / MANIFEST).exists():
-        raise DataError(f"{out} exists and is not a vsemb dataset; choose another --out.")
+        raise DataError(f"{out} exists and is not a vsemb dataset; choose another `out`.")
     return True
 
 

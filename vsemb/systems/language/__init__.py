@@ -11,6 +11,7 @@ SYSTEM = System(
     },
     parts={
         "task": {"language": "vsemb.systems.language.kiros2014_language"},
+        "reader": {"sentences": "vsemb.systems.language.plain_text"},
         "annotation": {"pos-tags": "vsemb.systems.language.annotation"},
         "language model": {
             "log-bilinear": "vsemb.systems.language.log_bilinear",
@@ -18,8 +19,6 @@ SYSTEM = System(
             "sc-nlm": "vsemb.systems.language.structure_content",
         },
     },
-    readers={"sentences": "vsemb.systems.language.plain_text:read"},
-    next_commands={"sentences": "vsemb train log-bilinear --data CAPTIONED --set sentences={data} --out {out}"},
     annotations={"tags": "vsemb.systems.language.tags:find"},
     examples={
         "annotate": (

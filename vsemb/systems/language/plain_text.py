@@ -6,7 +6,9 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
+from vsemb.data.readers import Reader
 from vsemb.data.readers.hash_splits import SPLITS, hash_split
 from vsemb.data.readers.source import Source, existing, numbered_lines, split_name
 from vsemb.data.records import ImageRecord
@@ -14,7 +16,7 @@ from vsemb.errors import DataError
 
 
 @dataclass(frozen=True)
-class _Sentences:
+class _Lines:
     """Records without images, one per non-blank line of the files."""
 
     files: tuple[Path, ...]
@@ -30,21 +32,24 @@ class _Sentences:
                     yield ImageRecord(key, (line.strip(),), split, None)
 
 
-def read(source: str | os.PathLike[str], *, split: str | None = None) -> Source:
-    """Read a file of sentences, one per line, or the files `*.txt` of a folder.
+@dataclass(frozen=True)
+class Sentences(Reader, kind="sentences"):
+    """Text: a UTF-8 file with a sentence per line, or a folder of .txt files, for the training of language models.
 
-    The files `train.txt`, `val.txt` and `test.txt` are splits. Lines of other files are split by a hash of their file
-    name and number: 80 % train, 10 % val, 10 % test.
+    The files train.txt, val.txt and test.txt are splits. Lines of other files are split by a hash of their file name
+    and number: 80 % train, 10 % val, 10 % test.
 
-    Args:
-        source: the file or folder, in UTF-8. Blank lines are left out.
-        split: split for all sentences; None for the splits above.
-
-    Raises:
-        DataError: if the source or its files do not exist.
+    Attributes:
+        split: put all sentences into this split.
     """
-    path = existing(source)
-    files = tuple(sorted(path.glob("*.txt"))) if path.is_dir() else (path,)
-    if not files:
-        raise DataError(f"{path} must hold files of sentences; got none that ends in .txt.")
-    return Source("sentences", path.name, _Sentences(files, split), files, {"split": split})
+
+    split: str | None = None
+
+    next_command: ClassVar[str | None] = "vsemb train log-bilinear --data CAPTIONED --set sentences={data} --out {out}"
+
+    def read(self, source: str | os.PathLike[str]) -> Source:
+        path = existing(source)
+        files = tuple(sorted(path.glob("*.txt"))) if path.is_dir() else (path,)
+        if not files:
+            raise DataError(f"{path} must hold files of sentences; got none that ends in .txt.")
+        return Source("sentences", path.name, _Lines(files, self.split), files, {"split": self.split})

@@ -1,11 +1,15 @@
 """Image regions and words: detections, alignment, pointing."""
 
-from vsemb.registry import System
+from vsemb.registry import Command, System
 
 SYSTEM = System(
     name="regions",
     recipes={"dvsa": "vsemb.systems.regions.dvsa:DVSA"},
     parts={
+        "reader": {"entities": "vsemb.systems.regions.entities", "refcoco": "vsemb.systems.regions.refcoco"},
+        "region source": dict.fromkeys(
+            ("grid", "selective-search", "detections", "published"), "vsemb.systems.regions.sources"
+        ),
         "image tower": {"regions": "vsemb.systems.regions.image_tower"},
         "text encoder": {"contextual-tokens": "vsemb.systems.regions.encoders"},
         "protocol": {"pointing": "vsemb.systems.regions.protocol"},
@@ -17,17 +21,21 @@ SYSTEM = System(
         },
     },
     commands={
-        "regions": ("vsemb.systems.regions.commands:REGIONS", "find regions of images and cache their features"),
+        "regions": Command(
+            "vsemb.systems.regions.api:regions",
+            "find regions of images and cache their features",
+            (
+                "vsemb regions data/flickr8k",
+                "vsemb regions data/coco --from detections --file found.json --images instances_val2017.json",
+                "vsemb regions data/scenes --pooling crops --weights runs/scenes",
+                "vsemb regions data/coco --from published --files trainval_resnet101_faster_rcnn_genome_36.tsv",
+            ),
+        ),
         "align": ("vsemb.systems.regions.commands:ALIGN", "align the words of a sentence with regions of an image"),
     },
     modes={
         "search": {"regions": "vsemb.systems.regions.commands:SEARCH"},
     },
-    readers={
-        "entities": "vsemb.systems.regions.entities:read",
-        "refcoco": "vsemb.systems.regions.refcoco:read",
-    },
-    next_commands=dict.fromkeys(("entities", "refcoco"), "vsemb regions {data} --backbone MobileNetV2"),
     examples={
         "prepare": ("vsemb prepare Flickr30kEntities --images flickr30k-images --out data/entities",),
         "evaluate": ("vsemb evaluate runs/dvsa --data data/scenes --split test --protocol pointing",),

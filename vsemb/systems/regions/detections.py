@@ -260,7 +260,7 @@ def _entries(path: Path) -> Iterator[dict[str, Any]]:
     if not text.startswith("[", place):
         raise DataError(
             f"{path} is not a COCO results file: it holds no list of detections. An annotations file, with "
-            "images and their sizes, goes to --images."
+            "images and their sizes, is given as `images`."
         )
     # The place is at "[" or ",", or at the "]" of an empty list.
     if text.startswith("]", after(place + 1)):
@@ -301,7 +301,7 @@ def clip_boxes(pixels: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.nd
     if far.any():
         notes.append(
             f"{far.sum():,} of {len(far):,} boxes reach out of their image by more than a pixel and are "
-            "clipped. If there are many, the sizes are wrong: pass the detector's with --images FILE."
+            "clipped. If there are many, the sizes are wrong: name a file with the detector's as `images`."
         )
     return boxes, some, notes
 
@@ -467,9 +467,9 @@ class DetectedImages:
         # Shrunk images have exactly the largest side; smaller images are stored unchanged.
         if limit is not None and (doubtful := unknown[self._stored[unknown].max(axis=1) >= limit]).size:
             raise DataError(
-                f"{self._dataset.path} was prepared with --max-side {limit}, so {counted(len(doubtful), 'image')} may "
+                f"{self._dataset.path} was prepared with max_side={limit}, so {counted(len(doubtful), 'image')} may "
                 f"have been larger when their boxes were found ({_shown([self.keys[r] for r in doubtful])}). "
-                f"Give the sizes of the images of {self._path}: --images FILE, a COCO annotations file with "
+                f"Give the sizes of the images of {self._path} as `images`, a COCO annotations file with "
                 "file_name, width and height."
             )
         return notes
@@ -507,8 +507,8 @@ class DetectedImages:
         by = "" if self._listed is None else f" by the file names in {self._images}"
         advice = (
             "They must be keys, with or without folders and ending, or the numbers in file names such as "
-            "000000391895.jpg; for other ids list id and file_name with --images FILE, as COCO's annotations "
-            "do."
+            "000000391895.jpg; for other ids list id and file_name in a file that `images` names, as "
+            "COCO's annotations do."
         )
         if self._listed is not None:
             advice = "Its ids must match the detections, and its file names the keys."

@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from xml.etree import ElementTree
 
+from vsemb.data.readers import Reader
 from vsemb.data.readers.source import BadRows, Source, existing, find_images, image_folders, image_path, text_lines
 from vsemb.data.records import ImageRecord
 from vsemb.errors import DataError, one_line
@@ -25,45 +27,48 @@ _FOLDERS = ("flickr30k-images", "flickr30k_images", "images")
 Pairs = tuple[tuple[int, int], ...]
 
 
-def recognizes(path: Path) -> bool:
-    """Return whether a path is a folder of Flickr30k Entities."""
-    return (path / "Annotations").is_dir() and (path / "Sentences").is_dir()
+@dataclass(frozen=True)
+class Entities(Reader, kind="entities"):
+    """Flickr30k Entities, whose phrases name boxes, for `vsemb evaluate --protocol pointing`.
 
+    The folder holds Annotations/, Sentences/ and the lists of splits.
 
-def read(source: str | os.PathLike[str], *, images: str | os.PathLike[str] | None = None) -> Source:
-    """Read Flickr30k Entities.
-
-    Args:
-        source: the folder with `Annotations`, `Sentences` and the lists of splits.
-        images: the images folder, a path or URI; default: `flickr30k-images` in the folder, or beside it.
-
-    Raises:
-        DataError: if a list or folder is missing, or no image can be used. Images with malformed files are named in
-            `Source.bad`.
+    Attributes:
+        images: images folder, a path or URI; default: `flickr30k-images` in the folder, or beside it.
     """
-    folder = existing(source)
-    lists = [folder / f"{split}.txt" for split in _SPLITS if (folder / f"{split}.txt").is_file()]
-    if not lists or not recognizes(folder):
-        raise DataError(f"{folder} must hold Annotations, Sentences and train.txt, val.txt or test.txt.")
-    members = {line.strip(): file.stem for file in lists for line in text_lines(file) if line.strip()}
-    usual = [place / name for place in (folder, folder.resolve().parent) for name in _FOLDERS]
-    where = find_images([f"{image}.jpg" for image in members], image_folders(images, *usual))
-    records: list[ImageRecord] = []
-    bad = BadRows()
-    for image, split in members.items():
-        with bad:
-            objects, numbers = read_boxes(folder / "Annotations" / f"{image}.xml")
-            lines = text_lines(existing(folder / "Sentences" / f"{image}.txt"))
-            linked = [linked_phrases(line, numbers) for line in lines if line.strip()]
-            if not linked:
-                raise DataError(f"{folder / 'Sentences' / image}.txt holds no caption.")
-            captions, alignments = zip(*linked, strict=True)
-            file = image_path(where, f"{image}.jpg")
-            records.append(
-                ImageRecord(f"{image}.jpg", captions, split, file, objects=tuple(objects), alignments=alignments)
-            )
-    bad.require(folder, records)
-    return Source("entities", folder.resolve().name, records, files=tuple(lists), bad=tuple(bad))
+
+    images: str | os.PathLike[str] | None = None
+
+    next_command: ClassVar[str | None] = "vsemb regions {data} --backbone MobileNetV2"
+
+    @classmethod
+    def recognizes(cls, path: Path) -> bool:
+        return (path / "Annotations").is_dir() and (path / "Sentences").is_dir()
+
+    def read(self, source: str | os.PathLike[str]) -> Source:
+        folder = existing(source)
+        lists = [folder / f"{split}.txt" for split in _SPLITS if (folder / f"{split}.txt").is_file()]
+        if not lists or not self.recognizes(folder):
+            raise DataError(f"{folder} must hold Annotations, Sentences and train.txt, val.txt or test.txt.")
+        members = {line.strip(): file.stem for file in lists for line in text_lines(file) if line.strip()}
+        usual = [place / name for place in (folder, folder.resolve().parent) for name in _FOLDERS]
+        where = find_images([f"{image}.jpg" for image in members], image_folders(self.images, *usual))
+        records: list[ImageRecord] = []
+        bad = BadRows()
+        for image, split in members.items():
+            with bad:
+                objects, numbers = read_boxes(folder / "Annotations" / f"{image}.xml")
+                lines = text_lines(existing(folder / "Sentences" / f"{image}.txt"))
+                linked = [linked_phrases(line, numbers) for line in lines if line.strip()]
+                if not linked:
+                    raise DataError(f"{folder / 'Sentences' / image}.txt holds no caption.")
+                captions, alignments = zip(*linked, strict=True)
+                file = image_path(where, f"{image}.jpg")
+                records.append(
+                    ImageRecord(f"{image}.jpg", captions, split, file, objects=tuple(objects), alignments=alignments)
+                )
+        bad.require(folder, records)
+        return Source("entities", folder.resolve().name, records, files=tuple(lists), bad=tuple(bad))
 
 
 def read_boxes(path: Path) -> tuple[list[dict[str, Any]], dict[str, list[int]]]:

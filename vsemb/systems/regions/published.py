@@ -66,7 +66,7 @@ def read_published(path: Path, names: Path | None = None) -> Iterator[PublishedR
         InvalidArgumentError: if `names` is missing for a `.npy`, or given for another form.
     """
     if (path.suffix == ".npy") != (names is not None):
-        fix = "An array does not name its images: give --ids FILE with one name per line."
+        fix = "An array does not name its images: give `ids`, a file with one name per line."
         raise invalid_argument(
             "ids", None if names is None else str(names), f"a file for .npy alone; {path} is given", fix
         )

@@ -13,8 +13,9 @@ import pickletools
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+from vsemb.data.readers import Reader
 from vsemb.data.readers.source import (
     BadRows,
     Source,
@@ -47,43 +48,47 @@ class _Image:
     expressions: list[tuple[str, int]] = field(default_factory=list)
 
 
-def recognizes(path: Path) -> bool:
-    """Return whether a path is a file of expressions, or the folder of one, with its boxes beside it."""
-    folder = path if path.is_dir() else path.parent
-    return bool(_files(path)) and (folder / _BOXES).is_file()
+@dataclass(frozen=True)
+class RefCoco(Reader, kind="refcoco"):
+    """RefCOCO, RefCOCO+ or RefCOCOg, whose expressions name boxes, for `vsemb evaluate --protocol pointing`.
 
+    The source is a file refs(unc).p or refs(umd).p, or the folder of one, with instances.json beside it. Every word of
+    an expression names the object.
 
-def read(source: str | os.PathLike[str], *, images: str | os.PathLike[str] | None = None) -> Source:
-    """Read RefCOCO. Every word of an expression names the object.
-
-    Args:
-        source: a file `refs(...).p`, or a folder with one; with `instances.json` beside it.
-        images: the folder of COCO's images, a path or URI; default: `images` or `train2014` in the folder or beside it.
-
-    Raises:
-        DataError: if a file is missing or of another form, or no image can be used. Malformed entries, and entries of
-            an image that already is in another split, are named in `Source.bad`.
+    Attributes:
+        images: folder of COCO's images, a path or URI; default: `images` or `train2014` in the folder or beside it.
     """
-    path = existing(source)
-    file = the_file(_files(path), path, "files refs(...).p")
-    bad = BadRows()
-    found = _expressions(file, *_boxes(file.parent / _BOXES, bad), bad)
-    usual = [place / name for place in (file.parent, file.parent.resolve().parent) for name in _FOLDERS]
-    folder = find_images([image.name for image in found], image_folders(images, *usual))
-    records: list[ImageRecord] = []
-    for image in found:
-        with bad:
-            places = {number: place for place, number in enumerate(image.objects)}
-            captions = tuple(caption for caption, _ in image.expressions)
-            alignments = tuple(
-                tuple((word, places[number]) for word in range(len(caption.split())))
-                for caption, number in image.expressions
-            )
-            where = image_path(folder, image.name)
-            objects = tuple(image.objects.values())
-            records.append(ImageRecord(image.name, captions, image.split, where, None, objects, alignments))
-    bad.require(file, records)
-    return Source("refcoco", path.resolve().name, records, files=(file, file.parent / _BOXES), bad=tuple(bad))
+
+    images: str | os.PathLike[str] | None = None
+
+    next_command: ClassVar[str | None] = "vsemb regions {data} --backbone MobileNetV2"
+
+    @classmethod
+    def recognizes(cls, path: Path) -> bool:
+        folder = path if path.is_dir() else path.parent
+        return bool(_files(path)) and (folder / _BOXES).is_file()
+
+    def read(self, source: str | os.PathLike[str]) -> Source:
+        path = existing(source)
+        file = the_file(_files(path), path, "files refs(...).p")
+        bad = BadRows()
+        found = _expressions(file, *_boxes(file.parent / _BOXES, bad), bad)
+        usual = [place / name for place in (file.parent, file.parent.resolve().parent) for name in _FOLDERS]
+        folder = find_images([image.name for image in found], image_folders(self.images, *usual))
+        records: list[ImageRecord] = []
+        for image in found:
+            with bad:
+                places = {number: place for place, number in enumerate(image.objects)}
+                captions = tuple(caption for caption, _ in image.expressions)
+                alignments = tuple(
+                    tuple((word, places[number]) for word in range(len(caption.split())))
+                    for caption, number in image.expressions
+                )
+                where = image_path(folder, image.name)
+                objects = tuple(image.objects.values())
+                records.append(ImageRecord(image.name, captions, image.split, where, None, objects, alignments))
+        bad.require(file, records)
+        return Source("refcoco", path.resolve().name, records, files=(file, file.parent / _BOXES), bad=tuple(bad))
 
 
 def read_plain_pickle(path: Path) -> Any:

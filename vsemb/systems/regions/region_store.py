@@ -100,6 +100,7 @@ class RegionStore(FeatureFolder):
     """
 
     singular = "region"
+    recipe = "dvsa"
     format = "vsemb-regions", 1
     keys = frozenset({"regions", "candidates_sha256"})
     arrays = {"features": ("float16", (3,)), "boxes": ("float32", (3,)), "scores": ("float32", (2,))}
@@ -183,6 +184,13 @@ class RegionStore(FeatureFolder):
     def mean_count(self) -> float:
         """Mean number of regions per image, including the whole image, without padding."""
         return float(self._beside["boxes"].any(axis=-1).sum(axis=-1).mean())
+
+    @property
+    def details(self) -> dict[str, str]:
+        return {"regions": f"{self.mean_count:.1f} per image on average, the whole image included"}
+
+    def to_json(self) -> dict[str, Any]:
+        return {**super().to_json(), "regions_mean": round(self.mean_count, 2)}
 
     @property
     def classifier_path(self) -> Path | None:

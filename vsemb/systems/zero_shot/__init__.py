@@ -13,6 +13,11 @@ SYSTEM = System(
     name="zero_shot",
     recipes={name: f"vsemb.systems.zero_shot.sje:SJE[{name}]" for name in _RECIPES},
     parts={
+        "reader": {
+            **dict.fromkeys(("cub", "flowers102"), "vsemb.systems.zero_shot.readers.reed2016"),
+            "wnid": "vsemb.systems.zero_shot.readers.wnid",
+        },
+        "scenes": {"flowers": "vsemb.systems.zero_shot.scenes"},
         "tokenizer": {"classes": "vsemb.systems.zero_shot.class_names"},
         "text encoder": dict.fromkeys(
             ("attributes", "binary-bag-of-words", "convolutional"), "vsemb.systems.zero_shot.text_encoders"
@@ -22,26 +27,14 @@ SYSTEM = System(
         "protocol": {"zero-shot": "vsemb.systems.zero_shot.protocol"},
         "validation": {"zero-shot": "vsemb.systems.zero_shot.validation"},
     },
-    readers={
-        "cub": "vsemb.systems.zero_shot.readers.reed2016:read_cub",
-        "flowers102": "vsemb.systems.zero_shot.readers.reed2016:read_flowers102",
-        "wnid": "vsemb.systems.zero_shot.readers.wnid:read",
-    },
-    next_commands=dict.fromkeys(
-        ("cub", "flowers102", "wnid"),
-        "vsemb train ds-sje-word-cnn-rnn --data {data} --out {out} --backbone MobileNetV2",
-    ),
     annotations={"attributes": "vsemb.systems.zero_shot.attributes:read_attributes"},
     commands={"classify": ("vsemb.systems.zero_shot.commands:CLASSIFY", "classify images by class names")},
-    modes={
-        "scenes": {"fine-grained": "vsemb.systems.zero_shot.commands:FINE_GRAINED"},
-    },
     options={"export": ("vsemb.systems.zero_shot.commands:CLASSES",)},
     examples={
         "train": ("vsemb train ds-sje-word-cnn-rnn --data data/birds --out runs/birds",),
         "evaluate": ("vsemb evaluate runs/ds-sje --protocol zero-shot --split test --curve --typos 0 0.05 0.1",),
         "export": ('vsemb export runs/vsepp savedmodels/pets --classes dog cat --template "a photo of a {}"',),
-        "scenes": ("vsemb scenes --out data/flowers --fine-grained",),
+        "scenes": ("vsemb scenes --out data/flowers --kind flowers",),
     },
     charts={"Zero-shot on validation, %": {"val_top1": "top-1", "val_average_precision": "AP@50"}},
     report_sections=("vsemb.systems.zero_shot.report:sections",),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from vsemb.data.readers.source import Source
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError
 from vsemb.files import read_json, sha256_bytes, write_json
@@ -147,3 +148,22 @@ def write_attributes(dataset_path: str | os.PathLike[str], attributes: ClassAttr
     classes = {name: [float(value) for value in row] for name, row in attributes.values.items()}
     content = {"attributes": list(attributes.names), "classes": classes, "fingerprint": attributes.fingerprint}
     write_json(Path(dataset_path) / FILE, content)
+
+
+@dataclass(frozen=True)
+class ClassSource(Source):
+    """Images with classes.
+
+    Attributes:
+        attributes: attributes of the classes, if known.
+    """
+
+    attributes: ClassAttributes | None = None
+
+    @property
+    def knows_more(self) -> bool:
+        return super().knows_more or self.attributes is not None
+
+    def finish(self, dataset: Dataset) -> None:
+        if self.attributes is not None:
+            write_attributes(dataset.path, self.attributes)

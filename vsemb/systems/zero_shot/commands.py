@@ -7,17 +7,14 @@ import shlex
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from vsemb.commands import Command, Mode, Options, add_options, apply_options, open_keys
+from vsemb.commands import Command, Options, add_options, apply_options, open_keys
 from vsemb.console import say
 from vsemb.printing import save_json, say_images, table
 
 if TYPE_CHECKING:
-    from vsemb.data.store import Dataset
     from vsemb.runs.run import Run
 
 _TOP, _SPLIT = 5, "test"
-# Images per split of flowers.
-_FLOWERS = {"train": 1600, "val": 320, "test": 480}
 
 
 def _configure_classes(parser: argparse._ActionsContainer) -> None:
@@ -136,33 +133,3 @@ def _classify(arguments: argparse.Namespace) -> int:
 
 
 CLASSIFY = Command(_classify, _configure_classify)
-
-
-def _plan_flowers(arguments: argparse.Namespace, given: dict[str, int]) -> tuple[dict[str, int], dict[str, Any], Any]:
-    """Make images of flowers whose classes differ in details.
-
-    The images show flowers of 60 classes, with ten descriptions per image and attributes of each class. Train, val and
-    test share no class. The dataset stands in for CUB and Flowers-102.
-    """
-    from vsemb.systems.zero_shot import flowers
-    from vsemb.systems.zero_shot.attributes import write_attributes
-
-    images = {split: count for split, count in {**_FLOWERS, **given}.items() if count}
-    options = {"seed": arguments.seed, "image_size": arguments.size}
-    described = {**options, "fine_grained": True, "images": images, "generator": flowers.VERSION}
-    keywords = {
-        "records": flowers.generate(images, **options),
-        "name": "flowers",
-        "source": {"format": "scenes", "path_name": flowers.__name__, "sha256": {}, "options": described},
-        "before_publish": lambda dataset: write_attributes(dataset.path, flowers.attributes(arguments.seed)),
-    }
-    return images, keywords, _described_flowers
-
-
-def _described_flowers(dataset: Dataset) -> str:
-    counts = {split: len(set(dataset.split(split).class_names)) for split in dataset.splits}
-    classes = ", ".join(f"{count} {split}" for split, count in counts.items())
-    return f"images of {classes} classes, ten descriptions each"
-
-
-FINE_GRAINED = Mode(_plan_flowers)

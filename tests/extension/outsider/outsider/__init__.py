@@ -6,6 +6,7 @@ SYSTEM = System(
     name="outsider",
     recipes={"outsider": "outsider.recipe:OUTSIDER", "paraphrase": "outsider.paraphrase:PARAPHRASE"},
     parts={
+        "reader": {"sidecar": "outsider.sidecar"},
         "task": {"paraphrase": "outsider.paraphrase"},
         "tokenizer": {"trigrams": "outsider.trigrams"},
         "text encoder": {"gated-mean": "outsider.gated_mean"},
@@ -13,5 +14,4 @@ SYSTEM = System(
         "protocol": {"paraphrase": "outsider.evaluate_paraphrase"},
         "loss": {"soft-margin": "outsider.soft_margin"},
     },
-    readers={"sidecar": "outsider.sidecar:read"},
 )

@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from dataclasses import dataclass
 
+from vsemb.data.readers import Reader
 from vsemb.data.readers.source import Source, existing, text_lines
 from vsemb.data.records import ImageRecord
 from vsemb.errors import DataError
 
 
-def read(source: str | os.PathLike[str]) -> Source:
-    """Reads a folder.
+@dataclass(frozen=True)
+class Sidecar(Reader, kind="sidecar"):
+    """A folder of NAME.png, each with captions in NAME.txt, one per line.
 
-    Args:
-        source: the folder. Of every ten images in order of their names the last is `val`, the one before `test`.
+    Of every ten images in order of their names the last is `val`, the one before `test`.
 
-    Raises:
-        DataError: if the folder is missing or holds no such pair.
+    Attributes:
+        suffix: ending of the files of captions.
     """
-    folder = existing(source)
-    files = sorted(path for path in Path(folder).glob("*.png") if path.with_suffix(".txt").exists())
-    if not files:
-        raise DataError(f"{folder} must hold pairs of NAME.png and NAME.txt; it holds none.")
-    places = dict.fromkeys(range(8), "train") | {8: "test", 9: "val"}
-    records = [
-        ImageRecord(path.name, tuple(text_lines(path.with_suffix(".txt"))), places[number % 10], path)
-        for number, path in enumerate(files)
-    ]
-    texts = tuple(path.with_suffix(".txt") for path in files)
-    return Source("sidecar", Path(folder).name, records, files=texts)
+
+    suffix: str = ".txt"
+
+    def read(self, source: str | os.PathLike[str]) -> Source:
+        folder = existing(source)
+        files = sorted(path for path in folder.glob("*.png") if path.with_suffix(self.suffix).exists())
+        if not files:
+            raise DataError(f"{folder} must hold pairs of NAME.png and NAME{self.suffix}; it holds none.")
+        places = dict.fromkeys(range(8), "train") | {8: "test", 9: "val"}
+        texts = [path.with_suffix(self.suffix) for path in files]
+        records = [
+            ImageRecord(path.name, tuple(text_lines(text)), places[number % 10], path)
+            for number, (path, text) in enumerate(zip(files, texts, strict=True))
+        ]
+        return Source("sidecar", folder.name, records, files=tuple(texts), options={"suffix": self.suffix})

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from vsemb.api.data import prepare
 from vsemb.data.readers import read
-from vsemb.data.writing.prepare import prepare
 from vsemb.errors import DataError
 from vsemb.systems.zero_shot.attributes import read_attributes
 
@@ -103,7 +103,7 @@ def test_images_of_unlisted_classes_and_images_without_a_description(birds):
 @pytest.mark.parametrize(
     ("breaking", "message"),
     [
-        (lambda root: (root / "cvpr2016_cub").rename(root / "elsewhere"), "--descriptions"),
+        (lambda root: (root / "cvpr2016_cub").rename(root / "elsewhere"), "`descriptions`"),
         (lambda root: (root / "cvpr2016_cub" / "testclasses.txt").unlink(), "must hold trainclasses.txt"),
         (lambda root: (root / "CUB_200_2011" / "images.txt").unlink(), "images.txt cannot be read: No such file"),
         (

@@ -71,7 +71,7 @@ def test_names_of_classes(flowers):
 @pytest.mark.parametrize(
     ("breaking", "message"),
     [
-        (lambda root: (root / "text_c10").rename(root / "x"), "--descriptions"),
+        (lambda root: (root / "text_c10").rename(root / "x"), "`descriptions`"),
         (lambda root: (root / "jpg").rename(root / "x"), "No image of the source"),
         (lambda root: (root / "testclasses.txt").unlink(), "must hold trainclasses.txt"),
         (

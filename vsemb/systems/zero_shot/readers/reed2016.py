@@ -13,38 +13,21 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
-
+from vsemb.data.readers import Reader
 from vsemb.data.readers.hash_splits import SPLITS, ranked
 from vsemb.data.readers.source import Source, existing, find_images, image_path, text_lines
 from vsemb.data.records import ImageRecord
-from vsemb.data.store import Dataset
 from vsemb.data.uris import RemoteFolder
 from vsemb.errors import DataError, counted
-from vsemb.systems.zero_shot.attributes import ClassAttributes, write_attributes
+from vsemb.systems.zero_shot.readers import NEXT
+
+if TYPE_CHECKING:
+    from vsemb.systems.zero_shot.attributes import ClassAttributes, ClassSource
 
 _VALUES = "attributes/class_attribute_labels_continuous.txt"
 _TEXTS = "text_c10"
-
-
-@dataclass(frozen=True)
-class ClassSource(Source):
-    """Images with classes.
-
-    Attributes:
-        attributes: attributes of the classes, if known.
-    """
-
-    attributes: ClassAttributes | None = None
-
-    @property
-    def knows_more(self) -> bool:
-        return super().knows_more or self.attributes is not None
-
-    def finish(self, dataset: Dataset) -> None:
-        if self.attributes is not None:
-            write_attributes(dataset.path, self.attributes)
 
 
 class Descriptions:
@@ -114,8 +97,8 @@ class Descriptions:
         """
         if not self._used:
             raise DataError(
-                f"The folder {self.folder} must hold descriptions of the images, CLASS/IMAGE.txt. Pass the folder with "
-                "--descriptions."
+                f"The folder {self.folder} must hold descriptions of the images, CLASS/IMAGE.txt. Name the folder "
+                "with `descriptions`."
             )
         return self._digest.hexdigest()
 
@@ -124,63 +107,64 @@ def _found(given: str | os.PathLike[str] | None, near: Sequence[Path]) -> Path:
     if given is not None:
         folder = Path(given)
         if not folder.is_dir():
-            raise DataError(f"No descriptions folder at {folder}. Pass it with --descriptions.")
+            raise DataError(f"No descriptions folder at {folder}. Name it with `descriptions`.")
         return folder / _TEXTS if (folder / _TEXTS).is_dir() else folder
     for place in near:
         if (place / _TEXTS).is_dir():
             return place / _TEXTS
     tried = ", ".join(str(place / _TEXTS) for place in near)
     raise DataError(
-        f"No descriptions at {tried}. Unpack the files of Reed et al. 2016 and pass their folder with --descriptions."
+        f"No descriptions at {tried}. Unpack the files of Reed et al. 2016 and name their folder with `descriptions`."
     )
 
 
-def recognizes_cub(path: Path) -> bool:
-    """Return whether a path is the folder of CUB-200-2011."""
-    return any((root / "images.txt").is_file() for root in (path, path / "CUB_200_2011"))
+@dataclass(frozen=True)
+class Cub(Reader, kind="cub"):
+    """CUB-200-2011 with Reed's descriptions: the folder `CUB_200_2011`, or its parent.
 
+    The classes have attributes from 0 to 1, if their file is present.
 
-def read_cub(
-    source: str | os.PathLike[str],
-    *,
-    images: str | os.PathLike[str] | None = None,
-    descriptions: str | os.PathLike[str] | None = None,
-) -> ClassSource:
-    """Read CUB-200-2011.
-
-    Args:
-        source: the folder `CUB_200_2011`, or its parent.
-        images: the images folder; default: `images/` in it.
-        descriptions: the folder `text_c10` or its parent, with `trainclasses.txt`, `valclasses.txt` and
-            `testclasses.txt` in or beside it; default: a search around `source`.
-
-    Returns:
-        The source, with attributes of the 200 classes, from 0 to 1, if their file is present; otherwise with a note.
-
-    Raises:
-        DataError: for a missing or malformed file, or if images or descriptions are missing.
+    Attributes:
+        images: images folder; default: `images/` in the source.
+        descriptions: folder `text_c10` or its parent, with lists of classes (trainclasses.txt, valclasses.txt and
+            testclasses.txt) in or beside it; default: searched near the source.
     """
-    root = existing(source)
-    root = root / "CUB_200_2011" if (root / "CUB_200_2011").is_dir() else root
-    listing = root / "images.txt"
-    names = _numbered(listing)
-    texts = Descriptions(descriptions, (root, root.parent, root / "cvpr2016_cub", root.parent / "cvpr2016_cub"))
-    folder = find_images(names, [root / "images" if images is None else Path(images)])
-    for name in names:
-        if "/" not in name:
-            raise DataError(f"{listing}: the image {name!r} must be in a class folder.")
-    records = texts.records(((name, name.rpartition("/")[0]) for name in names), folder, class_name)
-    attributes, files = _attributes(root)
-    missing = [] if attributes else [f"{_VALUES} is missing in {root}, so the classes have no attributes."]
-    return ClassSource(
-        "cub",
-        root.resolve().name,
-        records,
-        files=(listing, *texts.files, *files),
-        options={"descriptions_sha256": texts.sha256()},
-        notes=(*texts.notes, *missing),
-        attributes=attributes,
-    )
+
+    images: str | os.PathLike[str] | None = None
+    descriptions: str | os.PathLike[str] | None = None
+
+    next_command: ClassVar[str | None] = NEXT
+
+    @classmethod
+    def recognizes(cls, path: Path) -> bool:
+        return any((root / "images.txt").is_file() for root in (path, path / "CUB_200_2011"))
+
+    def read(self, source: str | os.PathLike[str]) -> ClassSource:
+        from vsemb.systems.zero_shot.attributes import ClassSource
+
+        root = existing(source)
+        root = root / "CUB_200_2011" if (root / "CUB_200_2011").is_dir() else root
+        listing = root / "images.txt"
+        names = _numbered(listing)
+        texts = Descriptions(
+            self.descriptions, (root, root.parent, root / "cvpr2016_cub", root.parent / "cvpr2016_cub")
+        )
+        folder = find_images(names, [root / "images" if self.images is None else Path(self.images)])
+        for name in names:
+            if "/" not in name:
+                raise DataError(f"{listing}: the image {name!r} must be in a class folder.")
+        records = texts.records(((name, name.rpartition("/")[0]) for name in names), folder, class_name)
+        attributes, files = _attributes(root)
+        missing = [] if attributes else [f"{_VALUES} is missing in {root}, so the classes have no attributes."]
+        return ClassSource(
+            "cub",
+            root.resolve().name,
+            records,
+            files=(listing, *texts.files, *files),
+            options={"descriptions_sha256": texts.sha256()},
+            notes=(*texts.notes, *missing),
+            attributes=attributes,
+        )
 
 
 def class_name(folder: str) -> str:
@@ -211,6 +195,10 @@ def _numbered(path: Path) -> list[str]:
 
 
 def _attributes(root: Path) -> tuple[ClassAttributes | None, list[Path]]:
+    import numpy as np
+
+    from vsemb.systems.zero_shot.attributes import ClassAttributes
+
     values = root / _VALUES
     if not values.is_file():
         return None, []
@@ -236,51 +224,52 @@ def _attributes(root: Path) -> tuple[ClassAttributes | None, list[Path]]:
     )
 
 
-def recognizes_flowers102(path: Path) -> bool:
-    """Return whether a path is the folder of Flowers-102."""
-    return (path / "jpg").is_dir()
+@dataclass(frozen=True)
+class Flowers102(Reader, kind="flowers102"):
+    """Flowers-102's folder with `jpg/`, with Reed's descriptions.
 
+    With trainvalclasses.txt in place of the first two lists of classes, a fifth of it is val.
 
-def read_flowers102(
-    source: str | os.PathLike[str],
-    *,
-    images: str | os.PathLike[str] | None = None,
-    descriptions: str | os.PathLike[str] | None = None,
-    class_names: str | os.PathLike[str] | None = None,
-) -> Source:
-    """Read Flowers-102.
-
-    Args:
-        source: the folder with `jpg/`.
-        images: the images folder; default: `jpg/` in it.
-        descriptions: the folder `text_c10` or its parent, with `trainclasses.txt`, `valclasses.txt` and
-            `testclasses.txt` in or beside it; default: a search around `source`. With `trainvalclasses.txt` in place of
-            the first two, a fifth of it is val.
-        class_names: text file whose n-th line is the name of `class_n`; default: names of the folders, "class_00001".
-
-    Raises:
-        DataError: for a missing or malformed file, an image in two classes, or missing images.
+    Attributes:
+        images: images folder; default: `jpg/` in the source.
+        descriptions: folder `text_c10` or its parent, with lists of classes (trainclasses.txt, valclasses.txt and
+            testclasses.txt) in or beside it; default: searched near the source.
+        class_names: text file whose n-th line is the name of `class_n`; default: names of the folders, class_00001.
     """
-    root = existing(source)
-    texts = Descriptions(descriptions, (root, root / "cvpr2016_flowers", root.parent / "cvpr2016_flowers"))
-    names = _names(class_names)
-    folder_of: dict[str, str] = {}
-    for file in sorted(texts.folder.glob("class_*/image_*.txt")):
-        key = f"{file.stem}.jpg"
-        if (earlier := folder_of.setdefault(key, file.parent.name)) != file.parent.name:
-            raise DataError(f"{file}: the image {file.stem} must be in one class; it is also described in {earlier}.")
-    if not folder_of:
-        raise DataError(f"{texts.folder} must hold files such as class_00001/image_00001.txt.")
-    folder = find_images(list(folder_of), [root / "jpg", root] if images is None else [Path(images)])
-    records = texts.records(folder_of.items(), folder, lambda name: _flower_name(name, names, class_names))
-    return Source(
-        "flowers102",
-        root.resolve().name,
-        records,
-        files=(*texts.files, *([] if class_names is None else [Path(class_names)])),
-        options={"descriptions_sha256": texts.sha256()},
-        notes=tuple(texts.notes),
-    )
+
+    images: str | os.PathLike[str] | None = None
+    descriptions: str | os.PathLike[str] | None = None
+    class_names: str | os.PathLike[str] | None = None
+
+    next_command: ClassVar[str | None] = NEXT
+
+    @classmethod
+    def recognizes(cls, path: Path) -> bool:
+        return (path / "jpg").is_dir()
+
+    def read(self, source: str | os.PathLike[str]) -> Source:
+        root = existing(source)
+        texts = Descriptions(self.descriptions, (root, root / "cvpr2016_flowers", root.parent / "cvpr2016_flowers"))
+        names = _names(self.class_names)
+        folder_of: dict[str, str] = {}
+        for file in sorted(texts.folder.glob("class_*/image_*.txt")):
+            key = f"{file.stem}.jpg"
+            if (earlier := folder_of.setdefault(key, file.parent.name)) != file.parent.name:
+                raise DataError(
+                    f"{file}: the image {file.stem} must be in one class; it is also described in {earlier}."
+                )
+        if not folder_of:
+            raise DataError(f"{texts.folder} must hold files such as class_00001/image_00001.txt.")
+        folder = find_images(list(folder_of), [root / "jpg", root] if self.images is None else [Path(self.images)])
+        records = texts.records(folder_of.items(), folder, lambda name: _flower_name(name, names, self.class_names))
+        return Source(
+            "flowers102",
+            root.resolve().name,
+            records,
+            files=(*texts.files, *([] if self.class_names is None else [Path(self.class_names)])),
+            options={"descriptions_sha256": texts.sha256()},
+            notes=tuple(texts.notes),
+        )
 
 
 def _names(path: str | os.PathLike[str] | None) -> list[str]:

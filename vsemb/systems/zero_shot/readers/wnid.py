@@ -13,12 +13,15 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
+from vsemb.data.readers import Reader
 from vsemb.data.readers.hash_splits import dealt, shares
 from vsemb.data.readers.source import STRICT, BadRows, Source, existing, listed
 from vsemb.data.readers.wordnet import NounFile, find_wordnet
 from vsemb.data.records import ImageRecord
 from vsemb.errors import DataError, invalid_argument
+from vsemb.systems.zero_shot.readers import NEXT
 
 _WNID = re.compile(r"n\d{8}")
 _QUOTED = re.compile(r'"([^"]*)"')
@@ -45,69 +48,62 @@ class Concept:
     hypernyms: tuple[str, ...]
 
 
-def recognizes(path: Path) -> bool:
-    """Return whether a path holds class folders."""
-    return path.is_dir() and bool(_entries((path, path / "train"), _is_class))
-
-
-def read(
-    source: str | os.PathLike[str],
-    *,
-    wordnet: str | os.PathLike[str] | None = None,
-    class_splits: str | None = None,
-) -> Source:
-    """Read a folder of class folders.
+@dataclass(frozen=True)
+class Wnid(Reader, kind="wnid"):
+    """Class folders named by WordNet ids (ImageNet, Tiny ImageNet), directly in the folder or in its `train/`.
 
     The captions of every image are the texts of its class: the definition of its WordNet concept, its example
-    sentences, its words, and the words of its hypernyms up to five levels.
+    sentences, its words, and the words of its hypernyms up to five levels. The splits share no class. The name of a
+    class is the first word of its concept, followed by the id if classes share the word.
 
-    Args:
-        source: the folder with the class folders, directly or in `train/`.
-        wordnet: WordNet 3.0's folder with `data.noun`; default: see
-            `vsemb.data.readers.wordnet.find_wordnet`.
-        class_splits: number of classes of train, val and test, e.g. `"150/20/30"`; default: 75, 10 and 15 %. Classes
+    Attributes:
+        wordnet: WordNet 3.0's folder with `data.noun`; default: `$WNHOME/dict` or `/usr/share/wordnet`.
+        class_splits: number of classes of train, val and test, such as `150/20/30`; default: 75, 10 and 15 %. Classes
             are assigned in the order of a hash of their ids.
-
-    Returns:
-        The source; `class_name` is the first word of the concept, followed by the id if classes share the word.
-        Classes whose concept is missing or malformed are left out, and named in `Source.bad`.
-
-    Raises:
-        DataError: if class folders, images, or the concepts of more than half of the folders are missing.
-        InvalidArgumentError: if `class_splits` does not match the number of classes.
     """
-    root = existing(source)
-    folders = _entries((root, root / "train"), _is_class)
-    if not folders:
-        raise DataError(f"{root} or {root / 'train'} must hold class folders named like n01443537.")
-    place = find_wordnet(wordnet)
-    bad = BadRows()
-    concepts = read_concepts(place, [folder.name[1:] for folder in folders], bad)
-    count, folders = len(folders), [folder for folder in folders if folder.name[1:] in concepts]
-    if 2 * len(folders) < count:  # Probably another version of WordNet.
-        raise DataError(listed(bad))
-    names = _class_names([folder.name for folder in folders], concepts)
-    splits = dealt([folder.name for folder in folders], _counts(class_splits, len(folders)))
-    records = []
-    for folder in folders:
-        captions, split = texts(folder.name[1:], concepts), splits[folder.name]
-        images = _entries((folder, folder / "images"), _is_image)
-        if not images:
-            raise DataError(f"{folder} or {folder / 'images'} must hold images (.JPEG, .jpg or .png).")
-        records += [
-            ImageRecord(f"{folder.name}/{image.name}", captions, split, image, class_name=names[folder.name])
-            for image in images
-        ]
-    counts = [list(splits.values()).count(name) for name in ("train", "val", "test")]
-    return Source(
-        "wnid",
-        root.resolve().name,
-        records,
-        files=(place / "data.noun",),
-        options={"class_splits": "/".join(map(str, counts))},
-        notes=(f"{counts[0]} classes are train, {counts[1]} val and {counts[2]} test, by a hash of their ids.",),
-        bad=tuple(bad),
-    )
+
+    wordnet: str | os.PathLike[str] | None = None
+    class_splits: str | None = None
+
+    next_command: ClassVar[str | None] = NEXT
+
+    @classmethod
+    def recognizes(cls, path: Path) -> bool:
+        return path.is_dir() and bool(_entries((path, path / "train"), _is_class))
+
+    def read(self, source: str | os.PathLike[str]) -> Source:
+        root = existing(source)
+        folders = _entries((root, root / "train"), _is_class)
+        if not folders:
+            raise DataError(f"{root} or {root / 'train'} must hold class folders named like n01443537.")
+        place = find_wordnet(self.wordnet)
+        bad = BadRows()
+        concepts = read_concepts(place, [folder.name[1:] for folder in folders], bad)
+        count, folders = len(folders), [folder for folder in folders if folder.name[1:] in concepts]
+        if 2 * len(folders) < count:  # Probably another version of WordNet.
+            raise DataError(listed(bad))
+        names = _class_names([folder.name for folder in folders], concepts)
+        splits = dealt([folder.name for folder in folders], _counts(self.class_splits, len(folders)))
+        records = []
+        for folder in folders:
+            captions, split = texts(folder.name[1:], concepts), splits[folder.name]
+            images = _entries((folder, folder / "images"), _is_image)
+            if not images:
+                raise DataError(f"{folder} or {folder / 'images'} must hold images (.JPEG, .jpg or .png).")
+            records += [
+                ImageRecord(f"{folder.name}/{image.name}", captions, split, image, class_name=names[folder.name])
+                for image in images
+            ]
+        counts = [list(splits.values()).count(name) for name in ("train", "val", "test")]
+        return Source(
+            "wnid",
+            root.resolve().name,
+            records,
+            files=(place / "data.noun",),
+            options={"class_splits": "/".join(map(str, counts))},
+            notes=(f"{counts[0]} classes are train, {counts[1]} val and {counts[2]} test, by a hash of their ids.",),
+            bad=tuple(bad),
+        )
 
 
 def texts(offset: str, concepts: dict[str, Concept]) -> tuple[str, ...]:

@@ -11,7 +11,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vsemb.data.writing.prepare import prepare, summary
+import vsemb
+from tests.raising import raises_argument
+from vsemb.api.data import prepare
+from vsemb.cli.__main__ import main
+from vsemb.data.readers.table import Table
+from vsemb.data.writing.prepare import summary
 from vsemb.errors import DataError
 
 
@@ -55,18 +60,17 @@ def test_missing_files_make_one_line(photos, tmp_path):
     assert "left out 1 image: " in lines[1] and "(broken.jpg)" in lines[1]
     assert lines[2:] == ["manifest.json lists all images that were left out."]
     assert len(dataset.manifest["skipped"]) == 1001
-    with pytest.raises(DataError, match="'missing0.jpg': no such file.*--on-bad-image skip"):
+    with pytest.raises(DataError, match="'missing0.jpg': no such file.*`on_bad_image=skip`"):
         prepare(photos, tmp_path / "other", format="table", on_bad_image="fail")
 
 
-def test_images_that_came_or_changed_are_noticed(photos, tmp_path):
+def test_images_that_came_or_changed_are_noticed(photos, tmp_path, capsys):
     (photos / "bär 3.jpg").rename(tmp_path / "aside.jpg")
     assert prepare(photos, tmp_path / "out", format="table").manifest["skipped"]
-    lines: list[str] = []
-    prepare(photos, tmp_path / "out", format="table", report=lines.append)
-    assert "nothing to do" in lines[-1]
+    prepare(photos, tmp_path / "out", format="table")
+    assert "nothing to do" in capsys.readouterr().err.splitlines()[-1]
     (tmp_path / "aside.jpg").rename(photos / "bär 3.jpg")
-    with pytest.raises(DataError, match="another source; choose another --out, .*--overwrite"):
+    with pytest.raises(DataError, match="another source; choose another `out`, .*`overwrite`"):
         prepare(photos, tmp_path / "out", format="table")
     dataset = prepare(photos, tmp_path / "out", format="table", overwrite=True)
     assert not dataset.manifest["skipped"]
@@ -98,14 +102,15 @@ def test_a_split_that_loses_all_its_images_is_not_there(photos, tmp_path):
     assert dataset.splits == ("train",)
 
 
-def test_malformed_rows_are_left_out_or_refused_all_at_once(photos, tmp_path):
+def test_malformed_rows_are_left_out_or_refused_all_at_once(photos, tmp_path, capsys):
     with open(photos / "table.csv", "a", encoding="utf-8") as file:
         file.write("\n,no name,train\n../outside.jpg,x,train\n")
-    with pytest.raises(DataError, match="2 malformed rows: .*line 11: .*line 12: .*--on-bad-image skip"):
+    with pytest.raises(DataError, match="2 malformed rows: .*line 11: .*line 12: .*`on_bad_image=skip`"):
         prepare(photos, tmp_path / "out", on_bad_image="fail")
-    lines: list[str] = []
-    assert len(prepare(photos, tmp_path / "out", report=lines.append).split("train")) == 8
-    assert lines[0] == f"{photos} has the format table. Choose another with --format."
+    capsys.readouterr()
+    assert len(prepare(photos, tmp_path / "out").split("train")) == 8
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == f"{photos} has the format table. Choose another with `format`."
     assert [line.split(": ")[0] for line in lines[1:3]] == ["left out", "left out"]
     assert "line 11: the file name is empty" in lines[1] and "line 12: " in lines[2]
 
@@ -149,3 +154,38 @@ def test_images_of_val_join_train(photos, tmp_path):
     assert dataset.split("train").keys[-1] == "bär 8.jpg"
     with pytest.raises(DataError, match="made with another source"):
         prepare(photos, tmp_path / "out", format="table")
+
+
+def test_a_reader_its_name_and_the_command_are_the_same_call(photos, tmp_path, capsys):
+    named = vsemb.prepare(photos, tmp_path / "named", format="table", split="test")
+    made = vsemb.prepare(photos, tmp_path / "made", format=Table(split="test"))
+    assert main(["prepare", str(photos), "--split", "test", "--out", str(tmp_path / "inferred")]) == 0
+    assert capsys.readouterr().out.startswith(str(named).partition("dataset")[0])
+    inferred = vsemb.Dataset.open(tmp_path / "inferred")
+    assert named.fingerprint == made.fingerprint == inferred.fingerprint
+    assert named.manifest["source"]["options"] == {"split": "test"}
+    values = named.to_json()
+    assert values["splits"] == {"test": {"images": 9, "captions": 9}} and values["skipped"] == []
+    assert values["next"] in str(named) and isinstance(named, vsemb.Dataset)
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"format": "tables"}, "format"),
+        ({"format": 3}, "format"),
+        ({"restval": "drop"}, "restval"),
+        ({"splits": "test"}, "option"),
+        ({"format": Table(), "split": "test"}, "split"),
+        ({"format": "table", "uris": "yes"}, "uris"),
+        ({"on_bad_image": "ask"}, "on_bad_image"),
+        ({"max_side": 0}, "max_side"),
+        ({"images_per_shard": 2.5}, "images_per_shard"),
+    ],
+)
+def test_options_are_checked_before_anything_is_written(photos, tmp_path, options, name):
+    with raises_argument(name):
+        vsemb.prepare(photos, tmp_path / "out", **options)
+    with raises_argument("source"):
+        vsemb.prepare([], tmp_path / "out")
+    assert not (tmp_path / "out").exists()

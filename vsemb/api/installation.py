@@ -1,18 +1,22 @@
-"""`vsemb doctor`."""
+"""`vsemb.doctor`: facts about the installation."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import platform
 import re
 import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import Annotated, Any
 
 from vsemb import __version__
+from vsemb.acts import Option, act
 from vsemb.errors import one_line
-from vsemb.printing import save_json, table
+from vsemb.printing import table
+from vsemb.results import Result
 
 _PACKAGES = ("tensorflow", "tensorflow-text", "keras", "keras-nlp", "numpy", "pillow")
 _FLAGS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
@@ -21,48 +25,65 @@ _LEFTOVER = re.compile(r"\..+\.(partial|[0-9a-f]{8}\.(tmp|old))")
 _DEPTH = 3
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    parser.add_argument("folders", nargs="*", default=["."], metavar="DIR", help="where to look for leftovers (here)")
-    parser.add_argument("--json", metavar="FILE", help="also write the page as JSON to FILE")
+@dataclass(frozen=True)
+class Installation(Result):
+    """Result of `doctor`.
+
+    Attributes:
+        facts: name -> text, such as versions.
+        missing: extra -> requirements that are missing or have a wrong version.
+        leftovers: files and folders of unfinished commands.
+        failure: why TensorFlow does not load; None if it does.
+    """
+
+    facts: Mapping[str, str]
+    missing: Mapping[str, Sequence[str]]
+    leftovers: Sequence[str]
+    failure: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self.facts, "extras": self.missing, "leftovers": self.leftovers}
+
+    def __str__(self) -> str:
+        width = max(map(len, self.facts)) + 2
+        lines = [f"{name:<{width}}{value}" for name, value in self.facts.items()]
+        rows = []
+        for name, lacking in self.missing.items():
+            if lacking:
+                rows.append([name, f"missing {', '.join(lacking)}", f"pip install 'vsemb[{name}]'"])
+            else:
+                rows.append([name, "installed", ""])
+        if rows:
+            lines += ["", table(["extra", "state", "to install"], rows, text=(0, 1, 2))]
+        if self.leftovers:
+            fix = "The same command continues in a `.partial` folder; remove the others."
+            lines += ["", f"Left by unfinished commands. {fix}", *(f"  {each}" for each in self.leftovers)]
+        return "\n".join(lines)
 
 
-def run(arguments: argparse.Namespace) -> int:
+@act
+def doctor(folders: Annotated[Sequence[str | os.PathLike[str]], Option(by_place=True)] = (".",)) -> Installation:
     """Check the installation: versions, processor, GPU, extras, free disk and leftovers of killed commands.
 
-    The exit status is 1 if TensorFlow does not load. Include the output in bug reports.
+    The command fails if TensorFlow does not load. Include the output in bug reports.
 
-    Examples:
-      vsemb doctor
-      vsemb doctor runs data --json doctor.json
+    Args:
+        folders: where to look for leftovers; default: the current folder.
+
+    Example:
+
+        print(vsemb.doctor(["runs", "data"]))
     """
-    computing, healthy = _computing()
+    computing, problem = _computing()
     facts = {
         "python": f"{platform.python_version()}, {platform.platform()}",
         "vsemb": __version__,
         **{name: _version(name) or "not installed" for name in _PACKAGES},
         **computing,
-        "free disk": ", ".join(f"{shutil.disk_usage(each).free / 1e9:,.1f} GB at {each}" for each in arguments.folders),
+        "free disk": ", ".join(f"{shutil.disk_usage(each).free / 1e9:,.1f} GB at {each}" for each in folders),
     }
-    width = max(map(len, facts)) + 2
-    for name, value in facts.items():
-        print(f"{name:<{width}}{value}")
-    missing = _extras()
-    if missing:
-        states = {
-            name: f"missing {', '.join(lacking)}" if lacking else "installed" for name, lacking in missing.items()
-        }
-        lines = {name: f"pip install 'vsemb[{name}]'" if lacking else "" for name, lacking in missing.items()}
-        print(
-            f"\n{table(['extra', 'state', 'to install'], [[n, states[n], lines[n]] for n in missing], text=(0, 1, 2))}"
-        )
-    leftovers = [str(each) for folder in arguments.folders for each in _leftovers(Path(folder))]
-    if leftovers:
-        print("\nLeft by unfinished commands. The same command continues in a `.partial` folder; remove the others.")
-        for each in leftovers:
-            print(f"  {each}")
-    save_json(arguments, {**facts, "extras": missing, "leftovers": leftovers})
-    return 0 if healthy else 1
+    leftovers = [str(each) for folder in folders for each in _leftovers(Path(folder))]
+    return Installation(facts, _extras(), leftovers, problem)
 
 
 def _version(package: str) -> str | None:
@@ -72,8 +93,8 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _computing() -> tuple[dict[str, str], bool]:
-    """Return facts about processor and GPU, and whether TensorFlow loads."""
+def _computing() -> tuple[dict[str, str], str | None]:
+    """Return facts about processor and GPU, and why TensorFlow does not load."""
     try:
         import tensorflow as tf
 
@@ -83,14 +104,15 @@ def _computing() -> tuple[dict[str, str], bool]:
         gpus = [tf.config.experimental.get_device_details(each) for each in tf.config.list_physical_devices("GPU")]
         bfloat16 = multiplies_bfloat16()
     except Exception as error:  # Any exception means a broken installation.
-        return {"tensorflow loads": f"no: {one_line(error, 200)}"}, False
+        reason = one_line(error, 200)
+        return {"tensorflow loads": f"no: {reason}"}, f"TensorFlow does not load: {reason}"
     names = [f"{each.get('device_name')}, compute capability {each.get('compute_capability')}" for each in gpus]
     return {
         "processor": f"{os.cpu_count()} cores, {', '.join(flag for flag in _FLAGS if flag in flags) or 'no AVX2'}",
         "GPU": "; ".join(names) or "none that TensorFlow can use",
         "bfloat16": "fast: training.precision=auto uses it" if bfloat16 else "slow: training.precision=auto is float32",
         "tensorflow loads": "yes",
-    }, True
+    }, None
 
 
 def _extras() -> dict[str, list[str]]:

@@ -1,4 +1,4 @@
-"""`vsemb doctor`."""
+"""`vsemb.doctor`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from importlib import metadata
 
 import vsemb
-from vsemb.cli import doctor
+from vsemb.api import installation
 from vsemb.cli.__main__ import main
 
 
@@ -36,8 +36,8 @@ def test_missing_and_outdated_packages_of_extras_are_named(monkeypatch, capsys):
             "Provides-Extra: much\nProvides-Extra: new\nProvides-Extra: here\n"
         ),
     )
-    monkeypatch.setattr(doctor, "_computing", lambda: ({}, True))
-    assert doctor._extras() == {"much": ["nothing-of-the-sort"], "new": ["numpy>=999"], "here": []}
+    monkeypatch.setattr(installation, "_computing", lambda: ({}, None))
+    assert vsemb.doctor().missing == {"much": ["nothing-of-the-sort"], "new": ["numpy>=999"], "here": []}
     assert main(["doctor"]) == 0
     assert "pip install 'vsemb[much]'" in capsys.readouterr().out
 
@@ -45,4 +45,5 @@ def test_missing_and_outdated_packages_of_extras_are_named(monkeypatch, capsys):
 def test_a_tensorflow_that_does_not_load_is_reported(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "tensorflow", None)
     assert main(["doctor"]) == 1
-    assert "tensorflow loads  no:" in capsys.readouterr().out
+    printed = capsys.readouterr()
+    assert "tensorflow loads  no:" in printed.out and printed.err.startswith("vsemb doctor: TensorFlow does not load")

@@ -1,0 +1,139 @@
+"""Rows of Parquet files and of Hugging Face's Arrow files, as samples.
+
+An image is bytes, or a struct with the field `bytes`. Without bytes, its field `path` is a file in the folder of the
+table.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from vsemb.data.readers.samples import Sample
+from vsemb.data.readers.source import below, image_path
+from vsemb.data.readers.table import COLUMNS, NUMBERED, WEAK, named_columns
+from vsemb.errors import DataError, invalid_argument
+from vsemb.files import require_regular
+
+_KEYS = ("key", "file_name", "filename", "image_id", "uid", "id")
+_ROWS = 64
+
+
+def samples(
+    file: Path, prefix: str, images: bool, *, image: str | None, text: str | None
+) -> Iterator[Sample | DataError]:
+    """Yield the rows of a file as samples, or an error in place of a malformed row or a damaged rest.
+
+    Args:
+        file: a Parquet file, or an Arrow file of a Hugging Face dataset.
+        prefix: beginning of the keys of rows without a key of their own.
+        images: whether to read the images.
+        image: the column of images; None for the only column of bytes.
+        text: the column of captions; None for a column with a name like `caption`.
+    """
+    try:
+        schema, batches = _batches(file)
+        pick = _Columns(file, schema, image, text)
+        number = 0
+        for batch in batches(pick.names(images)):
+            for row in batch.to_pylist():
+                where, key = f"{file}, row {number}", f"{prefix}{number:06d}"
+                number += 1
+                yield pick.sample(where, key, row)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        yield DataError(f"{file}: the file is damaged or ends too early ({reason}). Its remaining rows are lost.")
+
+
+def _batches(file: Path) -> tuple[pa.Schema, Any]:
+    """Return the schema of a file, and a function that reads named columns in batches of a few rows."""
+    if file.suffix.lower() == ".parquet":
+        table = parquet.ParquetFile(require_regular(file), memory_map=True)
+        return table.schema_arrow, lambda columns: table.iter_batches(_ROWS, columns=columns)
+    stream = pa.ipc.open_stream(pa.memory_map(str(require_regular(file))))
+
+    def batches(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        for batch in stream:
+            for start in range(0, len(batch), _ROWS):
+                yield batch.select(columns).slice(start, _ROWS)
+
+    return stream.schema, batches
+
+
+class _Columns:
+    """The columns of a table that hold images, captions, keys, splits and classes."""
+
+    def __init__(self, file: Path, schema: pa.Schema, image: str | None, text: str | None) -> None:
+        for option, name in (("image_feature", image), ("text_feature", text)):
+            if name is not None and name not in schema.names:
+                raise invalid_argument(option, name, f"one of {', '.join(schema.names)}")
+        binary = [field.name for field in schema if _holds_bytes(field.type)]
+        if image is None and len(binary) != 1:
+            found = ", ".join(binary) or f"none among {', '.join(schema.names)}"
+            fix = "Name it with `image_feature`." if binary else "Download images with img2dataset first."
+            raise DataError(
+                f"{file} must have one column of images (bytes, or a struct with bytes); got {found}. {fix}"
+            )
+        self.folder = file.parent
+        self.image = image or binary[0]
+        self.texts = [text] if text else self._captions(file, schema)
+        classes = {field.name: _class_names(schema, field.name) for field in schema}
+        usable = [field.name for field in schema if _is_text(field.type) or classes[field.name]]
+        usable = [name for name in usable if name not in self.texts]
+        self.others = named_columns(str(file), usable, {name: COLUMNS[name] for name in ("split", "class")}, ())
+        self.classes = classes.get(self.others.get("class", ""), [])
+        self.key = next((name for name in _KEYS if name in schema.names), None)
+
+    @staticmethod
+    def _captions(file: Path, schema: pa.Schema) -> list[str]:
+        texts = [field.name for field in schema if _is_text(field.type)]
+        numbered: dict[str, list[str]] = {}
+        for name in texts:
+            numbered.setdefault(NUMBERED.sub("", name), []).append(name)
+        named = named_columns(str(file), list(numbered), {"caption": COLUMNS["caption"]}, ("caption",), WEAK)
+        return numbered[named["caption"]]
+
+    def names(self, images: bool) -> list[str]:
+        """Return the columns to read."""
+        wanted = [*self.texts, *self.others.values(), self.key, self.image if images else None]
+        return list(dict.fromkeys(name for name in wanted if name))
+
+    def sample(self, where: str, key: str, row: dict[str, Any]) -> Sample:
+        """Return a row as a sample."""
+        captions: list[Any] = []
+        for name in self.texts:
+            captions += row[name] if isinstance(row[name], list) else [] if row[name] is None else [row[name]]
+        image: Any = row.get(self.image)
+        if isinstance(image, dict):
+            path = below(self.folder, image.get("path") or "") if image["bytes"] is None else None
+            image = image_path(self.folder, path) if path else image["bytes"]
+        own = row[self.key] if self.key else None
+        label = row[self.others["class"]] if "class" in self.others else None
+        if self.classes and isinstance(label, int):
+            label = self.classes[label] if 0 <= label < len(self.classes) else None
+        split = row[self.others["split"]] if "split" in self.others else None
+        return Sample(where, key if own is None else str(own), image, captions, split, label)
+
+
+def _holds_bytes(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        return any(field.name == "bytes" and _holds_bytes(field.type) for field in kind)
+    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _is_text(kind.value_type)
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+def _class_names(schema: pa.Schema, column: str) -> list[str]:
+    """Return the names of a column's classes, from Hugging Face's metadata in the schema."""
+    described = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+    feature = described.get("info", {}).get("features", {}).get(column, {})
+    return feature.get("names", []) if isinstance(feature, dict) and feature.get("_type") == "ClassLabel" else []
