@@ -20,10 +20,13 @@ if TYPE_CHECKING:
     from vsemb import recipes
     from vsemb.api.data import annotate
     from vsemb.api.dataset import Dataset
-    from vsemb.api.evaluation import analyze, evaluate
+    from vsemb.api.evaluation import analyze, compare, evaluate
+    from vsemb.api.exporting import export, verify
     from vsemb.api.hits import Hit, Hits, search
     from vsemb.api.model import Model, load
-    from vsemb.api.training import export, train
+    from vsemb.api.reporting import write_projector, write_report
+    from vsemb.api.serving import serve
+    from vsemb.api.training import train
     from vsemb.errors import VsembError
     from vsemb.evaluation.retrieval import RetrievalMetrics
     from vsemb.recipes.schema import Recipe
@@ -45,12 +48,17 @@ _MODULES = {
     "VsembError": "vsemb.errors",
     "analyze": "vsemb.api.evaluation",
     "annotate": "vsemb.api.data",
+    "compare": "vsemb.api.evaluation",
     "evaluate": "vsemb.api.evaluation",
-    "export": "vsemb.api.training",
+    "export": "vsemb.api.exporting",
     "load": "vsemb.api.model",
     "recipes": "vsemb.recipes",
     "search": "vsemb.api.hits",
+    "serve": "vsemb.api.serving",
     "train": "vsemb.api.training",
+    "verify": "vsemb.api.exporting",
+    "write_projector": "vsemb.api.reporting",
+    "write_report": "vsemb.api.reporting",
 }
 
 __all__ = [
@@ -65,12 +73,17 @@ __all__ = [
     "VsembError",
     "analyze",
     "annotate",
+    "compare",
     "evaluate",
     "export",
     "load",
     "recipes",
     "search",
+    "serve",
     "train",
+    "verify",
+    "write_projector",
+    "write_report",
 ]
 
 

@@ -63,7 +63,6 @@ class System:
         modes: subcommand -> mode, such as a protocol of `vsemb evaluate` -> reference to a `vsemb.commands.Mode`.
         options: subcommand -> references to `vsemb.commands.Options`; `run` is for all that read raw texts with a run.
         examples: subcommand -> command lines for its `--help`.
-        train_inputs: option of `vsemb train` with a run as value -> help text.
         readers: format of `vsemb prepare` -> reference to a function with source and options as arguments, see
             `vsemb.data.readers.source.Source`.
         next_commands: format of `vsemb prepare` -> the command that usually follows, with `{data}` and `{out}`.
@@ -89,7 +88,6 @@ class System:
     modes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     examples: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    train_inputs: Mapping[str, str] = field(default_factory=dict)
     readers: Mapping[str, str] = field(default_factory=dict)
     next_commands: Mapping[str, str] = field(default_factory=dict)
     searchers: Mapping[str, str] = field(default_factory=dict)

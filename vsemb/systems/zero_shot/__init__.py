@@ -19,6 +19,7 @@ SYSTEM = System(
         ),
         "loss": {"structured": "vsemb.systems.zero_shot.structured_loss"},
         "batches": {"classes": "vsemb.systems.zero_shot.class_batches"},
+        "export option": {"classes": "vsemb.systems.zero_shot.export"},
         "protocol": {"zero-shot": "vsemb.systems.zero_shot.protocol"},
         "validation": {"zero-shot": "vsemb.systems.zero_shot.validation"},
     },
@@ -36,7 +37,6 @@ SYSTEM = System(
     modes={
         "scenes": {"fine-grained": "vsemb.systems.zero_shot.commands:FINE_GRAINED"},
     },
-    options={"export": ("vsemb.systems.zero_shot.commands:CLASSES",)},
     examples={
         "train": ("vsemb train ds-sje-word-cnn-rnn --data data/birds --out runs/birds",),
         "evaluate": ("vsemb evaluate runs/ds-sje --protocol zero-shot --split test --curve --typos 0 0.05 0.1",),
