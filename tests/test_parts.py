@@ -275,7 +275,12 @@ def test_ends_of_paths() -> None:
 
 
 def test_typed_text_is_parsed_by_the_type() -> None:
-    for text, hint, expected in (("3", int | None, 3), ("3", str, "3"), ("null", int | None, None), ("2KiB", Bytes, 2048)):
+    for text, hint, expected in (
+        ("3", int | None, 3),
+        ("3", str, "3"),
+        ("null", int | None, None),
+        ("2KiB", Bytes, 2048),
+    ):
         assert checked_value(read_hint(hint), Typed(text), "field") == expected
     with raises_argument("field"):
         checked_value(read_hint(int | None), "3", "field")

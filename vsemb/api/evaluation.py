@@ -109,8 +109,8 @@ def compare(
     from vsemb.runs.measure import compare_runs
     from vsemb.runs.run import Run
 
-    opened = [each if isinstance(each, Run) else Run.open(each, "retrieval") for each in (first, second)]
-    return compare_runs(*opened, opened[0].open_data(data), split, bootstrap=bootstrap, seed=seed)
+    one, other = (each if isinstance(each, Run) else Run.open(each, "retrieval") for each in (first, second))
+    return compare_runs(one, other, one.open_data(data), split, bootstrap=bootstrap, seed=seed)
 
 
 @act

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Annotated, Literal
 
 from vsemb.acts import Option, act
+from vsemb.errors import invalid_argument
 from vsemb.parts import Bytes, Count, NonNegative, Port, Whole
 from vsemb.results import Table
 
@@ -88,10 +89,8 @@ def serve(
     from vsemb.serving.access import Access, read_token
     from vsemb.serving.server import Server, serve_until_stopped, served_models
 
-    models = served_models(directory, model)
-    policy = versions[0] if len(versions) == 1 and isinstance(versions[0], str) else versions
     server = Server(
-        models,
+        served_models(directory, model),
         host=host,
         port=port,
         rest_port=rest_port,
@@ -104,7 +103,7 @@ def serve(
         batch_size=batch_size,
         batch_timeout=batch_timeout,
         threads=threads,
-        versions=policy,
+        versions=_policy(versions),
         labels=label,
         poll=poll,
         grace=grace,
@@ -112,4 +111,14 @@ def serve(
         access=Access(read_token(token_file), tls_cert, tls_key, insecure),
     )
     serve_until_stopped(server)
-    return Table("", {"models": {name: os.fspath(path) for name, path in models.items()}})
+    return Table("", {"models": {name: os.fspath(path) for name, path in server.models.items()}})
+
+
+def _policy(versions: Sequence[int | str]) -> str | Sequence[int]:
+    """Return versions in the form of `vsemb.serving.server.Server`."""
+    numbers = [version for version in versions if not isinstance(version, str)]
+    if len(numbers) == len(versions):
+        return numbers
+    if len(versions) > 1:
+        raise invalid_argument("versions", list(versions), "latest or all alone, or numbers")
+    return str(versions[0])

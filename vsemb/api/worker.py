@@ -21,7 +21,7 @@ def main(text: str) -> int:
         text: the arguments of `vsemb.train` as JSON, with the fields of the recipe under `values`, and `quiet`.
     """
     given: dict[str, Any] = json.loads(text)
-    values = {name: Typed(value) for name, value in given.pop("values").items()}
+    given |= {name: Typed(value) for name, value in given.pop("values").items()}
     keep_freed_memory()
     signal.signal(signal.SIGTERM, _terminate)
     try:
@@ -30,7 +30,7 @@ def main(text: str) -> int:
                 from vsemb.recipes.schema import Recipe
 
                 given["recipe"] = Recipe.from_json(given["recipe"])
-            train(**given, **values)
+            train(**given)
     except VsembError as error:
         print(f"vsemb train: {' '.join(str(error).split())}", file=sys.stderr)
         return 1

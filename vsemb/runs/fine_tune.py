@@ -61,7 +61,9 @@ def with_backbone(recipe: Recipe, dataset: Dataset, backbone: str | None = None)
         return recipe.with_pixels(_named(Pixels(backbone, **given, weights=weights)))
     store = FeatureStore.find(dataset, getattr(image, "fingerprint", None))
     if store.backbone is None or store.weights_path is None:
-        raise DataError(f"The features of {dataset.path} name no backbone. Name one as `fine_tune`, such as MobileNetV2.")
+        raise DataError(
+            f"The features of {dataset.path} name no backbone. Name one as `fine_tune`, such as MobileNetV2."
+        )
     config = store.backbone
     tower = _pixels(config, str(store.weights_path.resolve()), given)
     for name in ("resize", "crops"):

@@ -265,7 +265,9 @@ def check_projector_directory(out: str | os.PathLike[str]) -> None:
         for entry in entries
     )
     if entries and not ours:
-        raise DataError(f"{out} must be a projector's folder or not exist; it holds other files. Choose another directory.")
+        raise DataError(
+            f"{out} must be a projector's folder or not exist; it holds other files. Choose another directory."
+        )
 
 
 def write_tensors(out: str | os.PathLike[str], tensors: Sequence[ProjectorTensor], title: str = "embeddings") -> Path:

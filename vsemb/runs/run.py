@@ -446,7 +446,9 @@ def check_out(out: Path) -> None:
         DataError: if it holds something else.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise DataError(f"{out} must be a run directory or not exist; it holds something else. Choose another directory.")
+        raise DataError(
+            f"{out} must be a run directory or not exist; it holds something else. Choose another directory."
+        )
 
 
 def enter_run(

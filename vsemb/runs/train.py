@@ -76,7 +76,9 @@ def train(
     for name in inputs:
         if name not in recipe.inputs:
             allowed = f"one of {', '.join(recipe.inputs)}" if recipe.inputs else "omitted"
-            raise invalid_argument(f"inputs.{name}", str(inputs[name].path), f"{allowed} for the recipe {recipe.name!r}")
+            raise invalid_argument(
+                f"inputs.{name}", str(inputs[name].path), f"{allowed} for the recipe {recipe.name!r}"
+            )
     devices.check_batch_size(recipe.batch_size)
     if not (out / RECIPE).exists():
         check_out(out)

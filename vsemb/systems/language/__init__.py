@@ -29,7 +29,8 @@ SYSTEM = System(
         "prepare": ("vsemb prepare books/ --format sentences --split train --out data/books",),
         "train": (
             "vsemb train sc-nlm --inputs encoder=runs/kiros --data data/flickr8k --out runs/sc-nlm",
-            "vsemb train sc-nlm --inputs encoder=runs/kiros --data data/flickr8k --set sentences=data/books --out runs/books",
+            "vsemb train sc-nlm --inputs encoder=runs/kiros --data data/flickr8k "
+            "--set sentences=data/books --out runs/books",
         ),
         "evaluate": ("vsemb evaluate runs/sc-nlm --beside runs/multiplicative runs/log-bilinear",),
     },

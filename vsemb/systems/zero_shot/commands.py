@@ -13,7 +13,6 @@ from vsemb.printing import save_json, say_images, table
 
 if TYPE_CHECKING:
     from vsemb.data.store import Dataset
-    from vsemb.runs.run import Run
 
 _TOP, _SPLIT = 5, "test"
 # Images per split of flowers.
