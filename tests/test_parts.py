@@ -268,7 +268,8 @@ def test_ends_of_paths() -> None:
     given = Drawing(frame=Circle())
     with raises_argument("radius"):
         given.with_overrides(["radius=2"])
-    assert given.with_overrides(["radius=2", "shape=polygon"]) == Drawing(Polygon(), frame=Circle(radius=2.0))
+    assert given.with_overrides(["radius=2", "frame=null"]) == Drawing(Circle(radius=2.0))
+    assert given.with_overrides(["inner.radius=2", "shape=polygon"]).shape == Polygon(inner=Circle(radius=2.0))
     assert given.with_overrides(["frame.radius=2"]) == Drawing(frame=Circle(radius=2.0))
     with pytest.raises(InvalidArgumentError, match="Did you mean 'backbone'"):
         given.with_overrides(["backbon=2"], ["backbone"])

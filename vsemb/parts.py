@@ -224,7 +224,7 @@ class Part:
             assignments: `field=value`. A field is a path such as `path.to.field`, or the end of the path of one field
                 only, with `.` or `_` between its steps. The value is JSON or a plain string. For a field with a part,
                 the value is a kind, and the part has its defaults. Kinds are set before the fields of their parts.
-            others: names that are no fields, for the error about an unknown field.
+            others: further names, for the error about an unknown field.
 
         Raises:
             InvalidArgumentError: for an unknown field, with the most similar one, or an invalid value.

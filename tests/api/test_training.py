@@ -58,8 +58,8 @@ def test_fields_that_do_not_fit(values, said):
 
 def test_text_of_a_command_line_is_parsed() -> None:
     recipe = recipes.get("vsepp", "paper")
-    typed = {"optimizer.schedule.epochs": Typed("3"), "text.encoder": Typed("linear"), "epochs": Typed("4")}
-    found = with_values(recipe, {"text.encoder": "linear", "training_epochs": 4, "schedule_epochs": 3})
+    typed = {"text.encoder.projection": Typed("true"), "text.encoder": Typed("linear"), "epochs": Typed("4")}
+    found = with_values(recipe, {"text.encoder": "linear", "training_epochs": 4, "encoder_projection": True})
     assert with_values(recipe, typed) == found != recipe
 
 

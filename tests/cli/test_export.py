@@ -111,7 +111,7 @@ def test_options_of_the_other_kind_of_run_are_one_line(tiny_run, region_caption_
             ["--precision", "mixed_bfloat16"],
             "`precision` must be omitted for a run",
         ),
-        (captions, ["--beam", "0"], "`beam` must be an integer >= 1; got 0"),
+        (captions, ["--beam", "0"], "`beam` must be an integer >= 1"),
         (captions, ["--candidates", "10"], "`candidates` must be omitted "),
         (tiny_run, ["--beam", "3"], "`beam` must be omitted for a run that writes no captions; got 3"),
         (tiny_run, ["--n-best", "3"], "`n_best`"),

@@ -109,7 +109,7 @@ def verify(
         timeout: maximum seconds per process.
 
     Returns:
-        The checks. `failed` lists those that failed.
+        The checks. `failed` lists the failed ones.
 
     Raises:
         DataError: if the version or a readable contract is missing, or the signature or a signed file is wrong.

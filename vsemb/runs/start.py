@@ -77,7 +77,7 @@ def with_values(recipe: Recipe, values: Mapping[str, Any], others: Iterable[str]
         recipe: the recipe.
         values: name -> value. A name is the end of a field's path, with `_` or `.` between its steps, or the whole
             path.
-        others: names that are no fields, for the error about an unknown name.
+        others: further names, for the error about an unknown name.
 
     Raises:
         InvalidArgumentError: for a name that fits no field or several, and for values that do not fit.

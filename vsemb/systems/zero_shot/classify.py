@@ -382,7 +382,7 @@ def _labels(part: Split, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def chosen_classes(classes: Sequence[str] | None, classes_file: str | os.PathLike[str] | None) -> Sequence[str]:
-    """Return the names of classes that are named, or those of a file.
+    """Return the given names of classes, or the names in a file.
 
     Raises:
         InvalidArgumentError: unless exactly one of them is given, or for names in one text with commas.
