@@ -447,7 +447,7 @@ def _imagenet(config: BackboneConfig) -> keras.Model:
     except Exception as error:  # Keras raises a bare Exception when a download fails
         raise DataError(
             f"Cannot get the ImageNet weights of {config.name} ({' '.join(str(error).split())}). "
-            "Download them by hand and give the file: --weights PATH."
+            "Download them by hand and name the file as `weights`."
         ) from error
 
 

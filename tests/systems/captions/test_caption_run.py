@@ -135,7 +135,7 @@ def test_an_alignment_that_does_not_work_leaves_no_run(
     # Before any caption is cut.
     monkeypatch.setattr(snippets, "find_snippets", None)
     monkeypatch.setattr(captions_recipe, "regions_of", lambda run, dataset: SimpleNamespace(fingerprint="c0ffee"))
-    with pytest.raises(DataError, match="of the regions c0ffee, not of.*--set image.fingerprint=c0ffee"):
+    with pytest.raises(DataError, match="of the regions c0ffee, not of.*image.fingerprint=c0ffee"):
         train(recipe, region_scenes, out, inputs={"alignment": region_run})
     assert not out.exists()
 
