@@ -22,14 +22,13 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.class_backbone import train_class_backbone
-from vsemb import recipes
+from vsemb import recipes, train
 from vsemb.cli.__main__ import main as vsemb
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, VsembError, invalid_argument, unknown_name
 from vsemb.files import write_json
 from vsemb.printing import table
 from vsemb.runs.run import Run
-from vsemb.runs.train import train
 from vsemb.systems.zero_shot.metrics import CurvePoint, ZeroShotMetrics
 from vsemb.systems.zero_shot.recognition import ZeroShotTask
 from vsemb.systems.zero_shot.sje import ENCODERS

@@ -9,9 +9,11 @@ from typing import Any, Literal, get_args
 
 import pytest
 
+from tests.raising import raises_argument
 from vsemb import recipes, registry
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.parts import (
+    Bytes,
     Count,
     Finite,
     NonNegative,
@@ -22,9 +24,13 @@ from vsemb.parts import (
     Seed,
     Share,
     Size,
+    Typed,
     between,
+    bytes_size,
+    checked_value,
     explanations,
     fields_of,
+    read_bytes_size,
     read_hint,
     rebuilt,
     walk,
@@ -247,12 +253,58 @@ def test_json_round_trip_of_every_recipe(name: str, variant: str) -> None:
         ("options.size=7", Drawing(options=Options(size=7))),
         ("options.mode=fast", Drawing(options=Options(mode="fast"))),
         ("options.share=0", Drawing(options=Options(share=0.0))),
+        # The end of a path is enough, if one field has it.
+        ("radius=2", Drawing(Circle(radius=2.0))),
+        ("shape_radius=2", Drawing(Circle(radius=2.0))),
     ],
 )
 def test_overrides(assignment: str, expected: Drawing) -> None:
     given = Drawing()
     assert given.with_overrides([assignment]) == expected
     assert given == Drawing()
+
+
+def test_ends_of_paths() -> None:
+    given = Drawing(frame=Circle())
+    with raises_argument("radius"):
+        given.with_overrides(["radius=2"])
+    assert given.with_overrides(["radius=2", "frame=null"]) == Drawing(Circle(radius=2.0))
+    assert given.with_overrides(["inner.radius=2", "shape=polygon"]).shape == Polygon(inner=Circle(radius=2.0))
+    assert given.with_overrides(["frame.radius=2"]) == Drawing(frame=Circle(radius=2.0))
+    with pytest.raises(InvalidArgumentError, match="Did you mean 'backbone'"):
+        given.with_overrides(["backbon=2"], ["backbone"])
+
+
+def test_typed_text_is_parsed_by_the_type() -> None:
+    for text, hint, expected in (
+        ("3", int | None, 3),
+        ("3", str, "3"),
+        ("null", int | None, None),
+        ("2KiB", Bytes, 2048),
+    ):
+        assert checked_value(read_hint(hint), Typed(text), "field") == expected
+    with raises_argument("field"):
+        checked_value(read_hint(int | None), "3", "field")
+
+
+@pytest.mark.parametrize(("text", "number"), [("1", 1), ("2KiB", 2048), ("3mib", 3 * 2**20), ("1GiB", 2**30)])
+def test_sizes_in_bytes(text: str, number: int) -> None:
+    assert checked_value(read_hint(Bytes), text, "size") == read_bytes_size(text) == number
+    assert read_bytes_size(bytes_size(number)) == number
+
+
+@pytest.mark.parametrize("text", ["", "MiB", "1.5MiB", "-1", "1TiB", "1B", "1KB", "0"])
+def test_no_sizes_in_bytes(text: str) -> None:
+    with raises_argument("size"):
+        checked_value(read_hint(Bytes), text, "size")
+
+
+def test_literals_beside_a_type() -> None:
+    read = read_hint(str | Literal[True] | None)
+    assert [checked_value(read, value, "field") for value in ("text", True, None)] == ["text", True, None]
+    for value in (False, 1):
+        with raises_argument("field"):
+            checked_value(read, value, "field")
 
 
 def test_choosing_a_part_resets_its_fields() -> None:
@@ -272,8 +324,8 @@ def test_choices_come_before_fields_and_the_last_assignment_wins() -> None:
     ("assignment", "message"),
     [
         ("shape.radus=5", "Did you mean 'shape.radius'"),
-        ("shap.radius=5", "Did you mean 'shape'"),
-        ("radius=5", "a whole path: shape.radius"),
+        ("shap.radius=5", "Did you mean 'shape.radius'"),
+        ("radus=5", "Did you mean 'radius'"),
         ("shape.corners=5", "one of shape.colour, shape.radius"),
         ("shape=circl", "Did you mean 'circle'"),
         ("shape=null", "`shape` must be one of circle, polygon; got 'null'"),
@@ -281,7 +333,7 @@ def test_choices_come_before_fields_and_the_last_assignment_wins() -> None:
         ("frame.colour=red", "it has no fields"),
         ("options=fast", "options.closed"),
         ("=5", "one of"),
-        ("shape.radius", "path.to.field=value"),
+        ("shape.radius", "field=value"),
         ("shape.radius=wide", "`shape.radius` must be a finite number > 0; got 'wide'"),
         ("shape.radius=true", "shape.radius"),
         ("shape.radius=NaN", "finite"),

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -99,7 +100,7 @@ def test_every_part_of_a_recipe_is_declared() -> None:
 
 
 def test_no_two_systems_claim_one_name() -> None:
-    for attribute in ("recipes", "commands", "charts", "client_methods", "annotations", "train_inputs"):
+    for attribute in ("recipes", "commands", "charts", "client_methods", "annotations"):
         names = [name for system in registry.systems() for name in getattr(system, attribute)]
         assert len(names) == len(set(names)), attribute
 
@@ -252,22 +253,18 @@ def test_what_is_no_recipe_is_refused(tmp_path: Path, line: str) -> None:
         recipes.get(str(write(tmp_path, "wrong", line + "\n")))
 
 
-def test_a_file_with_inputs_of_its_own_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_with_inputs_of_its_own_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     from vsemb.cli.__main__ import main
-    from vsemb.runs import train
 
-    seen: list[dict[str, object]] = []
-
-    def trained(*_: object, inputs: dict[str, object], **__: object) -> None:
-        seen.append(inputs)
-        raise DataError("enough")
-
-    monkeypatch.setattr(train, "train", trained)
-    monkeypatch.setattr("vsemb.runs.fine_tune.configured", lambda recipe, *given: (recipe, None))
-    system = 'SYSTEM = System(name="inputs", train_inputs={"base-run": "a run"})\nRECIPE = Retrieval()\n'
-    path = write(tmp_path, "inputs", system)
-    assert main(["train", str(path), "--data", "data", "--out", str(tmp_path / "run")]) == 1
-    assert seen == [{}]
+    monkeypatch.setattr("vsemb.runs.start.start", lambda recipe, *_, **__: (recipe, None))
+    monkeypatch.setattr("vsemb.runs.run.Run.open", lambda path: SimpleNamespace(path=path))
+    source = 'class Mine(Retrieval, kind="mine-with-inputs"):\n    inputs = ("base-run",)\nRECIPE = Mine()\n'
+    path = write(tmp_path, "inputs", source)
+    command = ["train", str(path), "--data", "data", "--out", str(tmp_path / "run"), "--inputs"]
+    assert main([*command, "other=runs/x"]) == 1
+    assert "`inputs.other` must be one of base-run" in capsys.readouterr().err
 
 
 def test_a_file_may_have_dots_in_its_name(tmp_path: Path) -> None:

@@ -20,11 +20,14 @@ if TYPE_CHECKING:
     from vsemb import recipes
     from vsemb.api.data import annotate, prepare, scenes
     from vsemb.api.dataset import Dataset
-    from vsemb.api.evaluation import analyze, evaluate
+    from vsemb.api.evaluation import analyze, compare, evaluate
+    from vsemb.api.exporting import export, verify
     from vsemb.api.hits import Hit, Hits, search
     from vsemb.api.installation import doctor
     from vsemb.api.model import Model, load
-    from vsemb.api.training import export, train
+    from vsemb.api.reporting import write_projector, write_report
+    from vsemb.api.serving import serve
+    from vsemb.api.training import train
     from vsemb.data.check import check
     from vsemb.data.writing.convert import convert
     from vsemb.errors import VsembError
@@ -51,10 +54,11 @@ _MODULES = {
     "analyze": "vsemb.api.evaluation",
     "annotate": "vsemb.api.data",
     "check": "vsemb.data.check",
+    "compare": "vsemb.api.evaluation",
     "convert": "vsemb.data.writing.convert",
     "doctor": "vsemb.api.installation",
     "evaluate": "vsemb.api.evaluation",
-    "export": "vsemb.api.training",
+    "export": "vsemb.api.exporting",
     "features": "vsemb.runs.features",
     "info": "vsemb.runs.describe",
     "load": "vsemb.api.model",
@@ -62,7 +66,11 @@ _MODULES = {
     "recipes": "vsemb.recipes",
     "scenes": "vsemb.api.data",
     "search": "vsemb.api.hits",
+    "serve": "vsemb.api.serving",
     "train": "vsemb.api.training",
+    "verify": "vsemb.api.exporting",
+    "write_projector": "vsemb.api.reporting",
+    "write_report": "vsemb.api.reporting",
 }
 
 __all__ = [
@@ -78,6 +86,7 @@ __all__ = [
     "analyze",
     "annotate",
     "check",
+    "compare",
     "convert",
     "doctor",
     "evaluate",
@@ -89,7 +98,11 @@ __all__ = [
     "recipes",
     "scenes",
     "search",
+    "serve",
     "train",
+    "verify",
+    "write_projector",
+    "write_report",
 ]
 
 

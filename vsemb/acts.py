@@ -31,7 +31,7 @@ from typing import Annotated, Any, ParamSpec, TypeVar
 
 from vsemb import registry
 from vsemb.errors import invalid_argument, unknown_name
-from vsemb.parts import Hint, Part, checked_value, entries_of, fields_of, read_hint
+from vsemb.parts import Hint, Part, checked_value, entries_of, fields_of, read_hint, require_length
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -46,10 +46,12 @@ class Option:
         by_place: whether it is an argument by its place, or an option such as `--out`. None: by its place if it has no
             default.
         repeated: whether each item of a sequence has its own option: `--plus red --plus old`.
+        names: names of the items in a sequence of a certain length, for the help.
     """
 
     by_place: bool | None = None
     repeated: bool = False
+    names: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -200,7 +202,10 @@ def act(function: Callable[P, R]) -> Callable[P, R]:
 def _checked(hint: Hint, value: Any, name: str) -> Any:
     """Check an argument. Objects are returned as they are, if their class or a base class has the name of a hint."""
     if hint.items is not None and isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        require_length(hint, value, name)
         return tuple(_checked(hint.items, item, name) for item in value)
+    if hint.values is not None and isinstance(value, Mapping):
+        return {key: _checked(hint.values, item, f"{name}.{key}") for key, item in value.items()}
     names = {kind.__name__ for kind in hint.accepted if issubclass(kind, Unloaded)}
     if names & {base.__name__ for base in type(value).__mro__}:
         return value

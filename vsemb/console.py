@@ -114,6 +114,11 @@ def without_tracing_advice() -> Iterator[None]:
         logger.removeFilter(keeps)
 
 
+def is_quiet() -> bool:
+    """Return whether notices and progress bars are silenced."""
+    return _quiet
+
+
 @contextlib.contextmanager
 def quieted(quiet: bool = True) -> Iterator[None]:
     """Silence `say` and `progress` inside the context.

@@ -30,7 +30,7 @@ import numbers
 import re
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
@@ -42,6 +42,12 @@ from vsemb.errors import DataError, InvalidArgumentError, VsembError, invalid_ar
 KIND = "kind"
 
 
+class Typed(str):
+    """Text of a command line, which is parsed by the type of its field: for a field of numbers, `3` is a number."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True)
 class Range:
     """Range of a numeric field.
@@ -49,12 +55,14 @@ class Range:
     Attributes:
         allowed: the range as a phrase.
         holds: whether a number is in the range; must be false for NaN.
-        read: function that reads a number from a command line; None for `int` or `float`. It raises ValueError.
+        read: function that reads a number from text; None for `int` or `float`. It raises ValueError.
+        shown: function that writes a number as `read` reads it.
     """
 
     allowed: str
     holds: Callable[[float], bool]
     read: Callable[[str], float] | None = None
+    shown: Callable[[float], str] = str
 
 
 def between(low: int, high: int) -> Range:
@@ -67,8 +75,49 @@ def at_least(low: int) -> Range:
     return Range(f"an integer >= {low}", lambda value: value >= low)
 
 
+_UNITS = {"": 1, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+
+
+def read_bytes_size(text: str) -> int:
+    """Read a number of bytes, with or without a unit.
+
+    Raises:
+        ValueError: for any other text.
+
+    Example:
+
+    >>> read_bytes_size("32MiB"), read_bytes_size("1000")
+    (33554432, 1000)
+    """
+    digits = text.rstrip("KMGiBkmgb")
+    unit = text[len(digits) :].upper()
+    if not digits.isdecimal() or unit not in _UNITS:
+        raise ValueError(text)
+    return int(digits) * _UNITS[unit]
+
+
+def bytes_size(number: float) -> str:
+    """Write a number of bytes, in the largest unit that needs no fraction.
+
+    Example:
+
+    >>> bytes_size(2**25), bytes_size(1000)
+    ('32MiB', '1000')
+    """
+    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if number >= size and number % size == 0:
+            return f"{int(number) // size}{unit}"
+    return str(int(number))
+
+
 Count = Annotated[int, at_least(1)]
 Whole = Annotated[int, at_least(0)]
+# Of a network; 0 stands for any free one.
+Port = Annotated[int, between(0, 65535)]
+Bytes = Annotated[
+    int,
+    Range("a number of bytes, KiB, MiB or GiB, such as 32MiB", lambda value: value >= 1, read_bytes_size, bytes_size),
+]
 # Above all useful values, below the limits of memory and of int32.
 Size = Annotated[int, between(1, 65536)]
 Share = Annotated[float, Range("a number in [0, 1)", lambda value: 0 <= value < 1)]
@@ -168,38 +217,83 @@ class Part:
         except VsembError as error:
             raise DataError(f"{cls.__name__} cannot be read. {error}") from error
 
-    def with_overrides(self, assignments: Sequence[str]) -> Self:
+    def with_overrides(self, assignments: Sequence[str], others: Iterable[str] = ()) -> Self:
         """Return the part with fields replaced.
 
         Args:
-            assignments: `path.to.field=value`; the value is JSON or a plain string. For a field with a part, the
-                value is a kind, and the part has its defaults. Kinds are set before the fields of their parts.
+            assignments: `field=value`. A field is a path such as `path.to.field`, or the end of the path of one field
+                only, with `.` or `_` between its steps. The value is JSON or a plain string. For a field with a part,
+                the value is a kind, and the part has its defaults. Kinds are set before the fields of their parts.
+            others: further names, for the error about an unknown field.
 
         Raises:
             InvalidArgumentError: for an unknown field, with the most similar one, or an invalid value.
         """
-        plain = self.to_json()
-        split: list[tuple[list[str], str]] = []
-        for assignment in assignments:
-            path, equals, text = assignment.partition("=")
-            if not equals:
-                raise invalid_argument("set", assignment, "path.to.field=value")
-            split.append((path.strip().split("."), text.strip()))
-            if path.strip() not in fields_of(type(self)):
-                longer = [each for each in _paths(plain) if each.endswith(f".{path.strip()}")]
-                if longer:
-                    raise invalid_argument("recipe field", path.strip(), f"a whole path: {' or '.join(longer[:3])}")
-        for names, text in sorted(split, key=lambda one: len(one[0])):
-            _assign(type(self), plain, names, text)
+        plain, left = self.to_json(), [_split(assignment) for assignment in assignments]
+        # First the parts, outer ones before inner ones, because they decide which fields exist.
+        while parts := [(path, each) for each in left if (path := _part_path(type(self), plain, each[0]))]:
+            path, chosen = min(parts, key=lambda one: one[0].count("."))
+            left.remove(chosen)
+            _assign(type(self), plain, path.split("."), chosen[1])
+        for name, text in left:
+            _assign(type(self), plain, self._path(plain, name, others).split("."), text)
         return _checked(type(self), plain, "")
 
+    def fields_listed(self) -> str | None:
+        """Return a sentence that says where all fields are listed, for errors; for subclasses."""
+        return None
 
-def _paths(plain: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Yield the paths of the fields of a part as JSON."""
-    for name, value in plain.items():
-        yield prefix + name
-        if isinstance(value, Mapping):
-            yield from _paths(value, f"{prefix}{name}.")
+    def _path(self, plain: Mapping[str, Any], name: str, others: Iterable[str]) -> str:
+        """Return the path of the field that an assignment names."""
+        found = _named(type(self), plain, name)
+        if len(found) > 1:
+            longer = ", ".join(path.replace(".", "_") for path in found)
+            message = f"`{name}` must name one recipe field; it fits several. Write one of {longer}."
+            raise InvalidArgumentError(message, argument=name)
+        if not found:
+            paths = [path for path, _ in _fields(type(self), plain)]
+            ends = {path.rpartition(".")[2] for path in paths}
+            raise unknown_name("recipe field", name, sorted({*paths, *ends, *others}), self.fields_listed())
+        return found[0]
+
+
+def _split(assignment: str) -> tuple[str, str]:
+    name, equals, text = assignment.partition("=")
+    if not equals:
+        raise invalid_argument("set", assignment, "field=value")
+    return name.strip(), text.strip()
+
+
+def _fields(cls: type[Part], plain: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Hint]]:
+    """Yield the path and the type of each field of a part as JSON; after a field with a part, its fields follow."""
+    if cls.family is not None:
+        cls = registry.find_part(cls.family, plain[KIND], prefix)
+    for name, hint in fields_of(cls).items():
+        read, value = read_hint(hint), plain.get(name)
+        yield prefix + name, read
+        if read.part is not None and isinstance(value, Mapping):
+            yield from _fields(read.part, value, f"{prefix}{name}.")
+
+
+def _named(cls: type[Part], plain: Mapping[str, Any], name: str) -> list[str]:
+    """Return the paths that a name is the end of; only the name itself if its first step is a field."""
+    if name.partition(".")[0] in fields_of(cls):
+        return [name]
+    end = name.replace(".", "_")
+    found = []
+    for path, _ in _fields(cls, plain):
+        steps = path.split(".")
+        if end in ("_".join(steps[start:]) for start in range(len(steps))):
+            found.append(path)
+    return found
+
+
+def _part_path(cls: type[Part], plain: Mapping[str, Any], name: str) -> str | None:
+    """Return the path of the one field that a name is the end of, if it holds a part."""
+    found, fields = _named(cls, plain, name), dict(_fields(cls, plain))
+    if len(found) == 1 and found[0] in fields and fields[found[0]].part is not None:
+        return found[0]
+    return None
 
 
 _FIELDS: dict[type[Any], Mapping[str, Any]] = {}
@@ -219,6 +313,7 @@ def fields_of(cls: type[Any]) -> Mapping[str, Any]:
 
 def _typed(text: str, accepted: tuple[Any, ...]) -> Any:
     """Parse a typed value; accepted types decide, because a fingerprint may consist of digits only."""
+    text = str(text)
     words = {"true": True, "false": False, "null": None, "none": None}
     if text.lower() in words and not (str in accepted and types.NoneType not in accepted):
         return words[text.lower()]
@@ -241,7 +336,8 @@ class Hint:
         literals: allowed values of a literal.
         range: range of numbers.
         part: family or record of a field with a part.
-        items: hint of the items of a sequence, which may have any number of them.
+        items: hint of the items of a sequence.
+        length: number of its items; None for any number.
         values: hint of the values of a mapping, whose keys are strings.
     """
 
@@ -250,6 +346,7 @@ class Hint:
     range: Range | None = None
     part: type[Part] | None = None
     items: Hint | None = None
+    length: int | None = None
     values: Hint | None = None
 
     @property
@@ -266,7 +363,8 @@ class Hint:
         if self.range is not None:
             phrases.append(self.range.allowed)
         if self.items is not None:
-            phrases.append(f"a sequence, each item {self.items.allowed}")
+            number = "a sequence" if self.length is None else f"a sequence of {self.length}"
+            phrases.append(f"{number}, each item {self.items.allowed}")
         if self.values is not None:
             phrases.append(f"a mapping, each value {self.values.allowed}")
         if self.part is not None:
@@ -282,11 +380,11 @@ class Hint:
 
 def read_hint(hint: Any) -> Hint:
     """Split a type hint of a field into its components."""
-    if typing.get_origin(hint) is Annotated and typing.get_origin(typing.get_args(hint)[0]) in _UNIONS:
-        # Only the parts of a union have ranges.
-        hint = typing.get_args(hint)[0]
     plain: list[Any] = []
     read = Hint()
+    if typing.get_origin(hint) is Annotated:
+        hint, *extras = typing.get_args(hint)
+        read = Hint(range=next((extra for extra in extras if isinstance(extra, Range)), None))
     union = typing.get_origin(hint) in _UNIONS
     for each in typing.get_args(hint) if union else (hint,):
         if typing.get_origin(each) is Annotated:
@@ -297,7 +395,10 @@ def read_hint(hint: Any) -> Hint:
         elif isinstance(each, type) and issubclass(each, Part):
             read = dataclasses.replace(read, part=each)
         elif typing.get_origin(each) in (tuple, Sequence):
-            read = dataclasses.replace(read, items=read_hint(typing.get_args(each)[0]))
+            first, *others = typing.get_args(each)
+            # `tuple[str, str]` has two items, `tuple[str, ...]` any number.
+            length = len(others) + 1 if others and others[0] is not Ellipsis else None
+            read = dataclasses.replace(read, items=read_hint(first), length=length)
         elif typing.get_origin(each) is Mapping:
             read = dataclasses.replace(read, values=read_hint(typing.get_args(each)[1]))
         else:
@@ -324,9 +425,14 @@ def checked_value(read: Hint, value: Any, path: str) -> Any:
     Raises:
         InvalidArgumentError: if the value is of another type, or not allowed.
     """
+    if isinstance(value, Typed):
+        value = _typed(value, read.accepted)
+    if isinstance(value, str) and read.range is not None and read.range.read is not None:
+        value = _read_number(read, value, path)
     if value is None and types.NoneType in read.plain:
         return None
     if read.items is not None and isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        require_length(read, value, path)
         return tuple(checked_value(read.items, item, path) for item in value)
     if read.values is not None and isinstance(value, Mapping):
         return {name: checked_value(read.values, item, f"{path}.{name}") for name, item in value.items()}
@@ -345,6 +451,24 @@ def checked_value(read: Hint, value: Any, path: str) -> Any:
     if read.range is not None:
         _require(read, path, value)
     return value
+
+
+def require_length(read: Hint, value: Sequence[Any], path: str) -> None:
+    """Check the number of items of a sequence.
+
+    Raises:
+        InvalidArgumentError: for another number than that of the hint.
+    """
+    if read.length not in (None, len(value)):
+        raise invalid_argument(path, value, read.allowed)
+
+
+def _read_number(read: Hint, text: str, path: str) -> float:
+    assert read.range is not None and read.range.read is not None
+    try:
+        return read.range.read(text)
+    except ValueError as error:
+        raise invalid_argument(path, text, read.allowed) from error
 
 
 def require(name: str, value: Any, hint: Any) -> None:

@@ -63,7 +63,6 @@ class System:
         modes: subcommand -> mode, such as a protocol of `vsemb evaluate` -> reference to a `vsemb.commands.Mode`.
         options: subcommand -> references to `vsemb.commands.Options`; `run` is for all that read raw texts with a run.
         examples: subcommand -> command lines for its `--help`.
-        train_inputs: option of `vsemb train` with a run as value -> help text.
         searchers: embedding type of a similarity (`vector`, `multi_vector`) -> reference to the class that searches
             these embeddings, see `vsemb.runs.searching.Searcher`.
         report_sections: references to functions that add sections to the report, see `vsemb.report.page.SectionMaker`.
@@ -86,7 +85,6 @@ class System:
     modes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     examples: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    train_inputs: Mapping[str, str] = field(default_factory=dict)
     searchers: Mapping[str, str] = field(default_factory=dict)
     report_sections: tuple[str, ...] = ()
     charts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)

@@ -19,8 +19,9 @@ ROOT = Path(__file__).parents[2]
 SURFACE = {
     "load": "source, *, similarity=None, token=None, ca_file=None",
     "search": "model, query, embeddings, k=5, *, items=None",
-    "train": "recipe, data, out, *, variant=None, backbone=None, weights=None, fine_tune=None, inputs=None, "
-    "strategy='none', **values",
+    "train": "recipe, data, out, *, variant=None, epochs=None, backbone=None, weights=None, fine_tune=None, "
+    "inputs=mappingproxy({}), seeds=None, strategy='none', devices=None, workers=None, backend=None, "
+    "data_service=None, checkpoint_seconds=60.0, **values",
     "analyze": "analysis, runs, *, data=None, split='val', **options",
     "prepare": "source, out, *, format=None, name=None, on_bad_image='skip', val_to_train=False, max_side=None, "
     "images_per_shard=1024, overwrite=False, **options",
@@ -33,7 +34,17 @@ SURFACE = {
     "doctor": "folders=('.',)",
     "annotate": "data, annotation, *, overwrite=False, **options",
     "evaluate": "run, data=None, split='val', *, protocol=None, kept=False, **options",
-    "export": "run, out, *, version=None, index=None",
+    "compare": "first, second, *, data=None, split='val', bootstrap=1000, seed=0",
+    "export": "run, out, *, version=None, index=None, precision=None, sign=None, **options",
+    "verify": "model, *, version=None, contract=None, key=None, timeout=600.0",
+    "write_report": "run, *, data=None, split='val', out=None, shown=12, arithmetic=(), seed=0, **options",
+    "write_projector": ("run, *, data=None, split='val', out=None, images=1000, sentences=1000, words=500, seed=0"),
+    "serve": (
+        "directory=None, *, model=mappingproxy({}), host='127.0.0.1', port=8500, rest_port=8501, token_file=None, "
+        "tls_cert=None, tls_key=None, insecure=False, max_body=33554432, max_rows=4096, max_bytes=134217728, "
+        "max_pixels=100000000, max_connections=400, concurrency=256, batch_size=64, batch_timeout=0.001, cors=False, "
+        "threads=None, versions=('latest',), label=mappingproxy({}), poll=1.0, grace=30.0"
+    ),
     "Model.encode_texts": "self, texts, *, batch_size=256, on_bad='fail', progress=None",
     "Model.encode_images": "self, images, *, batch_size=32, on_bad='fail', progress=None",
     "Model.similarity": "self, images, texts",

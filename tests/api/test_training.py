@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 
 import vsemb
+from tests.raising import raises_argument
 from vsemb import recipes
-from vsemb.api.training import with_values
 from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.parts import Typed
+from vsemb.runs.start import with_values
 from vsemb.searching import read_index
 
 
@@ -37,6 +41,7 @@ def test_names_of_fields_are_ends_of_their_paths():
     ("values", "said"),
     [
         ({"epoch": 3}, "Did you mean 'epochs'"),
+        ({"bakbone": "x"}, "Did you mean 'backbone'"),
         ({"dropout": 0.1}, "`dropout` must name one recipe field; .* one of text_encoder_words_dropout, text_encoder"),
         ({"lr": 0.1}, "`vsemb recipes vsepp` lists all fields"),
         ({"epochs": -1}, "training.epochs"),
@@ -48,7 +53,14 @@ def test_names_of_fields_are_ends_of_their_paths():
 )
 def test_fields_that_do_not_fit(values, said):
     with pytest.raises(InvalidArgumentError, match=said):
-        with_values(recipes.get("vsepp", "paper"), values)
+        with_values(recipes.get("vsepp", "paper"), values, ["backbone"])
+
+
+def test_text_of_a_command_line_is_parsed() -> None:
+    recipe = recipes.get("vsepp", "paper")
+    typed = {"text.encoder.projection": Typed("true"), "text.encoder": Typed("linear"), "epochs": Typed("4")}
+    found = with_values(recipe, {"text.encoder": "linear", "training_epochs": 4, "encoder_projection": True})
+    assert with_values(recipe, typed) == found != recipe
 
 
 def test_training_takes_names_recipes_and_datasets(scenes, tiny_recipe, tiny_run, tmp_path, capsys):
@@ -75,7 +87,7 @@ def test_a_network_is_fine_tuned(scenes, tiny_recipe, tmp_path):
     image = run.recipe.image
     assert (image.backbone, image.weights, image.pooling, image.dropout) == ("SmallConvNet", None, "flat", 0.25)
     assert run.recipe.text.encoder.kind == "linear" and run.recipe.training.epochs == 1
-    with pytest.raises(InvalidArgumentError, match="`backbone` must be omitted with --fine-tune.*; got 'MobileNetV2'"):
+    with pytest.raises(InvalidArgumentError, match="`backbone` must be omitted with `fine_tune`.*; got 'MobileNetV2'"):
         vsemb.train(tiny_recipe, scenes.path, tmp_path / "none", fine_tune="SmallConvNet", backbone="MobileNetV2")
     with pytest.raises(InvalidArgumentError, match="Did you mean 'MobileNetV2'"):
         vsemb.train(tiny_recipe, scenes, tmp_path / "none", fine_tune="MobileNetV")
@@ -83,6 +95,30 @@ def test_a_network_is_fine_tuned(scenes, tiny_recipe, tmp_path):
         vsemb.train(tiny_recipe, scenes, tmp_path / "none", fine_tune=True)
     with pytest.raises(DataError, match="No weights file at gone.h5"):
         vsemb.train(tiny_recipe, scenes, tmp_path / "none", fine_tune="SmallConvNet", weights="gone.h5")
+
+
+def test_arguments_of_a_training_are_checked(scenes, tmp_path) -> None:
+    out = tmp_path / "run"
+    for name, value in {
+        "epochs": "3",
+        "seeds": 0,
+        "devices": 0,
+        "workers": 1,
+        "strategy": "miror",
+        "backend": "torch",
+        "fine_tune": False,
+        "checkpoint_seconds": -1,
+        "backbon": "MobileNetV2",
+        "units": "512",
+    }.items():
+        with pytest.raises(InvalidArgumentError) as raised:
+            vsemb.train("vsepp", scenes, out, **{name: value})
+        assert name in str(raised.value)
+    with raises_argument("inputs.encoder"):
+        vsemb.train("vsepp", scenes, out, inputs={"encoder": 3})
+    with raises_argument("workers"):
+        vsemb.train("vsepp", scenes, out, workers=2, strategy="mirrored")
+    assert not out.exists()
 
 
 def test_training_refuses_what_does_not_fit_before_it_begins(scenes, tiny_recipe, tmp_path):
@@ -94,7 +130,7 @@ def test_training_refuses_what_does_not_fit_before_it_begins(scenes, tiny_recipe
     with pytest.raises(InvalidArgumentError, match="one of"):
         vsemb.train("vsepp", scenes, out, variant="papers")
     data = vsemb.Dataset.from_pairs([np.zeros((8, 8, 3), np.uint8)], ["black"], splits="train")
-    with pytest.raises(DataError, match="must have the splits train and val; it has no val"):
+    with pytest.raises(DataError, match="must have the split val"):
         vsemb.train(tiny_recipe, data, out)
     assert not out.exists()
 
@@ -102,12 +138,14 @@ def test_training_refuses_what_does_not_fit_before_it_begins(scenes, tiny_recipe
 def test_an_export_is_that_of_the_run_and_its_index(tiny_pixel_run, pixel_index, tmp_path, monkeypatch):
     asked = []
 
-    def export_run(run, out, version, index):
+    def export_run(run, out, version, index, **_):
         asked.append((run.fingerprint, out, version, index and index.keys))
         return out / "1"
 
-    monkeypatch.setattr("vsemb.api.training.export_run", export_run)
+    monkeypatch.setattr("vsemb.runs.serve.export_run", export_run)
+    monkeypatch.setattr("vsemb.exporting.servable.signature_table", lambda path: {})
     out, keys = tmp_path / "scenes", read_index(pixel_index).keys
-    assert vsemb.export(str(tiny_pixel_run.path), out) == out / "1"
+    exported = vsemb.export(str(tiny_pixel_run.path), out)
+    assert exported.path == out / "1" and os.fspath(exported) == str(out / "1")
     vsemb.export(tiny_pixel_run, out, version=3, index=pixel_index)
     assert asked == [(tiny_pixel_run.fingerprint, out, None, None), (tiny_pixel_run.fingerprint, out, 3, keys)]

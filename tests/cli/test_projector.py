@@ -30,7 +30,7 @@ def test_writes_into_the_run_and_says_how_to_look(tiny_order_run, scenes, tmp_pa
     ("arguments", "said"),
     [
         (["--images", "-1"], "`images`"),
-        (["--sentences", "16385"], "from 0 to 16384"),
+        (["--sentences", "16385"], "`sentences`"),
         (["--images", "0", "--sentences", "0", "--words", "0"], "at least one above 0"),
         (["--seed", "-1"], "`seed`"),
         (["--split", "vall"], "Did you mean 'val'"),

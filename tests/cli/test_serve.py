@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-from argparse import ArgumentTypeError
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ import pytest
 from tests.serving.asking import ask
 from tests.serving.conftest import publish_plus
 from vsemb.cli.__main__ import main
-from vsemb.cli.serve import size
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +58,8 @@ def test_failures_are_one_line(plus: Path, tmp_path: Path, capsys) -> None:
     assert "No model directory at" in failure(capsys, str(tmp_path / "none"))
     assert "must hold a version" in failure(capsys, str(tmp_path))
     assert "is a single version. Pass the model's directory" in failure(capsys, str(plus / "1"))
-    assert "a model's directory, or --model NAME=DIR" in failure(capsys)
-    assert "distinct names" in failure(capsys, str(plus), "--model", f"plus={plus}")
+    assert "`directory` must be" in failure(capsys)
+    assert "`model` must be" in failure(capsys, str(plus), "--model", f"plus={plus}")
     assert "`concurrency`" in failure(capsys, str(plus), "--concurrency", "0")
     assert "`versions`" in failure(capsys, str(plus), "--versions", "latest", "1")
     assert "no token is set" in failure(capsys, str(plus), "--host", "0.0.0.0")
@@ -82,17 +80,6 @@ def test_wrong_usage(arguments: list[str], capsys) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["serve", "x", *arguments])
     assert caught.value.code == 2
-
-
-@pytest.mark.parametrize(("text", "number"), [("1", 1), ("2KiB", 2048), ("3mib", 3 * 2**20), ("1GiB", 2**30)])
-def test_sizes(text: str, number: int) -> None:
-    assert size(text) == number
-
-
-@pytest.mark.parametrize("text", ["", "MiB", "1.5MiB", "-1", "1TiB", "1B", "1KB"])
-def test_what_is_no_size(text: str) -> None:
-    with pytest.raises(ArgumentTypeError):
-        size(text)
 
 
 def test_help_needs_no_tensorflow() -> None:

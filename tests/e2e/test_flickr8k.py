@@ -71,7 +71,7 @@ def test_captions_on_flickr8k(tmp_path):
     assert main(["annotate", data, "pos-tags", "--file", str(TAGS)]) == 0
     assert main(["train", "multimodal-rnn", "--data", data, "--out", captions]) == 0
     assert main(["train", "kiros2014", "--variant", "released", "--data", data, "--out", kiros, *few]) == 0
-    assert main(["train", "sc-nlm", "--encoder", kiros, "--data", data, "--out", language, *few]) == 0
+    assert main(["train", "sc-nlm", "--inputs", f"encoder={kiros}", "--data", data, "--out", language, *few]) == 0
     measure = ["evaluate", captions, "--beside", language, "--protocol", "captions", "--no-meteor", "--json", out]
     assert main([*measure, "--limit", "300"]) == 0
     network, tagged, nearest = json.loads(Path(out).read_text())["measured"]

@@ -8,6 +8,8 @@ import shutil
 
 import pytest
 
+import vsemb
+from tests.raising import raises_argument
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.exporting import ServedModel, export_savedmodel, savedmodel
 from vsemb.exporting.contract import contract_path, hashes, version_contract_path
@@ -179,8 +181,8 @@ def test_which_version_and_which_contract(exported_copy, tmp_path):
         verify_model(exported_copy)
     with pytest.raises(DataError, match="No versions of a model"):
         verify_model(tmp_path)
-    with pytest.raises(InvalidArgumentError, match="timeout"):
-        verify_model(exported_copy, timeout=float("nan"))
+    with raises_argument("timeout"):
+        vsemb.verify(exported_copy, timeout=float("nan"))
 
 
 @pytest.mark.parametrize(

@@ -250,7 +250,7 @@ def test_a_download_that_fails(monkeypatch):
         raise Exception("URL fetch failure on https://example.org:\n timed out")
 
     monkeypatch.setattr(keras.applications, "MobileNetV2", refuse)
-    with pytest.raises(DataError, match="--weights PATH"):
+    with pytest.raises(DataError, match="name the file as `weights`"):
         build_backbone(MOBILE, "imagenet")
     with pytest.raises(InvalidArgumentError, match="SmallConvNet"):
         build_backbone(SMALL, "imagenet")

@@ -20,7 +20,7 @@ from tests.html_tree import Node, Page
 from vsemb.errors import InvalidArgumentError, MissingExtraError
 from vsemb.evaluation import Embedder, evaluate_retrieval
 from vsemb.evaluation.retrieval import RetrievalMetrics, retrieval_ranks
-from vsemb.report import write_report
+from vsemb.report import report_run
 from vsemb.report.retrieval import _chance, _headline
 from vsemb.report.space import Failures, Gallery, Space
 from vsemb.report.words import FAMILIES
@@ -35,7 +35,7 @@ SCRIPT = '<script>alert("1")</script> & a "red" circle'
 def path(tiny_run, scenes, tmp_path_factory) -> Path:
     """A report on the 48 images of train, so that words have images enough."""
     out = tmp_path_factory.mktemp("report") / "report.html"
-    assert write_report(tiny_run, scenes, "train", out, shown=6, seed=1)[0] == out
+    assert report_run(tiny_run, scenes, "train", out, shown=6, seed=1).path == out
     return out
 
 
@@ -158,7 +158,7 @@ def test_sentences_with_unknown_words_are_marked_and_are_no_failures_of_the_mode
     metrics = evaluate_run(run, scenes, "val")
     assert metrics.all_words_known is not None
     assert 0 < metrics.all_words_known.texts < len(part.captions)
-    write_report(run, scenes, "val", tmp_path / "report.html", shown=200, seed=1)
+    report_run(run, scenes, "val", tmp_path / "report.html", shown=200, seed=1)
     page = Page((tmp_path / "report.html").read_text(encoding="utf-8")).root
     known = {caption for caption in part.captions if not run.tokenizer.encode([caption])[0].tolist().count(1)}
     worst = page.one("section", id="worst")
@@ -230,14 +230,14 @@ def test_the_same_again_is_the_same_page(path, tiny_run, scenes, tmp_path) -> No
     copy = shutil.copytree(tiny_run.path, tmp_path / tiny_run.path.name, copy_function=shutil.copyfile)
     for file in copy.rglob("*.h5"):
         os.utime(file, (0, 0))
-    again = write_report(Run.open(copy), scenes, "train", tmp_path / "again.html", shown=6, seed=1)[0]
+    again = report_run(Run.open(copy), scenes, "train", tmp_path / "again.html", shown=6, seed=1).path
     assert again.read_bytes() == path.read_bytes()
 
 
 def test_captions_are_text(tiny_run, scenes_copy, tmp_path) -> None:
     split = scenes_copy.split("val")
     split.captions, split.keys = [SCRIPT] * len(split.captions), [SCRIPT] * len(split)
-    out, *_ = write_report(tiny_run, scenes_copy, "val", tmp_path / "report.html")
+    out = report_run(tiny_run, scenes_copy, "val", tmp_path / "report.html").path
     root = Page(out.read_text(encoding="utf-8")).root
     assert not root.all("script")
     assert {node.text for node in root.all("q")} == {SCRIPT}
@@ -279,7 +279,7 @@ def test_a_browser_shows_it_without_a_request(path, tmp_path) -> None:
 
 def test_examples_that_are_asked_for(tiny_run, scenes, tmp_path) -> None:
     key, out = scenes.split("val").keys[2], tmp_path / "report.html"
-    write_report(tiny_run, scenes, "val", out, shown=1, arithmetic=[(key, "a circle", "red")])
+    report_run(tiny_run, scenes, "val", out, shown=1, arithmetic=[(key, "a circle", "red")])
     example = Page(out.read_text(encoding="utf-8")).root.one("section", id="arithmetic").one("div", kind="query")
     assert example.attributes["data-key"] == key
     assert [span.text for span in example.all("span", kind="word")] == ["a circle", "red"]
@@ -289,7 +289,7 @@ def test_examples_that_are_asked_for(tiny_run, scenes, tmp_path) -> None:
         ((key, "red", " "), "' '"),
     ):
         with pytest.raises(InvalidArgumentError, match=re.escape(said)):
-            write_report(tiny_run, scenes, "val", tmp_path / "refused.html", arithmetic=[wanted])
+            report_run(tiny_run, scenes, "val", tmp_path / "refused.html", arithmetic=[wanted])
     assert not (tmp_path / "refused.html").exists()
 
 
@@ -304,14 +304,14 @@ def test_without_jinja2_nothing_is_embedded(tiny_run, scenes, tmp_path, monkeypa
     monkeypatch.setattr(builtins, "__import__", refuse)
     monkeypatch.setattr(Embedder, "images", lambda *arguments: pytest.fail("embedded"))
     with pytest.raises(MissingExtraError, match=r"vsemb\[report\]"):
-        write_report(tiny_run, scenes, "val", tmp_path / "report.html")
+        report_run(tiny_run, scenes, "val", tmp_path / "report.html")
     assert not list(tmp_path.iterdir())
 
 
 def test_without_failures_and_curves_the_page_says_so(tiny_run, scenes, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(Gallery, "worst", lambda *_: Failures([], [], [], []))
     monkeypatch.setattr("vsemb.report.curves.read_metrics", lambda path: {})
-    out, *_ = write_report(tiny_run, scenes, "val", tmp_path / "report.html", shown=1)
+    out = report_run(tiny_run, scenes, "val", tmp_path / "report.html", shown=1).path
     root = Page(out.read_text(encoding="utf-8")).root
     assert "every query has its own" in root.one("section", id="worst").text
     assert "fewer than two epochs" in root.one("section", id="training").text
@@ -331,7 +331,7 @@ def test_the_headline_is_never_trivially_true() -> None:
 
 def test_without_image_bytes_keys_stand_for_images(tiny_run, scenes_copy, tmp_path) -> None:
     scenes_copy.split("train").has_images = False
-    out, *_ = write_report(tiny_run, scenes_copy, "train", tmp_path / "report.html", shown=2)
+    out = report_run(tiny_run, scenes_copy, "train", tmp_path / "report.html", shown=2).path
     root = Page(out.read_text(encoding="utf-8")).root
     assert not root.all("img")
     keys = {node.text for node in root.all("div", kind="nothing")}

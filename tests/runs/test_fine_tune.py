@@ -104,6 +104,6 @@ def test_features_of_other_pixels_than_those_of_training_are_refused(tiny_recipe
     config = BackboneConfig("SmallConvNet", **{name: value})
     store = SimpleNamespace(backbone=config, weights_path=scenes.path / "backbone.weights.h5")
     monkeypatch.setattr(FeatureStore, "find", lambda *_: store)
-    with pytest.raises(InvalidArgumentError, match=f"`{name}` must be .*{value}.*--fine-tune SmallConvNet"):
+    with pytest.raises(InvalidArgumentError, match=f"`{name}` must be .*{value}.*`fine_tune`, SmallConvNet"):
         with_backbone(tiny_recipe, scenes)
     assert with_backbone(tiny_recipe, scenes, "SmallConvNet").image.weights is None

@@ -20,7 +20,7 @@ from tests.browser import WEBGL, headless_chromium
 from vsemb.errors import DataError
 from vsemb.evaluation import Embedder
 from vsemb.runs import projector
-from vsemb.runs.projector import MAX_POINTS, MAX_SHEET, ProjectorTensor, project_run, thumbnail_side, write_projector
+from vsemb.runs.projector import MAX_POINTS, MAX_SHEET, ProjectorTensor, project_run, thumbnail_side, write_tensors
 from vsemb.text.normalize import split_words
 
 COLOURS = ["#d02020", "#d04020", "#d02040", "#c03030", "#e02020"]
@@ -47,7 +47,7 @@ def words_tensor(columns: dict | None = None) -> ProjectorTensor:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    return write_projector(tmp_path_factory.mktemp("runs") / "projector", [images_tensor(), words_tensor()])
+    return write_tensors(tmp_path_factory.mktemp("runs") / "projector", [images_tensor(), words_tensor()])
 
 
 @pytest.fixture(scope="module")
@@ -165,19 +165,19 @@ def test_without_an_event_file_it_would_not_show(folder) -> None:
 
 def test_replaces_its_own_folder_alone(tmp_path) -> None:
     out = tmp_path / "projector"
-    write_projector(out, [images_tensor()])
-    write_projector(out, [words_tensor()])
+    write_tensors(out, [images_tensor()])
+    write_tensors(out, [words_tensor()])
     assert not list(out.glob("images*")) and (out / "words.tsv").exists()
     (out / "notes.txt").write_text("mine")
-    with pytest.raises(DataError, match=r"must be a projector's folder.*--out"):
-        write_projector(out, [images_tensor()])
+    with pytest.raises(DataError, match=r"must be a projector's folder"):
+        write_tensors(out, [images_tensor()])
     assert (out / "notes.txt").read_text() == "mine" and not list(out.glob("images*"))
     other = tmp_path / "tables"
     other.mkdir()
     (other / "table.tsv").write_text("1")
     for path in (other, other / "table.tsv"):
         with pytest.raises(DataError, match="must be a projector's folder"):
-            write_projector(path, [images_tensor()])
+            write_tensors(path, [images_tensor()])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["projector", "tables"]
 
 
@@ -187,7 +187,7 @@ def test_an_error_half_way_leaves_nothing(tmp_path, monkeypatch) -> None:
 
     monkeypatch.setattr(projector, "sprite_sheet", refuse)
     with pytest.raises(RuntimeError):
-        write_projector(tmp_path / "projector", [words_tensor(), images_tensor()])
+        write_tensors(tmp_path / "projector", [words_tensor(), images_tensor()])
     assert not list(tmp_path.iterdir())
 
 
@@ -210,7 +210,8 @@ def table(path) -> list[dict[str, str]]:
 
 
 def test_images_sentences_and_words_lie_in_one_space(tiny_run, scenes, tmp_path) -> None:
-    out, shapes = project_run(tiny_run, scenes, "val", tmp_path / "projector", images=7, sentences=16, words=9, seed=4)
+    made = project_run(tiny_run, scenes, "val", tmp_path / "projector", images=7, sentences=16, words=9, seed=4)
+    out, shapes = made.path, made.shapes
     assert out == tmp_path / "projector"
     assert shapes == {"everything": (23, 16), "images": (7, 16), "sentences": (16, 16), "words": (9, 16)}
     vectors = {name: np.loadtxt(out / f"{name}.tsv", delimiter="\t") for name in shapes}
@@ -254,12 +255,13 @@ def test_images_sentences_and_words_lie_in_one_space(tiny_run, scenes, tmp_path)
 )
 def test_some_of_them(tiny_run, scenes, tmp_path, counts, names) -> None:
     kinds = dict(zip(("images", "sentences", "words"), counts, strict=True))
-    _, shapes = project_run(tiny_run, scenes, "val", tmp_path / "projector", **kinds)
+    shapes = project_run(tiny_run, scenes, "val", tmp_path / "projector", **kinds).shapes
     assert {name: points for name, (points, _) in shapes.items()} == names
 
 
 def test_without_image_bytes_there_are_points(tiny_run, scenes_copy, tmp_path) -> None:
     scenes_copy.split("val").has_images = False
-    out, shapes = project_run(tiny_run, scenes_copy, "val", tmp_path / "projector")
+    made = project_run(tiny_run, scenes_copy, "val", tmp_path / "projector")
+    out, shapes = made.path, made.shapes
     assert shapes["everything"] == (72, 16)
     assert not list(out.glob("*.jpg")) and "sprite" not in (out / "projector_config.pbtxt").read_text()

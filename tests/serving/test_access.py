@@ -100,7 +100,7 @@ def test_printed_commands_name_the_variable_and_not_the_token(guarded: Server) -
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
 def test_other_machines_need_a_token(host: str, everything: Path) -> None:
-    with pytest.raises(InvalidArgumentError, match=r"`host`.*no token is set.*--token-file.*openssl.*--insecure"):
+    with pytest.raises(InvalidArgumentError, match=r"`host`.*no token is set.*`token_file`.*openssl.*`insecure`"):
         Server({"everything": everything}, host=host)
     Server({"everything": everything}, host=host, access=Access(SECRET))
     Server({"everything": everything}, host=host, access=Access(insecure=True))

@@ -13,7 +13,7 @@ def test_the_last_epoch_is_kept(trained, scenes) -> None:
     run = trained("last", tiny(recipes.get("kiros2014"), "validation=last"), scenes)
     epochs = run.recipe.training.epochs
     assert (run.info["best_epoch"], run.info["best_epochs"]) == (epochs - 1, epochs)
-    assert "--split test" in run.recipe.summary(run.info, "runs/last", "data")[1]
+    assert "--split test" in run.recipe.summary(run.info, "runs/last")[1]
     assert run.recipe.validation.describe(run.info) == f"not measured: the last of {epochs} epochs"
 
 

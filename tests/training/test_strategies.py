@@ -5,7 +5,7 @@ The last run in their own processes: one holds a single strategy, and workers ar
 
 from __future__ import annotations
 
-import argparse
+import inspect
 import json
 import os
 import shutil
@@ -14,15 +14,19 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+import vsemb
+from tests.raising import raises_argument
 from tests.tiny import settings
 from tests.training.worker_training import fit_uneven
 from vsemb import recipes
-from vsemb.errors import InvalidArgumentError
+from vsemb.errors import DataError, InvalidArgumentError, WorkerError
+from vsemb.parts import Typed
 from vsemb.training.cluster import _free_ports, launch, read_task
 from vsemb.training.strategies import DistributionContext, open_distribution
 
@@ -50,7 +54,7 @@ def test_a_worker_knows_its_number(monkeypatch) -> None:
 )
 def test_a_bad_tf_config_is_refused(monkeypatch, text: str) -> None:
     monkeypatch.setenv("TF_CONFIG", text)
-    with pytest.raises(InvalidArgumentError, match="TF_CONFIG.*--workers N"):
+    with raises_argument("TF_CONFIG"):
         read_task()
 
 
@@ -75,20 +79,65 @@ def test_a_batch_is_a_multiple_of_the_replicas() -> None:
 
 
 @pytest.mark.parametrize(
-    "extra", [[], ["--fine-tune"], ["--fine-tune=ConvNet", "--set", "a=1", "--set=c=-1"], ["--out=-x"]]
+    ("extra", "expected"),
+    [
+        ([], {}),
+        (["--fine-tune"], {"fine_tune": True}),
+        (
+            ["--fine-tune=ConvNet", "--set", "a=1", "--set=c=-1", "--inputs", "encoder=runs/x", "--quiet"],
+            {
+                "fine_tune": "ConvNet",
+                "values": {"a": "1", "c": "-1"},
+                "inputs": {"encoder": "runs/x"},
+                "quiet": True,
+            },
+        ),
+        (["--seeds", "2", "--checkpoint-seconds", "0"], {"seeds": 2, "checkpoint_seconds": 0}),
+    ],
 )
-def test_workers_get_the_command_line_of_the_launcher(extra: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    from vsemb.cli.__main__ import command_parser, main
+def test_workers_get_the_arguments_of_the_call(
+    extra: list[str], expected: dict[str, object], monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    from vsemb.cli.__main__ import main
 
     launched = []
-    monkeypatch.setattr("vsemb.training.cluster.launch", lambda command, workers: launched.append((command, workers)))
-    given = ["vsepp", "--data", "d a", "--out", "o", *extra]
-    assert main(["train", *given, "--workers", "2"]) == 0
+    monkeypatch.setattr(
+        "vsemb.training.cluster.launch", lambda command, workers: launched.append((command, workers)) or 3
+    )
+    assert main(["train", "vsepp", "--data", "d a", "--out", "o", *extra, "--workers", "2"]) == 1
+    assert "exit status 3" in capsys.readouterr().err
     ((command, workers),) = launched
-    assert command[:4] == [sys.executable, "-m", "vsemb.cli", "train"] and workers == 2
-    parser = command_parser("train")
-    expected = argparse.Namespace(**{**vars(parser.parse_args(given)), "strategy": "multiworker"})
-    assert parser.parse_args(command[4:]) == expected
+    assert command[:3] == [sys.executable, "-m", "vsemb.api.worker"] and workers == 2
+    given = json.loads(command[3])
+    parameters = inspect.signature(vsemb.train).parameters
+    assert set(given) == set(parameters) - {"workers"} | {"quiet"}
+    changed = {
+        name: value
+        for name, value in given.items()
+        if name not in parameters or value not in (parameters[name].default, {})
+    }
+    usual = {"recipe": "vsepp", "data": "d a", "out": "o", "strategy": "multiworker", "quiet": False}
+    assert changed == usual | expected
+
+
+def test_a_worker_trains_with_the_arguments(monkeypatch: pytest.MonkeyPatch, scenes, tiny_recipe, capsys) -> None:
+    from vsemb.api import worker
+
+    launched: list[str] = []
+    monkeypatch.setattr("vsemb.training.cluster.launch", lambda command, workers: launched.append(command[3]) or 1)
+    with pytest.raises(WorkerError):
+        vsemb.train(tiny_recipe, scenes, "out", workers=2, units=7, text_encoder="linear")
+    trained: dict[str, Any] = {}
+    monkeypatch.setattr(worker, "train", lambda **given: trained.update(given))
+    assert worker.main(launched[0]) == 0
+    assert trained["recipe"] == tiny_recipe and trained["data"] == str(scenes.path)
+    assert (trained["units"], trained["text_encoder"]) == (Typed("7"), Typed('"linear"'))
+
+    def fail(**_: object) -> None:
+        raise DataError("no data")
+
+    monkeypatch.setattr(worker, "train", fail)
+    assert worker.main(launched[0]) == 1 and capsys.readouterr().err == "vsemb train: no data\n"
 
 
 def test_a_launcher_tells_workers_who_they_are(capfd) -> None:
@@ -106,6 +155,26 @@ def test_a_launcher_does_not_wait_for_the_others_of_a_failed_worker(end: str, st
     assert time.monotonic() - before < 30
     with pytest.raises(InvalidArgumentError, match="an integer >= 2"):
         launch(["true"], 1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_launcher_ends_as_it_was_asked_to(number: signal.Signals) -> None:
+    code = (
+        "import sys\nfrom vsemb.training.cluster import launch\n"
+        "worker = 'import signal, time\\nprint(1, flush=True)\\ntime.sleep(60)'\n"
+        "try: launch([sys.executable, '-c', worker], 2)\n"
+        "except KeyboardInterrupt: print('interrupted')\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    assert process.stdout is not None and process.stdout.readline() == "1\n"
+    process.send_signal(number)
+    out, _ = process.communicate(timeout=60)
+    if number == signal.SIGINT:
+        assert (process.returncode, out) == (0, "interrupted\n")
+    else:
+        assert process.returncode == -signal.SIGTERM
 
 
 def command(data: Path, out: Path, *options: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Acts that measure runs: `vsemb.evaluate` and `vsemb.analyze`."""
+"""Acts that measure runs: `vsemb.evaluate`, `vsemb.compare` and `vsemb.analyze`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from vsemb.acts import Fields, act, chosen
 from vsemb.errors import invalid_argument
+from vsemb.parts import Count, Seed
 from vsemb.results import Result
 from vsemb.runs.analyses import Analysis
 from vsemb.runs.protocols import Protocol
 
 if TYPE_CHECKING:
     from vsemb.data.store import Dataset
+    from vsemb.runs.measure import RunComparison
     from vsemb.runs.run import Run
 
 
@@ -71,6 +73,44 @@ def evaluate(
         return next(iter(measured.values()))
     values = {name: result.to_json() for name, result in measured.items()}
     return over_seeds(values, "epochs" if kept else "seeds")
+
+
+@act
+def compare(
+    first: Run | str | os.PathLike[str],
+    second: Run | str | os.PathLike[str],
+    *,
+    data: Dataset | str | os.PathLike[str] | None = None,
+    split: str = "val",
+    bootstrap: Count = 1000,
+    seed: Seed = 0,
+) -> RunComparison:
+    """Compare the recalls of two runs by a paired bootstrap over images.
+
+    Each bootstrap sample draws images with replacement, with all their captions, for both runs. The table has the
+    recalls of both runs, the gain of the second with its 95 % interval, and the share of samples without a gain.
+
+    Args:
+        first: run to compare with, or its directory.
+        second: run whose gain is measured, or its directory.
+        data: the dataset; default: the training dataset of the first run.
+        split: split to evaluate.
+        bootstrap: number of bootstrap samples.
+        seed: random seed.
+
+    Raises:
+        DataError: if the runs do not rank the same texts, or do not match the data.
+
+    Example:
+
+        found = vsemb.compare("runs/kiros", "runs/vsepp", split="test")
+        found.differences["recall_sum"].interval_95
+    """
+    from vsemb.runs.measure import compare_runs
+    from vsemb.runs.run import Run
+
+    one, other = (each if isinstance(each, Run) else Run.open(each, "retrieval") for each in (first, second))
+    return compare_runs(one, other, one.open_data(data), split, bootstrap=bootstrap, seed=seed)
 
 
 @act

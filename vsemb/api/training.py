@@ -1,69 +1,122 @@
-"""`vsemb.train` and `vsemb.export`."""
+"""`vsemb.train`: train a recipe on a dataset."""
 
 from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, overload
 
-from vsemb import recipes
-from vsemb.console import without_tracing_advice
-from vsemb.data.store import Dataset
-from vsemb.errors import DataError, InvalidArgumentError, invalid_argument, unknown_name
-from vsemb.parts import Part
-from vsemb.recipes.describe import fields
-from vsemb.recipes.schema import Recipe
-from vsemb.runs.fine_tune import configured
-from vsemb.runs.run import Run
-from vsemb.runs.serve import export_run
-from vsemb.runs.train import train as train_recipe
-from vsemb.searching import read_index
+from vsemb.acts import Option, act, signature_of
+from vsemb.console import is_quiet, say, without_tracing_advice
+from vsemb.errors import WorkerError, invalid_argument
+from vsemb.parts import Count, NonNegative, at_least
 
-# Keras' name of a field -> its path.
-_KERAS = {"batch_size": "batches.size"}
+if TYPE_CHECKING:
+    from vsemb.recipes.schema import Recipe
+    from vsemb.runs.run import Run
+    from vsemb.runs.seeds import SeededRuns
+
+_NONE: Mapping[str, Any] = MappingProxyType({})
 
 
+@overload
 def train(
-    recipe: str | Recipe,
-    data: Dataset | str | os.PathLike[str],
+    recipe: Recipe | str | os.PathLike[str],
+    data: object | str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    seeds: int,
+    **options: Any,
+) -> SeededRuns: ...
+
+
+@overload
+def train(
+    recipe: Recipe | str | os.PathLike[str],
+    data: object | str | os.PathLike[str],
     out: str | os.PathLike[str],
     *,
     variant: str | None = None,
+    epochs: int | None = None,
     backbone: str | None = None,
     weights: str | os.PathLike[str] | None = None,
     fine_tune: str | os.PathLike[str] | Literal[True] | None = None,
-    inputs: Mapping[str, Run] | None = None,
-    strategy: str = "none",
+    inputs: Mapping[str, Run | str | os.PathLike[str]] = _NONE,
+    strategy: Literal["none", "mirrored", "multiworker"] = "none",
+    devices: int | None = None,
+    workers: int | None = None,
+    backend: Literal["tensorflow", "jax"] | None = None,
+    data_service: str | None = None,
+    checkpoint_seconds: float = 60.0,
     **values: Any,
-) -> Run:
-    """Train a recipe on a dataset, or resume an interrupted training with the same call.
+) -> Run: ...
+
+
+@act
+def train(
+    recipe: Recipe | str | os.PathLike[str],
+    data: Annotated[object | str | os.PathLike[str], Option(by_place=False)],
+    out: Annotated[str | os.PathLike[str], Option(by_place=False)],
+    *,
+    variant: str | None = None,
+    epochs: Count | None = None,
+    backbone: str | None = None,
+    weights: str | os.PathLike[str] | None = None,
+    fine_tune: str | os.PathLike[str] | Literal[True] | None = None,
+    inputs: Mapping[str, Run | str | os.PathLike[str]] = _NONE,
+    seeds: Count | None = None,
+    strategy: Literal["none", "mirrored", "multiworker"] = "none",
+    devices: Count | None = None,
+    workers: Annotated[int, at_least(2)] | None = None,
+    backend: Literal["tensorflow", "jax"] | None = None,
+    data_service: str | None = None,
+    checkpoint_seconds: NonNegative = 60.0,
+    **values: Any,
+) -> Run | SeededRuns:
+    """Train a recipe on a dataset, or resume an interrupted training.
+
+    With a backbone, missing image features are computed first, as `vsemb features` does. The run directory contains the
+    recipe, the vocabulary, TensorBoard logs, checkpoints and metrics.jsonl. After an interruption, the same command or
+    call resumes exactly where training stopped. To continue a finished run, repeat it with more epochs; the schedule of
+    the learning rate then spans all epochs.
+
+    With the backend jax, recipes on image features train without TensorFlow, also on several devices. Other commands
+    read the run on any machine with TensorFlow.
 
     Args:
-        recipe: a name that `vsemb recipes` lists, a Python file that defines RECIPE, or a `vsemb.Recipe`.
-        data: a `vsemb.Dataset`, or the directory of one.
-        out: the run directory.
+        recipe: name that `vsemb recipes` lists, or a Python file that defines RECIPE. In Python also a `vsemb.Recipe`.
+        data: dataset, or other training data of the recipe.
+        out: run directory to write.
         variant: variant of a named recipe; default: the first.
-        backbone: network of the image features, such as `MobileNetV2`; missing features are computed first. Default:
-            use the features of the dataset.
-        weights: weights of the backbone, also with `fine_tune`: `imagenet`, `random`, a weights file, or a run;
-            default: `imagenet`.
-        fine_tune: network to train from pixels, in place of features: a name, which starts from ImageNet weights
-            (`SmallConvNet`: from random ones), `hub:PRESET`, the directory of a run that was trained from pixels, or
-            True for the network of the features. Values named `image_…` are then fields of this network's tower.
-        inputs: other runs that the recipe needs, by name, such as `{"encoder": vsemb.Run.open("runs/kiros")}`.
-        strategy: `none`, or `mirrored` for all devices of this machine.
-        **values: fields of the recipe. A name is the end of the field's path, with `_` in place of dots, and must be
-            unique: `epochs=5`, `learning_rate=1e-3`, `batch_size=64`, `text_encoder="transformer"`,
-            `encoder_dropout=0.1`, or `**{"text.encoder.dropout": 0.1}`. `vsemb recipes NAME` lists all fields.
+        epochs: total number of epochs; more continue a finished run; default: the recipe's.
+        backbone: network of the image features, such as MobileNetV2; missing features are computed.
+        weights: weights of the backbone: imagenet, preset, random, a file or a run; default: imagenet or preset.
+        fine_tune: train from pixels: a network, hub:PRESET, a run, or nothing more for the network of the features.
+            A named network starts from ImageNet weights, SmallConvNet from random ones. Fields named `image_…` are then
+            those of this network's tower.
+        inputs: other run that the recipe needs, by name, such as encoder=runs/kiros.
+        seeds: train this number of runs with different seeds, OUT/seed-0, OUT/seed-1 and so on; default: one run, OUT.
+        strategy: one device, all devices of this machine, or one of several workers.
+        devices: GPUs or logical CPU devices for mirrored; default: all.
+        workers: start this number of workers on this machine; default: none.
+        backend: backend of Keras; default: $KERAS_BACKEND, or tensorflow.
+        data_service: grpc://HOST:PORT of a tf.data service that decodes images.
+        checkpoint_seconds: seconds between checkpoints.
+        **values: field of the recipe: its path (text.encoder.units=512), or the end of it with _ for dots (units=512).
+            A part is set by its kind (text.encoder=linear). `vsemb recipes NAME` lists all fields.
 
     Returns:
-        The run, with the weights of its best epoch on the validation split.
+        The run, with the weights of its best epoch on the validation split. With `seeds`, the runs, with the mean and
+        the standard deviation of their validation metrics.
 
     Raises:
         InvalidArgumentError: for an unknown recipe or network, or a name that matches no field or several.
         DataError: if data, features and recipe do not match, or if `out` contains something else.
+        WorkerError: if a worker fails.
 
     Example:
 
@@ -71,110 +124,95 @@ def train(
         run = vsemb.train("best", data, "runs/mine", backbone="MobileNetV2", epochs=5)
         tuned = vsemb.train("vsepp", data, "runs/tuned", fine_tune="MobileNetV2", learning_rate=1e-5)
     """
-    if isinstance(recipe, str):
-        recipe = recipes.get(recipe, variant)
+    given = {**locals()}
+    _choose_backend(backend)
+    from vsemb import recipes
+    from vsemb.runs.run import STATE, Run
+    from vsemb.runs.seeds import SeededRuns, open_seeds, seeded_recipes
+    from vsemb.runs.start import start
+    from vsemb.runs.train import train as train_recipe
+    from vsemb.training.strategies import open_distribution
+
+    if isinstance(recipe, str | os.PathLike):
+        recipe = recipes.get(os.fspath(recipe), variant)
     elif variant is not None:
-        raise invalid_argument("variant", variant, "given with the name of a recipe")
-    given = {"backbone": backbone, "weights": weights}
-    recipe, opened = configured(recipe, data, values, with_values, fine_tune, given)
-    weights = weights if fine_tune is None else None
-    if isinstance(opened, Dataset) and (lacking := sorted({"train", "val"} - {*opened.splits})):
-        raise DataError(
-            f"{opened.path} must have the splits train and val; it has no {' and no '.join(lacking)}. Give "
-            "more images, or name the split of each image."
-        )
-    with without_tracing_advice():
-        return train_recipe(recipe, opened, out, backbone=backbone, weights=weights, inputs=inputs, strategy=strategy)
+        raise invalid_argument("variant", variant, "omitted with a recipe that is an object")
+    if workers is not None:
+        _run_workers(given)
+        return Run.open(out) if seeds is None else SeededRuns(Path(out), tuple(open_seeds(out)[:seeds]))
+    # Before other code of TensorFlow runs.
+    context = open_distribution(strategy, devices)
+    if epochs is not None:
+        values["training.epochs"] = epochs
+    others = signature_of(train).parameters
+    recipe, opened = start(recipe, data, values, fine_tune=fine_tune, backbone=backbone, weights=weights, others=others)
+    runs_of_inputs = {name: each if isinstance(each, Run) else Run.open(each) for name, each in inputs.items()}
+    recipes_of = {Path(out): recipe} if seeds is None else seeded_recipes(recipe, out, seeds)
+    runs = []
+    for path, each in recipes_of.items():
+        try:
+            with without_tracing_advice():
+                run = train_recipe(
+                    each,
+                    opened,
+                    path,
+                    backbone=backbone,
+                    # For fine-tuning, the recipe contains them.
+                    weights=weights if fine_tune is None else None,
+                    inputs=runs_of_inputs,
+                    checkpoint_seconds=checkpoint_seconds,
+                    data_service=data_service,
+                    strategy=context,
+                )
+        except KeyboardInterrupt:
+            if context.writes and (path / STATE).exists():
+                say("The state is stored; the same command or call resumes from there.")
+            raise
+        runs.append(run)
+    return runs[0] if seeds is None else SeededRuns(Path(out), tuple(runs))
 
 
-def with_values(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
-    """Return a recipe with fields replaced.
+def _choose_backend(backend: str | None) -> None:
+    """Choose the backend of Keras, which is possible until Keras is imported."""
+    if backend is None:
+        return
+    if "keras" not in sys.modules:
+        os.environ["KERAS_BACKEND"] = backend
+    import keras
 
-    Args:
-        recipe: the recipe.
-        values: name -> value. A name is the end of a field's path, with `_` in place of dots, or the whole path.
-
-    Raises:
-        InvalidArgumentError: for a name that fits no field or several, and for values that do not fit.
-
-    Example:
-
-    >>> with_values(recipes.get("vsepp"), {"epochs": 5, "learning_rate": 0.001}).training.epochs
-    5
-    """
-    # Replace parts first, since the kind of a part decides which fields exist.
-    chosen = {name: value for name, value in values.items() if isinstance(value, str) and _is_part(recipe, name)}
-    for some in (chosen, {name: value for name, value in values.items() if name not in chosen}):
-        recipe = recipe.with_overrides([f"{_path(recipe, name)}={_text(name, some[name])}" for name in some])
-    return recipe
+    if keras.backend.backend() != backend:
+        allowed = f"{keras.backend.backend()}, which Keras uses in this process already"
+        raise invalid_argument("backend", backend, allowed)
 
 
-def _is_part(recipe: Recipe, name: str) -> bool:
-    paths = _paths(recipe, name)
-    found: Any = recipe
-    for step in paths[0].split(".") if len(paths) == 1 else ():
-        found = getattr(found, step)
-    return len(paths) == 1 and isinstance(found, Part)
-
-
-def _paths(recipe: Recipe, name: str) -> list[str]:
-    """Return the paths that end with a name; only the name itself if it is a whole path."""
-    wanted = _KERAS.get(name, name)
-    steps = {field.path: field.path.split(".") for field in fields(recipe)}
-    ends = {path: {"_".join(each[start:]) for start in range(len(each))} for path, each in steps.items()}
-    return [wanted] if wanted in steps else [path for path in ends if wanted in ends[path]]
-
-
-def _path(recipe: Recipe, name: str) -> str:
-    paths = _paths(recipe, name)
-    if len(paths) > 1:
-        longer = ", ".join(path.replace(".", "_") for path in paths)
-        raise InvalidArgumentError(f"`{name}` must name one recipe field; it fits several. Write one of {longer}.")
-    if not paths:
-        ends = sorted({field.path.split(".")[-1] for field in fields(recipe)})
-        raise unknown_name("recipe field", name, ends, f"`vsemb recipes {recipe.name}` lists all fields.")
-    return paths[0]
-
-
-def _text(name: str, value: Any) -> str:
-    """Return a value as text for `Part.with_overrides`."""
-    if isinstance(value, Part):
-        fix = f"Pass its kind, {value.kind!r}, and its fields; or a recipe with it: dataclasses.replace(recipe, …)"
-        raise invalid_argument(name, value, "a number, a string, a list or None", fix)
-    # `default` also converts numbers of NumPy, and paths.
-    return json.dumps(value, default=lambda each: each.item() if hasattr(each, "item") else os.fspath(each))
-
-
-def export(
-    run: Run | str | os.PathLike[str],
-    out: str | os.PathLike[str],
-    *,
-    version: int | None = None,
-    index: str | os.PathLike[str] | None = None,
-) -> Path:
-    """Write a run as a SavedModel for TensorFlow Serving: strings and image bytes in, embeddings out.
+def _run_workers(given: dict[str, Any]) -> None:
+    """Run a training in workers, processes that call `train` with the same arguments, see `vsemb.api.worker`.
 
     Args:
-        run: a `vsemb.Run`, or its directory.
-        out: directory of the model; each export adds a version to it: `out/1`, `out/2` and so on.
-        version: version number; default: the next.
-        index: index of the run from `vsemb index`, for search inside the model.
-
-    Returns:
-        The directory of the version. Before it is published, it is loaded and compared with the run.
-
-    Raises:
-        DataError: if the version exists, or the reloaded model differs from the run.
-
-    Example:
-
-        path = vsemb.export(run, "savedmodels/mine")
-        model = vsemb.load(path)
+        given: the arguments of `train`.
     """
-    return export_run(_opened(run), out, version, index=None if index is None else read_index(index))
+    import keras
+
+    from vsemb.runs.start import typed
+    from vsemb.training.cluster import launch
+
+    workers, recipe = given.pop("workers"), given["recipe"]
+    if keras.backend.backend() == "jax":
+        raise invalid_argument("workers", workers, "omitted with the backend jax")
+    if given["strategy"] == "mirrored":
+        raise invalid_argument("workers", workers, "omitted with the strategy mirrored")
+    plain = given | {
+        "recipe": recipe if isinstance(recipe, str | os.PathLike) else recipe.to_json(),
+        "strategy": "multiworker",
+        "inputs": dict(given["inputs"]),
+        "values": typed(given["values"]),
+        "quiet": is_quiet(),
+    }
+    status = launch([sys.executable, "-m", "vsemb.api.worker", json.dumps(plain, default=_path)], workers)
+    if status:
+        raise WorkerError(f"A worker ended with exit status {status}. Its message is above.")
 
 
-def _opened(run: Run | str | os.PathLike[str]) -> Run:
-    if not isinstance(run, Run | str | os.PathLike):
-        raise invalid_argument("run", run, "a vsemb.Run or its directory", "vsemb.train returns one.")
-    return run if isinstance(run, Run) else Run.open(run)
+def _path(value: Any) -> str:
+    """Return the path of data or of a run, as text."""
+    return os.fspath(getattr(value, "path", value))

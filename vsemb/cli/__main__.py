@@ -30,13 +30,6 @@ from vsemb.results import Result
 
 #: Commands of the base: name -> summary. Each is a module of that name, imported to run it or to show its help.
 _SUMMARIES = {
-    "train": "train a recipe on a dataset",
-    "compare": "test whether a run retrieves better than another one",
-    "report": "write an HTML report: metrics, queries, failures",
-    "projector": "write embeddings for TensorBoard's projector",
-    "export": "write a run as a SavedModel for TensorFlow Serving",
-    "serve": "serve SavedModels with TensorFlow Serving's API",
-    "verify": "check an exported model against its contract",
     "index": "embed image files or a dataset for search",
     "search": "find images by text, image or arithmetic",
     "embed": "embed image files or texts into a file of vectors",

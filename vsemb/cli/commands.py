@@ -61,6 +61,22 @@ COMMANDS = {
         "check the installation: versions, extras, GPU, disk",
         ("vsemb doctor", "vsemb doctor runs data --json doctor.json"),
     ),
+    "train": Command(
+        "vsemb.api.training:train",
+        "train a recipe on a dataset",
+        (
+            "vsemb train best --data data/flickr8k --out runs/best --backbone MobileNetV2",
+            "vsemb train best --data data/flickr8k --out runs/best --backbone MobileNetV2 --epochs 12",
+            "vsemb train vsepp --data data/flickr8k --out runs/vsepp-seeds --seeds 3",
+            "vsemb train kiros2014 --variant released --data data/flickr8k --out runs/kiros --set units=512",
+            "vsemb train contrastive --data data/scenes --out runs/scenes --fine-tune SmallConvNet",
+            "vsemb train my_recipe.py --data data/flickr8k --out runs/mine",
+            "vsemb train vsepp --strategy mirrored --devices 2 --data data/flickr8k --out runs/two-devices",
+            "vsemb train vsepp --backend jax --data data/flickr8k --out runs/jax",
+            "vsemb train vsepp --workers 2 --data data/flickr8k --out runs/two-workers",
+        ),
+        backends=("tensorflow", "jax"),
+    ),
     "annotate": Command("vsemb.api.data:annotate", "annotate the captions of a dataset", ()),
     "evaluate": Command(
         "vsemb.api.evaluation:evaluate",
@@ -75,5 +91,58 @@ COMMANDS = {
         "vsemb.api.evaluation:analyze",
         "compare or inspect trained runs",
         ("vsemb analyze lengths runs/order runs/symmetric --data data/flickr8k --images 1000",),
+    ),
+    "compare": Command(
+        "vsemb.api.evaluation:compare",
+        "test whether a run retrieves better than another one",
+        ("vsemb compare runs/kiros runs/vsepp --data data/flickr8k --split test",),
+    ),
+    "report": Command(
+        "vsemb.api.reporting:write_report",
+        "write an HTML report: metrics, queries, failures",
+        (
+            "vsemb report runs/vsepp",
+            "vsemb report runs/vsepp --data data/flickr8k --split test --out report.html",
+            "vsemb report runs/vsepp --arithmetic beach.jpg pink red",
+        ),
+    ),
+    "projector": Command(
+        "vsemb.api.reporting:write_projector",
+        "write embeddings for TensorBoard's projector",
+        (
+            "vsemb projector runs/vsepp",
+            "vsemb projector runs/vsepp --data data/flickr8k --split test --images 200 --sentences 1000",
+            "tensorboard --logdir runs/vsepp/projector",
+        ),
+    ),
+    "export": Command(
+        "vsemb.api.exporting:export",
+        "write a run as a SavedModel for TensorFlow Serving",
+        (
+            "vsemb export runs/vsepp savedmodels/flickr8k",
+            "vsemb export runs/vsepp savedmodels/flickr8k --index runs/vsepp/index/flickr8k-all-images",
+            "vsemb export runs/vsepp savedmodels/fast --precision mixed_bfloat16",
+            "vsemb export runs/vsepp savedmodels/flickr8k --sign key.pem",
+        ),
+    ),
+    "serve": Command(
+        "vsemb.api.serving:serve",
+        "serve SavedModels with TensorFlow Serving's API",
+        (
+            "vsemb serve savedmodels/flickr8k",
+            "vsemb serve --model pets=savedmodels/pets --model flickr8k=savedmodels/flickr8k --port 0 --rest-port 0",
+            "vsemb serve savedmodels/flickr8k --host 0.0.0.0 --token-file token --tls-cert cert.pem --tls-key key.pem",
+            "vsemb serve savedmodels/flickr8k --label stable=1 --label canary=2 --versions latest",
+        ),
+        keeps_memory=False,
+    ),
+    "verify": Command(
+        "vsemb.api.exporting:verify",
+        "check an exported model against its contract",
+        (
+            "vsemb verify savedmodels/flickr8k",
+            "vsemb verify savedmodels/flickr8k --version 1 --contract contracts/flickr8k.json",
+            "vsemb verify savedmodels/flickr8k --key key.pub",
+        ),
     ),
 }

@@ -18,7 +18,7 @@ from typing import Any
 from vsemb import registry
 from vsemb.acts import Fields, Option, Parameter, signature_of
 from vsemb.errors import invalid_argument
-from vsemb.parts import Hint, explanations, fields_of, read_hint
+from vsemb.parts import Hint, Typed, explanations, fields_of, read_hint
 
 #: Types whose values a word of a command line can be.
 _PLAIN = {str, int, float, bool}
@@ -51,7 +51,7 @@ def command_parser(name: str, command: registry.Command) -> argparse.ArgumentPar
         _add(parser, parameter)
     if signature.values is not None:
         about = f"{_phrase(signature.values)}; repeatable"
-        parser.add_argument("--set", action=_Pairs, type=_pair(str), metavar="FIELD=VALUE", help=about)
+        parser.add_argument("--set", action=_Pairs, type=_pair(Typed), metavar="FIELD=VALUE", help=about)
     if signature.options is not None:
         _add_fields(parser, signature.options, signature.parameters)
     parser.add_argument("--json", metavar="FILE", help="also write the results as JSON to FILE; - prints only JSON")
@@ -134,6 +134,10 @@ def _form(parameter: Parameter) -> dict[str, Any]:
     if hint.values is not None:
         return {"action": _Pairs, "type": _pair(_reader(hint.values)), "metavar": f"NAME={_metavar(hint.values, '')}"}
     shown = {"type": _reader(hint), "metavar": _metavar(hint, name)}
+    if hint.items is not None and hint.items.items is not None:
+        # A sequence of sequences: one option for each.
+        several = {"nargs": hint.items.length or "+", "action": "append"}
+        return {"type": _reader(hint.items.items), "metavar": parameter.option.names, **several}
     if hint.items is not None:
         action = {"action": "append"} if parameter.option.repeated else {"action": "extend", "nargs": "+"}
         return shown | {"type": _reader(hint.items)} | action
@@ -212,8 +216,10 @@ def _help(parameter: Parameter) -> str:
     text, default = _phrase(parameter.explanation), parameter.default
     if default is True and set(parameter.hint.accepted) == {bool}:
         return f"do not {text}"
-    shown = default is not None and not isinstance(default, bool) and default != () and not parameter.required
-    return f"{text} ({default})" if shown and "default" not in text else text
+    shown = default not in (None, (), {}) and not isinstance(default, bool) and not parameter.required
+    if not shown or "default" in text:
+        return text
+    return f"{text} ({parameter.hint.range.shown(default) if parameter.hint.range is not None else default})"
 
 
 def _phrase(explanation: str) -> str:

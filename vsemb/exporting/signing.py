@@ -58,14 +58,16 @@ def require_signature(version: str | os.PathLike[str], contract: str | os.PathLi
 
     path = signature_path(version)
     if not path.is_file():
-        raise DataError(f"{version} must be signed, but lacks {path.name}. Sign it with: vsemb export --sign KEY")
+        raise DataError(
+            f"{version} must be signed, but lacks {path.name}. Sign it with: vsemb export RUN OUT --sign KEY"
+        )
     try:
         with reading(path, "signature"), reading(contract, "contract"):
             signed = base64.b64decode(read_bytes(path).strip(), validate=True)
             key.verify(signed, _PURPOSE + read_bytes(contract))
     except (InvalidSignature, binascii.Error) as error:
         raise DataError(
-            f"The signature {path} must be of {contract} and of the owner of --key. Do not open this model."
+            f"The signature {path} must be of {contract} and of the owner of `key`. Do not open this model."
         ) from error
 
 

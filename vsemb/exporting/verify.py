@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ from vsemb.exporting.servable import PROBES, described_signatures, run_probe, si
 from vsemb.exporting.signing import read_key, require_signature
 from vsemb.exporting.versions import existing_versions
 from vsemb.files import read_bytes
+from vsemb.printing import table
+from vsemb.results import Result
 
 # Packages that a probe must not import.
 _ABSENT = {
@@ -55,8 +58,8 @@ class Check:
         return {**asdict(self), "ok": self.ok}
 
 
-@dataclass(frozen=True)
-class Verification:
+@dataclass(frozen=True, repr=False)
+class Verification(Result):
     """Results of `verify_model`.
 
     Attributes:
@@ -73,6 +76,27 @@ class Verification:
     def failed(self) -> list[Check]:
         """The failed checks."""
         return [check for check in self.checks if not check.ok]
+
+    @property
+    def failure(self) -> str | None:
+        """The first failed check; None if all passed."""
+        if not self.failed:
+            return None
+        first, more = self.failed[0], len(self.failed) - 1
+        where = f"{first.check}: {first.signature}".rstrip()
+        return f"{where} {first.problem}{f' ({more} more checks failed)' if more else ''}."
+
+    def __str__(self) -> str:
+        rows = []
+        for each in self.checks:
+            difference = "" if each.difference is None else f"{each.difference:.1e}"
+            rows.append([each.check, each.signature, str(each.rows or ""), difference, "yes" if each.ok else "NO"])
+        found = table(["check", "signature", "rows", "difference", "ok"], rows, text=(0, 1, 4))
+        following = "" if self.failed else f"\n\nnext  vsemb serve {shlex.quote(str(self.path.parent))}"
+        return f"{self.path}, by {self.contract}\n\n{found}{following}"
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
@@ -105,20 +129,18 @@ def verify_model(
             the version.
         key: PEM file of a public key; the contract must be signed with its private key, see `vsemb.exporting.signing`.
             The model is opened only if the signature and the hashes of all files are correct.
-        timeout: maximum seconds per probe.
+        timeout: maximum seconds per probe, > 0.
         probes: name -> script.
 
     Raises:
         DataError: if the version or a readable contract is missing, or the signature or a signed file is wrong. Other
             failed checks are returned.
-        InvalidArgumentError: for a timeout <= 0.
+        InvalidArgumentError: for an unknown version.
 
     Example:
 
         failed = verify_model("savedmodels/flickr8k").failed
     """
-    if not timeout > 0:
-        raise invalid_argument("timeout", timeout, "seconds > 0")
     directory = _version(Path(base), version)
     path, agreed, checks = _contract(Path(base), directory, contract)
     files = _files(agreed, directory)

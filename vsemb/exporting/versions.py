@@ -76,7 +76,7 @@ def _check(base: Path, version: int | None) -> None:
     if version is not None and (isinstance(version, bool) or version < 1):
         raise invalid_argument("version", version, "an integer >= 1")
     if base.name.isdigit():
-        allowed, fix = "the model's directory, without a version", "Pass the version as --version."
+        allowed, fix = "the model's directory, without a version", "Pass the version as `version`."
         raise invalid_argument("out", str(base), allowed, fix)
     if base.name == CONTRACTS:
         fix = f"The directory {CONTRACTS} beside the models holds their contracts."

@@ -448,7 +448,7 @@ def _imagenet(config: BackboneConfig) -> keras.Model:
     except Exception as error:  # Keras raises a bare Exception when a download fails
         raise DataError(
             f"Cannot get the ImageNet weights of {config.name} ({' '.join(str(error).split())}). "
-            "Download them by hand and give the file as `weights`."
+            "Download them by hand and name the file as `weights`."
         ) from error
 
 

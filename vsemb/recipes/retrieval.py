@@ -148,14 +148,18 @@ class Retrieval(Recipe, kind="retrieval"):
             facts["notes"] = [f"It was not trained here: it is the preset {run.info['preset']} of keras-hub, {own}."]
         return facts
 
-    def summary(self, info: Mapping[str, Any], out: str, data: str) -> list[str]:
+    @property
+    def splits(self) -> tuple[str, ...]:
+        return ("train", "val") if self.validation.measures else ("train",)
+
+    def summary(self, info: Mapping[str, Any], out: str) -> list[str]:
         option = f" {self.validation.option}" if self.validation.option else ""
         # After a training without validation, `val` may be part of `train`.
         unseen = option or not self.validation.measures
         split = "test" if unseen and "test" in info.get("splits", ()) else "val"
         return [
             f"best epoch   {info['best_epoch'] + 1}, validation {self.validation.describe(info)}",
-            f"next         vsemb evaluate {out} --data {data} --split {split}{option}",
+            f"next         vsemb evaluate {out} --split {split}{option}",
         ]
 
 

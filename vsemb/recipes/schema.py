@@ -158,9 +158,10 @@ class Recipe(Part, family="task"):
 
     Class attributes:
         inputs: names of other runs that training accepts, such as `encoder`.
-        evaluation: default protocol of `vsemb evaluate RUN`, a name in `vsemb.registry.System.modes`.
+        evaluation: kind of the default protocol of `vsemb evaluate RUN`.
         run_fields: required fields of `run.json` for a run of this task.
         added_dim: coordinates that the model appends to an encoder's vector.
+        rounds: whether a trained run may compute in another precision, see `vsemb.runs.run.Run.computed_in`.
 
     Example:
 
@@ -171,6 +172,7 @@ class Recipe(Part, family="task"):
     evaluation: ClassVar[str] = "retrieval"
     run_fields: ClassVar[tuple[str, ...]] = ()
     added_dim: ClassVar[int] = 0
+    rounds: ClassVar[bool] = True
     made_of: ClassVar[Mapping[str, str]] = {
         "dataset": "another dataset",
         "features": "other features",
@@ -193,6 +195,9 @@ class Recipe(Part, family="task"):
         if sparse and any(getattr(part, "dense_gradient", False) for part in walk(self)):
             raise invalid_argument("optimizer.sparse_embedding_updates", True, "false with words.dense_gradient=true")
 
+    def fields_listed(self) -> str | None:
+        return f"`vsemb recipes {self.name}` lists all fields."
+
     @property
     def batch_size(self) -> int:
         """Rows per batch, over all devices."""
@@ -208,6 +213,11 @@ class Recipe(Part, family="task"):
             DataError: if the data is not of this kind.
         """
         raise NotImplementedError
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """Splits that a training dataset must have."""
+        return "train", "val"
 
     @property
     def image_tower(self) -> Any:
@@ -311,12 +321,11 @@ class Recipe(Part, family="task"):
             data: the training data.
         """
 
-    def summary(self, info: Mapping[str, Any], out: str, data: str) -> list[str]:
-        """Return lines about a finished training, for the command line.
+    def summary(self, info: Mapping[str, Any], out: str) -> list[str]:
+        """Return lines about a training: the best epoch, and last the command that usually follows.
 
         Args:
             info: contents of `run.json`.
-            out: the run directory.
-            data: the data's path.
+            out: the run directory, or the directory of runs with several seeds.
         """
         return [f"best epoch   {info['best_epoch'] + 1}", f"next         vsemb evaluate {out}"]

@@ -366,7 +366,7 @@ class Top(Features, kind="top"):
     def open(self, dataset: Dataset) -> FeatureStore:
         store = FeatureStore.find(dataset, self.fingerprint, self.layer)
         if store.backbone is None or store.backbone.layer != self.layer:
-            fix = "Train with --backbone MobileNetV2, which makes them."
+            fix = "Train with `backbone`, such as MobileNetV2, which makes them."
             raise invalid_argument("image.fingerprint", self.fingerprint, f"features of the layer {self.layer}", fix)
         return self._with_mirror_images(store)
 

@@ -1,5 +1,5 @@
 """Report of a run: one self-contained HTML file with metrics, examples, failures and training curves."""
 
-from vsemb.report.page import write_report
+from vsemb.report.page import report_run
 
-__all__ = ["write_report"]
+__all__ = ["report_run"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from vsemb import __version__, registry
 from vsemb.console import progress
@@ -21,8 +21,12 @@ from vsemb.errors import DataError, invalid_argument
 from vsemb.files import replacing
 from vsemb.report import curves
 from vsemb.report.space import Space
+from vsemb.results import Result
+from vsemb.runs.options import ReportOption
 from vsemb.runs.run import METRICS, Run
 from vsemb.runs.templates import page_template
+
+T = TypeVar("T", bound=ReportOption)
 
 #: Default file name of the report, inside the run directory.
 REPORT = "report.html"
@@ -97,7 +101,7 @@ class View:
         arithmetic: examples as (image key, word to subtract, word to add).
         seed: random seed.
         step: function to call with the name of the next step, for the progress bar.
-        options: values of systems' options (`System.options["report"]`); a maker rejects unknown ones.
+        options: options of systems that were given.
     """
 
     run: Run
@@ -107,7 +111,11 @@ class View:
     arithmetic: Sequence[tuple[str, str, str]]
     seed: int
     step: Callable[[str], None]
-    options: Mapping[str, Any]
+    options: Sequence[ReportOption]
+
+    def option(self, kind: type[T]) -> T:
+        """Return the options of a kind; its defaults if none were given."""
+        return next((each for each in self.options if isinstance(each, kind)), kind())
 
     @cached_property
     def space(self) -> Space:
@@ -120,21 +128,34 @@ class View:
 SectionMaker = Callable[[View], list[Section]]
 
 
-class Report(NamedTuple):
-    """Result of `write_report`.
+@dataclass(frozen=True, repr=False)
+class Report(Result):
+    """The report of a run.
 
     Attributes:
         path: the file.
+        size: its bytes.
         lines: the metrics as a table for the terminal.
         measured: the metrics as plain values; empty if the extra that computes them is not installed.
     """
 
     path: Path
+    size: int
     lines: str
     measured: dict[str, Any]
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the metrics."""
+        return self.measured
 
-def write_report(
+    def __str__(self) -> str:
+        return f"{self.lines}\n\n{self.path}  {self.size / 1e6:.1f} MB"
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def report_run(
     run: Run,
     dataset: Dataset,
     split: str = "val",
@@ -143,7 +164,7 @@ def write_report(
     shown: int = 12,
     arithmetic: Sequence[tuple[str, str, str]] = (),
     seed: int = 0,
-    **options: Any,
+    options: Sequence[ReportOption] = (),
 ) -> Report:
     """Write the report of a run: metrics, failures, examples, training curves and facts.
 
@@ -155,28 +176,26 @@ def write_report(
         dataset: the dataset.
         split: name of the split that is shown.
         out: the file; None for `report.html` in the run directory.
-        shown: number of random queries per direction, or of images with captions, >= 1. Half as many failures are
-            shown.
+        shown: number of random queries per direction, or of images with captions. Half as many failures are shown.
         arithmetic: examples as (image key, word to subtract, word to add); empty for six random ones.
-        seed: random seed, >= 0.
-        **options: options of systems, such as `limit`, the number of images to caption.
+        seed: random seed.
+        options: options of systems.
 
     Returns:
         The file and the metrics.
 
     Raises:
-        InvalidArgumentError: for a number out of range, a directory as `out`, or an impossible example.
+        InvalidArgumentError: for a directory as `out`, an impossible example, or options that the run does not read.
         DataError: if the task has no report, run and dataset do not match, the split is missing, or the file cannot be
             written.
         MissingExtraError: without jinja2.
 
     Example:
 
-        write_report(Run.open("runs/vsepp"), Dataset.open("data/flickr8k"), "test", "report.html")
+        report_run(Run.open("runs/vsepp"), Dataset.open("data/flickr8k"), "test", "report.html")
     """
-    for name, value, least in (("shown", shown, 1), ("seed", seed, 0)):
-        if value < least:
-            raise invalid_argument(name, value, f"an integer >= {least}")
+    for option in options:
+        option.require(run)
     out = run.path / REPORT if out is None else Path(out)
     if out.is_dir():
         raise invalid_argument("out", str(out), "a file, not a directory")
@@ -213,7 +232,8 @@ def write_report(
         with replacing(out) as temporary:
             temporary.write_text(page, encoding="utf-8")
     lines = "\n".join(section.lines for section in sections if section.lines)
-    return Report(out, lines, {name: value for section in sections for name, value in section.measured.items()})
+    measured = {name: value for section in sections for name, value in section.measured.items()}
+    return Report(out, out.stat().st_size, lines, measured)
 
 
 def _summary(view: View) -> list[tuple[str, str]]:

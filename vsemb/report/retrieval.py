@@ -47,8 +47,6 @@ def sections(view: View) -> list[Section]:
     run = view.run
     if not isinstance(run.recipe, Retrieval):
         return []
-    for name, value in view.options.items():
-        raise invalid_argument(name, value, "omitted for a run for retrieval")
     combines = searcher_of(run).combines
     if view.arithmetic and not combines:
         fix = "The run embeds images and sentences as sets of vectors, which cannot be added or subtracted."

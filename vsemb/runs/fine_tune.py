@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 import keras
 
@@ -26,48 +25,6 @@ from vsemb.runs.run import Run
 FROM_SCRATCH = ("SmallConvNet",)
 # Fields of an image tower that are kept when another backbone from pixels replaces it.
 _KEPT = ("dropout", "augment", "augmentation", "erasing", "pooling", "projection")
-
-
-def configured(
-    recipe: Recipe,
-    data: Any,
-    values: Mapping[str, Any],
-    override: Callable[[Recipe, Mapping[str, Any]], Recipe],
-    fine_tune: str | os.PathLike[str] | Literal[True] | None = None,
-    network: Mapping[str, Any] = MappingProxyType({}),
-) -> tuple[Recipe, Any]:
-    """Open training data and set fields of a recipe, after its image tower is replaced for fine-tuning.
-
-    Args:
-        recipe: the recipe.
-        data: the data, or its path.
-        values: name of a field -> value.
-        override: function that returns a recipe with fields replaced.
-        fine_tune: backbone to train from pixels, see `with_backbone`; True for the network of the data's features; None
-            for the recipe's own image tower.
-        network: `backbone` and `weights` of cached features, None if not given; `weights` also start fine-tuning.
-
-    Returns:
-        The recipe and the opened data.
-
-    Raises:
-        VsembError: for options that do not match each other, values that do not fit, or data that cannot be opened.
-    """
-    if fine_tune is not None and (backbone := network.get("backbone")) is not None:
-        raise invalid_argument(
-            "backbone", backbone, "omitted with --fine-tune BACKBONE, which reads no cached features"
-        )
-    # Set the other fields later, because they belong to the tower that replaces this one.
-    first = {name: value for name, value in values.items() if fine_tune is None or name.endswith("fingerprint")}
-    recipe = override(recipe, first)
-    opened = recipe.open_data(data) if isinstance(data, str | os.PathLike) else data
-    if fine_tune is None:
-        return recipe, opened
-    recipe = with_backbone(recipe, opened, None if fine_tune is True else os.fspath(fine_tune))
-    if (weights := network.get("weights")) is not None:
-        tower: Any = recipe.image_tower
-        recipe = recipe.with_pixels(replace(tower, weights=None if weights == "random" else os.fspath(weights)))
-    return override(recipe, {name: value for name, value in values.items() if name not in first}), opened
 
 
 def with_backbone(recipe: Recipe, dataset: Dataset, backbone: str | None = None) -> Recipe:
@@ -104,13 +61,15 @@ def with_backbone(recipe: Recipe, dataset: Dataset, backbone: str | None = None)
         return recipe.with_pixels(_named(Pixels(backbone, **given, weights=weights)))
     store = FeatureStore.find(dataset, getattr(image, "fingerprint", None))
     if store.backbone is None or store.weights_path is None:
-        raise DataError(f"The features of {dataset.path} name no backbone; give one: --fine-tune MobileNetV2.")
+        raise DataError(
+            f"The features of {dataset.path} name no backbone. Name one as `fine_tune`, such as MobileNetV2."
+        )
     config = store.backbone
     tower = _pixels(config, str(store.weights_path.resolve()), given)
     for name in ("resize", "crops"):
         read, trained = getattr(config, name), getattr(replace(tower, pooling=None).config, name)
         if read != trained:
-            fix = f"Name the network, to start from its own weights: --fine-tune {display_name(config.name)}."
+            fix = f"Name the network as `fine_tune`, {display_name(config.name)}, to start from its own weights."
             raise invalid_argument(name, read, f"{trained} in features whose network is trained from pixels", fix)
     return recipe.with_pixels(tower)
 
@@ -140,7 +99,7 @@ def run_backbone(path: str | os.PathLike[str], name: str = "weights") -> tuple[B
     run = Run.open(path)
     tower = run.recipe.image_tower
     if tower is None or not tower.from_pixels:
-        fix = "Train one: vsemb train RECIPE --fine-tune SmallConvNet"
+        fix = "Train one: vsemb train RECIPE --data DATA --out RUN --fine-tune SmallConvNet"
         raise invalid_argument(name, str(path), "a weights file, or a run that was trained from pixels", fix)
     return tower.config, run.model.image_encoder.backbone
 

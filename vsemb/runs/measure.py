@@ -8,8 +8,9 @@ above the image. Length is a proxy for the level of detail.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,8 @@ from vsemb.evaluation import (
     retrieval_ranks,
 )
 from vsemb.evaluation.retrieval import check_protocol
+from vsemb.printing import table
+from vsemb.results import Result
 from vsemb.runs.indexing import captions_read
 from vsemb.runs.run import Run
 from vsemb.similarities import Similarity
@@ -93,9 +96,54 @@ def count_unknown_words(run: Run, dataset: Dataset, split: str) -> UnknownWords:
     return run.coverage(part, ids, offsets).counts
 
 
+@dataclass(frozen=True, repr=False)
+class RunComparison(Result):
+    """The retrieval of two runs on the same images.
+
+    Attributes:
+        first: path of the run to compare with.
+        second: path of the run whose gain is measured.
+        split: name of the split.
+        differences: `image_to_text R@1` and so on, and `recall_sum` -> comparison.
+        unknown: `first` and `second` -> words of the texts that are not in the vocabulary of the run.
+    """
+
+    first: Path
+    second: Path
+    split: str
+    differences: Mapping[str, PairedDifference]
+    unknown: Mapping[str, UnknownWords]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the values as `vsemb compare --json` writes them."""
+        runs = {"first": str(self.first), "second": str(self.second), "split": self.split}
+        measured = {name: each.to_json() for name, each in self.differences.items()}
+        return {**runs, **measured, "unknown": {side: asdict(counts) for side, counts in self.unknown.items()}}
+
+    def __str__(self) -> str:
+        rows = [
+            [
+                name.replace("_to_", " → ").replace("_", " "),
+                f"{each.first:.1f}",
+                f"{each.second:.1f}",
+                f"{each.difference:+.1f}",
+                "{:+.1f} to {:+.1f}".format(*each.interval_95),
+                f"{each.not_better:.3f}",
+            ]
+            for name, each in self.differences.items()
+        ]
+        lines = [table([self.split, "first", "second", "gain", "95 %", "share <= 0"], rows)]
+        for side, counts in self.unknown.items():
+            lines += [f"{side}: {note}" for note in counts.notes]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
 def compare_runs(
     first: Run, second: Run, dataset: Dataset, split: str = "val", *, bootstrap: int = 1000, seed: int = 0
-) -> dict[str, PairedDifference]:
+) -> RunComparison:
     """Compare the retrieval of two runs on the images of a split by a paired bootstrap.
 
     Args:
@@ -113,7 +161,7 @@ def compare_runs(
     Example:
 
         found = compare_runs(Run.open("runs/kiros"), Run.open("runs/vsepp"), Dataset.open("data/flickr8k"))
-        found["recall_sum"].difference, found["recall_sum"].interval_95
+        found.differences["recall_sum"].interval_95
     """
     ids = dataset.split(split).ids
 
@@ -124,7 +172,12 @@ def compare_runs(
     (of_first, rows), (of_second, others) = ranked(first), ranked(second)
     if not np.array_equal(rows, others):
         raise DataError(f"{first.path} and {second.path} must rank the same texts; they read other texts of an image.")
-    return compare_ranks(of_first, of_second, rows, bootstrap=bootstrap, seed=seed)
+    differences = compare_ranks(of_first, of_second, rows, bootstrap=bootstrap, seed=seed)
+    unknown = {
+        "first": count_unknown_words(first, dataset, split),
+        "second": count_unknown_words(second, dataset, split),
+    }
+    return RunComparison(first.path, second.path, split, differences, unknown)
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,10 +16,12 @@ from __future__ import annotations
 import math
 import os
 import re
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -30,6 +32,8 @@ from vsemb.errors import DataError, invalid_argument
 from vsemb.evaluation import Embedder
 from vsemb.files import replacing_directory
 from vsemb.ops.tensorflow import tf
+from vsemb.printing import table
+from vsemb.results import Result
 from vsemb.runs.indexing import require_single_vector
 from vsemb.runs.pictures import square_thumbnail, text_tile
 from vsemb.runs.run import Run
@@ -51,6 +55,31 @@ _EVENTS = "events.out.tfevents."
 _SEPARATORS = re.compile(r"[\t-\r\x00\x1c-\x1e\x85\u2028\u2029]+")
 
 
+@dataclass(frozen=True, repr=False)
+class Projection(Result):
+    """A folder for TensorBoard's projector.
+
+    Attributes:
+        path: the folder.
+        shapes: name of a tensor -> its points and entries per point.
+    """
+
+    path: Path
+    shapes: Mapping[str, tuple[int, ...]]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the path and the shapes."""
+        return {"path": str(self.path), "shapes": {name: list(shape) for name, shape in self.shapes.items()}}
+
+    def __str__(self) -> str:
+        rows = [[name, *map(str, shape)] for name, shape in self.shapes.items()]
+        text = table(["tensor", "points", "entries"], rows)
+        return f"{text}\n\ntensorboard --logdir {shlex.quote(str(self.path))}"
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
 def project_run(
     run: Run,
     dataset: Dataset,
@@ -61,7 +90,7 @@ def project_run(
     sentences: int = 1000,
     words: int = 500,
     seed: int = 0,
-) -> tuple[Path, dict[str, tuple[int, int]]]:
+) -> Projection:
     """Write the projector folder for a split.
 
     The tensors are `images`, `sentences`, `words`, and `everything` with images and sentences together. Words are the
@@ -77,14 +106,10 @@ def project_run(
         sentences: maximum number of sentences of these images, taken from the images in turn; 0 for none. If `images`
             is 0, the sentences are of images drawn at random.
         words: maximum number of words; 0 for none.
-        seed: random seed, >= 0.
-
-    Returns:
-        path: path of the directory.
-        shapes: name of a tensor -> shape.
+        seed: random seed.
 
     Raises:
-        InvalidArgumentError: if a number is out of range, or all numbers are 0.
+        InvalidArgumentError: if a number is too large, or all numbers are 0.
         DataError: if run and dataset do not match, the run has several vectors per item, `out` holds other files, or a
             file cannot be written.
 
@@ -94,10 +119,8 @@ def project_run(
     """
     require_single_vector(run, "The projector", "Use `vsemb report`.")
     for name, value in (("images", images), ("sentences", sentences), ("words", words)):
-        if not 0 <= value <= MAX_POINTS:
+        if value > MAX_POINTS:
             raise invalid_argument(name, value, f"an integer from 0 to {MAX_POINTS}")
-    if seed < 0:
-        raise invalid_argument("seed", seed, "an integer >= 0")
     if not images + sentences + words:
         raise invalid_argument("images, sentences, words", (0, 0, 0), "at least one above 0")
     out = run.path / PROJECTOR if out is None else Path(out)
@@ -111,8 +134,8 @@ def project_run(
     tensors = [*together, *pictured, *said, *(_words(run, part, words) if words else [])]
     if not tensors:
         raise invalid_argument("words", words, "images or sentences above 0 for a run without words")
-    write_projector(out, tensors, f"{run.recipe.name} on {dataset.name}, {split}")
-    return out, {tensor.name: tensor.embeddings.shape for tensor in tensors}
+    write_tensors(out, tensors, f"{run.recipe.name} on {dataset.name}, {split}")
+    return Projection(out, {tensor.name: tensor.embeddings.shape for tensor in tensors})
 
 
 def _images(run: Run, dataset: Dataset, part: Split, rows: np.ndarray) -> ProjectorTensor:
@@ -230,7 +253,7 @@ def sprite_sheet(thumbnails: Sequence[Image.Image]) -> Image.Image:
 
 
 def check_projector_directory(out: str | os.PathLike[str]) -> None:
-    """Check that a directory may be replaced by `write_projector`.
+    """Check that a directory may be replaced by `write_tensors`.
 
     Raises:
         DataError: if it holds other files.
@@ -242,10 +265,12 @@ def check_projector_directory(out: str | os.PathLike[str]) -> None:
         for entry in entries
     )
     if entries and not ours:
-        raise DataError(f"{out} must be a projector's folder or not exist; it holds other files. Choose another --out.")
+        raise DataError(
+            f"{out} must be a projector's folder or not exist; it holds other files. Choose another directory."
+        )
 
 
-def write_projector(out: str | os.PathLike[str], tensors: Sequence[ProjectorTensor], title: str = "embeddings") -> Path:
+def write_tensors(out: str | os.PathLike[str], tensors: Sequence[ProjectorTensor], title: str = "embeddings") -> Path:
     """Write the projector folder atomically; an earlier projector folder is replaced.
 
     Args:
@@ -262,7 +287,7 @@ def write_projector(out: str | os.PathLike[str], tensors: Sequence[ProjectorTens
     Example:
 
         words = ProjectorTensor("words", vectors, {"word": ["dog", "cat"], "count": [20, 10]})
-        write_projector("runs/vsepp/projector", [words])
+        write_tensors("runs/vsepp/projector", [words])
     """
     from google.protobuf import text_format
     from tensorboard.plugins.projector import ProjectorConfig

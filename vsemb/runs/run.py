@@ -38,11 +38,12 @@ from vsemb.console import say
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset, Split
 from vsemb.data.tokens import encoded_captions
-from vsemb.errors import DataError, VsembError, one_line, unknown_name
+from vsemb.errors import DataError, VsembError, invalid_argument, one_line, unknown_name
 from vsemb.files import read_json, replacing_directory, require_contained, sha256_bytes, sha256_file, write_json
 from vsemb.ops.backend import outside_graphs
 from vsemb.parts import rebuilt, walk
 from vsemb.recipes.schema import Recipe
+from vsemb.results import Result
 from vsemb.tables import html_table
 from vsemb.text.coverage import Coverage, coverage
 from vsemb.text.tokenizers import TextReader, Tokenizer
@@ -89,7 +90,7 @@ def read_status(path: Path, needed: Collection[str]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Result):
     """A trained recipe of any task.
 
     Attributes:
@@ -121,6 +122,14 @@ class Run:
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r}, {', '.join(f'{name}: {value}' for name, value in self._facts.items())})"
+
+    def __str__(self) -> str:
+        following = self.recipe.summary(self.info, str(self.path)) if "best_epoch" in self.info else []
+        return "\n".join([f"run          {self.path}", *following])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the path and the contents of `run.json`."""
+        return {"run": str(self.path), **self.info}
 
     def _repr_html_(self) -> str:
         return html_table([], list(self._facts.items()), str(self.path))
@@ -166,7 +175,7 @@ class Run:
         """
         epochs = self.info.get("kept_epochs", ())
         if len(epochs) < 2:
-            raise DataError(f"{self.path} kept one epoch. Train with --set training.keep=5 to keep more.")
+            raise DataError(f"{self.path} kept one epoch. Train with training.keep=5 to keep more.")
         return [replace(self, weights=str(kept_weights(BEST, epoch))) for epoch in epochs]
 
     @property
@@ -186,10 +195,12 @@ class Run:
             precision: `float32` or `mixed_bfloat16`.
 
         Raises:
-            InvalidArgumentError: for any other precision.
+            InvalidArgumentError: for any other precision, or a run whose task has one precision only.
         """
         if precision not in _PRECISIONS:
             raise unknown_name("precision", precision, _PRECISIONS)
+        if not self.recipe.rounds:
+            raise invalid_argument("precision", precision, f"omitted for a run for {self.recipe.kind}")
         if self.recipe.training.dtype == precision:
             return self
         training = replace(self.recipe.training, precision=precision)
@@ -277,10 +288,10 @@ class Run:
     def data_path(self) -> Path:
         """Path of the training data."""
         if self.info["data"] is None:
-            raise DataError(f"{self.path} was trained on no dataset of yours. Name one with --data.")
+            raise DataError(f"{self.path} was trained on no dataset of yours. Name one as `data`.")
         path = Path(self.info["data"])
         if not path.exists():
-            raise DataError(f"The dataset of {self.path} is no longer at {path}. Name it with --data.")
+            raise DataError(f"The dataset of {self.path} is no longer at {path}. Name it as `data`.")
         return path
 
     def open_data(self, path: Any = None) -> Any:
@@ -324,7 +335,7 @@ class Run:
             if found != expected:
                 raise DataError(
                     f"The {name} of {self.path} at {data.path} must be unchanged since training (fingerprint "
-                    f"{expected[:12]}); got {found[:12]}. Restore it, or name it on purpose: `data`, or --data."
+                    f"{expected[:12]}); got {found[:12]}. Restore it, or name it on purpose as `data`."
                 )
 
     @property
@@ -435,7 +446,9 @@ def check_out(out: Path) -> None:
         DataError: if it holds something else.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise DataError(f"{out} must be a run directory or not exist; it holds something else. Choose another --out.")
+        raise DataError(
+            f"{out} must be a run directory or not exist; it holds something else. Choose another directory."
+        )
 
 
 def enter_run(
@@ -547,7 +560,7 @@ def check_same(recipe: Recipe, info: Mapping[str, Any], out: Path) -> dict[str, 
         raise DataError(
             f"{out} holds a run of another recipe: {path} is {old!r} there and {new!r} now"
             f"{f' ({len(differences) - 1} more differ)' if len(differences) > 1 else ''}. "
-            "Choose another --out, or remove it."
+            "Choose another directory, or remove it."
         )
     made_of = {name: other for name, other in _made_of(recipe).items() if name in info}
     status = read_status(out, (*made_of, "status"))
@@ -555,7 +568,7 @@ def check_same(recipe: Recipe, info: Mapping[str, Any], out: Path) -> dict[str, 
         if status[name] != info[name]:
             raise DataError(
                 f"{out} was trained on {other} ({str(status[name])[:12]} there, "
-                f"{str(info[name])[:12]} now). Choose another --out."
+                f"{str(info[name])[:12]} now). Choose another directory."
             )
     if status["status"] != "finished" or epochs == before:
         return status

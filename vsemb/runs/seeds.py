@@ -5,16 +5,49 @@ from __future__ import annotations
 import os
 import statistics
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from vsemb.errors import DataError
-from vsemb.parts import Count, require
 from vsemb.printing import table
 from vsemb.recipes.schema import Recipe
-from vsemb.results import Table
+from vsemb.results import Result, Table
 from vsemb.runs.run import RECIPE, Run
+
+
+@dataclass(frozen=True, repr=False)
+class SeededRuns(Result):
+    """Runs that differ in their seed only.
+
+    Attributes:
+        path: directory of the run directories.
+        runs: the runs, by ascending seed.
+    """
+
+    path: Path
+    runs: tuple[Run, ...]
+
+    @property
+    def measured(self) -> Table:
+        """Mean and standard deviation of the best validation metrics."""
+        values = {
+            run.path.name: {name: run.info[name] for name in run.info if name.startswith("best_")} for run in self.runs
+        }
+        return over_seeds(values)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the mean, the standard deviation, and the metrics of each run."""
+        return self.measured.to_json()
+
+    def __str__(self) -> str:
+        first = self.runs[0]
+        return "\n".join(
+            [f"runs         {self.path}", self.measured.text, first.recipe.summary(first.info, str(self.path))[-1]]
+        )
+
+    def __repr__(self) -> str:
+        return f"SeededRuns({str(self.path)!r}, {len(self.runs)} runs)"
 
 
 def seeded_recipes(recipe: Recipe, out: str | os.PathLike[str], count: int) -> dict[Path, Recipe]:
@@ -23,15 +56,13 @@ def seeded_recipes(recipe: Recipe, out: str | os.PathLike[str], count: int) -> d
     Args:
         recipe: the recipe; its seed is the first.
         out: directory of the run directories.
-        count: number of seeds.
+        count: number of seeds, >= 1.
 
     Raises:
-        InvalidArgumentError: if count < 1.
         DataError: if `out` is a run directory itself.
     """
-    require("seeds", count, Count)
     if (Path(out) / RECIPE).exists():
-        raise DataError(f"{out} must be a directory of runs with --seeds; it is one run. Choose another --out.")
+        raise DataError(f"{out} must be a directory of runs with `seeds`; it is one run. Choose another directory.")
     training = recipe.training
     return {
         Path(out) / f"seed-{seed}": replace(recipe, training=replace(training, seed=seed))

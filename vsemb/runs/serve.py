@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from vsemb.exporting import Corpus, ModelFacts, export_savedmodel
+from vsemb.exporting.contract import serving_command
+from vsemb.printing import table
+from vsemb.results import Result
 from vsemb.runs.run import Run
 from vsemb.searching import SearchIndex, StaleIndexError
 
@@ -24,6 +28,49 @@ def check_run(index: SearchIndex, run: Run) -> None:
             f"{run.fingerprint[:12]}), so they are not comparable. Name the run that made it, or make the "
             f"index again with: vsemb index {run.path}"
         )
+
+
+@dataclass(frozen=True, repr=False)
+class Exported(Result):
+    """A version of an exported model; where a path is expected, its directory.
+
+    Attributes:
+        path: directory of the version.
+        signatures: name -> inputs and outputs -> rows of name, type and shape.
+        embeds_images: whether the run embeds images, possibly from precomputed features only.
+    """
+
+    path: Path
+    signatures: Mapping[str, Mapping[str, Sequence[Sequence[str]]]]
+    embeds_images: bool
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the path and the signatures."""
+        return {"path": str(self.path), "signatures": self.signatures}
+
+    def __str__(self) -> str:
+        rows = [
+            [name, side, *row]
+            for name, sides in self.signatures.items()
+            for side, of_side in sides.items()
+            for row in of_side
+        ]
+        parts = [str(self.path), table(["signature", "", "name", "type", "shape"], rows, text=range(5))]
+        encoders = [name for name in self.signatures if name.startswith("encode_")]
+        if encoders and "encode_text" not in encoders:
+            parts.append(f"no encode_text: vsemb.Client converts texts to the inputs of {encoders[0]}")
+        if encoders and "encode_image" not in encoders:
+            reason = "embeds no images"
+            if self.embeds_images:
+                reason = "was trained on precomputed features and holds no image network"
+            parts.append(f"no encode_image: the run {reason}")
+        return "\n\n".join([*parts, f"next\n{serving_command(self.path)}"])
+
+    def __repr__(self) -> str:
+        return f"Exported({str(self.path)!r})"
 
 
 def export_run(

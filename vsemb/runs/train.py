@@ -76,7 +76,9 @@ def train(
     for name in inputs:
         if name not in recipe.inputs:
             allowed = f"one of {', '.join(recipe.inputs)}" if recipe.inputs else "omitted"
-            raise invalid_argument(name, str(inputs[name].path), f"{allowed} for the recipe {recipe.name!r}")
+            raise invalid_argument(
+                f"inputs.{name}", str(inputs[name].path), f"{allowed} for the recipe {recipe.name!r}"
+            )
     devices.check_batch_size(recipe.batch_size)
     if not (out / RECIPE).exists():
         check_out(out)
@@ -85,7 +87,7 @@ def train(
     if backbone is not None or weights is not None:
         recipe = devices.first_worker_first(lambda: with_features(recipe, data, backbone, weights))
     if data_service is not None and not (recipe.image_tower and recipe.image_tower.from_pixels):
-        fix = "Train from pixels with --fine-tune."
+        fix = "Train from pixels with `fine_tune`."
         raise invalid_argument("data_service", data_service, "null for a recipe that decodes no images", fix)
     if keras.backend.backend() != "tensorflow" and recipe.image_tower and recipe.image_tower.from_pixels:
         raise invalid_argument("backend", keras.backend.backend(), "tensorflow for recipes that decode images")
@@ -96,7 +98,7 @@ def train(
     job.data_service = data_service
     enter = functools.partial(enter_run, recipe, job.info, out, job.vocabulary, job.keep)
     if (out / RECIPE).exists() and check_same(recipe, job.info, out)["status"] == "finished":
-        say(f"{out} is finished already. Train it for more epochs with --epochs.")
+        say(f"{out} is finished already. To train it further, name more `epochs`.")
         return _finished(recipe, data, out, devices)
     batches = job.batches()
     unknown = job.unknown_words(batches)
@@ -251,6 +253,6 @@ def _check_shared(devices: DistributionContext, out: Path, epoch: int, step: int
     there = [devices.of_first_worker(epoch), devices.of_first_worker(step)]
     if not (out / STATUS).exists() or there != [epoch, step]:
         raise DataError(
-            f"Worker {devices.worker} of {devices.workers} does not see the files of worker 0 in {out}. Pass an --out "
-            "on a file system that all workers share."
+            f"Worker {devices.worker} of {devices.workers} does not see the files of worker 0 in {out}. Choose a "
+            "directory on a file system that all workers share."
         )

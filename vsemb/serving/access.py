@@ -72,8 +72,8 @@ class Access:
                 "host",
                 host,
                 "127.0.0.1, since other machines reach this address and no token is set",
-                f"Set {TOKEN} or pass --token-file with the output of: openssl rand -hex 32. Behind a gateway that "
-                "authenticates, pass --insecure.",
+                f"Set {TOKEN}, or name a file as `token_file`, with the output of: openssl rand -hex 32. Behind a "
+                "gateway that authenticates, set `insecure`.",
             )
 
     def allows(self, authorization: str) -> bool:

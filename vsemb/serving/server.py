@@ -9,30 +9,35 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import logging
 import os
 import resource
 import signal
 import socket
+import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 
+from vsemb.console import SafeStream
 from vsemb.errors import DataError, VsembError, invalid_argument, needs_extra
 from vsemb.exporting.contract import Contract, curl_command, version_contract_path
 from vsemb.files import read_bytes
 from vsemb.image.decode import MAX_PIXELS
-from vsemb.parts import Count, NonNegative, between, require_fields
+from vsemb.parts import Bytes, Count, NonNegative, Port, require_fields
 
 with needs_extra("aiohttp", "serving"):
     import aiohttp.web
 with needs_extra("prometheus-client", "serving"):
     import prometheus_client  # noqa: F401
+# Suppress gRPC's message about a port in use, since vsemb raises its own error.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 with needs_extra("tensorflow-serving-api", "serving"):
     import grpc
     from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
@@ -45,8 +50,6 @@ from vsemb.serving.grpc_api import OTHER_CALLS, GrpcApi, Guard
 from vsemb.serving.models import DEFAULT_SIGNATURE, LOG, LoadedModel, ModelVersions, Policy, Signature
 from vsemb.serving.request_handler import Metrics, Predictor
 from vsemb.serving.rest_api import HTTP_LOG, RestApi
-
-Port = Annotated[int, between(0, 65535)]
 
 # Maximum seconds until the header of a request arrives, also on a persistent connection. nginx closes connections after
 # 60, and should be the first to close.
@@ -100,9 +103,9 @@ class Server:
     host: str = "127.0.0.1"
     port: Port = 8500
     rest_port: Port = 8501
-    max_body: Count = 32 * 2**20
+    max_body: Bytes = 32 * 2**20
     max_rows: Count = 4096
-    max_bytes: Count = 128 * 2**20
+    max_bytes: Bytes = 128 * 2**20
     max_pixels: Count = 2 * MAX_PIXELS
     max_connections: Count = 400
     concurrency: Count = 256
@@ -307,23 +310,27 @@ class Server:
                 LOG.error("Checking for new versions failed: %s", error)
 
 
-def served_models(directory: str | None, named: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Return name -> directory from the arguments of the command line.
+def served_models(
+    directory: str | os.PathLike[str] | None, named: Mapping[str, str | os.PathLike[str]]
+) -> dict[str, str | os.PathLike[str]]:
+    """Return name -> directory of all models.
 
     Args:
         directory: directory of a model, served under its own name; None for none.
-        named: further names and directories.
+        named: further models.
 
     Raises:
         InvalidArgumentError: for no model, or a duplicate name.
     """
-    pairs = [(Path(os.path.abspath(directory)).name, directory)] if directory else []
-    names = [name for name, _ in (*pairs, *named)]
-    if not names:
-        raise invalid_argument("model", None, "a model's directory, or --model NAME=DIR")
-    if len(set(names)) < len(names):
-        raise invalid_argument("model", names, "distinct names")
-    return dict((*pairs, *named))
+    models = dict(named)
+    if directory is not None:
+        name = Path(os.path.abspath(directory)).name
+        if name in models:
+            raise invalid_argument("model", name, "another name than that of the directory")
+        models = {name: directory, **models}
+    if not models:
+        raise invalid_argument("directory", None, "the directory of a model; or name models, as `model`")
+    return models
 
 
 def serve_until_stopped(server: Server) -> None:
@@ -342,6 +349,7 @@ def serve_until_stopped(server: Server) -> None:
             signal.signal(one, signal.SIG_DFL)
         stop.set()
 
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=SafeStream(sys.stderr))
     before = {one: signal.signal(one, ask) for one in handled}
     # Libraries stay until the end; without them, a collection after an unload is short.
     gc.collect()

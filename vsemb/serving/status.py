@@ -58,7 +58,7 @@ def foreign_host() -> RequestError:
     """Return the error of a request that names another host, see `vsemb.serving.access.Access.accepts_host`."""
     return RequestError(
         Code.PERMISSION_DENIED,
-        "The header Host must name this machine, such as localhost. Set a token, or start the server with --insecure "
+        "The header Host must name this machine, such as localhost. Set a token, or start the server as `insecure` "
         "behind a gateway that passes on another name.",
     )
 

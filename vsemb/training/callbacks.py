@@ -222,7 +222,7 @@ class RefuseNaN(keras.callbacks.Callback):
         return DataError(
             f"The loss is not finite from epoch {self._epoch + 1}, step {step + 1}{self._rows(step)}. Lower "
             "optimizer.learning_rate, set optimizer.global_clipnorm, or skip such batches with "
-            "training.nonfinite=skip; and choose another --out."
+            "training.nonfinite=skip; and choose another directory."
         )
 
     def _rows(self, step: int) -> str:

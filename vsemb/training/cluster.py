@@ -83,7 +83,7 @@ def read_task() -> Task:
         InvalidArgumentError: if it is not set, is not JSON, has no workers, or has another kind of task.
     """
     text = os.environ.get("TF_CONFIG", "")
-    fix = "On one machine, --workers N starts N workers by itself."
+    fix = "On one machine, `workers` starts all of them: vsemb train RECIPE --data DATA --out RUN --workers 2"
     try:
         config = json.loads(text)
         cluster, task = config["cluster"], config["task"]
@@ -102,8 +102,8 @@ def read_task() -> Task:
 def launch(command: Sequence[str], workers: int, *, patience: float = 60.0) -> int:
     """Run a command as several workers on this machine, each with its `TF_CONFIG`.
 
-    The output of worker 0 is shown, and the standard error of the others. Ctrl-C and SIGTERM are sent to all workers.
-    If one fails, the others have `patience` seconds to end.
+    The output of worker 0 is shown, and the standard error of all. Ctrl-C and SIGTERM are sent to all workers, and end
+    this process after them. If one fails, the others have `patience` seconds to end.
 
     Args:
         command: program and arguments, the same for all workers.
@@ -118,14 +118,16 @@ def launch(command: Sequence[str], workers: int, *, patience: float = 60.0) -> i
 
     Example:
 
-        launch([sys.executable, "-m", "vsemb.cli", "train", "vsepp", "--strategy", "multiworker", ...], 2)
+        launch([sys.executable, "train.py"], 2)
     """
     if workers < 2:
         raise invalid_argument("workers", workers, "an integer >= 2")
     addresses = [f"127.0.0.1:{port}" for port in _free_ports(workers)]
     started: list[subprocess.Popen[bytes]] = []
+    received: list[int] = []
 
     def pass_on(number: int, frame: Any) -> None:
+        received.append(number)
         for process in started:
             if process.poll() is None:
                 process.send_signal(number)
@@ -138,12 +140,16 @@ def launch(command: Sequence[str], workers: int, *, patience: float = 60.0) -> i
                 # Each worker has its own session. Ctrl-C in a terminal thus reaches it only once, through `pass_on`.
                 output = None if index == 0 else subprocess.DEVNULL
                 started.append(subprocess.Popen(command, env=environment, stdout=output, start_new_session=True))
-            return _wait(started, patience)
+            status = _wait(started, patience)
         finally:
             for process in started:
                 if process.poll() is None:
                     process.kill()
                     process.wait()
+    if received:
+        # The workers have ended; now this process ends in the same way.
+        signal.raise_signal(received[0])
+    return status
 
 
 def _wait(processes: list[subprocess.Popen[bytes]], patience: float) -> int:

@@ -143,7 +143,7 @@ def _root(covariance: np.ndarray, ridge: float, length: float) -> np.ndarray:
     if not np.trace(covariance) > 1e-6 * length:
         raise DataError(
             "Canonical correlation needs captions and features that differ; all captions, or all features, are equal. "
-            "Train with --set initialization=random."
+            "Train with initialization=random."
         )
     return np.linalg.cholesky(covariance + ridge * mean * np.eye(size))
 

@@ -73,7 +73,7 @@ class DistributionContext:
         if size % self.replicas:
             near = max(round(size / self.replicas), 1) * self.replicas
             allowed = f"a multiple of the {self.replicas} replicas"
-            raise invalid_argument("batches.size", size, allowed, f"For example --set batches.size={near}.")
+            raise invalid_argument("batches.size", size, allowed, f"For example batches.size={near}.")
 
     @contextlib.contextmanager
     def scope(self) -> Iterator[None]:
@@ -278,7 +278,7 @@ def _mirrored(count: int | None) -> DistributionContext:
             raise invalid_argument("devices", count, f"at most the {gpus} GPUs of this machine")
         return DistributionContext(tf.distribute.MirroredStrategy([f"GPU:{i}" for i in range(count or gpus)]))
     if count is None:
-        fix = "With --devices N the CPU is taken for N devices."
+        fix = "With a number, the CPU is taken for that many devices."
         raise invalid_argument("devices", None, "a number, for this machine has no GPU", fix)
     cpu = tf.config.list_physical_devices("CPU")[0]
     try:

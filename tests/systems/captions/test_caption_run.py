@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import TINY_CAPTIONS
+from tests.raising import raises_argument
 from tests.tiny import tiny
 from tests.training.test_resume import check_same_training
 from vsemb import recipes
@@ -114,7 +115,7 @@ def test_an_alignment_is_asked_for_where_there_are_regions(
     scenes, region_scenes, region_run, caption_recipe, tmp_path
 ) -> None:
     snippet_recipe = recipes.get("multimodal-rnn-regions")
-    with pytest.raises(InvalidArgumentError, match="--alignment RUN"):
+    with raises_argument("inputs.alignment"):
         train(snippet_recipe, region_scenes, tmp_path / "run")
     with pytest.raises(InvalidArgumentError, match="alignment.*omitted for the recipe 'multimodal-rnn'"):
         train(caption_recipe, scenes, tmp_path / "run", inputs={"alignment": region_run})
@@ -134,7 +135,7 @@ def test_an_alignment_that_does_not_work_leaves_no_run(
     # Before any caption is cut.
     monkeypatch.setattr(snippets, "find_snippets", None)
     monkeypatch.setattr(captions_recipe, "regions_of", lambda run, dataset: SimpleNamespace(fingerprint="c0ffee"))
-    with pytest.raises(DataError, match="of the regions c0ffee, not of.*--set image.fingerprint=c0ffee"):
+    with pytest.raises(DataError, match="of the regions c0ffee, not of.*image.fingerprint=c0ffee"):
         train(recipe, region_scenes, out, inputs={"alignment": region_run})
     assert not out.exists()
 
@@ -213,5 +214,5 @@ def test_from_the_command_line(scenes_path: Path, tmp_path: Path, capsys) -> Non
     assert main([*arguments, *(f"--set={each}" for each in small)]) == 0
     said = capsys.readouterr().out
     assert "validation perplexity" in said and "vsemb evaluate" in said
-    assert main([*arguments, "--alignment", str(tmp_path / "run")]) == 1
+    assert main([*arguments, "--inputs", f"alignment={tmp_path / 'run'}"]) == 1
     assert "alignment" in capsys.readouterr().err

@@ -5,12 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import vsemb
 from tests.html_tree import Page
-from vsemb.errors import InvalidArgumentError, missing_extra
-from vsemb.report import write_report
+from tests.raising import raises_argument
+from vsemb.errors import missing_extra
+from vsemb.report import report_run
 from vsemb.systems.captions import report as module
 from vsemb.systems.captions.caption_metrics import evaluate_captions
 from vsemb.systems.captions.captioning import caption_split
+from vsemb.systems.captions.report_option import CaptionedImages
 from vsemb.systems.captions.training_captions import TrainingCaptions
 
 
@@ -23,9 +26,9 @@ def written(caption_run, scenes):
 def reported(caption_run, scenes, tmp_path_factory):
     pytest.importorskip("pycocoevalcap", reason="the extra captions is not installed")
     out = tmp_path_factory.mktemp("report") / "report.html"
-    path, lines, measured = write_report(caption_run, scenes, "val", out, shown=4, seed=1)
-    assert path == out and "CIDEr" in lines
-    return Page(out.read_text(encoding="utf-8")).root, measured, out
+    made = report_run(caption_run, scenes, "val", out, shown=4, seed=1)
+    assert made.path == out and "CIDEr" in str(made)
+    return Page(out.read_text(encoding="utf-8")).root, made.measured, out
 
 
 @pytest.mark.slow
@@ -81,7 +84,7 @@ def test_the_page_loads_nothing_and_is_the_same_again(reported, caption_run, sce
         and "<script" not in text
         and 'src="data:image/jpeg;base64,' in text
     )
-    write_report(caption_run, scenes, "val", tmp_path / "again.html", shown=4, seed=1)
+    report_run(caption_run, scenes, "val", tmp_path / "again.html", shown=4, seed=1)
     again = (tmp_path / "again.html").read_text(encoding="utf-8")
     assert again == text
 
@@ -92,12 +95,12 @@ def test_without_the_extra_captions_are_shown_and_not_measured(caption_run, scen
 
     monkeypatch.setattr(module, "evaluate_captions", refused)
     out = tmp_path / "report.html"
-    _, lines, measured = write_report(caption_run, scenes, "val", out, shown=2, limit=3)
+    made = report_run(caption_run, scenes, "val", out, shown=2, options=[CaptionedImages(limit=3)])
     page = Page(out.read_text(encoding="utf-8")).root
     said = page.one("section", id="metrics").text
     assert (
-        measured == {}
-        and lines.startswith("Not measured")
+        made.measured == {}
+        and str(made).startswith("Not measured")
         and "vsemb[captions]" in said
         and "3 of the 12 images" in said
     )
@@ -105,18 +108,23 @@ def test_without_the_extra_captions_are_shown_and_not_measured(caption_run, scen
 
 
 @pytest.mark.parametrize("options", [{"shown": 0}, {"limit": 0}, {"seed": -1}])
-def test_numbers_out_of_range(caption_run, scenes, options, tmp_path) -> None:
-    with pytest.raises(InvalidArgumentError, match=next(iter(options))):
-        write_report(caption_run, scenes, "val", tmp_path / "report.html", **options)
-    with pytest.raises(InvalidArgumentError, match="not a directory"):
-        write_report(caption_run, scenes, "val", tmp_path)
+def test_numbers_out_of_range(caption_run, options, tmp_path) -> None:
+    with raises_argument(next(iter(options))):
+        vsemb.write_report(caption_run, out=tmp_path / "report.html", **options)
+    with raises_argument("out"):
+        vsemb.write_report(caption_run, out=tmp_path)
+
+
+def test_options_for_captions_are_refused_for_other_runs(tiny_run, tmp_path) -> None:
+    with raises_argument("limit"):
+        vsemb.write_report(tiny_run, out=tmp_path / "report.html", limit=3)
 
 
 @pytest.mark.slow
 def test_a_run_on_regions_shows_captions_of_them(region_caption_run, region_scenes, tmp_path) -> None:
     pytest.importorskip("pycocoevalcap", reason="the extra captions is not installed")
     out = tmp_path / "report.html"
-    write_report(region_caption_run, region_scenes, "val", out, shown=2, limit=2)
+    report_run(region_caption_run, region_scenes, "val", out, shown=2, options=[CaptionedImages(limit=2)])
     page = Page(out.read_text(encoding="utf-8")).root
     shown = [each.attributes["data-key"] for each in page.one("section", id="captions").all("div", kind="captioned")]
     figures = page.one("section", id="regions").all("figure")

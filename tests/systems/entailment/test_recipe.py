@@ -308,7 +308,7 @@ def test_changed_data_are_noticed(tmp_path: Path, capfd) -> None:
     assert "another dataset" in complaint(capfd)
     shutil.rmtree(folder)
     assert main(["evaluate", str(out)]) == 1
-    assert "Name it with --data" in complaint(capfd)
+    assert "Name it as `data`" in complaint(capfd)
 
 
 def test_a_model_follows_from_the_seed() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import TINY_LANGUAGE
+from tests.raising import raises_argument
 from tests.tiny import tiny
 from tests.training.test_resume import check_same_training, metrics, position
 from vsemb import recipes
@@ -128,7 +129,7 @@ def test_from_the_command_line(scenes_path: Path, tmp_path: Path, capsys) -> Non
     said = capsys.readouterr().out
     assert "validation perplexity" in said and "vsemb evaluate" in said
     assert main(["train", "sc-nlm", *command[2:-1], str(tmp_path / "other")]) == 1
-    assert "--encoder RUN" in capsys.readouterr().err
+    assert "`inputs.encoder` must be" in capsys.readouterr().err
     # A training that went astray is told as any other: 2 to the power of this has no float.
     info = json.loads((tmp_path / "run" / "run.json").read_text())
     write_json(tmp_path / "run" / "run.json", info | {"best_log2_likelihood": -5000.0})
@@ -192,7 +193,7 @@ def test_fields_that_are_refused(name: str, setting: str, message: str) -> None:
 
 def test_refusals_leave_nothing_behind(scenes, kiros_run, language_recipe, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    with pytest.raises(InvalidArgumentError, match="--encoder RUN"):
+    with raises_argument("inputs.encoder"):
         train(language_recipe, scenes, out)
     with pytest.raises(DataError, match="vsemb annotate"):
         train(language_recipe, scenes, out, inputs={"encoder": kiros_run})

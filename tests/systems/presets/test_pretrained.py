@@ -81,7 +81,7 @@ def test_the_commands_need_a_dataset(siglip, preset_path, scenes_path, capsys) -
     assert "117.3 times the cosine, and -12.9" in printed and "16 dimensions" in printed
     assert main(["evaluate", run, "--data", str(scenes_path), "--split", "test"]) == 0
     assert main(["evaluate", run]) == 1
-    assert "Name one with --data" in capsys.readouterr().err
+    assert "Name one as `data`" in capsys.readouterr().err
 
 
 @pytest.mark.slow

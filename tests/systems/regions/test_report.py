@@ -12,7 +12,7 @@ from PIL import Image
 from tests.html_tree import Page
 from vsemb.data.store import Dataset
 from vsemb.errors import InvalidArgumentError
-from vsemb.report import write_report
+from vsemb.report import report_run
 from vsemb.runs.run import Run
 from vsemb.systems.regions.image_tower import regions_of
 
@@ -20,7 +20,7 @@ from vsemb.systems.regions.image_tower import regions_of
 @pytest.mark.slow
 def test_sets_are_shown_by_what_their_words_describe(region_run, region_scenes, tmp_path) -> None:
     pages = [
-        write_report(region_run, region_scenes, "val", tmp_path / name, shown=2)[0].read_text()
+        report_run(region_run, region_scenes, "val", tmp_path / name, shown=2).path.read_text()
         for name in ("first.html", "again.html")
     ]
     assert pages[0] == pages[1]
@@ -51,7 +51,7 @@ def test_sets_are_shown_by_what_their_words_describe(region_run, region_scenes, 
     assert {"arithmetic", "plane"}.isdisjoint(n.attributes.get("id") for n in root.all("section"))
     with pytest.raises(InvalidArgumentError, match="sets of vectors"):
         wanted = [(part.keys[0], "red", "blue")]
-        write_report(region_run, region_scenes, "val", tmp_path / "refused.html", arithmetic=wanted)
+        report_run(region_run, region_scenes, "val", tmp_path / "refused.html", arithmetic=wanted)
     assert not (tmp_path / "refused.html").exists()
 
 

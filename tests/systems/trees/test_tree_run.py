@@ -304,7 +304,7 @@ def test_the_projector_and_the_report_read_parses_and_show_captions(without_pars
     space = Space(run, parsed_scenes, "val")
     np.testing.assert_allclose(space.texts, wanted, atol=1e-5)
     assert list(space.text_list) == list(captions)
-    folder, _ = project_run(run, parsed_scenes, "val", tmp_path / "projector", images=0, sentences=9, words=3)
+    folder = project_run(run, parsed_scenes, "val", tmp_path / "projector", images=0, sentences=9, words=3).path
 
     def read(name: str) -> tuple[list[str], np.ndarray]:
         _, *lines = (folder / f"{name}.metadata.tsv").read_text().splitlines()

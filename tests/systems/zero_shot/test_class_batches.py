@@ -103,7 +103,7 @@ def test_plans_follow_from_seed_and_epoch(split) -> None:
 
 
 def test_too_few_classes_or_none(split, scenes) -> None:
-    with pytest.raises(DataError, match=r"got 4.*--set batches.size=4"):
+    with pytest.raises(DataError, match=r"got 4.*batches.size=4"):
         make(split, batch_size=5)
     with pytest.raises(InvalidArgumentError, match="batch_size"):
         make(split, batch_size=1)

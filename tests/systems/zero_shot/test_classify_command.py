@@ -71,7 +71,7 @@ def test_image_files_need_no_dataset(tiny_pixel_run, scenes, tmp_path, capsys):
     assert main(["classify", str(run), str(tmp_path / "good.png"), *CLASSES]) == 0
     capsys.readouterr()
     assert main(["classify", str(run), *CLASSES]) == 1
-    assert "Name it with --data" in capsys.readouterr().err
+    assert "Name it as `data`" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from vsemb.runs.projector import project_run
 @pytest.mark.slow
 def test_a_run_on_classes_has_no_words(flowers, sje_run, tmp_path) -> None:
     run = sje_run("attributes")
-    out, shapes = project_run(run, flowers, "val", tmp_path / "projector")
+    made = project_run(run, flowers, "val", tmp_path / "projector")
+    out, shapes = made.path, made.shapes
     assert list(shapes) == ["everything", "images", "sentences"] and shapes["images"] == (16, FEATURE_DIM)
     with open(out / "sentences.metadata.tsv", encoding="utf-8", newline="") as file:
         names = {line["sentence"] for line in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)}

@@ -8,14 +8,15 @@ import pytest
 
 from tests.html_tree import Page
 from vsemb.errors import InvalidArgumentError
-from vsemb.report import write_report
+from vsemb.report import report_run
 from vsemb.runs.run import Run
 from vsemb.systems.zero_shot.recognition import ZeroShotTask
 
 
 def test_a_run_on_classes_names_classes(flowers, sje_run, tmp_path) -> None:
     run = Run.open(shutil.copytree(sje_run("attributes").path, tmp_path / "run"))
-    out, _, measured = write_report(run, flowers, "val")
+    made = report_run(run, flowers, "val")
+    out, measured = made.path, made.measured
     assert out == run.path / "report.html" and measured["images"] == 16
     root = Page(out.read_text(encoding="utf-8")).root
     part = flowers.split("val")
@@ -35,4 +36,4 @@ def test_a_run_on_classes_names_classes(flowers, sje_run, tmp_path) -> None:
     assert root.one("h1").text.endswith(" % of images are recognized among 8 classes; chance 12 %")
     assert any(chart.text.startswith("Zero-shot") for chart in root.all("figcaption"))
     with pytest.raises(InvalidArgumentError, match="class names"):
-        write_report(run, flowers, "val", tmp_path / "r.html", arithmetic=[(part.keys[0], "a", "b")])
+        report_run(run, flowers, "val", tmp_path / "r.html", arithmetic=[(part.keys[0], "a", "b")])

@@ -21,6 +21,8 @@ SYSTEM = System(
         "protocol": dict.fromkeys(
             ("captions", "region-captions", "perplexity", "likelihood"), "vsemb.systems.captions.protocols"
         ),
+        "export option": {"captions": "vsemb.systems.captions.export"},
+        "report option": {"captions": "vsemb.systems.captions.report_option"},
         "caption validation": dict.fromkeys(("perplexity", "cider"), "vsemb.systems.captions.validation"),
     },
     commands={"caption": ("vsemb.systems.captions.commands:CAPTION", "write captions of images or of their regions")},
@@ -29,13 +31,11 @@ SYSTEM = System(
     },
     options={
         "demo": ("vsemb.systems.captions.commands:DEMO",),
-        "export": ("vsemb.systems.captions.commands:EXPORT",),
-        "report": ("vsemb.systems.captions.commands:REPORT",),
     },
     examples={
         "train": (
             "vsemb train multimodal-rnn --data data/flickr8k --out runs/captions",
-            "vsemb train multimodal-rnn-regions --alignment runs/dvsa --data data/flickr8k --out runs/snippets",
+            "vsemb train multimodal-rnn-regions --inputs alignment=runs/dvsa --data data/flickr8k --out runs/snippets",
         ),
         "evaluate": (
             "vsemb evaluate runs/captions --beside runs/sc-nlm --examples 5",
@@ -45,7 +45,6 @@ SYSTEM = System(
         "export": ("vsemb export runs/captions savedmodels/captions --beam 7 --n-best 5",),
         "report": ("vsemb report runs/captions --split test",),
     },
-    train_inputs={"alignment": "dvsa run that cuts captions into snippets of regions"},
     charts={
         "Perplexity on validation": {"val_perplexity": "perplexity"},
         "CIDEr on validation": {"val_cider": "CIDEr"},

@@ -116,5 +116,5 @@ def check_n(n: int | None, outputs: Mapping[str, TensorInfo]) -> None:
     shape = outputs["captions"].shape
     most = shape[1] if shape is not None and len(shape) == 2 else None
     span = at_least(1) if most is None else between(1, most)
-    allowed = f"{span.allowed}, as many as the model was exported with (vsemb export --n-best),"
+    allowed = f"{span.allowed}, as many as the model was exported with (vsemb export RUN OUT --n-best N),"
     require("n", n, Annotated[int, Range(allowed, span.holds)] | None)

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from vsemb.runs.run import Run
 
 _SEARCH = ("beam", "n_best", "length_penalty", "max_words", "candidates")
-_RECIPES = ("vsemb.systems.captions.task:NextWordTask",)
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -129,44 +128,3 @@ def _add_captioner(arguments: argparse.Namespace, run: Run) -> dict[str, Any]:
 
 
 DEMO = Options(_configure_demo, _add_captioner)
-
-
-def _configure_export(parser: argparse._ActionsContainer) -> None:
-    _configure_search(parser.add_argument_group("runs that write captions"))
-
-
-def _fix_search(arguments: argparse.Namespace, run: Run) -> dict[str, Any]:
-    """Return the options of the search as argument `options`.
-
-    Raises:
-        InvalidArgumentError: if the run writes no captions and options are given, or writes captions and a precision
-            is given.
-    """
-    from vsemb.errors import invalid_argument
-    from vsemb.systems.captions.captioner import CaptionOptions
-    from vsemb.systems.captions.task import NextWordTask
-
-    given = {name: value for name, value in picked(arguments, *_SEARCH).items() if value is not None}
-    writes = isinstance(run.recipe, NextWordTask)
-    if writes and arguments.precision is not None:
-        raise invalid_argument("--precision", arguments.precision, "omitted for a run that writes captions")
-    if not given:
-        return {}
-    if not writes:
-        name = next(iter(given))
-        raise invalid_argument(f"--{name.replace('_', '-')}", given[name], "omitted for a run that writes no captions")
-    return {"options": CaptionOptions(**given)}
-
-
-EXPORT = Options(_configure_export, _fix_search)
-
-
-def _configure_report(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument("--limit", type=int, metavar="N", help="images to caption (all; 100 for slow captioners)")
-
-
-def _limit(arguments: argparse.Namespace, run: Run) -> dict[str, Any]:
-    return {} if arguments.limit is None else picked(arguments, "limit")
-
-
-REPORT = Options(_configure_report, _limit)

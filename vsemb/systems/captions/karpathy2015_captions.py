@@ -39,7 +39,7 @@ Deviations, and choices that the paper leaves open:
   captions generated for the validation images selects it.
 
 `multimodal-rnn-regions` is trained on regions and snippets in place of whole images and captions. The snippets are
-found by an alignment (`--alignment RUN`, a run of `dvsa`).
+found by an alignment (`--inputs alignment=RUN`, a run of `dvsa`).
 """
 
 from __future__ import annotations

@@ -388,7 +388,7 @@ class AttentiveDecoder(Decoder, kind="attentive"):
         if image.pooling != "flat" or image.layer is not None:
             name, value = ("pooling", image.pooling) if image.pooling != "flat" else ("layer", image.layer)
             allowed = "'flat', and no image.layer, with decoder=attentive"
-            raise invalid_argument(f"image.{name}", value, allowed, "Add --set image.pooling=flat.")
+            raise invalid_argument(f"image.{name}", value, allowed, "Set image.pooling=flat.")
         if not image.projection.keeps_size:
             fix = "The decoder maps each grid cell by itself."
             raise invalid_argument("image.projection", image.projection.kind, "'none' with decoder=attentive", fix)

@@ -142,7 +142,7 @@ class CaptionTask(NextWordTask):
             search.setdefault("n_best", 1 if options.sample == "greedy" else N_BEST)
             search |= {"beam": search["n_best"], "length_penalty": 0.0}
         else:
-            reason = "omitted where a beam is searched; name a way to draw words with --sample"
+            reason = "omitted where a beam is searched; name a way to draw words as `sample`"
             if options.candidates is not None:
                 reason = f"omitted for a run of the recipe {self.name!r}"
             options.check_only(_SEARCH, reason)
@@ -349,8 +349,8 @@ class SnippetJob(CaptionJob):
         elif self._out.exists():
             self.info["alignment"] = read_status(out, ("alignment",))["alignment"]
         else:
-            fix = "Name it with --alignment RUN; train one with: vsemb train dvsa"
-            raise invalid_argument("alignment", None, "a run of dvsa, which cuts captions into snippets", fix)
+            fix = "Train one with: vsemb train dvsa --data DATA --out RUN"
+            raise invalid_argument("inputs.alignment", None, "a run of dvsa, which cuts captions into snippets", fix)
 
     @cached_property
     def snippets(self) -> dict[str, Snippets]:

@@ -9,7 +9,6 @@ import numpy as np
 
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, MissingExtraError, invalid_argument
-from vsemb.parts import Count, require
 from vsemb.printing import table
 from vsemb.report.page import EXPLAINED, FOUND, MEASURED, WORST, Cell, Measure, Section, View
 from vsemb.report.space import Picture, picture_of
@@ -20,6 +19,7 @@ from vsemb.systems.captions.caption_metrics import CaptionMetrics, evaluate_capt
 from vsemb.systems.captions.captioning import Written, caption_split
 from vsemb.systems.captions.recipe import RegionCaptioning
 from vsemb.systems.captions.region_captions import caption_regions
+from vsemb.systems.captions.report_option import CaptionedImages
 from vsemb.systems.captions.task import NextWordTask
 from vsemb.systems.captions.training_captions import TrainingCaptions
 
@@ -54,7 +54,7 @@ def sections(view: View) -> list[Section]:
     """Return the sections, see `vsemb.report.page.SectionMaker`.
 
     Args:
-        view: run, dataset and options; option `limit` is the number of images to caption.
+        view: run, dataset and options, see `CaptionedImages`.
 
     Raises:
         InvalidArgumentError: for examples of arithmetic.
@@ -65,8 +65,7 @@ def sections(view: View) -> list[Section]:
         return []
     if view.arithmetic:
         raise invalid_argument("arithmetic", view.arithmetic[0], "omitted for a run that writes captions")
-    limit = view.options.get("limit")
-    require("limit", limit, Count | None)
+    limit = view.option(CaptionedImages).limit
     templates = page_template(__package__, "report.html.jinja").module
     order = np.random.default_rng(view.seed).permutation(len(part))
     rows = order[: limit or (_SLOW if run.recipe.ranks_candidates else None)]

@@ -149,7 +149,7 @@ def check_same_regions(cut: str, read: str) -> None:
     if cut != read:
         raise DataError(
             f"The snippets are of the regions {cut}, not of {read}, so their regions have other numbers. "
-            f"Name the features of the alignment's training: --set image.fingerprint={cut}"
+            f"Name the features of the alignment's training: image.fingerprint={cut}"
         )
 
 

@@ -79,6 +79,7 @@ class NextWordTask(Recipe):
     """
 
     ranks_candidates: ClassVar[bool] = False
+    rounds: ClassVar[bool] = False
 
     text: WordText = field(default_factory=WordText)
     batches: WordBatches = field(default_factory=WordBatches)
@@ -123,7 +124,7 @@ class NextWordTask(Recipe):
         **options: Any,
     ) -> ServedCaptioner:
         asked: CaptionOptions = options.pop("options", None) or CaptionOptions()
-        for name, value in {"corpus": corpus, "extras": extras or None, **options}.items():
+        for name, value in {"index": corpus, "extras": extras or None, **options}.items():
             if value is not None:
                 raise invalid_argument(name, value, "omitted for a run that writes captions")
         # The image network first, since loading a captioner takes long.
@@ -157,7 +158,7 @@ class NextWordTask(Recipe):
         """
         raise NotImplementedError
 
-    def summary(self, info: Mapping[str, Any], out: str, data: str) -> list[str]:
+    def summary(self, info: Mapping[str, Any], out: str) -> list[str]:
         return [
             f"best epoch   {info['best_epoch'] + 1}, validation {self.best(info)}",
             f"next         vsemb evaluate {out}",

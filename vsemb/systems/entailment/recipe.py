@@ -173,7 +173,7 @@ class SentencePairs(Recipe):
         """Measure a run on a split."""
         raise NotImplementedError
 
-    def summary(self, info: Mapping[str, Any], out: str, data: str) -> list[str]:
+    def summary(self, info: Mapping[str, Any], out: str) -> list[str]:
         return [
             f"splits       {info['protocol']}",
             f"best epoch   {info['best_epoch'] + 1}, validation accuracy {100 * info['best_accuracy']:.1f} %",

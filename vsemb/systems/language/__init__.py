@@ -27,10 +27,10 @@ SYSTEM = System(
         ),
         "prepare": ("vsemb prepare books/ --format sentences --split train --out data/books",),
         "train": (
-            "vsemb train sc-nlm --encoder runs/kiros --data data/flickr8k --out runs/sc-nlm",
-            "vsemb train sc-nlm --encoder runs/kiros --data data/flickr8k --set sentences=data/books --out runs/books",
+            "vsemb train sc-nlm --inputs encoder=runs/kiros --data data/flickr8k --out runs/sc-nlm",
+            "vsemb train sc-nlm --inputs encoder=runs/kiros --data data/flickr8k "
+            "--set sentences=data/books --out runs/books",
         ),
         "evaluate": ("vsemb evaluate runs/sc-nlm --beside runs/multiplicative runs/log-bilinear",),
     },
-    train_inputs={"encoder": "kiros2014 run with the sentence vectors for conditioning"},
 )

@@ -41,7 +41,7 @@ def check_encoder(encoder: Run) -> None:
     if reason is not None:
         raise DataError(
             f"{encoder.path} must embed every caption as one vector; it was trained with the recipe "
-            f"{encoder.recipe.name!r}, which {reason}. Name a run of kiros2014 with --encoder."
+            f"{encoder.recipe.name!r}, which {reason}. Name a run of kiros2014 as `inputs.encoder`."
         )
 
 

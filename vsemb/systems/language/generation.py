@@ -287,7 +287,7 @@ def read_stopwords(name: str) -> tuple[str, ...]:
         raise DataError(
             "NLTK does not find its corpus stopwords. Fetch it with `python -m nltk.downloader stopwords`, "
             "set NLTK_DATA to the folder that holds corpora/stopwords.zip, or name a file of your own: "
-            "--set model.writing.stopwords=FILE"
+            "model.writing.stopwords=FILE"
         ) from error
     except (OSError, ValueError) as error:
         raise DataError(

@@ -5,7 +5,7 @@
 | 7, 8 | log-bilinear model | `vsemb.systems.language.log_bilinear.LogBilinear` |
 | 9, 10 | multiplicative model with a factored tensor | `vsemb.systems.language.multiplicative.Multiplicative` |
 | 11 | SC-NLM: parts of speech and content | `vsemb.systems.language.structure_content.StructureContent` |
-| u | embedding of the sentence itself, so that training requires text only | `--encoder RUN`, of `kiros2014` |
+| u | embedding of the sentence itself, so that training requires text only | `--inputs encoder=RUN`, of `kiros2014` |
 | supplement | candidates, their scores, the five best | `vsemb.systems.language.candidates.StructureContentCaptioner` |
 
 K = G = 300 (`model.dim`) and F = 100, as in the paper. The multiplicative model reads u directly, so that G is the
@@ -160,13 +160,13 @@ def _find_encoder(recipe: Language, out: Path, encoder: Run | None) -> Run | Non
     """Return the given encoder, or the encoder stored by an interrupted training."""
     if not recipe.model.reads_content:
         if encoder is not None:
-            raise invalid_argument("encoder", str(encoder.path), f"omitted for {recipe.model.kind} models")
+            raise invalid_argument("inputs.encoder", str(encoder.path), f"omitted for {recipe.model.kind} models")
         return None
     if encoder is None and (out / ENCODER).exists():
         encoder = Run.open(out / ENCODER)
     if encoder is None:
-        fix = "Train one with `vsemb train kiros2014` and name it with --encoder RUN."
-        raise invalid_argument("encoder", None, f"a run of kiros2014 for {recipe.name}", fix)
+        fix = "Train one with: vsemb train kiros2014 --data DATA --out RUN"
+        raise invalid_argument("inputs.encoder", None, f"a run of kiros2014 for {recipe.name}", fix)
     check_encoder(encoder)
     return encoder
 

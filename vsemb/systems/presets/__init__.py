@@ -1,6 +1,6 @@
 """Presets of keras-hub: CLIP and SigLIP as runs, their tokenizers and text towers, image backbones."""
 
-from vsemb.registry import System
+from vsemb.registry import Command, System
 
 SYSTEM = System(
     name="presets",
@@ -10,9 +10,14 @@ SYSTEM = System(
     },
     presets={"hub": "vsemb.systems.presets.network:ImagePreset"},
     commands={
-        "import": (
-            "vsemb.systems.presets.commands:IMPORT",
+        "import": Command(
+            "vsemb.systems.presets.api:import_preset",
             "make a run of a pretrained CLIP or SigLIP, without training",
+            (
+                "vsemb import clip_vit_base_patch16 --out runs/clip",
+                "vsemb import siglip_base_patch16_224 --out runs/siglip",
+                "vsemb import downloads/clip_vit_base_patch32 --out runs/clip",
+            ),
         )
     },
     examples={"features": ("vsemb features data/flickr8k --backbone hub:vit_base_patch16_224_imagenet",)},

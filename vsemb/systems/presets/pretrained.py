@@ -7,6 +7,7 @@ cosine similarity, and the learned logit scale (and bias).
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from operator import methodcaller
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +20,7 @@ from vsemb.errors import DataError, unknown_name
 from vsemb.files import write_json
 from vsemb.losses.contrastive import Contrastive, Sigmoid
 from vsemb.parts import rebuilt
+from vsemb.printing import facts
 from vsemb.recipes.retrieval import Retrieval
 from vsemb.recipes.schema import Training
 from vsemb.recipes.towers import Pixels, Text
@@ -45,7 +47,31 @@ _PAPERS = {
 }
 
 
-def pretrained_run(preset: str, out: str | os.PathLike[str], *, weights: str = "preset", seed: int = 0) -> Run:
+@dataclass(frozen=True, repr=False)
+class PretrainedRun(Run):
+    """A run of a pretrained dual encoder. It can do all that a trained run can do."""
+
+    def __str__(self) -> str:
+        images, scale = self.recipe.image.config, self.model.logit_scale
+        assert scale is not None and images.resizing is not None
+        factor, *bias = (float(value) for value in scale.parameters())
+        logits = f"{factor:.4g} times the cosine"
+        if bias:
+            logits += f", and {bias[0]:.4g}"
+        values = {
+            "run": self.path,
+            "space": f"{self.embedding_dim} dimensions, {self.recipe.similarity.kind}",
+            "images": f"{images.size} x {images.size} pixels, {images.resizing.describe()}",
+            "texts": f"{self.tokenizer.max_length} of {len(self.vocabulary.words):,} subwords",
+            "logits": logits,
+            "next": f"vsemb evaluate {self.path} --data DATA --split test",
+        }
+        return facts(values)
+
+
+def pretrained_run(
+    preset: str, out: str | os.PathLike[str], *, weights: str = "preset", seed: int = 0
+) -> PretrainedRun:
     """Make a run of a pretrained dual encoder, without training.
 
     Args:
@@ -86,7 +112,7 @@ def pretrained_run(preset: str, out: str | os.PathLike[str], *, weights: str = "
     info = enter_run(recipe, info, out, texts.vocabulary, keep=lambda folder: None)
     if there and info["status"] == "finished":
         say(f"{out} already exists and is complete.")
-        return Run.open(out)
+        return PretrainedRun.open(out)
     recipe = rebuilt(rebuilt(recipe, methodcaller("localized", out)), methodcaller("without_downloads"))
     model = recipe.build(len(texts.vocabulary), info, "float32")
     if weights == "preset":
@@ -98,7 +124,7 @@ def pretrained_run(preset: str, out: str | os.PathLike[str], *, weights: str = "
             inner.set_weights(part(network).get_weights())
     save_weights(model, out / BEST)
     write_json(out / STATUS, {**info, "status": "finished"})
-    return Run.open(out)
+    return PretrainedRun.open(out)
 
 
 def pretrained_recipe(

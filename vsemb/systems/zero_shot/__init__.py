@@ -24,12 +24,12 @@ SYSTEM = System(
         ),
         "loss": {"structured": "vsemb.systems.zero_shot.structured_loss"},
         "batches": {"classes": "vsemb.systems.zero_shot.class_batches"},
+        "export option": {"classes": "vsemb.systems.zero_shot.export"},
         "protocol": {"zero-shot": "vsemb.systems.zero_shot.protocol"},
         "validation": {"zero-shot": "vsemb.systems.zero_shot.validation"},
     },
     annotations={"attributes": "vsemb.systems.zero_shot.attributes:read_attributes"},
     commands={"classify": ("vsemb.systems.zero_shot.commands:CLASSIFY", "classify images by class names")},
-    options={"export": ("vsemb.systems.zero_shot.commands:CLASSES",)},
     examples={
         "train": ("vsemb train ds-sje-word-cnn-rnn --data data/birds --out runs/birds",),
         "evaluate": ("vsemb evaluate runs/ds-sje --protocol zero-shot --split test --curve --typos 0 0.05 0.1",),

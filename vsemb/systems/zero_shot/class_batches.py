@@ -56,7 +56,7 @@ class ClassBatches(PairBatches):
         if len(self.class_names) < batch_size:
             raise DataError(
                 f"Split {split.name!r} must have at least batch_size={batch_size} classes, one per image of a "
-                f"batch; got {len(self.class_names)}. Lower it with --set batches.size={len(self.class_names)}."
+                f"batch; got {len(self.class_names)}. Lower it: batches.size={len(self.class_names)}."
             )
         # With captions="one", the number of images defines the length of an epoch.
         super().__init__(split, images, tokenizer, batch_size=batch_size, captions="one", seed=seed)

@@ -9,6 +9,7 @@ so classes should have equal numbers of words.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -378,6 +379,25 @@ def _labels(part: Split, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     found = [(row, numbers[name]) for row, name in enumerate(part.class_names) if name in numbers]
     rows, classes = np.array(found, np.int64).reshape(-1, 2).T
     return rows, classes
+
+
+def chosen_classes(classes: Sequence[str] | None, classes_file: str | os.PathLike[str] | None) -> Sequence[str]:
+    """Return the given names of classes, or the names in a file.
+
+    Raises:
+        InvalidArgumentError: unless exactly one of them is given, or for names in one text with commas.
+        DataError: if the file cannot be read.
+    """
+    if classes is not None and classes_file is not None:
+        raise invalid_argument("classes_file", classes_file, "omitted with `classes`")
+    if classes_file is not None:
+        return read_classes(classes_file)
+    if classes is None:
+        raise invalid_argument("classes", None, "names of classes, or omitted with `classes_file`")
+    if len(classes) == 1 and "," in classes[0]:
+        names = [name.strip() for name in classes[0].split(",")]
+        raise invalid_argument("classes", classes[0], f"several names: {shlex.join(names)}")
+    return classes
 
 
 def read_classes(path: str | os.PathLike[str]) -> list[str]:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import argparse
 import shlex
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from vsemb.commands import Command, Options, add_options, apply_options, open_keys
+from vsemb.commands import Command, add_options, apply_options, open_keys
 from vsemb.console import say
 from vsemb.printing import save_json, say_images, table
-
-if TYPE_CHECKING:
-    from vsemb.runs.run import Run
 
 _TOP, _SPLIT = 5, "test"
 
@@ -44,27 +41,6 @@ def _chosen_classes(arguments: argparse.Namespace) -> list[str] | None:
         names = [name.strip() for name in arguments.classes[0].split(",")]
         raise invalid_argument("classes", arguments.classes[0], f"names separated by spaces: {shlex.join(names)}")
     return arguments.classes
-
-
-def _add_signature(arguments: argparse.Namespace, run: Run) -> dict[str, Any]:
-    """Return the signature `classify` of the given classes, as `extras`.
-
-    Raises:
-        VsembError: for a run that cannot classify images, or invalid names.
-    """
-    from vsemb.errors import invalid_argument
-    from vsemb.systems.zero_shot.classify import embed_classes
-
-    names = _chosen_classes(arguments)
-    if names is None:
-        return {}
-    if run.recipe.kind != "retrieval":
-        fix = f"{run.path} is for {run.recipe.kind}."
-        raise invalid_argument("classes", names, "None for a run without embeddings of images and texts", fix)
-    return {"extras": (embed_classes(run, names, arguments.template, report=say).signature,)}
-
-
-CLASSES = Options(_configure_classes, _add_signature)
 
 
 def _configure_classify(parser: argparse.ArgumentParser) -> None:

@@ -1,0 +1,123 @@
+"""Acts on exported models: `vsemb.export` and `vsemb.verify`."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from vsemb.acts import Fields, act, additions
+from vsemb.console import say
+from vsemb.parts import Count, Positive
+from vsemb.runs.options import ExportOption
+
+if TYPE_CHECKING:
+    from vsemb.exporting.verify import Verification
+    from vsemb.runs.run import Run
+    from vsemb.runs.serve import Exported
+
+
+@act
+def export(
+    run: Run | str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    version: Count | None = None,
+    index: str | os.PathLike[str] | None = None,
+    precision: Literal["float32", "mixed_bfloat16"] | None = None,
+    sign: str | os.PathLike[str] | None = None,
+    **options: Annotated[Any, Fields("export option")],
+) -> Exported:
+    """Write a run as a SavedModel for TensorFlow Serving: strings and image bytes in, embeddings or captions out.
+
+    Each export is a new version, OUT/1, OUT/2, published atomically. Before publication it is loaded and compared with
+    the run. The contract of inputs and outputs is written to contracts/NAME.json beside OUT, see `vsemb verify`. The
+    model card is written to contracts/NAME.md. The dataset is not needed.
+
+    With an index, the model contains the items of an index from `vsemb index RUN` and searches them. A model of
+    dependency trees takes trees instead of strings, because a SavedModel cannot parse.
+
+    Args:
+        run: a run, or its directory.
+        out: directory of the model, such as savedmodels/NAME.
+        version: version number; default: the next.
+        index: index of the run, for search inside the model.
+        precision: precision of the embeddings; default: the recipe's, float32 for auto.
+        sign: PEM file of the private Ed25519 key that signs the contract.
+        **options: fields of the options that systems add.
+
+    Returns:
+        The version. Its directory is `path`; it can be given to `vsemb.load`.
+
+    Raises:
+        InvalidArgumentError: for an unknown option, or one that the run does not read.
+        DataError: if the version exists, or the reloaded model differs from the run.
+
+    Example:
+
+        exported = vsemb.export(run, "savedmodels/mine")
+        model = vsemb.load(exported)
+    """
+    from vsemb.exporting import signing
+    from vsemb.exporting.servable import signature_table
+    from vsemb.runs.run import Run
+    from vsemb.runs.serve import Exported, export_run
+    from vsemb.searching import read_index
+
+    added = additions(ExportOption, options)
+    if sign is not None:
+        # Before the export, which takes long.
+        signing.read_key(sign, private=True)
+    opened = run if isinstance(run, Run) else Run.open(run)
+    if precision is not None:
+        opened = opened.computed_in(precision)
+    path = export_run(
+        opened,
+        out,
+        version,
+        index=None if index is None else read_index(index),
+        report=say,
+        extras=[signature for option in added for signature in option.signatures(opened)],
+        **{name: value for option in added for name, value in option.settings(opened).items()},
+    )
+    if sign is not None:
+        say(f"signed: {signing.sign(path, sign)}")
+    return Exported(path, signature_table(path), opened.sees_images)
+
+
+@act
+def verify(
+    model: str | os.PathLike[str],
+    *,
+    version: Count | None = None,
+    contract: str | os.PathLike[str] | None = None,
+    key: str | os.PathLike[str] | None = None,
+    timeout: Positive = 600.0,
+) -> Verification:
+    """Check an exported model against its contract, without Keras and vsemb, as TensorFlow Serving would run it.
+
+    The examples of the contract run in two separate processes: in TensorFlow for Python, and in TensorFlow's C library.
+    Types, shapes, outputs and files must equal the contract, and invalid rows must not change other rows. The exit
+    status is 1 if a check fails.
+
+    With a key, the model is opened only if the owner of the key has signed it, see `vsemb export --sign`.
+
+    Args:
+        model: directory of the model.
+        version: version number; default: the newest.
+        contract: file of the contract; default: contracts/NAME.json.
+        key: PEM file of the public key that must have signed the contract.
+        timeout: maximum seconds per process.
+
+    Returns:
+        The checks. `failed` lists the failed ones.
+
+    Raises:
+        DataError: if the version or a readable contract is missing, or the signature or a signed file is wrong.
+
+    Example:
+
+        assert not vsemb.verify("savedmodels/flickr8k").failed
+    """
+    from vsemb.exporting.verify import verify_model
+
+    return verify_model(model, version=version, contract=contract, key=key, timeout=timeout)

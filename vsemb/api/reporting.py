@@ -1,0 +1,126 @@
+"""Acts that show runs: `vsemb.write_report` and `vsemb.write_projector`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+from vsemb.acts import Fields, Option, act, additions
+from vsemb.parts import Count, Seed, Whole
+from vsemb.runs.options import ReportOption
+
+if TYPE_CHECKING:
+    from vsemb.data.store import Dataset
+    from vsemb.report.page import Report
+    from vsemb.runs.projector import Projection
+    from vsemb.runs.run import Run
+
+
+@act
+def write_report(
+    run: Run | str | os.PathLike[str],
+    *,
+    data: Dataset | str | os.PathLike[str] | None = None,
+    split: str = "val",
+    out: str | os.PathLike[str] | None = None,
+    shown: Count = 12,
+    arithmetic: Annotated[Sequence[tuple[str, str, str]], Option(names=("KEY", "MINUS", "PLUS"))] = (),
+    seed: Seed = 0,
+    **options: Annotated[Any, Fields("report option")],
+) -> Report:
+    """Write the report of a run: metrics, failures, queries with their results, and training curves.
+
+    The report is one self-contained HTML file without scripts. Its sections depend on the task of the run.
+
+    Args:
+        run: a run, or its directory.
+        data: the dataset; default: the training dataset.
+        split: split to show.
+        out: HTML file to write; default: report.html in the run directory.
+        shown: queries per direction, or captioned images, to show.
+        arithmetic: key of an image, word to subtract, word to add; repeatable; default: six random examples.
+        seed: random seed.
+        **options: fields of the options that systems add.
+
+    Returns:
+        The file and the metrics.
+
+    Raises:
+        InvalidArgumentError: for an impossible example, or an option that the run does not read.
+        DataError: if the task has no report, run and dataset do not match, or the file cannot be written.
+        MissingExtraError: without jinja2.
+
+    Example:
+
+        vsemb.write_report("runs/vsepp", split="test", out="report.html")
+    """
+    from vsemb.report import report_run
+    from vsemb.runs.run import Run
+
+    added = additions(ReportOption, options)
+    opened = run if isinstance(run, Run) else Run.open(run)
+    return report_run(
+        opened,
+        opened.open_data(data),
+        split,
+        out,
+        shown=shown,
+        arithmetic=arithmetic,
+        seed=seed,
+        options=added,
+    )
+
+
+@act
+def write_projector(
+    run: Run | str | os.PathLike[str],
+    *,
+    data: Dataset | str | os.PathLike[str] | None = None,
+    split: str = "val",
+    out: str | os.PathLike[str] | None = None,
+    images: Whole = 1000,
+    sentences: Whole = 1000,
+    words: Whole = 500,
+    seed: Seed = 0,
+) -> Projection:
+    """Write the embeddings of images, sentences and words for TensorBoard's projector.
+
+    Images have thumbnails. The tensor `everything` contains images and their sentences together. Each word is embedded
+    as a sentence.
+
+    Args:
+        run: a run, or its directory.
+        data: the dataset; default: the training dataset.
+        split: split to show.
+        out: folder to write; default: projector in the run directory.
+        images: number of images, drawn at random.
+        sentences: number of sentences of these images.
+        words: number of words, the most frequent.
+        seed: random seed.
+
+    Returns:
+        The folder, and the shapes of the tensors.
+
+    Raises:
+        InvalidArgumentError: if a number is too large, or all numbers are 0.
+        DataError: if run and dataset do not match, or the folder holds other files.
+
+    Example:
+
+        vsemb.write_projector("runs/vsepp", images=200)
+    """
+    from vsemb.runs.projector import project_run
+    from vsemb.runs.run import Run
+
+    opened = run if isinstance(run, Run) else Run.open(run, "retrieval")
+    return project_run(
+        opened,
+        opened.open_data(data),
+        split,
+        out,
+        images=images,
+        sentences=sentences,
+        words=words,
+        seed=seed,
+    )

@@ -1,0 +1,39 @@
+"""Options of `vsemb.export` for classes: a signature that classifies images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from vsemb.console import say
+from vsemb.errors import invalid_argument
+from vsemb.runs.options import ExportOption
+
+if TYPE_CHECKING:
+    from vsemb.exporting import Signature
+    from vsemb.runs.run import Run
+
+
+@dataclass(frozen=True)
+class ClassNames(ExportOption, kind="classes"):
+    """Add the signature `classify`, which scores images against classes.
+
+    Attributes:
+        classes: names of the classes.
+        classes_file: file with one class name per line.
+        template: prompts, each with {} for the name; default: the name alone.
+    """
+
+    classes: tuple[str, ...] | None = None
+    classes_file: str | None = None
+    template: tuple[str, ...] = ()
+
+    def signatures(self, run: Run) -> Sequence[Callable[[Any], Signature]]:
+        from vsemb.systems.zero_shot.classify import chosen_classes, embed_classes
+
+        names = chosen_classes(self.classes, self.classes_file)
+        if run.recipe.kind != "retrieval":
+            fix = f"{run.path} is for {run.recipe.kind}."
+            raise invalid_argument("classes", names, "omitted for a run without embeddings of images and texts", fix)
+        return (embed_classes(run, names, self.template, report=say).signature,)
