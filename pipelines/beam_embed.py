@@ -82,7 +82,7 @@ def _run(arguments: argparse.Namespace, flags: list[str]) -> int:
     from vsemb.errors import invalid_argument
     from vsemb.files import sha256_file
     from vsemb.runs.run import Run
-    from vsemb.searching import IndexSettings
+
 
     kind = "text" if arguments.texts or arguments.captions else "image"
     model = job.Model.open(arguments.model, kind)

@@ -378,6 +378,14 @@ BASE = System(
         "initialization": dict.fromkeys(("random", "cca"), "vsemb.training.initialization"),
         "protocol": {"retrieval": "vsemb.runs.protocols"},
         "analysis": {"lengths": "vsemb.runs.analyses"},
+        "search backend": {
+            "exact": "vsemb.searching.backends.exact",
+            **dict.fromkeys(
+                ("faiss-flat", "faiss-ivf", "faiss-int8", "faiss-binary"), "vsemb.searching.backends.faiss"
+            ),
+            "scann": "vsemb.searching.backends.scann",
+            "milvus": "vsemb.searching.backends.milvus",
+        },
     },
     caches={"features": "vsemb.data.features.store:FeatureStore"},
     searchers={"vector": "vsemb.runs.searching:Searcher"},

@@ -12,7 +12,8 @@ from vsemb.data.store import Dataset
 from vsemb.errors import DataError
 from vsemb.runs.indexing import DatasetItems, check_indexable, index_source
 from vsemb.runs.run import Run
-from vsemb.searching import IndexSettings, SearchIndex, check_index_directory, write_index
+from vsemb.searching.index import SearchIndex
+from vsemb.searching.storage import check_index_directory, write_index
 
 
 def check_index(model: Model, run: Run, out: str, kind: str, settings: IndexSettings) -> None:

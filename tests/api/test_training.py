@@ -12,7 +12,7 @@ import vsemb
 from vsemb import recipes
 from vsemb.api.training import with_values
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.searching import read_index
+from vsemb.searching.storage import read_index
 
 
 def test_names_of_fields_are_ends_of_their_paths():

@@ -34,7 +34,8 @@ from tests.benchmarks.timing import (
 )
 from vsemb.errors import MissingExtraError
 from vsemb.files import write_json
-from vsemb.searching import IndexSettings, IndexSource, SearchIndex, write_index
+from vsemb.searching.index import IndexSource, SearchIndex
+from vsemb.searching.storage import write_index
 
 K, BATCHES = 10, (1, 128)
 EXACT = "exact top 10, batch {}, dim {} / FAISS flat"

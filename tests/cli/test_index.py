@@ -84,7 +84,7 @@ def test_an_index_elsewhere_with_a_backend(tiny_run, scenes, tmp_path, capsys):
 
 
 def test_compares_on_an_index_and_on_a_run(tiny_run, scenes, tmp_path, capsys, monkeypatch):
-    from vsemb.searching import IndexSettings
+
     from vsemb.searching.backends import BACKENDS
     from vsemb.searching.comparison import compare
 

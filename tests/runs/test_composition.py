@@ -19,7 +19,7 @@ from vsemb.runs.indexing import measure_candidates, open_index
 from vsemb.runs.run import Run
 from vsemb.runs.searching import Query, search_run
 from vsemb.runs.train import train
-from vsemb.searching import abstract, compose
+from vsemb.searching.arithmetic import abstract, compose
 
 SMALL = (
     *("embedding_dim=64", "text.encoder.words.dim=64", "text.encoder.units=64", "batches.size=64"),

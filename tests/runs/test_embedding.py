@@ -15,7 +15,7 @@ from vsemb.runs import embedding
 from vsemb.runs.embedding import Embedded, embed_files, embed_lines, known_in
 from vsemb.runs.images import embed_image
 from vsemb.runs.indexing import index_files
-from vsemb.searching import IndexSettings
+
 
 
 @pytest.fixture

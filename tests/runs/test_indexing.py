@@ -16,7 +16,7 @@ from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.evaluation import Embedder
 from vsemb.runs.indexing import DatasetItems, build_index, index_directory, open_index
 from vsemb.runs.run import Run
-from vsemb.searching import IndexSettings
+
 
 
 @pytest.fixture

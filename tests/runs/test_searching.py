@@ -13,7 +13,7 @@ from PIL import Image
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.runs.run import Run
 from vsemb.runs.searching import Query, search_run
-from vsemb.searching import combine, resort_by_mean
+from vsemb.searching.arithmetic import combine, resort_by_mean
 from vsemb.text import CharacterTokenizer
 
 

@@ -9,7 +9,9 @@ import pytest
 
 from vsemb import similarities
 from vsemb.errors import InvalidArgumentError
-from vsemb.searching import IndexSettings, IndexSource, SearchIndex, candidate_recall, write_index
+from vsemb.searching.comparison import candidate_recall
+from vsemb.searching.index import IndexSource, SearchIndex
+from vsemb.searching.storage import write_index
 from vsemb.searching import index as module
 
 SOURCE = IndexSource("run", "data", ("val",), "image", "order")

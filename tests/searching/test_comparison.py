@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vsemb.errors import InvalidArgumentError, missing_extra
-from vsemb.searching import IndexSettings, IndexSource, SearchIndex
+from vsemb.searching.index import IndexSource, SearchIndex
 from vsemb.searching.backends import BACKENDS
 from vsemb.searching.comparison import compare
 

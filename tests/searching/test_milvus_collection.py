@@ -16,7 +16,8 @@ import pytest
 pytest.importorskip("milvus_lite")
 
 from vsemb.errors import DataError
-from vsemb.searching import IndexSettings, IndexSource, StaleIndexError, read_index, stored_settings, write_index
+from vsemb.searching.index import IndexSource, StaleIndexError
+from vsemb.searching.storage import read_index, stored_backend, write_index
 from vsemb.searching.backends.milvus import TOKEN, URI, MilvusCollection
 
 SOURCE = IndexSource("run", "data", ("val",), "image", "cosine")
@@ -190,7 +191,7 @@ _SEARCH = """
 import sys
 import numpy as np
 from vsemb.errors import DataError
-from vsemb.searching import read_index
+from vsemb.searching.storage import read_index
 try:
     read_index(sys.argv[1])
 except DataError as error:

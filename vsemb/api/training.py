@@ -19,7 +19,7 @@ from vsemb.runs.fine_tune import configured
 from vsemb.runs.run import Run
 from vsemb.runs.serve import export_run
 from vsemb.runs.train import train as train_recipe
-from vsemb.searching import read_index
+from vsemb.searching.storage import read_index
 
 # Keras' name of a field -> its path.
 _KERAS = {"batch_size": "batches.size"}

@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> None:
     from vsemb.exporting.signing import read_key, sign
     from vsemb.runs.run import Run
     from vsemb.runs.serve import export_run
-    from vsemb.searching import read_index
+    from vsemb.searching.storage import read_index
 
     if arguments.sign:
         # Check the key before the export, which takes long.

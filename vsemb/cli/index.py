@@ -84,7 +84,7 @@ def _build(arguments: argparse.Namespace) -> dict[str, Any]:
 
     from vsemb.runs.indexing import build_index, check_indexable, index_directory, index_files, measure_candidates
     from vsemb.runs.run import Run
-    from vsemb.searching import IndexSettings, check_candidates
+    from vsemb.searching.index import check_candidates
 
     settings = IndexSettings(arguments.backend, arguments.dtype, _parameters(arguments))
     opened = Run.open(arguments.run, "retrieval")
@@ -155,7 +155,7 @@ def _compare(arguments: argparse.Namespace) -> dict[str, Any]:
     from vsemb.console import progress
     from vsemb.runs.indexing import check_indexable, compare_backends, open_index, open_indexed
     from vsemb.runs.run import Run
-    from vsemb.searching import is_index
+    from vsemb.searching.storage import is_index
     from vsemb.searching.comparison import COMPARED, recommended
 
     if arguments.out or arguments.candidates:

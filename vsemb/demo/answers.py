@@ -17,7 +17,7 @@ from vsemb.runs.images import embed_new_image, stored_image
 from vsemb.runs.indexing import ALL, DatasetItems
 from vsemb.runs.run import Run
 from vsemb.runs.searching import Query, Result, Searchable, embed_text, nearest, searcher_of
-from vsemb.searching import abstract, combine, compose
+from vsemb.searching.arithmetic import abstract, combine, compose
 
 MAX_RESULTS, MAX_SENTENCES, RESORTED = 48, 20, 20
 # Maximum bytes of embeddings in memory for runs without an index, for images and captions each. Larger embeddings are

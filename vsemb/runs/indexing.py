@@ -22,19 +22,9 @@ from vsemb.runs.embedding import Embedded, Known, discard_work, embed_files, fil
 from vsemb.runs.images import embed_image_bytes
 from vsemb.runs.run import Run
 from vsemb.runs.serve import check_run
-from vsemb.searching import (
-    IndexSettings,
-    IndexSource,
-    Item,
-    SearchIndex,
-    StaleIndexError,
-    candidate_recall,
-    check_candidates,
-    check_index_directory,
-    read_index,
-    stored_settings,
-    write_index,
-)
+from vsemb.searching.comparison import candidate_recall
+from vsemb.searching.index import IndexSource, Item, SearchIndex, StaleIndexError, check_candidates
+from vsemb.searching.storage import check_index_directory, read_index, stored_backend, write_index
 from vsemb.searching.comparison import Compared, compare
 
 ALL = "all"

@@ -22,7 +22,8 @@ from vsemb.runs.inputs import IMAGE_SUFFIXES, Query, check_counts
 from vsemb.runs.pictures import MOST_TILES, contact_sheet, decimals, read_picture
 from vsemb.runs.run import Run
 from vsemb.runs.serve import check_run
-from vsemb.searching import IndexSource, Item, SearchIndex, abstract, check_candidates, combine, compose
+from vsemb.searching.arithmetic import abstract, combine, compose
+from vsemb.searching.index import IndexSource, Item, SearchIndex, check_candidates
 from vsemb.text.coverage import unknown_words
 from vsemb.text.spaces import SUBWORDS, lacks_spaces
 from vsemb.unicode import has_surrogate, lone_surrogate

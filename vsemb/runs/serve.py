@@ -9,7 +9,7 @@ from typing import Any
 
 from vsemb.exporting import Corpus, ModelFacts, export_savedmodel
 from vsemb.runs.run import Run
-from vsemb.searching import SearchIndex, StaleIndexError
+from vsemb.searching.index import SearchIndex, StaleIndexError
 
 
 def check_run(index: SearchIndex, run: Run) -> None:

@@ -19,18 +19,13 @@ from pathlib import Path
 
 import numpy as np
 
+from vsemb import registry
 from vsemb.errors import MissingExtraError, invalid_argument
-from vsemb.searching.index import IndexSettings, SearchIndex
+from vsemb.searching.backends.backend import SearchBackend
+from vsemb.searching.backends.exact import Exact
+from vsemb.searching.index import SearchIndex
 from vsemb.searching.storage import BACKEND, write_index
 
-#: Settings that `compare` measures by default.
-COMPARED = (
-    IndexSettings(),
-    IndexSettings(dtype="float16"),
-    IndexSettings(dtype="int8"),
-    IndexSettings(dtype="binary"),
-    *(IndexSettings(name) for name in ("faiss-flat", "faiss-ivf", "faiss-int8", "faiss-binary", "scann", "milvus")),
-)
 _K = 10
 _BATCH, _SINGLE, _ROUNDS = 128, 20, 3
 # Maximum difference between two computations of one score.
@@ -69,25 +64,32 @@ class Compared:
     change: tuple[float, float] | None = None
 
 
+def all_backends() -> list[SearchBackend]:
+    """Return the backend `exact` with each dtype, and all other backends with their defaults."""
+    kinds = [kind for kind in registry.kinds("search backend") if kind != Exact.kind]
+    others: list[SearchBackend] = [registry.find_part("search backend", kind, "backend")() for kind in kinds]
+    return [Exact("float32"), Exact("float16"), Exact("int8"), Exact("binary"), *others]
+
+
 def compare(
     index: SearchIndex,
     queries: np.ndarray,
     *,
     own: np.ndarray | None = None,
     query_kind: str | None = None,
-    settings: Sequence[IndexSettings] = COMPARED,
+    backends: Sequence[SearchBackend],
 ) -> Iterator[Compared]:
-    """Write and measure an index with each setting, in a temporary directory.
+    """Write and measure an index with each backend, in a temporary directory.
 
     Args:
         index: index of the items; its embeddings count as exact.
         queries: (queries, dim) float32, normalized, at least one.
         own: (queries,) int64, the id of each query's own image; None for an index without images.
         query_kind: see `SearchIndex.search`.
-        settings: settings to compare. Exact float32 is always the first.
+        backends: backends to compare, such as `all_backends`. Exact float32 is always the first.
 
     Yields:
-        One row per setting.
+        One row per backend.
 
     Raises:
         InvalidArgumentError: if `queries` is empty.
@@ -95,11 +97,11 @@ def compare(
 
     Example:
 
-        rows = list(compare(index, queries, own=ids_of_the_images))
+        rows = list(compare(index, queries, own=ids_of_the_images, backends=all_backends()))
     """
     if not len(queries):
         raise invalid_argument("queries", np.shape(queries), "at least one query")
-    plain = IndexSettings()
+    plain = Exact()
     embeddings = np.asarray(index.embeddings, np.float32)
     exact = SearchIndex(embeddings, index.ids, index.keys, index.source)
     rows, best = exact.search(queries, _K, query_kind=query_kind)
@@ -115,12 +117,12 @@ def compare(
             float(np.mean(scores >= best[:, -1:] - _ROUNDING)),
         )
 
-    for each in (plain, *(one for one in settings if one != plain)):
+    for each in (plain, *(one for one in backends if one != plain)):
         with tempfile.TemporaryDirectory(prefix="vsemb-compare-") as folder:
             where = Path(folder) / "index"
             try:
                 start = time.perf_counter()
-                built = write_index(where, embeddings, index.ids, index.keys, index.source, settings=each)
+                built = write_index(where, embeddings, index.ids, index.keys, index.source, backend=each)
                 seconds = time.perf_counter() - start
             except MissingExtraError as error:
                 yield Compared(each.label, missing=str(error))
@@ -128,9 +130,9 @@ def compare(
             with contextlib.closing(built):
                 found, _ = built.search(queries, _K, query_kind=query_kind)
                 files, raw = [where / "embeddings.npy"], found
-                if built.backend is not None:
+                if built.finder is not None:
                     files = [path for path in (where / BACKEND).rglob("*") if path.is_file()]
-                    raw, _ = built.backend.search(queries, min(_K, len(built)))
+                    raw, _ = built.finder.search(queries, min(_K, len(built)))
                 size = sum(path.stat().st_size for path in files)
                 retrieval = None if own is None else _retrieval(index.ids[found], own)
                 change = base and retrieval and (retrieval[0] - base[0], retrieval[1] - base[1])
@@ -141,7 +143,7 @@ def compare(
                     build_seconds=seconds,
                     milliseconds=_milliseconds(built, queries, query_kind),
                     recall=recall(raw),
-                    reranked=None if built.backend is None else recall(found),
+                    reranked=None if built.finder is None else recall(found),
                     retrieval=retrieval,
                     change=change,
                 )
@@ -218,7 +220,7 @@ def candidate_recall(
 
     Example:
 
-    >>> from vsemb.searching import IndexSource, SearchIndex
+    >>> from vsemb.searching.index import IndexSource, SearchIndex
     >>> source = IndexSource("run", "data", ("val",), "image", "order")
     >>> index = SearchIndex(np.eye(3, dtype=np.float32), np.arange(3), ["a", "b", "c"], source)
     >>> candidate_recall(index, np.eye(3, dtype=np.float32), candidates=1, k=1)
@@ -226,7 +228,7 @@ def candidate_recall(
     """
     if not len(queries):
         raise invalid_argument("queries", np.shape(queries), "at least one query")
-    _, exact = dataclasses.replace(index, backend=None).search(queries, k, query_kind=query_kind)
+    _, exact = dataclasses.replace(index, finder=None).search(queries, k, query_kind=query_kind)
     _, found = index.search(queries, k, query_kind=query_kind, candidates=candidates)
     # Found scores are exact. So the found items of the exact result are those that reach its last score.
     return float(np.mean(found >= exact[:, -1:] - _EXACT_ROUNDING))

@@ -25,7 +25,7 @@ from vsemb.runs.run import Run
 from vsemb.runs.searching import Query, embed_text, search_run
 from vsemb.runs.serve import export_run
 from vsemb.runs.train import train
-from vsemb.searching import StaleIndexError
+from vsemb.searching.index import StaleIndexError
 from vsemb.serving.client import Client
 from vsemb.serving.server import Server
 from vsemb.systems.trees.parse_texts import TreeReader, keep_parser, stored_parser, use_parser
