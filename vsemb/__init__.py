@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from vsemb import recipes
     from vsemb.api.data import annotate
     from vsemb.api.dataset import Dataset
+    from vsemb.api.demo import serve_demo
     from vsemb.api.evaluation import analyze, evaluate
     from vsemb.api.hits import Hit, Hits, search
     from vsemb.api.model import Model, load
+    from vsemb.api.searching import compare_backends, embed, find, index
     from vsemb.api.training import export, train
     from vsemb.errors import VsembError
     from vsemb.evaluation.retrieval import RetrievalMetrics
@@ -45,11 +47,16 @@ _MODULES = {
     "VsembError": "vsemb.errors",
     "analyze": "vsemb.api.evaluation",
     "annotate": "vsemb.api.data",
+    "compare_backends": "vsemb.api.searching",
+    "embed": "vsemb.api.searching",
     "evaluate": "vsemb.api.evaluation",
     "export": "vsemb.api.training",
+    "find": "vsemb.api.searching",
+    "index": "vsemb.api.searching",
     "load": "vsemb.api.model",
     "recipes": "vsemb.recipes",
     "search": "vsemb.api.hits",
+    "serve_demo": "vsemb.api.demo",
     "train": "vsemb.api.training",
 }
 
@@ -65,11 +72,16 @@ __all__ = [
     "VsembError",
     "analyze",
     "annotate",
+    "compare_backends",
+    "embed",
     "evaluate",
     "export",
+    "find",
+    "index",
     "load",
     "recipes",
     "search",
+    "serve_demo",
     "train",
 ]
 

@@ -11,16 +11,14 @@ from __future__ import annotations
 import argparse
 import html
 import inspect
-import os
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from vsemb import registry
-from vsemb.errors import DataError, InvalidArgumentError, invalid_argument, printable
+from vsemb.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from vsemb.data.store import Dataset
     from vsemb.runs.run import Run
 
 #: Adds arguments to a parser, or to a group of one.
@@ -253,48 +251,3 @@ def picked(arguments: argparse.Namespace, *names: str) -> dict[str, Any]:
     {'k': 3, 'split': 'val'}
     """
     return {name: getattr(arguments, name) for name in names}
-
-
-def check_image_files(images: Sequence[str], **written: str | None) -> None:
-    """Refuse to write a picture or JSON over an image that is read, or over each other.
-
-    Args:
-        images: files that are read.
-        **written: option -> the file that is written, or None.
-
-    Raises:
-        InvalidArgumentError: naming the option.
-    """
-    taken = {os.path.realpath(image): "the image" for image in images}
-    for name, path in written.items():
-        if path is None:
-            continue
-        if (other := taken.get(os.path.realpath(path))) is not None:
-            raise invalid_argument(name, path, f"another file than {other}, which it would replace")
-        taken[os.path.realpath(path)] = "the picture"
-
-
-def open_keys(run: Run, data: str | None, images: Sequence[str]) -> Dataset | None:
-    """Open the dataset whose keys images may name; None where files need none.
-
-    Args:
-        run: the run.
-        data: the dataset that was named; None for the run's.
-        images: files or keys. One that is a file is enough to go on without a dataset.
-
-    Raises:
-        DataError: if there is neither the file nor the dataset.
-    """
-    try:
-        opened: Dataset = run.open_data(data)
-        return opened
-    except DataError as error:
-        # Image files need no dataset; only one that was asked for is missed.
-        if data:
-            raise
-        if images and not any(map(os.path.isfile, images)):
-            raise DataError(
-                f"No image file {printable(images[0])!r}, and no dataset with such a key "
-                f"(name one with --data): {error}"
-            ) from error
-    return None

@@ -69,6 +69,7 @@ def at_least(low: int) -> Range:
 
 Count = Annotated[int, at_least(1)]
 Whole = Annotated[int, at_least(0)]
+Port = Annotated[int, between(0, 65535)]
 # Above all useful values, below the limits of memory and of int32.
 Size = Annotated[int, between(1, 65536)]
 Share = Annotated[float, Range("a number in [0, 1)", lambda value: 0 <= value < 1)]

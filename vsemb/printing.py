@@ -17,7 +17,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO, cast
 
@@ -106,33 +106,6 @@ def console_of(arguments: argparse.Namespace) -> Iterator[None]:
             arguments.json_stream = sys.stdout
             stack.enter_context(contextlib.redirect_stdout(stack.enter_context(open(os.devnull, "w"))))
         yield
-
-
-def say_images(
-    command: str, found: Sequence[Any], columns: Sequence[str], cells: Sequence[Iterable[Sequence[str]]]
-) -> int:
-    """Print results per image, and the errors of images that could not be read.
-
-    Args:
-        command: its name.
-        found: per image, an object with `image`, its file or key, and `error`, None for success.
-        columns: names of two columns.
-        cells: per image its rows, of two cells each.
-
-    Returns:
-        The exit status: 1 for errors.
-    """
-    rows = [
-        ["" if place else printable(each.image), *row]
-        for each, of_image in zip(found, cells, strict=True)
-        for place, row in enumerate(of_image)
-    ]
-    if rows:
-        print(table(["image", *columns], rows, text=(0, 1)))
-    errors = [each.error for each in found if each.error is not None]
-    for error in errors:
-        say(f"vsemb {command}: {error}")
-    return 1 if errors else 0
 
 
 def say_skipped(skipped: Mapping[str, str], most: int = 20) -> None:

@@ -17,7 +17,6 @@ from vsemb.runs.images import embed_image
 from vsemb.runs.indexing import index_files
 
 
-
 @pytest.fixture
 def photos(scenes, tmp_path):
     """Nine image files, of which the third is torn and the fifth is not there."""

@@ -18,7 +18,6 @@ from vsemb.runs.indexing import DatasetItems, build_index, index_directory, open
 from vsemb.runs.run import Run
 
 
-
 @pytest.fixture
 def run(tiny_run, tmp_path):
     """A copy of the run, to write indexes into."""

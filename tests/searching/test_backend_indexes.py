@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.searching.backends import NAMES
 from vsemb.searching.index import IndexSource, Item, SearchIndex, StaleIndexError
 from vsemb.searching.storage import is_index, read_index, write_index
-from vsemb.searching.backends import NAMES
 
 SOURCE = IndexSource("run", "data", ("val",), "image", "cosine")
 PACKAGES = {"faiss": "faiss", "scann": "scann", "milvus": "milvus_lite"}

@@ -9,10 +9,10 @@ import pytest
 
 from vsemb import similarities
 from vsemb.errors import InvalidArgumentError
+from vsemb.searching import index as module
 from vsemb.searching.comparison import candidate_recall
 from vsemb.searching.index import IndexSource, SearchIndex
 from vsemb.searching.storage import write_index
-from vsemb.searching import index as module
 
 SOURCE = IndexSource("run", "data", ("val",), "image", "order")
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from vsemb.errors import InvalidArgumentError, missing_extra
-from vsemb.searching.index import IndexSource, SearchIndex
 from vsemb.searching.backends import BACKENDS
 from vsemb.searching.comparison import compare
+from vsemb.searching.index import IndexSource, SearchIndex
 
 SOURCE = IndexSource("run", "data", ("val",), "image", "dot")
 

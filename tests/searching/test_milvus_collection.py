@@ -16,9 +16,9 @@ import pytest
 pytest.importorskip("milvus_lite")
 
 from vsemb.errors import DataError
-from vsemb.searching.index import IndexSource, StaleIndexError
-from vsemb.searching.storage import read_index, stored_backend, write_index
 from vsemb.searching.backends.milvus import TOKEN, URI, MilvusCollection
+from vsemb.searching.index import IndexSource, StaleIndexError
+from vsemb.searching.storage import read_index, write_index
 
 SOURCE = IndexSource("run", "data", ("val",), "image", "cosine")
 

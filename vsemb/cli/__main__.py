@@ -43,10 +43,6 @@ _SUMMARIES = {
     "export": "write a run as a SavedModel for TensorFlow Serving",
     "serve": "serve SavedModels with TensorFlow Serving's API",
     "verify": "check an exported model against its contract",
-    "index": "embed image files or a dataset for search",
-    "search": "find images by text, image or arithmetic",
-    "embed": "embed image files or texts into a file of vectors",
-    "demo": "search with a run in the browser",
     "info": "describe a run, dataset, index or exported model",
     "doctor": "check the installation: versions, extras, GPU, disk",
 }

@@ -16,14 +16,17 @@ import timeit
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from vsemb import registry
 from vsemb.errors import MissingExtraError, invalid_argument
+from vsemb.printing import table
+from vsemb.results import Result
 from vsemb.searching.backends.backend import SearchBackend
 from vsemb.searching.backends.exact import Exact
-from vsemb.searching.index import SearchIndex
+from vsemb.searching.index import IndexSource, SearchIndex
 from vsemb.searching.storage import BACKEND, write_index
 
 _K = 10
@@ -183,6 +186,73 @@ def recommended(rows: Sequence[Compared]) -> tuple[Compared, str]:
         f"It takes {alone:.2f} ms per query instead of {exact.milliseconds[0]:.2f} and finds {100 * recall:.1f} % of "
         f"the exact {_K} best."
     )
+
+
+_COLUMNS = """\
+bytes         per item that is scanned; exact scores also need the embeddings
+MB            of all items, 10^6 bytes
+build s       seconds to write the index
+ms, 1         milliseconds for a single query
+ms, 128       milliseconds per query in a batch of 128
+recall@1 @10  % of the exact best 1 and 10 that the backend finds
+re-ranked     the same after exact scoring of the candidates, as in a search
+R@1 R@10      % of captions that find their image among the best 1 and 10
+change        of R@1 and R@10 from exact float32, in points"""
+_HEADER = ["", "bytes", "MB", "build s", "ms, 1", "ms, 128", "recall@1", "@10", "re-ranked@1", "@10"]
+_HEADER += ["R@1", "R@10", "change", "change"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BackendComparison(Result):
+    """A comparison of all search backends on one index.
+
+    Attributes:
+        rows: a row per backend and dtype, exact float32 first.
+        items: number of items of the index.
+        dim: size of an embedding.
+        source: source of the index.
+    """
+
+    rows: tuple[Compared, ...]
+    items: int
+    dim: int
+    source: IndexSource
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        best, _ = recommended(self.rows)
+        rows = [dataclasses.asdict(row) for row in self.rows]
+        return {"items": self.items, "dim": self.dim, "rows": rows, "recommended": best.name}
+
+    def __str__(self) -> str:
+        best, why = recommended(self.rows)
+        backend, dtype = best.name.split()
+        title = f"{self.items:,} {self.source.kind}s of {', '.join(self.source.splits)}, captions as queries"
+        shown = table(_HEADER, [_cells(row) for row in self.rows])
+        return f"{title}\n{shown}\n\n{_COLUMNS}\n\nRecommended: backend {backend}, dtype {dtype}. {why}"
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _cells(row: Compared) -> list[str]:
+    if row.missing is not None:
+        return [row.name, "not installed", *[""] * 12]
+    return [
+        row.name,
+        f"{row.bytes_a_vector or 0:.0f}",
+        f"{row.megabytes or 0:.2f}",
+        f"{row.build_seconds or 0:.2f}",
+        *_pair(row.milliseconds, ".2f"),
+        *_pair(row.recall, ".1f", 100),
+        *_pair(row.reranked, ".1f", 100),
+        *_pair(row.retrieval, ".1f"),
+        *_pair(row.change, "+.1f"),
+    ]
+
+
+def _pair(values: tuple[float, float] | None, form: str, scale: float = 1) -> list[str]:
+    return ["", ""] if values is None else [format(scale * value, form) for value in values]
 
 
 def _retrieval(found: np.ndarray, own: np.ndarray) -> tuple[float, float]:

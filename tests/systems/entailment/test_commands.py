@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from vsemb.systems.entailment.commands import entailment_table
+
 from vsemb.systems.entailment.metrics import EntailmentMetrics
 
 

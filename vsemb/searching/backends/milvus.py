@@ -128,7 +128,7 @@ class Milvus(Approximate, kind="milvus"):
 
     # An index stores the random id in the name of its collection. In a cluster, the id is a hash of a file beside the
     # index: its random content, and number and time of change of its inode, which the kernel sets. Copies, archives and
-    # backups have other inodes, and renaming keeps them, so the collection is dropped with the index that made it alone.
+    # backups have other inodes, and renaming keeps them. So a collection is dropped only with the index that made it.
 
     def build(self, vectors: np.ndarray, directory: Path) -> dict[str, Any]:
         # Only an address given for this index: the variable is for indexes that are there.
