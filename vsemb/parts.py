@@ -226,6 +226,9 @@ def _typed(text: str, accepted: tuple[Any, ...]) -> Any:
     return text if str in accepted and not isinstance(parsed, str) else parsed
 
 
+_UNIONS = (types.UnionType, typing.Union)
+
+
 @dataclass(frozen=True)
 class Hint:
     """Components of a type hint.
@@ -273,9 +276,12 @@ class Hint:
 
 def read_hint(hint: Any) -> Hint:
     """Split a type hint of a field into its components."""
+    if typing.get_origin(hint) is Annotated and typing.get_origin(typing.get_args(hint)[0]) in _UNIONS:
+        # Only the parts of a union have ranges.
+        hint = typing.get_args(hint)[0]
     accepted: list[Any] = []
     read = Hint()
-    union = typing.get_origin(hint) in (types.UnionType, typing.Union)
+    union = typing.get_origin(hint) in _UNIONS
     for each in typing.get_args(hint) if union else (hint,):
         if typing.get_origin(each) is Annotated:
             each, *extras = typing.get_args(each)

@@ -323,7 +323,7 @@ def find_part(family: str, kind: str, path: str) -> type:
         if kind not in modules:
             error = unknown_name(path, kind, kinds(family))
             fix = f"A part of your own: name its module or file in {VARIABLE}."
-            raise InvalidArgumentError(f"{error} {fix}")
+            raise InvalidArgumentError(f"{error} {fix}", argument=path)
         importlib.import_module(modules[kind])
         if (family, kind) not in _CLASSES:
             raise DataError(f"{modules[kind]} must define the {family} {kind!r}, as its system declares; it does not.")

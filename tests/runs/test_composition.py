@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.scenes_composition import Scenes
+from tests.searched import search_run
 from vsemb import recipes
 from vsemb.data import synthetic as generator
 from vsemb.data.features.compute import write_precomputed
@@ -16,8 +17,8 @@ from vsemb.data.writing.writer import write_dataset
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.evaluation import Embedder
 from vsemb.runs.indexing import measure_candidates, open_index
+from vsemb.runs.inputs import Query
 from vsemb.runs.run import Run
-from vsemb.runs.searching import Query, search_run
 from vsemb.runs.train import train
 from vsemb.searching.arithmetic import abstract, compose
 

@@ -10,9 +10,10 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
+from tests.searched import search_run
 from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.runs.inputs import Query
 from vsemb.runs.run import Run
-from vsemb.runs.searching import Query, search_run
 from vsemb.searching.arithmetic import combine, resort_by_mean
 from vsemb.text import CharacterTokenizer
 

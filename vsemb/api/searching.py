@@ -64,11 +64,11 @@ def find(
     an image or several of them, queries are read from the terminal or from standard input, one per line; the model is
     loaded once.
 
-    minus and plus are the arithmetic of Kiros et al. 2014: an image of a blue car, minus "blue", plus "red". compose
-    and abstract follow Vendrov et al. 2016 for order-embeddings: images that show all of several texts or images, or
-    the content that they have in common.
+    `minus` and `plus` are the arithmetic of Kiros et al. 2014: an image of a blue car, minus "blue", plus "red".
+    `compose` and `abstract` follow Vendrov et al. 2016 for order-embeddings: images that show all of several texts or
+    images, or the content that they have in common.
 
-    The score of a result is its similarity. With resort, it is the negative distance to the mean. A run with several
+    The score of a result is its similarity. With `resort`, it is the negative distance to the mean. A run with several
     vectors per image does not support an index or arithmetic; each query is compared with all images.
 
     Args:
@@ -163,7 +163,7 @@ def index(
 ) -> IndexSummary:
     """Embed image files, or images or captions of a dataset, into an index for `vsemb search`.
 
-    images takes directories (read with their subdirectories), glob patterns in quotes, image files, and text files
+    `images` takes directories (read with their subdirectories), glob patterns in quotes, image files, and text files
     with one path per line. A dataset and captions are not needed. Unreadable files are listed at the end and omitted.
     An interrupted call resumes where it stopped. If the index exists, only new and changed files are embedded, and
     files that are no longer given are removed.
@@ -312,9 +312,9 @@ def embed(
     opened = Run.open(run, "retrieval")
     require_single_vector(opened, "A file of vectors", "`vsemb search` compares sets without one.")
     written = write_vectors(opened, kind, names, out, blanks)
-    if blanks:
+    if texts and blanks:
         more = " …" if len(blanks) > _LISTED else ""
         numbers = ", ".join(map(str, blanks[:_LISTED])) + more
-        say(f"{counted(len(blanks), 'blank line')} omitted: {numbers}")
+        say(f"{counted(len(blanks), 'blank line')} of {texts[0]} omitted: {numbers}")
     say_skipped(written.skipped)
     return written

@@ -23,7 +23,7 @@ from vsemb.parts import Hint, explanations, fields_of, read_hint
 #: Types whose values a word of a command line can be.
 _PLAIN = {str, int, float, bool}
 #: Options of all commands.
-SHARED = ("json", "quiet")
+SHARED = ("json", "quiet", "json_stream", "argv")
 
 
 def command_parser(name: str, command: registry.Command) -> argparse.ArgumentParser:

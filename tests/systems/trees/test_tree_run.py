@@ -11,18 +11,20 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.searched import search_run
 from tests.tiny import tiny
 from vsemb.cli.__main__ import main
 from vsemb.data.store import Dataset
-from vsemb.demo import Demo
+from vsemb.demo.answers import Demo
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.evaluation import Embedder
 from vsemb.report.space import Space
 from vsemb.runs.indexing import build_index, open_index, open_indexed
+from vsemb.runs.inputs import Query
 from vsemb.runs.measure import evaluate_run
 from vsemb.runs.projector import project_run
 from vsemb.runs.run import Run
-from vsemb.runs.searching import Query, embed_text, search_run
+from vsemb.runs.searching import embed_text
 from vsemb.runs.serve import export_run
 from vsemb.runs.train import train
 from vsemb.searching.index import StaleIndexError
