@@ -7,7 +7,7 @@ import argparse
 import pytest
 
 from vsemb import registry
-from vsemb.commands import Mode, Modes, Options, add_options, apply_options, check_image_files
+from vsemb.commands import Mode, Modes, Options, add_options, apply_options
 from vsemb.errors import InvalidArgumentError
 
 
@@ -122,14 +122,3 @@ def test_systems_add_options_and_keywords(monkeypatch) -> None:
     arguments = parser.parse_args(["--first", "1", "--second", "2", "--third", "3"])
     assert apply_options(arguments, "a run", "run", "find") == {"extras": ("1", "a run", "2"), "limit": 3}
     assert apply_options(arguments, "a run", "run") == {}
-
-
-def test_files_that_are_read_are_not_written(tmp_path) -> None:
-    image = str(tmp_path / "dog.png")
-    check_image_files([image], out=str(tmp_path / "out.png"), json=str(tmp_path / "out.json"))
-    check_image_files([image], out=None, json=None)
-    for files in ({"out": image}, {"json": f"{tmp_path}/../{tmp_path.name}/dog.png"}):
-        with pytest.raises(InvalidArgumentError, match="another file than the image, which it would replace"):
-            check_image_files([image], **files)
-    with pytest.raises(InvalidArgumentError, match="json.*another file than the picture"):
-        check_image_files([], out="a.png", json="./a.png")

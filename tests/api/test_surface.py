@@ -19,6 +19,14 @@ ROOT = Path(__file__).parents[2]
 SURFACE = {
     "load": "source, *, similarity=None, token=None, ca_file=None",
     "search": "model, query, embeddings, k=5, *, items=None",
+    "find": "source, text=None, *, image=None, minus=(), plus=(), compose=(), abstract=(), data=None, split=None, "
+    "captions=False, k=10, resort=None, candidates=None, keep_query=False, run=None, out=None",
+    "index": "run, *, images=None, data=None, split=None, captions=False, out=None, backend='exact', candidates=(), "
+    "**options",
+    "compare_backends": "source, *, data=None, split=None, captions=False",
+    "embed": "run, *, out, images=None, texts=None",
+    "serve_demo": "run, *, data=None, split='all', host='127.0.0.1', port=7860, open_browser=False, token_file=None, "
+    "tls_cert=None, tls_key=None, insecure=False, **options",
     "train": "recipe, data, out, *, variant=None, backbone=None, weights=None, fine_tune=None, inputs=None, "
     "strategy='none', **values",
     "evaluate": "run, data=None, split='val', *, protocol=None, **options",

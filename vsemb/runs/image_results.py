@@ -16,7 +16,7 @@ class OfImage(Protocol):
 
     Attributes:
         image: file or key of the image.
-        error: reason why there is no result; None if there is one.
+        error: reason why the image has no result; None for success.
     """
 
     @property

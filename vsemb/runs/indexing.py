@@ -241,7 +241,7 @@ def _known(run: Run, directory: str | os.PathLike[str], backend: SearchBackend) 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class IndexSummary(Result):
-    """What an index holds.
+    """Summary of an index: its items and its search backend.
 
     Attributes:
         where: its directory.

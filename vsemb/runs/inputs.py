@@ -76,7 +76,7 @@ class Query:
 
 
 def typed_lines() -> Iterator[str]:
-    """Yield the lines that are typed at a prompt, or those of standard input, without blank lines.
+    """Yield lines that are typed at a prompt, or lines of standard input, without blank lines.
 
     Only line feeds end a line of standard input.
     """

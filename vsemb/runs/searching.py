@@ -181,7 +181,7 @@ def read_text(run: Run, text: str, name: str, report: Callable[[str], None]) -> 
 
 
 class Searchable(Protocol):
-    """Items to search: a `vsemb.searching.SearchIndex`, or the items of a run without an index.
+    """Items to search: a `vsemb.searching.index.SearchIndex`, or the items of a run without an index.
 
     Attributes:
         source: run, dataset and splits.
@@ -214,10 +214,10 @@ class Searchable(Protocol):
         query_kind: str | None = None,
         candidates: int | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Find the k best items per query, see `vsemb.searching.SearchIndex.search`."""
+        """Find the k best items per query, see `vsemb.searching.index.SearchIndex.search`."""
 
     def resorted(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Sort items by their distance to their mean, see `vsemb.searching.resort_by_mean`."""
+        """Sort items by their distance to their mean, see `vsemb.searching.arithmetic.resort_by_mean`."""
 
     def close(self) -> None:
         """Free memory and connections."""

@@ -117,7 +117,7 @@ def compose(*embeddings: np.ndarray) -> np.ndarray:
 def abstract(*embeddings: np.ndarray) -> np.ndarray:
     """Return the abstraction: the lowest point above all arguments, which is their elementwise minimum.
 
-    Arguments and errors are those of `compose`; the length of the result is 1 or less.
+    It has the same arguments and errors as `compose`. The length of the result is 1 or less.
     """
     return functools.reduce(np.minimum, _checked(embeddings))
 

@@ -139,7 +139,7 @@ class CaptionTask(NextWordTask):
             search.setdefault("n_best", 1 if options.sample == "greedy" else N_BEST)
             search |= {"beam": search["n_best"], "length_penalty": 0.0}
         else:
-            reason = "omitted where a beam is searched; name a way to draw words with --sample"
+            reason = "omitted where a beam is searched; name a way to draw words as `sample`"
             if options.candidates is not None:
                 reason = f"omitted for a run of the recipe {self.name!r}"
             options.check_only(_SEARCH, reason)

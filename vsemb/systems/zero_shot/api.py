@@ -74,7 +74,7 @@ def classify_split(
 ) -> SplitClassification:
     """Classify all images of a split by class names, and compare with its class labels, if any.
 
-    Prompts and scores are those of `vsemb classify`.
+    Prompts and scores are made as by `vsemb classify`.
 
     Args:
         run: a run, or its directory.
