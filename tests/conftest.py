@@ -220,6 +220,8 @@ def opened_once() -> Iterator[None]:
     opened, really = {}, Run.open
 
     def open_run(path, task=None):
+        if isinstance(path, Run):
+            return really(path, task)
         key = Path(path).resolve(), task
         if key not in opened:
             opened[key] = really(path, task)

@@ -189,7 +189,7 @@ def test_an_index_by_itself(run, scenes_copy, tmp_path, capsys):
         error = capsys.readouterr().err
         assert said in error and error.count("\n") == 1
     assert main(["search", run, "two", "--run", run]) == 1
-    assert "omitted with a run directory" in capsys.readouterr().err
+    assert "`run` must be omitted unless" in capsys.readouterr().err
 
 
 def test_an_index_of_another_run_is_refused(pixel_index, tiny_run, capsys):

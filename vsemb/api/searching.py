@@ -109,7 +109,7 @@ def find(
         check_picture_path(out)
     if isinstance(source, str | os.PathLike):
         named = data if isinstance(data, str | os.PathLike) else None
-        check_source(source, run=run, data=named, split=split, captions=captions)
+        check_source(source, data=named, split=split, captions=captions)
 
     def opened() -> AbstractContextManager[Search]:
         from vsemb.runs.searching import open_search

@@ -109,7 +109,6 @@ def _lines_of_stdin() -> Iterator[str]:
 def check_source(
     source: str | os.PathLike[str],
     *,
-    run: str | os.PathLike[str] | None = None,
     data: str | os.PathLike[str] | None = None,
     split: str | None = None,
     captions: bool = False,
@@ -118,7 +117,7 @@ def check_source(
 
     Args:
         source: directory of a run or an index.
-        run, data, split, captions: see `vsemb.runs.searching.open_search`.
+        data, split, captions: see `vsemb.runs.searching.open_search`.
 
     Raises:
         InvalidArgumentError: for an unknown split, or an argument that the source does not take.
@@ -135,8 +134,6 @@ def check_source(
     elif kind != "run":
         found = f"a {kind}" if kind else "another directory" if path.is_dir() else "a missing directory"
         raise DataError(f"{path} must be a run directory or an index; got {found}. `vsemb train` makes a run.")
-    elif run is not None:
-        raise invalid_argument("run", run, "omitted with a run directory")
     if data is not None:
         splits = read_manifest(Path(data))["splits"]
         if split not in (None, "all", *splits):

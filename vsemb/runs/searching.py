@@ -569,6 +569,7 @@ def open_search(
         split, captions, report: as `Search`, for a run.
 
     Raises:
+        InvalidArgumentError: for a run of an index without one.
         VsembError: if they do not match.
     """
     with contextlib.ExitStack() as stack:
@@ -577,6 +578,8 @@ def open_search(
             stack.callback(index.close)
             search = Search(opened, dataset, index=index, report=report)
         else:
+            if run is not None:
+                raise invalid_argument("run", run, "omitted unless the source is an index")
             opened = Run.open(source, "retrieval")
             search = Search(opened, opened.open_data(data), split=split or ALL, captions=captions, report=report)
         yield stack.enter_context(search)
