@@ -199,5 +199,6 @@ def test_the_model_is_warm_before_the_address_is_announced(monkeypatch):
         "_serve": lambda application, listener, started, access: started(),
     }.items():
         monkeypatch.setattr(server, name, fake)
-    server.serve_page(None, None, port=0, report=done.append)
+    with pytest.raises(KeyboardInterrupt):
+        server.serve_page(None, None, port=0, report=done.append)
     assert done[0] == "warm" and done[1].startswith("The demonstration is at http://127.0.0.1:") and done[2] == "closed"

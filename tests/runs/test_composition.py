@@ -177,7 +177,7 @@ def test_candidates(small_run, scenes):
 
 def test_what_is_refused(small_run, scenes, tiny_run, tmp_path):
     for arguments in ({"compose": ("a", "b"), "text": "c"}, {"compose": ("a", "b"), "abstract": ("a", "b")}):
-        with pytest.raises(InvalidArgumentError, match="one of a text or an image"):
+        with pytest.raises(InvalidArgumentError, match="one of text, image"):
             Query(**arguments)
     with pytest.raises(InvalidArgumentError, match="`abstract`.*two or more"):
         Query(abstract=("a",))

@@ -130,7 +130,7 @@ def test_what_a_run_reads_is_called_by_its_name(run, scenes, monkeypatch):
 
 def test_what_is_refused(run, scenes, tmp_path):
     for text, image in ((None, None), ("a", "b")):
-        with pytest.raises(InvalidArgumentError, match="a text or an image"):
+        with pytest.raises(InvalidArgumentError, match="one of text, image"):
             Query(text, image)
     for arguments in ({"k": 0}, {"resort": 0}):
         with pytest.raises(InvalidArgumentError, match="integer >= 1"):

@@ -300,7 +300,7 @@ def embed(
     else:
         kind, names = "text", list(texts or ())
         require_unicode("texts", names)
-        if len(names) == 1 and os.path.isfile(names[0]):
+        if len(names) == 1 and os.path.exists(names[0]) and not os.path.isdir(names[0]):
             names, blanks = texts_and_blanks(names[0])
     if not names:
         raise invalid_argument(f"{kind}s", images or texts, f"at least one {kind}, or a file with one")

@@ -316,7 +316,7 @@ class SearchResult:
         return {"rank": self.rank, "score": self.score, **shown, **problem}
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class SearchResults(Result, Sequence[SearchResult]):
     """The results of a query, best first.
 

@@ -74,7 +74,7 @@ class FoundRegion:
         return {name: value for name, value in vars(self).items() if name != "row"}
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class FoundRegions(Result, Sequence[FoundRegion]):
     """Regions found by a text, best first.
 
