@@ -82,16 +82,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(arguments: argparse.Namespace, flags: list[str]) -> int:
     from pipelines.beam import embed_index
     from pipelines.beam import embed_job as job
+    from vsemb.acts import chosen
     from vsemb.data.store import Dataset
     from vsemb.errors import invalid_argument
     from vsemb.files import sha256_file
     from vsemb.runs.run import Run
-    from vsemb.searching import IndexSettings
+    from vsemb.searching.backends.backend import SearchBackend
 
     kind = "text" if arguments.texts or arguments.captions else "image"
     model = job.Model.open(arguments.model, kind)
     split = arguments.split or "all"
-    settings = IndexSettings(arguments.backend, arguments.dtype)
+    backend = chosen(SearchBackend, "backend", arguments.backend, {"dtype": arguments.dtype})
     run = dataset = None
     if arguments.data:
         dataset = Dataset.open(arguments.data)
@@ -104,7 +105,7 @@ def _run(arguments: argparse.Namespace, flags: list[str]) -> int:
             raise invalid_argument(name, getattr(arguments, name), "a text file", error.strerror) from error
     if arguments.run:
         run = Run.open(arguments.run)
-        embed_index.check_index(model, run, arguments.index, kind, settings)
+        embed_index.check_index(model, run, arguments.index, kind, backend)
 
     def units(folder: str) -> list[Unit]:
         if dataset is not None:
@@ -129,7 +130,7 @@ def _run(arguments: argparse.Namespace, flags: list[str]) -> int:
         first = manifest["bad"][0]
         print(f"bad     {len(manifest['bad']):,}, first {first['key']!r}: {first['reason']}")
     if run is not None and dataset is not None:
-        embed_index.build_index(run, dataset, split, kind, arguments.out, arguments.index, settings).close()
+        embed_index.build_index(run, dataset, split, kind, arguments.out, arguments.index, backend).close()
         print(f"index   {arguments.index}")
     return 0
 

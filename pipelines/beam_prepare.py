@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from pipelines.beam.running import RUNNER_HELP, main_of, parse
 from vsemb.cli.commands import COMMANDS
-from vsemb.cli.parser import SHARED, command_parser
+from vsemb.cli.parser import SHARED, parser_of
 
 EXAMPLE = """  python -m pipelines.beam_prepare photos.csv --format table --out data/photos \\
       --direct_running_mode multi_processing --direct_num_workers 8
@@ -28,7 +28,7 @@ EXAMPLE = """  python -m pipelines.beam_prepare photos.csv --format table --out 
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the job: arguments of `vsemb prepare` and three more."""
-    parser = command_parser("prepare", COMMANDS["prepare"])
+    parser = parser_of("prepare", COMMANDS["prepare"])
     parser.prog = "python -m pipelines.beam_prepare"
     parser.usage = f"{parser.prog} --out OUT SOURCE [SOURCE ...] [options]"
     parser.description = __doc__

@@ -69,7 +69,7 @@ What to do next (after: source {Path(sys.prefix) / "bin" / "activate"}):
   vsemb verify {out / "savedmodels" / "scenes"}   (what it answers, through TensorFlow's C library)
   vsemb serve {out / "savedmodels" / "scenes"}    (first: pip install -e '.[serving]')
   vsemb report {out / "run"}             (first: pip install -e '.[report]')
-  vsemb demo {out / "run"} --open        (first: pip install -e '.[demo]')
+  vsemb demo {out / "run"} --open-browser        (first: pip install -e '.[demo]')
   vsemb prepare --help                 (your own images and captions)"""
     )
     return 0

@@ -202,7 +202,7 @@ def exported(tiny_pixel_run, pixel_index: Path, made_once: MadeOnce) -> Path:
     """
     from tests.label_signature import Labels
     from vsemb.runs.serve import export_run
-    from vsemb.searching import read_index
+    from vsemb.searching.storage import read_index
 
     def make(folder: Path) -> None:
         index = read_index(pixel_index)
@@ -220,6 +220,8 @@ def opened_once() -> Iterator[None]:
     opened, really = {}, Run.open
 
     def open_run(path, task=None):
+        if isinstance(path, Run):
+            return really(path, task)
         key = Path(path).resolve(), task
         if key not in opened:
             opened[key] = really(path, task)

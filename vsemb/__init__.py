@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from vsemb import recipes
     from vsemb.api.data import annotate, prepare, scenes
     from vsemb.api.dataset import Dataset
+    from vsemb.api.demo import serve_demo
     from vsemb.api.evaluation import analyze, compare, evaluate
     from vsemb.api.exporting import export, verify
     from vsemb.api.hits import Hit, Hits, search
     from vsemb.api.installation import doctor
     from vsemb.api.model import Model, load
     from vsemb.api.reporting import write_projector, write_report
+    from vsemb.api.searching import compare_backends, embed, find, index
     from vsemb.api.serving import serve
     from vsemb.api.training import train
     from vsemb.data.check import check
@@ -55,11 +57,15 @@ _MODULES = {
     "annotate": "vsemb.api.data",
     "check": "vsemb.data.check",
     "compare": "vsemb.api.evaluation",
+    "compare_backends": "vsemb.api.searching",
     "convert": "vsemb.data.writing.convert",
     "doctor": "vsemb.api.installation",
+    "embed": "vsemb.api.searching",
     "evaluate": "vsemb.api.evaluation",
     "export": "vsemb.api.exporting",
     "features": "vsemb.runs.features",
+    "find": "vsemb.api.searching",
+    "index": "vsemb.api.searching",
     "info": "vsemb.runs.describe",
     "load": "vsemb.api.model",
     "prepare": "vsemb.api.data",
@@ -67,6 +73,7 @@ _MODULES = {
     "scenes": "vsemb.api.data",
     "search": "vsemb.api.hits",
     "serve": "vsemb.api.serving",
+    "serve_demo": "vsemb.api.demo",
     "train": "vsemb.api.training",
     "verify": "vsemb.api.exporting",
     "write_projector": "vsemb.api.reporting",
@@ -87,11 +94,15 @@ __all__ = [
     "annotate",
     "check",
     "compare",
+    "compare_backends",
     "convert",
     "doctor",
+    "embed",
     "evaluate",
     "export",
     "features",
+    "find",
+    "index",
     "info",
     "load",
     "prepare",
@@ -99,6 +110,7 @@ __all__ = [
     "scenes",
     "search",
     "serve",
+    "serve_demo",
     "train",
     "verify",
     "write_projector",

@@ -1,28 +1,18 @@
-"""Output of commands: tables, names with values, JSON, and notices about images and caches.
+"""Texts of results: tables, names with values, command lines, and lists of what was left out.
 
-- Results are printed to standard output, tables with `table`. Notices go to standard error with `vsemb.console.say`,
-  and progress bars with `vsemb.console.progress`, on everything that may take more than two seconds.
-- Each command has `--quiet`, which silences notices and bars. A command that prints a table adds `--json` with
-  `add_json`, and ends with `save_json`. With `--json -` only JSON is printed to standard output. The command does
-  nothing for either: `vsemb.cli` surrounds it with `console_of`.
-- TensorFlow's start-up messages are silenced by `vsemb.cli` before it is imported.
+Results are texts of standard output. Notices go to standard error with `vsemb.console.say`, and progress bars with
+`vsemb.console.progress`, on everything that may take more than two seconds.
 """
 
 from __future__ import annotations
 
-import argparse
-import contextlib
 import itertools
-import json
-import os
 import shlex
-import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TextIO, cast
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
-from vsemb.console import SafeStream, accented, quieted, say
+from vsemb.console import accented, say
 from vsemb.errors import escaped, one_line, printable
-from vsemb.files import write_json
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], text: Collection[int] = (0,)) -> str:
@@ -73,65 +63,6 @@ def command_line(*words: Any) -> str:
     "vsemb evaluate 'runs/my run'"
     """
     return shlex.join(["vsemb", *map(str, words)])
-
-
-def add_json(parser: argparse._ActionsContainer) -> None:
-    """Add `--json` to a command that ends with `save_json`."""
-    parser.add_argument("--json", metavar="FILE", help="also write the results as JSON to FILE; - prints only JSON")
-
-
-def save_json(arguments: argparse.Namespace, values: Any) -> None:
-    """Write the results of a command to where `--json` says; without it, do nothing.
-
-    Args:
-        arguments: the command's.
-        values: the results, JSON-able.
-    """
-    if arguments.json is None:
-        return
-    if (stream := getattr(arguments, "json_stream", None)) is None:
-        write_json(arguments.json, values)
-    else:
-        print(json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False), file=stream)
-
-
-@contextlib.contextmanager
-def console_of(arguments: argparse.Namespace) -> Iterator[None]:
-    """Set up the console for a command: escaped results, no notices with `--quiet`, only JSON with `--json -`."""
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(contextlib.redirect_stdout(cast(TextIO, SafeStream(sys.stdout))))
-        stack.enter_context(quieted(arguments.quiet))
-        if str(getattr(arguments, "json", None)) == "-":
-            arguments.json_stream = sys.stdout
-            stack.enter_context(contextlib.redirect_stdout(stack.enter_context(open(os.devnull, "w"))))
-        yield
-
-
-def say_images(
-    command: str, found: Sequence[Any], columns: Sequence[str], cells: Sequence[Iterable[Sequence[str]]]
-) -> int:
-    """Print results per image, and the errors of images that could not be read.
-
-    Args:
-        command: its name.
-        found: per image, an object with `image`, its file or key, and `error`, None for success.
-        columns: names of two columns.
-        cells: per image its rows, of two cells each.
-
-    Returns:
-        The exit status: 1 for errors.
-    """
-    rows = [
-        ["" if place else printable(each.image), *row]
-        for each, of_image in zip(found, cells, strict=True)
-        for place, row in enumerate(of_image)
-    ]
-    if rows:
-        print(table(["image", *columns], rows, text=(0, 1)))
-    errors = [each.error for each in found if each.error is not None]
-    for error in errors:
-        say(f"vsemb {command}: {error}")
-    return 1 if errors else 0
 
 
 def say_skipped(skipped: Mapping[str, str], most: int = 20) -> None:

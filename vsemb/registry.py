@@ -60,8 +60,6 @@ class System:
         recipes: recipe name -> reference to a dictionary of variant name -> recipe; the first is the default.
         parts: family -> kind -> module with the part's class, see `vsemb.parts.Part`.
         commands: name -> subcommand.
-        modes: subcommand -> mode, such as a protocol of `vsemb evaluate` -> reference to a `vsemb.commands.Mode`.
-        options: subcommand -> references to `vsemb.commands.Options`; `run` is for all that read raw texts with a run.
         examples: subcommand -> command lines for its `--help`.
         searchers: embedding type of a similarity (`vector`, `multi_vector`) -> reference to the class that searches
             these embeddings, see `vsemb.runs.searching.Searcher`.
@@ -81,9 +79,7 @@ class System:
     name: str
     recipes: Mapping[str, str] = field(default_factory=dict)
     parts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    commands: Mapping[str, Command | tuple[str, str]] = field(default_factory=dict)
-    modes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    commands: Mapping[str, Command] = field(default_factory=dict)
     examples: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     searchers: Mapping[str, str] = field(default_factory=dict)
     report_sections: tuple[str, ...] = ()
@@ -372,6 +368,14 @@ BASE = System(
         "scenes": {"shapes": "vsemb.data.scenes"},
         "protocol": {"retrieval": "vsemb.runs.protocols"},
         "analysis": {"lengths": "vsemb.runs.analyses"},
+        "search backend": {
+            "exact": "vsemb.searching.backends.exact",
+            **dict.fromkeys(
+                ("faiss-flat", "faiss-ivf", "faiss-int8", "faiss-binary"), "vsemb.searching.backends.faiss"
+            ),
+            "scann": "vsemb.searching.backends.scann",
+            "milvus": "vsemb.searching.backends.milvus",
+        },
     },
     caches={"features": "vsemb.data.features.store:FeatureStore"},
     searchers={"vector": "vsemb.runs.searching:Searcher"},

@@ -38,7 +38,7 @@ class Similarity(Part, family="similarity"):
     candidates_by_inner_product: ClassVar[bool] = False
     #: Whether embeddings have length 1.
     unit_length: ClassVar[bool] = False
-    #: Whether the space has composition and abstraction, see `vsemb.searching.compose`.
+    #: Whether the space has composition and abstraction, see `vsemb.searching.arithmetic`.
     composes: ClassVar[bool] = False
 
     #: Score of an item with itself, the highest there is; None where it depends on the item.

@@ -12,10 +12,12 @@ from vsemb.data.store import Dataset
 from vsemb.errors import DataError
 from vsemb.runs.indexing import DatasetItems, check_indexable, index_source
 from vsemb.runs.run import Run
-from vsemb.searching import IndexSettings, SearchIndex, check_index_directory, write_index
+from vsemb.searching.backends.backend import SearchBackend
+from vsemb.searching.index import SearchIndex
+from vsemb.searching.storage import check_index_directory, write_index
 
 
-def check_index(model: Model, run: Run, out: str, kind: str, settings: IndexSettings) -> None:
+def check_index(model: Model, run: Run, out: str, kind: str, backend: SearchBackend) -> None:
     """Check the requirements of an index before embedding.
 
     Raises:
@@ -23,7 +25,7 @@ def check_index(model: Model, run: Run, out: str, kind: str, settings: IndexSett
         MissingExtraError: if the backend is not installed.
     """
     check_indexable(run)
-    check_index_directory(out, settings)
+    check_index_directory(out, backend)
     if model.contract.fingerprint != run.fingerprint:
         raise DataError(
             f"The model at {model.path} was exported from another run than {run.path} "
@@ -40,7 +42,7 @@ def build_index(
     kind: str,
     embeddings: str,
     out: str | os.PathLike[str],
-    settings: IndexSettings | None = None,
+    backend: SearchBackend | None = None,
 ) -> SearchIndex:
     """Build the index of `vsemb index` from embeddings of a dataset.
 
@@ -51,7 +53,7 @@ def build_index(
         kind: `image` or `text`.
         embeddings: local folder of the embeddings.
         out: directory of the index.
-        settings: settings of storage and search.
+        backend: search backend.
 
     Raises:
         DataError: if the embeddings are of another run or other items, or one is missing.
@@ -78,6 +80,6 @@ def build_index(
         None,
         source,
         items=items,
-        settings=settings,
+        backend=backend,
         recorded={"run": str(run.path.resolve()), "data": str(dataset.path.resolve())},
     )

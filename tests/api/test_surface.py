@@ -45,6 +45,14 @@ SURFACE = {
         "max_pixels=100000000, max_connections=400, concurrency=256, batch_size=64, batch_timeout=0.001, cors=False, "
         "threads=None, versions=('latest',), label=mappingproxy({}), poll=1.0, grace=30.0"
     ),
+    "find": "source, text=None, *, image=None, minus=(), plus=(), compose=(), abstract=(), data=None, split=None, "
+    "captions=False, k=10, resort=None, candidates=None, keep_query=False, run=None, out=None",
+    "index": "run, *, images=None, data=None, split=None, captions=False, out=None, backend='exact', candidates=(), "
+    "**options",
+    "compare_backends": "source, *, data=None, split=None, captions=False",
+    "embed": "run, *, out, images=None, texts=None",
+    "serve_demo": "run, *, data=None, split='all', host='127.0.0.1', port=7860, open_browser=False, token_file=None, "
+    "tls_cert=None, tls_key=None, insecure=False, **options",
     "Model.encode_texts": "self, texts, *, batch_size=256, on_bad='fail', progress=None",
     "Model.encode_images": "self, images, *, batch_size=32, on_bad='fail', progress=None",
     "Model.similarity": "self, images, texts",

@@ -13,7 +13,7 @@ from vsemb import recipes
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.parts import Typed
 from vsemb.runs.start import with_values
-from vsemb.searching import read_index
+from vsemb.searching.storage import read_index
 
 
 def test_names_of_fields_are_ends_of_their_paths():

@@ -34,18 +34,18 @@ from tests.benchmarks.timing import (
 )
 from vsemb.errors import MissingExtraError
 from vsemb.files import write_json
-from vsemb.searching import IndexSettings, IndexSource, SearchIndex, write_index
+from vsemb.searching.backends.exact import Exact
+from vsemb.searching.backends.faiss import FaissBinary, FaissInt8, FaissIVF
+from vsemb.searching.backends.scann import Scann
+from vsemb.searching.index import IndexSource, SearchIndex
+from vsemb.searching.storage import write_index
 
 K, BATCHES = 10, (1, 128)
 EXACT = "exact top 10, batch {}, dim {} / FAISS flat"
 APPROXIMATE = "{}, batch {}, dim {} / FAISS flat"
 GROWTH = "exact top 10, dim {}, growth with items"
 _CENTRES = 500
-_SETTINGS = (
-    IndexSettings(dtype="int8"),
-    IndexSettings(dtype="binary"),
-    *(IndexSettings(name) for name in ("faiss-ivf", "faiss-int8", "faiss-binary", "scann")),
-)
+_BACKENDS = (Exact("int8"), Exact("binary"), FaissIVF(), FaissInt8(), FaissBinary(), Scann())
 _SOURCE = IndexSource("run", "data", ("val",), "image", "cosine")
 
 
@@ -103,12 +103,12 @@ def approximate(items: int, dim: int, threads: int, rounds: int) -> list[dict[st
     best = SearchIndex(vectors, np.arange(items), keys, _SOURCE).search(queries, K)[1]
     rows = []
     with flat_index(vectors, queries, threads) as peer:
-        for settings in _SETTINGS:
-            names = {batch: APPROXIMATE.format(settings.label, batch, dim) for batch in BATCHES}
+        for backend in _BACKENDS:
+            names = {batch: APPROXIMATE.format(backend.label, batch, dim) for batch in BATCHES}
             try:
                 with tempfile.TemporaryDirectory() as folder:
                     path = Path(folder) / "index"
-                    index = write_index(path, vectors, np.arange(items), keys, _SOURCE, settings=settings)
+                    index = write_index(path, vectors, np.arange(items), keys, _SOURCE, backend=backend)
                     recall = float(np.mean(index.search(queries, K)[1] >= best[:, -1:] - 1e-5))
                     for batch, name in names.items():
                         seconds = seconds_of(index, peer, queries[:batch], rounds, exact=False)

@@ -325,7 +325,7 @@ def test_a_port_in_use_is_one_line(run, scenes, capsys):
         port = str(taken.getsockname()[1])
         assert main(["demo", run, "--data", str(scenes.path), "--port", port]) == 1
     said = capsys.readouterr().err
-    assert said.count("\n") == 1 and f"got {port}." in said and "--port; 0 takes any free port" in said
+    assert said.count("\n") == 1 and f"got {port}." in said and "`port`; 0 takes any free port" in said
     assert main(["demo", run, "--data", str(scenes.path), "--port", "65536"]) == 1
     assert "0 to 65535" in capsys.readouterr().err
 

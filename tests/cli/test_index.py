@@ -70,12 +70,11 @@ def test_an_index_elsewhere_with_a_backend(tiny_run, scenes, tmp_path, capsys):
     (tmp_path / "mine" / "thesis.txt").write_text("do not lose")
     for more, said in (
         (["--backend", "fais"], "Did you mean 'faiss"),
-        (["--parameter", "nprobe"], "NAME=N"),
-        (["--parameter", "nprobe=3"], "omitted with exact float32"),
-        (["--milvus-uri", "http://localhost:1"], "--backend milvus"),
+        (["--nprobe", "3"], "`nprobe` must be omitted for exact; it is for faiss-ivf"),
+        (["--uri", "http://localhost:1"], "it is for milvus"),
+        (["--backend", "faiss-ivf", "--nprobe", "0"], "`nprobe`"),
         (["--backend", "faiss-ivf", "--candidates", "9"], "integer >= 10"),
         (["--out", str(tmp_path / "mine")], "must be an index or not exist"),
-        (["--compare"], "omitted with --compare"),
     ):
         assert main([*arguments, *more]) == 1
         error = capsys.readouterr().err
@@ -84,22 +83,22 @@ def test_an_index_elsewhere_with_a_backend(tiny_run, scenes, tmp_path, capsys):
 
 
 def test_compares_on_an_index_and_on_a_run(tiny_run, scenes, tmp_path, capsys, monkeypatch):
-    from vsemb.searching import IndexSettings
-    from vsemb.searching.backends import BACKENDS
-    from vsemb.searching.comparison import compare
 
-    def missing():
+    from vsemb.runs import indexing
+    from vsemb.searching.backends.exact import Exact
+    from vsemb.searching.backends.faiss import FaissFlat
+
+    def missing(self):
         raise missing_extra("faiss-cpu", "index")
 
-    some = [IndexSettings(dtype="float16"), IndexSettings(dtype="binary"), IndexSettings("faiss-flat")]
-    monkeypatch.setitem(compare.__kwdefaults__, "settings", some)
-    monkeypatch.setattr(BACKENDS["faiss-flat"], "check", missing)
+    monkeypatch.setattr(indexing, "all_backends", lambda: [Exact("float16"), Exact("binary"), FaissFlat()])
+    monkeypatch.setattr(FaissFlat, "require_library", missing)
     run, out, path = tmp_path / "run", tmp_path / "val", tmp_path / "compared.json"
     shutil.copytree(tiny_run.path, run)
     data = ["--data", str(scenes.path), "--split", "val"]
     assert main(["index", str(run), *data, "--out", str(out)]) == 0
     capsys.readouterr()
-    assert main(["index", str(out), "--compare", "--json", str(path)]) == 0
+    assert main(["compare-backends", str(out), "--json", str(path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "12 images of val, captions as queries"
     assert lines[5].split() == ["faiss-flat", "float32", "not", "installed"]
@@ -107,18 +106,18 @@ def test_compares_on_an_index_and_on_a_run(tiny_run, scenes, tmp_path, capsys, m
     for name in ("bytes", "MB", "build s", "ms, 128", "re-ranked", "R@10", "change"):
         assert name in lines[1] and any(name in line for line in lines[6:-1]), name
     recommended = json.loads(path.read_text())["recommended"].split()
-    assert lines[-1].startswith(f"Recommended: --backend {recommended[0]} --dtype {recommended[1]}. It takes")
+    assert lines[-1].startswith(f"Recommended: backend {recommended[0]}, dtype {recommended[1]}. It takes")
     rows = {row["name"]: row for row in json.loads(path.read_text())["rows"]}
     assert rows["exact float32"]["recall"] == [1, 1] and rows["exact float32"]["change"] == [0, 0]
     assert rows["exact float16"]["bytes_a_vector"] < rows["exact float32"]["bytes_a_vector"]
     # All 12 images are candidates.
     assert rows["exact binary"]["reranked"] == [1, 1] and rows["exact binary"]["recall"][1] < 1
-    assert main(["index", str(run), *data, "--compare", "--captions"]) == 0
+    assert main(["compare-backends", str(run), *data, "--captions"]) == 0
     assert "60 texts of val" in capsys.readouterr().out
 
 
 def test_sets_have_no_index(region_run, capsys):
-    for options in ([], ["--captions"], ["--compare"], ["--candidates", "5"]):
-        assert main(["index", str(region_run.path), *options]) == 1
+    for command, *options in (["index"], ["index", "--captions"], ["compare-backends"], ["index", "--candidates", "5"]):
+        assert main([command, str(region_run.path), *options]) == 1
         error = capsys.readouterr().err
         assert "embeds them as sets" in error and "vsemb search" in error and error.count("\n") == 1

@@ -61,7 +61,7 @@ def everything(
 
 def parser_of(function: Any, monkeypatch: pytest.MonkeyPatch) -> argparse.ArgumentParser:
     monkeypatch.setattr(registry, "load", lambda reference: function)
-    return parsers.command_parser("try", registry.Command("tests:act", "try it", ("vsemb try x",)))
+    return parsers.parser_of("try", registry.Command("tests:act", "try it", ("vsemb try x",)))
 
 
 @pytest.mark.parametrize(

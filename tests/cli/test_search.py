@@ -91,11 +91,12 @@ def test_queries_are_read_line_by_line(run, scenes, tmp_path, capsys, monkeypatc
     assert main(["search", run, *options, "--json", str(path)]) == 1
     captured = capsys.readouterr()
     found = json.loads(path.read_text())
-    assert [each["query"]["text"] for each in found] == ["two shapes", "a circle"]
+    assert [each["query"]["text"] for each in found] == ["two shapes", "zyzzyva", "a circle"]
+    assert ["error" in each for each in found] == [False, True, False]
     assert captured.out.count("rank") == 2 and "query: a circle" in captured.out
     assert captured.err.count("zyzzyva") and "Traceback" not in captured.err
     assert main(["search", run, "a circle", *options, "--json", str(path)]) == 0
-    assert json.loads(path.read_text()) == found[1]
+    assert json.loads(path.read_text()) == found[2]
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     answers = iter(["two shapes"])
     monkeypatch.setattr("builtins.input", lambda prompt: next(answers, None) or (_ for _ in ()).throw(EOFError))
@@ -111,7 +112,7 @@ def test_queries_end_at_line_feeds(run, scenes, tmp_path, capsys, monkeypatch):
     data = ["--data", str(scenes.path), "--split", "val", "-k", "1"]
     assert main(["search", run, *data, "--json", str(report)]) == 1
     texts = [each["query"]["text"] for each in json.loads(report.read_text())]
-    assert texts == ["two shapes", "a\u2028circle", "a\rcircle"]
+    assert texts == ["two shapes", "a\u2028circle", "a\rcircle", "a circle?"]
     assert "surrogate" in capsys.readouterr().err
     for half in ("\ud83d", "\udcff"):
         assert main(["search", run, f"a {half} circle", *data]) == 1
@@ -148,7 +149,7 @@ def test_what_only_orders_have_is_one_line(run, capsys):
     for arguments, said in (
         (["--compose", "a circle", "a square"], "the recipe order-embedding has one"),
         (["--compose", "a circle"], "two or more"),
-        (["a circle", "--compose", "a circle", "a square"], "one of a text or an image"),
+        (["a circle", "--compose", "a circle", "a square"], "one of text, image, compose and abstract"),
         (["two", "--candidates", "50"], "inner products"),
     ):
         assert main(["search", run, *arguments]) == 1
@@ -188,7 +189,7 @@ def test_an_index_by_itself(run, scenes_copy, tmp_path, capsys):
         error = capsys.readouterr().err
         assert said in error and error.count("\n") == 1
     assert main(["search", run, "two", "--run", run]) == 1
-    assert "omitted with a run directory" in capsys.readouterr().err
+    assert "`run` must be omitted unless" in capsys.readouterr().err
 
 
 def test_an_index_of_another_run_is_refused(pixel_index, tiny_run, capsys):
@@ -282,7 +283,7 @@ def test_pictures_without_captions_are_searched(run, scenes, photos, tmp_path, c
     assert "04.png" not in out and str(photos / "day1" / "03.webp") in out
     assert main(["search", "../indexes/photos", "two", "--split", "val"]) == 1
     assert "images of files" in capsys.readouterr().err
-    assert main(["index", "../indexes/photos", "--compare"]) == 1
+    assert main(["compare-backends", "../indexes/photos"]) == 1
     assert "no captions" in capsys.readouterr().err
 
 

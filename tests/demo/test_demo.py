@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vsemb.demo import Answer, Demo, server
-from vsemb.demo.answers import _shares
+from tests.searched import search_run
+from vsemb.demo import server
+from vsemb.demo.answers import Answer, Demo, _shares
 from vsemb.demo.page import Cards, failure, hint, notes
 from vsemb.demo.tabs import examples, label
 from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.runs.inputs import Query
 from vsemb.runs.run import Run
-from vsemb.runs.searching import Query, search_run
 
 
 @pytest.fixture(scope="module")
@@ -198,5 +199,6 @@ def test_the_model_is_warm_before_the_address_is_announced(monkeypatch):
         "_serve": lambda application, listener, started, access: started(),
     }.items():
         monkeypatch.setattr(server, name, fake)
-    server.serve_demo(None, None, port=0, report=done.append)
+    with pytest.raises(KeyboardInterrupt):
+        server.serve_page(None, None, port=0, report=done.append)
     assert done[0] == "warm" and done[1].startswith("The demonstration is at http://127.0.0.1:") and done[2] == "closed"

@@ -12,7 +12,7 @@ from vsemb.data.writing.writer import write_dataset
 from vsemb.evaluation import Embedder
 from vsemb.runs.fine_tune import with_backbone
 from vsemb.runs.train import train
-from vsemb.searching import compose
+from vsemb.searching.arithmetic import compose
 
 SMALL = (
     *(

@@ -13,7 +13,7 @@ def served_everything(tiny_pixel_run, pixel_index: Path):
     """A `ServedModel` as in `exported`; read-only."""
     from tests.label_signature import Labels
     from vsemb.exporting import Corpus, ServedModel
-    from vsemb.searching import read_index
+    from vsemb.searching.storage import read_index
 
     run, index = tiny_pixel_run, read_index(pixel_index)
     extras = [Labels.of(index).signature]

@@ -13,7 +13,7 @@ from vsemb import similarities
 from vsemb.errors import InvalidArgumentError
 from vsemb.exporting import corpus as corpus_module
 from vsemb.exporting.corpus import Corpus
-from vsemb.searching import IndexSource, SearchIndex
+from vsemb.searching.index import IndexSource, SearchIndex
 
 DIM = 6
 

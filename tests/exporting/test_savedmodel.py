@@ -15,7 +15,7 @@ from tests.label_signature import Labels
 from vsemb.errors import DataError
 from vsemb.exporting import ServedModel, savedmodel
 from vsemb.exporting.savedmodel import export_savedmodel, prediction_log, write_warmup
-from vsemb.searching import read_index
+from vsemb.searching.storage import read_index
 
 ALONE = """
     import json, sys

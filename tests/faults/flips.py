@@ -109,7 +109,7 @@ def read_state() -> bytes:
 
 def read_index() -> bytes:
     """Search an index."""
-    from vsemb.searching import read_index as opened
+    from vsemb.searching.storage import read_index as opened
 
     index = opened("index")
     found = index.search(np.asarray(index.embeddings[:2]), 5)

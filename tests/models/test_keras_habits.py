@@ -20,7 +20,7 @@ from vsemb.evaluation import evaluate_retrieval
 from vsemb.image.backbones import PixelScaling
 from vsemb.losses import InfoNCE
 from vsemb.models import DualEncoder
-from vsemb.searching import SearchIndex
+from vsemb.searching.index import SearchIndex
 from vsemb.text.subwords import WordPieceTokenizer
 from vsemb.text.tokenizers import CharacterTokenizer, WordTokenizer
 from vsemb.text.vocabulary import Vocabulary

@@ -14,7 +14,7 @@ from vsemb.data.store import Dataset
 from vsemb.runs.indexing import build_index
 from vsemb.runs.run import Run
 from vsemb.runs.serve import export_run
-from vsemb.searching import read_index
+from vsemb.searching.storage import read_index
 
 pytest.importorskip("apache_beam", reason="the extra beam is not installed")
 

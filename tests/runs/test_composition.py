@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.scenes_composition import Scenes
+from tests.searched import search_run
 from vsemb import recipes
 from vsemb.data import synthetic as generator
 from vsemb.data.features.compute import write_precomputed
@@ -16,10 +17,10 @@ from vsemb.data.writing.writer import write_dataset
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.evaluation import Embedder
 from vsemb.runs.indexing import measure_candidates, open_index
+from vsemb.runs.inputs import Query
 from vsemb.runs.run import Run
-from vsemb.runs.searching import Query, search_run
 from vsemb.runs.train import train
-from vsemb.searching import abstract, compose
+from vsemb.searching.arithmetic import abstract, compose
 
 SMALL = (
     *("embedding_dim=64", "text.encoder.words.dim=64", "text.encoder.units=64", "batches.size=64"),
@@ -176,7 +177,7 @@ def test_candidates(small_run, scenes):
 
 def test_what_is_refused(small_run, scenes, tiny_run, tmp_path):
     for arguments in ({"compose": ("a", "b"), "text": "c"}, {"compose": ("a", "b"), "abstract": ("a", "b")}):
-        with pytest.raises(InvalidArgumentError, match="one of a text or an image"):
+        with pytest.raises(InvalidArgumentError, match="one of text, image"):
             Query(**arguments)
     with pytest.raises(InvalidArgumentError, match="`abstract`.*two or more"):
         Query(abstract=("a",))

@@ -15,7 +15,7 @@ from vsemb.runs import embedding
 from vsemb.runs.embedding import Embedded, embed_files, embed_lines, known_in
 from vsemb.runs.images import embed_image
 from vsemb.runs.indexing import index_files
-from vsemb.searching import IndexSettings
+from vsemb.searching.backends.exact import Exact
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_known_files_are_not_read_again(tiny_pixel_run, photos, tmp_path, monkey
     read.clear()
     assert index_files(tiny_pixel_run, index.keys, "index")[1].kept == len(index) and not read
     # Rounded embeddings are not kept for an index of exact ones, nor embeddings of a damaged index.
-    index_files(tiny_pixel_run, index.keys, "index", IndexSettings(dtype="float16"))
+    index_files(tiny_pixel_run, index.keys, "index", Exact("float16"))
     assert index_files(tiny_pixel_run, index.keys, "index")[1].kept == 0
     (tmp_path / "index" / "embeddings.npy").write_bytes(b"")
     assert index_files(tiny_pixel_run, index.keys, "index")[1].kept == 0

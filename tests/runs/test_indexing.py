@@ -16,7 +16,7 @@ from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.evaluation import Embedder
 from vsemb.runs.indexing import DatasetItems, build_index, index_directory, open_index
 from vsemb.runs.run import Run
-from vsemb.searching import IndexSettings
+from vsemb.searching.backends.exact import Exact
 
 
 @pytest.fixture
@@ -77,14 +77,14 @@ def test_built_once_and_anew_when_stale(run, scenes, tmp_path):
     assert len(open_index(run, other, "val", report=said.append)) == 5
     assert len(said) == 2 and "another dataset" in said[1] and said[1].endswith("Embedding anew.")
     # The same dataset and other weights; what is made anew is stored as it was.
-    build_index(run, scenes, "val", settings=IndexSettings(dtype="int8"))
+    build_index(run, scenes, "val", backend=Exact("int8"))
     del said[:]
     weight = run.model.text_encoder.trainable_weights[0]
     weight.assign(weight + 1)
     run.model.save_weights(run.path / "checkpoints" / "best.weights.h5")
     anew = open_index(Run.open(run.path), scenes, "val", report=said.append)
     assert len(said) == 1 and "another run" in said[0]
-    assert anew.settings == IndexSettings(dtype="int8")
+    assert anew.backend == Exact("int8")
 
 
 def test_the_fingerprint_is_the_runs_and_not_its_places(run, tiny_run):

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.raising import raises_argument
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.runs import pictures
 from vsemb.runs.pictures import (
+    check_picture_path,
     contact_sheet,
     crop,
     data_uri,
@@ -152,3 +154,11 @@ def test_texts_are_written_and_cut() -> None:
     # Nothing is cut at the edges.
     assert (np.concatenate([long[0], long[-1]]) > 200).all()
     assert text_tile("", 64).size == text_tile("猫 " * 50, 64).size == (64, 64)
+
+
+def test_a_picture_does_not_replace_an_image_that_is_read(tmp_path):
+    image = str(tmp_path / "dog.png")
+    assert check_picture_path(tmp_path / "out.png", [image]) == "PNG"
+    for out in (image, f"{tmp_path}/../{tmp_path.name}/dog.png"):
+        with raises_argument("out"):
+            check_picture_path(out, [image])

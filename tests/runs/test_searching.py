@@ -10,10 +10,11 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
+from tests.searched import search_run
 from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.runs.inputs import Query
 from vsemb.runs.run import Run
-from vsemb.runs.searching import Query, search_run
-from vsemb.searching import combine, resort_by_mean
+from vsemb.searching.arithmetic import combine, resort_by_mean
 from vsemb.text import CharacterTokenizer
 
 
@@ -129,7 +130,7 @@ def test_what_a_run_reads_is_called_by_its_name(run, scenes, monkeypatch):
 
 def test_what_is_refused(run, scenes, tmp_path):
     for text, image in ((None, None), ("a", "b")):
-        with pytest.raises(InvalidArgumentError, match="a text or an image"):
+        with pytest.raises(InvalidArgumentError, match="one of text, image"):
             Query(text, image)
     for arguments in ({"k": 0}, {"resort": 0}):
         with pytest.raises(InvalidArgumentError, match="integer >= 1"):

@@ -16,7 +16,8 @@ from vsemb.image.backbones import BackboneConfig
 from vsemb.runs.run import Run
 from vsemb.runs.serve import export_run, model_facts
 from vsemb.runs.train import train
-from vsemb.searching import StaleIndexError, read_index
+from vsemb.searching.index import StaleIndexError
+from vsemb.searching.storage import read_index
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pytest
 
 from vsemb.errors import InvalidArgumentError
 from vsemb.ops.order import order_violation_matrix
-from vsemb.searching import abstract, combine, compose, resort_by_mean
+from vsemb.searching.arithmetic import abstract, combine, compose, resort_by_mean
 from vsemb.similarities import Cosine, Dot
 
 # A case worked out for this project: query image 1 of five, minus one word, plus another.

@@ -9,8 +9,11 @@ import pytest
 
 from vsemb import similarities
 from vsemb.errors import InvalidArgumentError
-from vsemb.searching import IndexSettings, IndexSource, SearchIndex, candidate_recall, write_index
 from vsemb.searching import index as module
+from vsemb.searching.backends.exact import Exact
+from vsemb.searching.comparison import candidate_recall
+from vsemb.searching.index import IndexSource, SearchIndex
+from vsemb.searching.storage import write_index
 
 SOURCE = IndexSource("run", "data", ("val",), "image", "order")
 
@@ -106,7 +109,7 @@ def test_without_candidates_by_inner_product_all_items_are_scored(monkeypatch, t
     monkeypatch.setattr(module, "EACH", 1)
     monkeypatch.setattr(module, "FEWEST", 1)
     keys = ["a", "b", "c"]
-    index = write_index(tmp_path / "index", ITEMS, np.arange(3), keys, SOURCE, settings=IndexSettings(dtype=dtype))
+    index = write_index(tmp_path / "index", ITEMS, np.arange(3), keys, SOURCE, backend=Exact(dtype))
     assert index.search(QUERY, 1)[0].tolist() == [[0]]
     with pytest.raises(InvalidArgumentError, match="order.*all items are scored"):
         index.search(QUERY, 1, candidates=2)

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from vsemb.errors import InvalidArgumentError, missing_extra
-from vsemb.searching import IndexSettings, IndexSource, SearchIndex
-from vsemb.searching.backends import BACKENDS
+from vsemb.searching.backends.exact import Exact
+from vsemb.searching.backends.faiss import FaissFlat
 from vsemb.searching.comparison import compare
+from vsemb.searching.index import IndexSource, SearchIndex
 
 SOURCE = IndexSource("run", "data", ("val",), "image", "dot")
 
@@ -23,7 +24,7 @@ def test_by_hand():
             index,
             np.array([[1, 2]], np.float32),
             own=np.array([8]),
-            settings=[IndexSettings(dtype="binary"), IndexSettings(dtype="float16")],
+            backends=[Exact("binary"), Exact("float16")],
         )
     )
     assert [row.name for row in rows] == ["exact float32", "exact binary", "exact float16"]
@@ -39,14 +40,14 @@ def test_by_hand():
 
 
 def test_what_is_not_installed_is_a_row(monkeypatch):
-    def check():
+    def check(self):
         raise missing_extra("faiss-cpu", "index")
 
-    monkeypatch.setattr(BACKENDS["faiss-flat"], "check", check)
+    monkeypatch.setattr(FaissFlat, "require_library", check)
     index = SearchIndex(np.eye(3, dtype=np.float32), np.arange(3), list("abc"), SOURCE)
     queries = np.eye(3, dtype=np.float32)
-    _, row = compare(index, queries, settings=[IndexSettings("faiss-flat")])
+    _, row = compare(index, queries, backends=[FaissFlat()])
     assert "`faiss-cpu` is not installed" in row.missing and "vsemb[index]" in row.missing
     assert row.recall is None and row.milliseconds is None
     with pytest.raises(InvalidArgumentError, match="at least one query"):
-        list(compare(index, queries[:0]))
+        list(compare(index, queries[:0], backends=[]))

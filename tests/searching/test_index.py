@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.searching import IndexSource, SearchIndex, StaleIndexError, read_index, write_index
 from vsemb.searching import index as module
+from vsemb.searching.index import IndexSource, SearchIndex, StaleIndexError
+from vsemb.searching.storage import read_index, write_index
 
 SOURCE = IndexSource("run", "data", ("train", "val"), "image", "cosine")
 

@@ -16,8 +16,9 @@ import pytest
 pytest.importorskip("milvus_lite")
 
 from vsemb.errors import DataError
-from vsemb.searching import IndexSettings, IndexSource, StaleIndexError, read_index, stored_settings, write_index
-from vsemb.searching.backends.milvus import TOKEN, URI, MilvusCollection
+from vsemb.searching.backends.milvus import TOKEN, URI, Milvus, MilvusCollection
+from vsemb.searching.index import IndexSource, StaleIndexError
+from vsemb.searching.storage import read_index, stored_backend, write_index
 
 SOURCE = IndexSource("run", "data", ("val",), "image", "cosine")
 
@@ -26,9 +27,9 @@ def vectors(count: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(count, 8)).astype(np.float32)
 
 
-def write(directory, count, settings):
+def write(directory, count, backend):
     keys = [str(row) for row in range(count)]
-    return write_index(directory, vectors(count), np.arange(count), keys, SOURCE, settings=settings)
+    return write_index(directory, vectors(count), np.arange(count), keys, SOURCE, backend=backend)
 
 
 @pytest.fixture
@@ -48,8 +49,8 @@ def server(tmp_path):
 def test_a_server_by_uri(server, tmp_path, monkeypatch):
     uri, client = server
     monkeypatch.setenv(TOKEN, "root:hunter2")
-    settings = IndexSettings("milvus", parameters={"uri": uri})
-    index = write(tmp_path / "a", 30, settings)
+    backend = Milvus(uri=uri)
+    index = write(tmp_path / "a", 30, backend)
     assert index.search(vectors(1, seed=1), 3)[0].tolist() == [
         np.argsort(-(vectors(30) @ vectors(1, seed=1)[0]))[:3].tolist()
     ]
@@ -57,7 +58,7 @@ def test_a_server_by_uri(server, tmp_path, monkeypatch):
     (first,) = client.list_collections()
     assert first.startswith("vsemb_")
     # The new one is there before the old one goes.
-    write(tmp_path / "a", 20, settings).close()
+    write(tmp_path / "a", 20, backend).close()
     (second,) = client.list_collections()
     assert second != first
     content = b"".join(path.read_bytes() for path in (tmp_path / "a").rglob("*") if path.is_file())
@@ -68,9 +69,9 @@ def test_a_server_by_uri(server, tmp_path, monkeypatch):
     monkeypatch.setenv(URI, uri)
     # A failure leaves the index and the server as they were.
     with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
-        patch.setattr(MilvusCollection, "_fill", lambda self, *_: self.client.no_such or 1 / 0, raising=True)
+        patch.setattr(MilvusCollection, "fill", lambda self, *_: self.client.no_such or 1 / 0, raising=True)
         patch.setattr("pymilvus.MilvusClient.no_such", None, raising=False)
-        write(tmp_path / "a", 10, settings)
+        write(tmp_path / "a", 10, backend)
     assert client.list_collections() == [second] and len(read_index(tmp_path / "a")) == 20
     client.drop_collection(second)
     with pytest.raises(DataError, match="collection .* is not at"):
@@ -80,7 +81,7 @@ def test_a_server_by_uri(server, tmp_path, monkeypatch):
 def test_a_copy_leaves_the_collection_of_its_original(server, tmp_path, monkeypatch, capsys):
     uri, client = server
     monkeypatch.setenv(URI, uri)
-    cluster = IndexSettings("milvus", parameters={"uri": uri})
+    cluster = Milvus(uri=uri)
     write(tmp_path / "a", 30, cluster).close()
     write(tmp_path / "other", 10, cluster).close()
     shutil.copytree(tmp_path / "a", tmp_path / "copy")
@@ -105,7 +106,7 @@ def test_a_copy_leaves_the_collection_of_its_original(server, tmp_path, monkeypa
 
 def test_a_manifest_sends_the_token_nowhere(tmp_path, monkeypatch):
     monkeypatch.setenv(TOKEN, "root:hunter2")
-    write(tmp_path / "a", 5, IndexSettings("milvus")).close()
+    write(tmp_path / "a", 5, Milvus()).close()
     path = tmp_path / "a" / "manifest.json"
     manifest = json.loads(path.read_text())
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -122,15 +123,15 @@ def test_a_manifest_sends_the_token_nowhere(tmp_path, monkeypatch):
             path.write_text(json.dumps(manifest | changed))
             with pytest.raises(StaleIndexError, match="uri"):
                 read_index(tmp_path / "a")
-            assert "uri" not in stored_settings(tmp_path / "a").parameters
-        write(tmp_path / "a", 6, stored_settings(tmp_path / "a")).close()
+            assert stored_backend(tmp_path / "a").uri is None
+        write(tmp_path / "a", 6, stored_backend(tmp_path / "a")).close()
         with pytest.raises(BlockingIOError):
             listener.accept()
 
 
 @pytest.mark.parametrize("where", ["link", "data", "functions"])
 def test_an_embedded_one_stays_in_its_folder(where, tmp_path):
-    write(tmp_path / "a", 5, IndexSettings("milvus")).close()
+    write(tmp_path / "a", 5, Milvus()).close()
     folder = tmp_path / "a" / "backend" / "milvus.db"
     (manifest,), (schema,) = folder.rglob("manifest.json"), folder.rglob("schema.json")
     if where == "link":
@@ -148,14 +149,14 @@ def test_an_embedded_one_stays_in_its_folder(where, tmp_path):
 
 
 def test_nobody_at_the_uri(tmp_path):
-    settings = IndexSettings("milvus", parameters={"uri": "http://127.0.0.1:9"})
+    backend = Milvus(uri="http://127.0.0.1:9")
     with pytest.raises(DataError, match=r"Milvus cannot .*http://127\.0\.0\.1:9"):
-        write(tmp_path / "a", 5, settings)
+        write(tmp_path / "a", 5, backend)
     assert not any(tmp_path.iterdir())
 
 
 def test_damage_is_one_error_and_nothing_is_logged_beside_it(tmp_path, monkeypatch):
-    write(tmp_path / "a", 5, IndexSettings("milvus")).close()
+    write(tmp_path / "a", 5, Milvus()).close()
     (schema,) = tmp_path.rglob("schema.json")
     schema.write_text("{")
     said = []
@@ -172,11 +173,11 @@ def test_damage_is_one_error_and_nothing_is_logged_beside_it(tmp_path, monkeypat
 def test_an_embedded_one_stops_when_it_is_closed(tmp_path):
     # Not their number: a thread of an earlier test may end meanwhile.
     before = set(threading.enumerate())
-    index = write(tmp_path / "a", 30, IndexSettings("milvus"))
+    index = write(tmp_path / "a", 30, Milvus())
     assert set(threading.enumerate()) - before
     # Written anew over the open one.
-    again = write(tmp_path / "a", 20, IndexSettings("milvus"))
-    assert len(again.backend) == 20
+    again = write(tmp_path / "a", 20, Milvus())
+    assert len(again.finder) == 20
     assert again.search(vectors(1), 1)[0].tolist() == [[int(np.argmax(vectors(20) @ vectors(1)[0]))]]
     again.close()
     index.close()
@@ -190,7 +191,7 @@ _SEARCH = """
 import sys
 import numpy as np
 from vsemb.errors import DataError
-from vsemb.searching import read_index
+from vsemb.searching.storage import read_index
 try:
     read_index(sys.argv[1])
 except DataError as error:
@@ -202,7 +203,7 @@ print(read_index(sys.argv[1]).search(np.ones((1, 8), np.float32), 2)[0].shape)
 
 @pytest.mark.slow
 def test_one_process_at_a_time_and_one_that_forgets_to_close_ends(tmp_path):
-    index = write(tmp_path / "a", 30, IndexSettings("milvus"))
+    index = write(tmp_path / "a", 30, Milvus())
     command = [sys.executable, "-c", _SEARCH, str(tmp_path / "a")]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:

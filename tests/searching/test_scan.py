@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from vsemb.searching import IndexSource, SearchIndex
 from vsemb.searching import index as index_module
 from vsemb.searching import scan as module
+from vsemb.searching.index import IndexSource, SearchIndex
 from vsemb.searching.scan import Rounding, best_of, best_of_blocks, rounding, scan
 
 NONE = np.zeros(0, np.int64)

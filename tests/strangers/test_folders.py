@@ -27,7 +27,7 @@ from vsemb.files import inside, require_contained, require_regular
 from vsemb.image.backbones import BackboneConfig
 from vsemb.runs.indexing import open_indexed
 from vsemb.runs.run import Run
-from vsemb.searching import read_index
+from vsemb.searching.storage import read_index
 
 # A file that is opened by mistake waits for ever; a shared machine may be slow.
 _SECONDS = 60

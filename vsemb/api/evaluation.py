@@ -144,5 +144,5 @@ def analyze(
     by = chosen(Analysis, "analysis", analysis, options)
     if not runs:
         raise invalid_argument("runs", runs, "at least one run")
-    opened = [each if isinstance(each, Run) else Run.open(each, "retrieval") for each in runs]
+    opened = [Run.open(each, "retrieval") for each in runs]
     return by.analyze(opened, opened[0].open_data(data), split)

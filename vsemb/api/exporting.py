@@ -61,7 +61,7 @@ def export(
     from vsemb.exporting.servable import signature_table
     from vsemb.runs.run import Run
     from vsemb.runs.serve import Exported, export_run
-    from vsemb.searching import read_index
+    from vsemb.searching.storage import read_index
 
     added = additions(ExportOption, options)
     if sign is not None:

@@ -7,7 +7,6 @@ import contextlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
-import inspect
 import os
 import signal
 import sys
@@ -15,49 +14,32 @@ import tempfile
 import threading
 import types
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from vsemb import __version__, registry
 from vsemb.allocation import keep_freed_memory
 from vsemb.cli.commands import COMMANDS
-from vsemb.cli.parser import call, check_json_file
-from vsemb.cli.parser import command_parser as parser_of_act
-from vsemb.commands import Command, Modes
+from vsemb.cli.parser import parser_of
+from vsemb.cli.running import run
 from vsemb.console import without_tracing_advice
 from vsemb.errors import VsembError, escaped
-from vsemb.printing import console_of, save_json
-from vsemb.results import Result
 
-#: Commands of the base: name -> summary. Each is a module of that name, imported to run it or to show its help.
-_SUMMARIES = {
-    "index": "embed image files or a dataset for search",
-    "search": "find images by text, image or arithmetic",
-    "embed": "embed image files or texts into a file of vectors",
-    "demo": "search with a run in the browser",
-}
 _WITHOUT = "`vsemb train --backend jax` needs no TensorFlow."
 
 
-def commands() -> dict[str, Any]:
+def commands() -> dict[str, registry.Command]:
     """Return all commands by name: commands of the base first, then of systems.
 
     `annotate` has only annotations of systems. It is omitted if systems do not provide any.
     """
-    own: dict[str, Any] = {name: (f"vsemb.cli.{name}", summary) for name, summary in _SUMMARIES.items()}
-    own |= {name: command for name, command in COMMANDS.items() if name != "annotate" or registry.kinds("annotation")}
+    own = {name: command for name, command in COMMANDS.items() if name != "annotate" or registry.kinds("annotation")}
     return own | registry.entries("commands")
 
 
-def summary_of(command: Any) -> str:
-    """Return the summary of a command."""
-    return command.summary if isinstance(command, registry.Command) else command[1]
-
-
 def build_parser() -> argparse.ArgumentParser:
-    """Return the top-level parser; sub-commands parse their own arguments."""
+    """Return the top-level parser; commands parse their own arguments."""
     known = commands()
     width = max(map(len, known))
-    listing = "\n".join(f"  {name:<{width}}  {summary_of(each)}" for name, each in known.items())
+    listing = "\n".join(f"  {name:<{width}}  {command.summary}" for name, command in known.items())
     parser = argparse.ArgumentParser(
         prog="vsemb",
         description="Visual-semantic embeddings: images and sentences in one vector space.",
@@ -72,23 +54,8 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def command_parser(name: str) -> argparse.ArgumentParser:
-    """Return the parser of one command."""
-    declared = commands()[name]
-    if isinstance(declared, registry.Command):
-        return parser_of_act(name, declared)
-    command: Command = registry.load(declared[0])
-    text, _, examples = (inspect.getdoc(command.run) or "").partition("\n\nExamples:\n")
-    # Abbreviations are disabled, because `--k` would be read as `--keep-query`.
-    parser = argparse.ArgumentParser(
-        prog=f"vsemb {name}", formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
-    )
-    command.configure(parser)
-    parser.add_argument("--quiet", action="store_true", help="print only results and errors")
-    modes: Modes | None = parser.get_default("modes")
-    parser.description = text + (modes.explained if modes is not None else "")
-    of_systems = [f"  {line}" for system in registry.systems() for line in system.examples.get(name, ())]
-    parser.epilog = "\n".join(["examples:", *examples.split("\n"), *of_systems])
-    return parser
+    """Return the parser of a command."""
+    return parser_of(name, commands()[name])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -104,29 +71,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     try:
         given = build_parser().parse_args(argv)
-        declared = commands()[given.command]
+        command = commands()[given.command]
         # Intermixed parsing accepts a text after options.
-        arguments = command_parser(given.command).parse_intermixed_args(
-            given.arguments, argparse.Namespace(json=None, quiet=False)
-        )
-        command: Any = declared if isinstance(declared, registry.Command) else registry.load(declared[0])
+        arguments = parser_of(given.command, command).parse_intermixed_args(given.arguments)
     except VsembError as error:
         # A system that cannot be loaded raises this error.
         print(f"vsemb: {_reason(error)}", file=sys.stderr)
         return 1
-    arguments.argv = given.arguments
-    backends = getattr(command, "backends", getattr(command, "BACKENDS", ("tensorflow",)))
     backend = getattr(arguments, "backend", None) or os.environ.get("KERAS_BACKEND", "")
-    os.environ["KERAS_BACKEND"] = backend if backend in backends else backends[0]
-    if getattr(command, "keeps_memory", getattr(command, "KEEPS_MEMORY", True)):
+    os.environ["KERAS_BACKEND"] = backend if backend in command.backends else command.backends[0]
+    if command.keeps_memory:
         keep_freed_memory()
     main_thread = threading.current_thread() is threading.main_thread()
     before = {number: signal.signal(number, _terminate) for number in _ending()} if main_thread else {}
     try:
-        with console_of(arguments), without_tracing_advice():
-            if isinstance(command, registry.Command):
-                return _run(command, arguments, given.command)
-            return command.run(arguments) or 0
+        with without_tracing_advice():
+            return run(given.command, command, arguments)
     except KeyboardInterrupt:
         print(f"vsemb {given.command}: interrupted.", file=sys.stderr)
         return 130
@@ -139,25 +99,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler or signal.SIG_DFL)
-
-
-def _run(command: registry.Command, arguments: argparse.Namespace, name: str) -> int:
-    """Call the act of a command, print its results, and return the exit status."""
-    check_json_file(arguments)
-    # An act that answers several questions in turn returns an iterator.
-    returned = call(registry.load(command.act), arguments)
-    several = isinstance(returned, Iterator)
-    results: Iterator[Result] = returned if several else iter([returned])
-    values, failed = [], False
-    for result in results:
-        if text := str(result):
-            print(text)
-        values.append(result.to_json())
-        if result.failure is not None:
-            failed = True
-            print(f"vsemb {name}: {result.failure}", file=sys.stderr)
-    save_json(arguments, values if several else values[0])
-    return int(failed)
 
 
 def _reason(error: Exception) -> str:

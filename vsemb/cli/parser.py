@@ -23,10 +23,10 @@ from vsemb.parts import Hint, Typed, explanations, fields_of, read_hint
 #: Types whose values a word of a command line can be.
 _PLAIN = {str, int, float, bool}
 #: Options of all commands.
-SHARED = ("json", "quiet", "json_stream", "argv")
+SHARED = ("json", "quiet")
 
 
-def command_parser(name: str, command: registry.Command) -> argparse.ArgumentParser:
+def parser_of(name: str, command: registry.Command) -> argparse.ArgumentParser:
     """Return the parser of a command. Its namespace has the arguments that were given, and no others.
 
     Args:
@@ -81,7 +81,7 @@ def check_json_file(given: argparse.Namespace) -> None:
     Raises:
         InvalidArgumentError: naming the file.
     """
-    file = given.json
+    file = getattr(given, "json", None)
     if file in (None, "-"):
         return
     for name, value in vars(given).items():

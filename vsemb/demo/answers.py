@@ -15,15 +15,15 @@ from vsemb.errors import DataError, InvalidArgumentError, VsembError, invalid_ar
 from vsemb.files import sha256_bytes
 from vsemb.runs.images import embed_new_image, stored_image
 from vsemb.runs.indexing import ALL, DatasetItems
+from vsemb.runs.inputs import Query
 from vsemb.runs.run import Run
-from vsemb.runs.searching import Query, Result, Searchable, embed_text, nearest, searcher_of
-from vsemb.searching import abstract, combine, compose
+from vsemb.runs.searching import Searchable, SearchResult, embed_text, nearest, searcher_of
+from vsemb.searching.arithmetic import OPERATIONS, combine
 
 MAX_RESULTS, MAX_SENTENCES, RESORTED = 48, 20, 20
 # Maximum bytes of embeddings in memory for runs without an index, for images and captions each. Larger embeddings are
 # computed again for each query.
 _KEPT = 2 << 30
-_OPERATIONS = {"compose": compose, "abstract": abstract}
 #: A caption and the natural logarithm of its probability.
 Written = tuple[str, float]
 
@@ -55,8 +55,8 @@ class Answer:
         sentences: compared sentences, best first.
     """
 
-    images: tuple[Result, ...] = ()
-    captions: tuple[Result, ...] = ()
+    images: tuple[SearchResult, ...] = ()
+    captions: tuple[SearchResult, ...] = ()
     notes: tuple[str, ...] = ()
     written: tuple[Written, ...] | None = None
     sentences: tuple[ComparedSentence, ...] = ()
@@ -259,7 +259,7 @@ class Demo(Demonstration):
         """
         vector, own = self._embed_image(image)
         images = self._nearest_images(vector, k, "image", own)
-        captions: tuple[Result, ...] = ()
+        captions: tuple[SearchResult, ...] = ()
         if self._captions is not None:
             captions = tuple(nearest(self._captions, vector, k, query_kind="image"))
         written = None if self._captioning is None else self._captioning.written(image)
@@ -300,7 +300,7 @@ class Demo(Demonstration):
 
         Args:
             operation: `compose` (all of the texts) or `abstract` (what they have in common), see
-                `vsemb.searching.compose`.
+                `vsemb.searching.arithmetic`.
             texts: two or more texts.
             k: number of images, 1 to 48.
 
@@ -310,13 +310,13 @@ class Demo(Demonstration):
         """
         if not self.has_order:
             raise invalid_argument("operation", operation, "omitted for a run without an order similarity")
-        if operation not in _OPERATIONS:
+        if operation not in OPERATIONS:
             raise invalid_argument("operation", operation, "compose or abstract")
         if len(texts) < 2:
             raise InvalidArgumentError("Type two or more texts, one per line.")
         notes: list[str] = []
         vectors = [self._embed_text(text, operation, notes) for text in texts]
-        return Answer(self._nearest_images(_OPERATIONS[operation](*vectors), k, "text"), notes=tuple(notes))
+        return Answer(self._nearest_images(OPERATIONS[operation](*vectors), k, "text"), notes=tuple(notes))
 
     def compare(self, image: bytes | str, sentences: Sequence[str]) -> Answer:
         """Score sentences against an image; sentences without a known word are skipped with a note.
@@ -355,7 +355,7 @@ class Demo(Demonstration):
 
     def _nearest_images(
         self, vector: np.ndarray, k: int, kind: str, exclude: Sequence[int] = (), resort: int | None = None
-    ) -> tuple[Result, ...]:
+    ) -> tuple[SearchResult, ...]:
         if not 1 <= k <= MAX_RESULTS:
             raise InvalidArgumentError(f"“Results” must be a number from 1 to {MAX_RESULTS}; got {k}.")
         return tuple(nearest(self._images, vector, k, query_kind=kind, exclude=exclude, resort=resort))

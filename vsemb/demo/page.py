@@ -23,7 +23,7 @@ from vsemb.files import read_bytes
 from vsemb.runs.pictures import data_uri, thumbnail
 from vsemb.runs.run import Run
 from vsemb.runs.templates import page_template
-from vsemb.searching import Item
+from vsemb.searching.index import Item
 
 #: A function of a run, a dataset, its split or `all`, a function to call with messages, and the demonstration of a
 #: captioning run for query images or None.

@@ -16,7 +16,7 @@ import webbrowser
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from vsemb.data.store import Dataset
 from vsemb.demo.page import build_page, open_tabs
@@ -46,7 +46,7 @@ _FORM = 1 << 16
 _GRACE = 2
 
 
-def serve_demo(
+def serve_page(
     run: Run,
     dataset: Dataset,
     *,
@@ -57,7 +57,7 @@ def serve_demo(
     report: Callable[[str], None] = print,
     captioning: Run | None = None,
     access: Access = OPEN,
-) -> None:
+) -> NoReturn:
     """Serve the demonstration page of a run until interrupted.
 
     The model is run once before the address is reported.
@@ -82,7 +82,7 @@ def serve_demo(
 
     Example:
 
-        serve_demo(Run.open("runs/vsepp"), Dataset.open("data/flickr8k"), port=0)
+        serve_page(Run.open("runs/vsepp"), Dataset.open("data/flickr8k"), port=0)
     """
     access.require_for(host)
     with _uploads(), _listening(host, port) as listener:
@@ -100,6 +100,8 @@ def serve_demo(
             shown.warm_up()
             application = _application(gradio, build_page(gradio, run, shown), host, access)
             _serve(application, listener, announce, access)
+    # Only a signal ends the server. If signals were ignored before, raising it again has no effect, so raise here.
+    raise KeyboardInterrupt
 
 
 @contextmanager
@@ -121,7 +123,7 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
             listener.bind((host, port))
             listener.listen()
         except OSError as error:
-            fix = f"{error.strerror}. Choose another with --port; 0 takes any free port."
+            fix = f"{error.strerror}. Choose another `port`; 0 takes any free port."
             raise invalid_argument("port", port, f"a free port of {host}", fix) from error
         yield listener
 
@@ -314,5 +316,3 @@ def _serve(application: Any, listener: socket.socket, started: Callable[[], None
         # are deleted.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     Server(config).run(sockets=[listener])
-    # Only a signal ends the server. If signals were ignored before, raising it again has no effect, so raise here.
-    raise KeyboardInterrupt

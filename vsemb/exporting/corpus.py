@@ -13,8 +13,7 @@ import numpy as np
 
 from vsemb.errors import invalid_argument, unknown_name
 from vsemb.ops.tensorflow import tf
-from vsemb.searching import SearchIndex
-from vsemb.searching.index import EACH, FEWEST, KINDS, items_are_images
+from vsemb.searching.index import EACH, FEWEST, KINDS, SearchIndex, items_are_images
 from vsemb.similarities import Similarity
 
 #: Maximum number of items of a corpus; larger ones need a separate index.

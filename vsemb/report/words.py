@@ -14,7 +14,7 @@ import numpy as np
 from vsemb.errors import DataError, invalid_argument, unknown_name
 from vsemb.report.space import Found, Picture, Space
 from vsemb.runs.pictures import decimals
-from vsemb.searching import combine
+from vsemb.searching.arithmetic import combine
 from vsemb.text.normalize import words_of
 
 #: Families of words. An image usually shows one word of a family.

@@ -211,7 +211,7 @@ def _index(path: Path) -> _Read:
     }
     name = shlex.quote(str(path))
     following = [f'vsemb search {name} "a dog on a beach"']
-    return "manifest.json", facts, [*following, *[f"vsemb index {name} --compare"] * ("data" in recorded)]
+    return "manifest.json", facts, [*following, *[f"vsemb compare-backends {name}"] * ("data" in recorded)]
 
 
 def _model(path: Path) -> _Read:

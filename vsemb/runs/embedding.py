@@ -16,10 +16,12 @@ import numpy as np
 
 from vsemb.console import progress
 from vsemb.data.features.files import FeatureWriter
-from vsemb.errors import DataError, VsembError
+from vsemb.errors import DataError, VsembError, counted
 from vsemb.evaluation import Embedder
 from vsemb.files import read_json, replacing, require_regular, sha256_bytes, write_json
 from vsemb.ops.tensorflow import tf
+from vsemb.printing import facts
+from vsemb.results import Result
 from vsemb.runs.images import image_encoder, read_image_file
 from vsemb.runs.inputs import check_vectors_path
 from vsemb.runs.run import Run
@@ -86,6 +88,68 @@ class Embedded:
         table = pyarrow.table({kind: self.names, **stamps, "embedding": vectors}, metadata=made)
         with replacing(path) as temporary:
             parquet.write_table(table, temporary, write_page_checksum=True)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class VectorFile(Result):
+    """A file of vectors.
+
+    Attributes:
+        where: the file.
+        kind: kind of its rows, `image` or `text`.
+        items: number of rows.
+        dim: size of a vector.
+        kept: number of vectors of unchanged image files.
+        skipped: omitted file or text -> reason.
+        blank_lines: numbers of the blank lines of a file of texts, from 1.
+    """
+
+    where: str
+    kind: str
+    items: int
+    dim: int
+    kept: int
+    skipped: Mapping[str, str]
+    blank_lines: tuple[int, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        counts = {"items": self.items, "kept": self.kept, "kind": self.kind, "dim": self.dim}
+        return {**counts, "skipped": dict(self.skipped), "blank_lines": list(self.blank_lines)}
+
+    def __str__(self) -> str:
+        kept = {"kept": f"{self.kept:,} unchanged"} if self.kept else {}
+        items = {"items": counted(self.items, self.kind)}
+        return facts({**items, **kept, "dim": self.dim, "where": self.where})
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def write_vectors(
+    run: Run,
+    kind: str,
+    names: Sequence[str],
+    out: str | os.PathLike[str],
+    blank_lines: Sequence[int] = (),
+) -> VectorFile:
+    """Embed image files or texts into a file of vectors.
+
+    Args:
+        run: a run with one vector per item.
+        kind: `image` for image files, `text` for texts.
+        names: the files or texts.
+        out: the file, `.npy` or `.parquet`.
+        blank_lines: numbers of the blank lines of the file of texts, for the result.
+
+    Raises:
+        DataError: as `embed_files` and `embed_lines`.
+    """
+    embedded = embed_files(run, names, out, known_in(run, out)) if kind == "image" else embed_lines(run, names, out)
+    embedded.write(out, kind)
+    discard_work(out)
+    count, dim = embedded.embeddings.shape
+    return VectorFile(os.fspath(out), kind, count, dim, embedded.kept, embedded.skipped, tuple(blank_lines))
 
 
 def embed_files(

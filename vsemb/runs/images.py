@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from vsemb.data.images import BadImage, StoredImage, sanitise_image
 from vsemb.data.store import Dataset, Split
-from vsemb.errors import DataError
+from vsemb.errors import DataError, printable
 from vsemb.files import read_bytes
 from vsemb.ops.tensorflow import tf
 from vsemb.runs.run import Run
@@ -65,6 +66,31 @@ def find_key(dataset: Dataset | None, image: str) -> tuple[Split, int] | None:
         return None
     splits = (dataset.split(name) for name in dataset.splits)
     return next(((split, split.keys.index(image)) for split in splits if image in split.keys), None)
+
+
+def open_keys(run: Run, data: Dataset | str | os.PathLike[str] | None, images: Sequence[str] = ()) -> Dataset | None:
+    """Open the dataset whose keys may name images; None if it is missing and files need none.
+
+    Args:
+        run: the run.
+        data: the dataset that was named; None for the training dataset.
+        images: files or keys. One that is a file is enough to go on without a dataset.
+
+    Raises:
+        DataError: if there is neither the file nor the dataset.
+    """
+    try:
+        dataset: Dataset = run.open_data(data)
+        return dataset
+    except DataError as error:
+        # Image files need no dataset; only one that was asked for is missed.
+        if data is not None:
+            raise
+        if images and not any(map(os.path.isfile, images)):
+            raise DataError(
+                f"No image file {printable(images[0])!r}, and no dataset with such a key (name one as `data`): {error}"
+            ) from error
+    return None
 
 
 def read_image_file(image: str, dataset: Dataset | None) -> StoredImage:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,32 +15,28 @@ import numpy as np
 
 from vsemb.console import progress, say
 from vsemb.data.store import Dataset, Split
-from vsemb.errors import DataError, VsembError
+from vsemb.errors import DataError, VsembError, escaped
 from vsemb.evaluation import Embedder
 from vsemb.evaluation.embed import rows_on_disk
 from vsemb.files import sha256_bytes
+from vsemb.printing import command_line
+from vsemb.results import Result
 from vsemb.runs.embedding import Embedded, Known, discard_work, embed_files, file_stamp, known_files
 from vsemb.runs.images import embed_image_bytes
+from vsemb.runs.inputs import kind_of
 from vsemb.runs.run import Run
 from vsemb.runs.serve import check_run
-from vsemb.searching import (
-    IndexSettings,
-    IndexSource,
-    Item,
-    SearchIndex,
-    StaleIndexError,
-    candidate_recall,
-    check_candidates,
-    check_index_directory,
-    read_index,
-    stored_settings,
-    write_index,
-)
-from vsemb.searching.comparison import Compared, compare
+from vsemb.searching.backends.backend import SearchBackend
+from vsemb.searching.backends.exact import Exact
+from vsemb.searching.comparison import BackendComparison, all_backends, candidate_recall, compare
+from vsemb.searching.index import IndexSource, Item, SearchIndex, StaleIndexError, check_candidates
+from vsemb.searching.storage import check_index_directory, read_index, stored_backend, write_index
 
 ALL = "all"
 #: Name of the only split in an index of image files.
 FILES = "files"
+#: Number of results whose recall is measured.
+BEST = 10
 _TEXTS, _IMAGES, _ROWS, _COMPARED_WITH = 4096, 64, 65_536, 1000
 
 
@@ -158,7 +155,7 @@ def build_index(
     kind: str = "image",
     *,
     out: str | os.PathLike[str] | None = None,
-    settings: IndexSettings | None = None,
+    backend: SearchBackend | None = None,
 ) -> SearchIndex:
     """Embed the images or captions of a dataset and write their index.
 
@@ -171,7 +168,7 @@ def build_index(
         split: name of the split, or `all`.
         kind: `image` or `text`.
         out: directory of the index; None for `index_directory`.
-        settings: storage and search; None for exact search in float32.
+        backend: search backend; None for exact search in float32.
 
     Raises:
         VsembError: if run and dataset do not match, or the run has several vectors per item. Also if an image does not
@@ -184,16 +181,16 @@ def build_index(
     check_indexable(run)
     source = index_source(run, dataset, split, kind)
     directory = Path(out) if out is not None else index_directory(run, dataset, split, kind)
-    check_index_directory(directory, settings)
+    check_index_directory(directory, backend)
     embed = _embed_images if kind == "image" else _embed_captions
     blocks = (block for name in source.splits for block in embed(run, dataset, dataset.split(name)))
     items = DatasetItems(dataset, source.splits, kind)
     recorded = {"data": str(dataset.path.resolve())}
-    return _write(run, directory, rows_on_disk(blocks, directory), items, items.ids, source, settings, recorded)
+    return _write(run, directory, rows_on_disk(blocks, directory), items, items.ids, source, backend, recorded)
 
 
 def index_files(
-    run: Run, files: Sequence[str], out: str | os.PathLike[str], settings: IndexSettings | None = None
+    run: Run, files: Sequence[str], out: str | os.PathLike[str], backend: SearchBackend | None = None
 ) -> tuple[SearchIndex, Embedded]:
     """Embed image files without captions and write their index. An interrupted call resumes.
 
@@ -204,7 +201,7 @@ def index_files(
         run: the run.
         files: paths of images in any format that a dataset accepts.
         out: directory of the index.
-        settings: storage and search; None for exact search in float32.
+        backend: search backend; None for exact search in float32.
 
     Returns:
         index: the index; the keys of its items are the files.
@@ -219,27 +216,132 @@ def index_files(
         index, embedded = index_files(Run.open("runs/vsepp"), image_files(["photos"]), "indexes/photos")
     """
     check_indexable(run)
-    check_index_directory(out, settings)
-    embedded = embed_files(run, files, out, _known(run, out, settings or IndexSettings()))
+    check_index_directory(out, backend)
+    embedded = embed_files(run, files, out, _known(run, out, backend or Exact()))
     items = [Item(row, name, FILES, name, "") for row, name in enumerate(embedded.names)]
     source = IndexSource(run.fingerprint, embedded.fingerprint, (FILES,), "image", run.recipe.similarity.to_json())
     recorded = {"folder": os.getcwd()}
     ids = np.arange(len(items))
-    index = _write(run, Path(out), embedded.embeddings, items, ids, source, settings, recorded, embedded.stamps)
+    index = _write(run, Path(out), embedded.embeddings, items, ids, source, backend, recorded, embedded.stamps)
     discard_work(out)
     return index, embedded
 
 
-def _known(run: Run, directory: str | os.PathLike[str], settings: IndexSettings) -> Known:
+def _known(run: Run, directory: str | os.PathLike[str], backend: SearchBackend) -> Known:
     """Return the embeddings in an index of image files of a run, see `embed_files`; empty for any other directory."""
     try:
         index = read_index(directory)
     except VsembError:
         return {}
     with closing(index):
-        if index.stamps is None or (index.source.run, index.settings.kept) != (run.fingerprint, settings.kept):
+        if index.stamps is None or (index.source.run, index.backend.kept) != (run.fingerprint, backend.kept):
             return {}
         return known_files(index.recorded["folder"], index.keys, index.stamps, index.embeddings)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class IndexSummary(Result):
+    """Summary of an index: its items and its search backend.
+
+    Attributes:
+        where: its directory.
+        items: number of items.
+        dim: size of an embedding.
+        source: source of the embeddings.
+        backend: its search backend.
+        kept: number of embeddings of unchanged image files.
+        skipped: image file that could not be read -> reason.
+        recall: number of candidates -> share of the exact 10 best items that is found among them.
+    """
+
+    where: str
+    items: int
+    dim: int
+    source: IndexSource
+    backend: SearchBackend
+    kept: int = 0
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    recall: Mapping[int, float] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        values = {
+            "items": self.items,
+            "kind": self.source.kind,
+            "dim": self.dim,
+            "splits": list(self.source.splits),
+            "backend": self.backend.kind,
+            "dtype": self.backend.dtype,
+            "where": self.where,
+            "kept": self.kept,
+            "skipped": dict(self.skipped),
+        }
+        recall = {str(count): recall for count, recall in self.recall.items()}
+        return {**values, "recall": recall} if recall else values
+
+    def __str__(self) -> str:
+        kind, splits = self.source.kind, self.source.splits
+        of = "" if splits == (FILES,) else f" of {', '.join(splits)}"
+        lines = [f"items   {self.items:,} {kind}s{of}"]
+        if self.kept:
+            lines.append(f"kept    {self.kept:,} unchanged {kind}s; {self.items - self.kept:,} embedded")
+        lines += [
+            f"dim     {self.dim}",
+            f"stored  {self.backend.label}",
+            f"where   {escaped(self.where)}",
+            f"next    {escaped(command_line('search', self.where, 'a dog on a beach'))}",
+        ]
+        for count, recall in self.recall.items():
+            lines.append(f"recall  {100 * recall:.1f} % of the exact {BEST} best among {count} candidates")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def make_index(
+    run: Run,
+    *,
+    files: Sequence[str] | None = None,
+    name: str = "",
+    data: Dataset | str | os.PathLike[str] | None = None,
+    split: str = ALL,
+    kind: str = "image",
+    out: str | os.PathLike[str] | None = None,
+    backend: SearchBackend | None = None,
+    candidates: Sequence[int] = (),
+) -> IndexSummary:
+    """Write an index of a dataset or of image files, and describe it.
+
+    Args:
+        run: the run.
+        files: image files; None for a dataset.
+        name: name of the image files, for the default of `out`.
+        data: the dataset; None for the training dataset.
+        split, kind: as `build_index`.
+        out: directory of the index; None for a directory below `RUN/index`.
+        backend: search backend; None for exact search in float32.
+        candidates: numbers of candidates with which recall is measured, for a dataset.
+
+    Raises:
+        VsembError: as `build_index` and `index_files`.
+    """
+    check_indexable(run)
+    backend = backend or Exact()
+    for count in candidates:  # Checked before embedding starts.
+        check_candidates(count, BEST, run.recipe.similarity, approximate=backend.approximate)
+    if files is not None:
+        where = Path(out or run.path / "index" / f"{name or 'images'}-files")
+        index, embedded = index_files(run, files, where, backend)
+        index.close()
+        return IndexSummary(
+            str(where), len(index), index.dim, index.source, backend, embedded.kept, dict(embedded.skipped)
+        )
+    dataset = run.open_data(data)
+    where = Path(out or index_directory(run, dataset, split, kind))
+    with closing(build_index(run, dataset, split, kind, out=where, backend=backend)) as index:
+        recall = measure_candidates(run, dataset, index, candidates, k=BEST) if candidates else {}
+    return IndexSummary(str(where), len(index), index.dim, index.source, backend, recall=recall)
 
 
 def indexed_file(index: SearchIndex, key: str) -> Path | None:
@@ -267,7 +369,7 @@ def _write(
     items: Sequence[Item],
     ids: np.ndarray,
     source: IndexSource,
-    settings: IndexSettings | None,
+    backend: SearchBackend | None,
     recorded: dict[str, str],
     stamps: np.ndarray | None = None,
 ) -> SearchIndex:
@@ -278,7 +380,7 @@ def _write(
         None,
         source,
         items=items,
-        settings=settings,
+        backend=backend,
         recorded={"run": str(run.path.resolve()), **recorded},
         stamps=stamps,
     )
@@ -287,14 +389,14 @@ def _write(
 def open_indexed(
     directory: str | os.PathLike[str],
     run: str | os.PathLike[str] | None = None,
-    data: str | os.PathLike[str] | None = None,
+    data: Dataset | str | os.PathLike[str] | None = None,
 ) -> tuple[SearchIndex, Run, Dataset | None]:
     """Open an index with its run, and with its dataset if it still exists.
 
     Args:
         directory: directory of the index.
         run: directory of the run; None for the recorded directory.
-        data: directory of the dataset; None for the recorded directory.
+        data: the dataset, or its directory; None for the recorded directory.
 
     Returns:
         The index, the run, and the dataset or None. Search does not need the dataset.
@@ -311,7 +413,7 @@ def open_indexed(
     try:
         path = Path(index.recorded.get("run", "") if run is None else run)
         if run is None and not path.is_dir():
-            raise DataError(f"The run of the index {directory} is no longer at {path}. Name it with --run.")
+            raise DataError(f"The run of the index {directory} is no longer at {path}. Name it as `run`.")
         opened = Run.open(path)
         check_run(index, opened)
         return index, opened, _dataset_of(index, opened, data)
@@ -320,11 +422,49 @@ def open_indexed(
         raise
 
 
-def _dataset_of(index: SearchIndex, run: Run, data: str | os.PathLike[str] | None) -> Dataset | None:
+def open_dataset_index(
+    source: Run | str | os.PathLike[str],
+    data: Dataset | str | os.PathLike[str] | None,
+    split: str,
+    kind: str,
+) -> tuple[Run, Dataset, SearchIndex]:
+    """Open an index of a dataset with both, or the index of a run over a dataset, which is built if it is missing.
+
+    Args:
+        source: directory of the index; or a run, or its directory.
+        data: the dataset; None for that of the index, or the training dataset.
+        split, kind: as `open_index`, for a run.
+
+    Raises:
+        StaleIndexError: if the index was made from another run or dataset.
+        DataError: if the index has no dataset.
+    """
+    if isinstance(source, Run) or kind_of(source) != "index":
+        run = Run.open(source, "retrieval")
+        check_indexable(run)
+        opened = run.open_data(data)
+        return run, opened, open_index(run, opened, split, kind)
+    index, run, dataset = open_indexed(source, data=data)
+    if dataset is not None:
+        return run, dataset, index
+    index.close()
+    if "data" in index.recorded:
+        raise DataError(
+            f"The comparison needs the captions of the dataset of {source}, which is not at its recorded place. "
+            "Name it as `data`."
+        )
+    raise DataError(
+        f"The comparison needs captions as queries; {source} is an index of image files and has no captions. "
+        "Compare on an index of a dataset."
+    )
+
+
+def _dataset_of(index: SearchIndex, run: Run, data: Dataset | str | os.PathLike[str] | None) -> Dataset | None:
     if data is None and "data" not in index.recorded:
         return None
     try:
-        dataset = Dataset.open(index.recorded["data"] if data is None else data)
+        named = index.recorded["data"] if data is None else data
+        dataset = named if isinstance(named, Dataset) else Dataset.open(named)
         content = _content(run, dataset, index.source.kind)
     except VsembError:
         if data is None:
@@ -338,7 +478,7 @@ def _dataset_of(index: SearchIndex, run: Run, data: str | os.PathLike[str] | Non
     annotations = " or annotations" if content != dataset.fingerprint else ""
     raise StaleIndexError(
         f"The index was made from another dataset{annotations} than {dataset.path} "
-        f"({index.source.dataset[:12]}, not {content[:12]}). Name the right one with --data, or make it again."
+        f"({index.source.dataset[:12]}, not {content[:12]}). Name the right one as `data`, or make it again."
     )
 
 
@@ -351,7 +491,7 @@ def open_index(
 ) -> SearchIndex:
     """Open the index of a run over a dataset. A missing or stale index is reported and built.
 
-    A stale index is rebuilt with its own settings.
+    A stale index is rebuilt with its own backend.
 
     Args:
         run: the run.
@@ -373,7 +513,7 @@ def open_index(
         return read_index(directory, source)
     except StaleIndexError as error:
         report(f"{str(error).rpartition(' Make it again')[0]} Embedding anew.")
-        return build_index(run, dataset, split, kind, settings=stored_settings(directory))
+        return build_index(run, dataset, split, kind, backend=stored_backend(directory))
 
 
 def measure_candidates(
@@ -402,22 +542,20 @@ def measure_candidates(
         InvalidArgumentError: if a number of candidates is below k, or the run does not support candidates.
     """
     for count in candidates:
-        check_candidates(count, k, index.source.scored_by, approximate=index.backend is not None)
+        check_candidates(count, k, index.source.scored_by, approximate=index.finder is not None)
     embedded, _ = _caption_queries(run, dataset, index, queries)
     return {count: candidate_recall(index, embedded, count, k, query_kind="text") for count in candidates}
 
 
-def compare_backends(run: Run, dataset: Dataset, index: SearchIndex) -> Iterator[Compared]:
-    """Measure all backends and dtypes on an index, with 1,000 captions of its dataset as queries.
+def measure_backends(run: Run, dataset: Dataset, index: SearchIndex) -> BackendComparison:
+    """Measure all search backends on an index, with 1,000 captions of its dataset as queries.
+
+    Retrieval is measured on images only, because among captions a caption finds itself.
 
     Args:
         run: the run.
         dataset: the dataset.
         index: index of the run over the dataset.
-
-    Yields:
-        One row per entry of `COMPARED`, see `vsemb.searching.comparison.compare`. Retrieval is measured on images
-        only, because among captions a caption finds itself.
 
     Raises:
         StaleIndexError: if the index was made with another run.
@@ -425,7 +563,10 @@ def compare_backends(run: Run, dataset: Dataset, index: SearchIndex) -> Iterator
     check_run(index, run)
     embedded, own = _caption_queries(run, dataset, index, _COMPARED_WITH)
     truth = own if index.source.kind == "image" else None
-    yield from compare(index, embedded, own=truth, query_kind="text")
+    backends = all_backends()
+    rows = compare(index, embedded, own=truth, query_kind="text", backends=backends)
+    shown = progress(rows, "backends", total=len(backends), unit="backend", leave=False)
+    return BackendComparison(tuple(shown), len(index), index.dim, index.source)
 
 
 def _caption_queries(run: Run, dataset: Dataset, index: SearchIndex, queries: int) -> tuple[np.ndarray, np.ndarray]:

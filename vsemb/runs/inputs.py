@@ -1,20 +1,28 @@
-"""Check arguments of commands on runs without TensorFlow: queries, image files, texts, kinds of directories."""
+"""Read and check inputs of acts on runs without TensorFlow: queries, image files, texts, kinds of directories."""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import glob
+import io
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vsemb.console import say
+from vsemb.data.manifest import read_manifest
 from vsemb.data.readers.source import numbered_lines
-from vsemb.errors import DataError, invalid_argument
+from vsemb.errors import DataError, invalid_argument, printable, unknown_name
 from vsemb.files import read_json
 
 #: Endings of the names of image files, in lower case. Files .heic and .heif are listed as unreadable.
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".pgm", ".heic", ".heif")
+# Byte order mark.
+_MARK = "\ufeff"
 _MANIFESTS = {"vsemb-dataset": "dataset", "vsemb-index": "index"}
 
 
@@ -45,8 +53,7 @@ class Query:
     def __post_init__(self) -> None:
         given = self._given
         if len(given) != 1:
-            allowed = "one of a text or an image (--image), --compose and --abstract"
-            raise invalid_argument("query", given or None, allowed)
+            raise invalid_argument("query", given or None, "one of text, image, compose and abstract")
         name, values = self.operands
         if name in ("compose", "abstract") and len(values) == 1:
             raise invalid_argument(name, values, "two or more texts or images")
@@ -61,6 +68,76 @@ class Query:
         """Name of the given attribute, and its texts or images."""
         ((name, value),) = self._given.items()
         return name, (value,) if isinstance(value, str) else tuple(value)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the values of the query; undecodable bytes of texts become `?`."""
+        given = {name: printable(value) for name, value in vars(self).items() if isinstance(value, str)}
+        return {**dataclasses.asdict(self), **given}
+
+
+def typed_lines() -> Iterator[str]:
+    """Yield lines that are typed at a prompt, or lines of standard input, without blank lines.
+
+    Only line feeds end a line of standard input.
+    """
+    at_terminal = sys.stdin.isatty()
+    lines = _prompted() if at_terminal else _lines_of_stdin()
+    yield from filter(None, map(str.strip, lines))
+
+
+def _prompted() -> Iterator[str]:
+    with contextlib.suppress(ImportError):
+        import readline  # noqa: F401  Adds arrow keys and a history to `input`.
+    say("Type a query, or Ctrl-D to end.")
+    while True:
+        try:
+            yield input("query> ")
+        except EOFError:
+            print()
+            return
+
+
+def _lines_of_stdin() -> Iterator[str]:
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        # Queries with invalid UTF-8 are refused one by one, as on a command line.
+        sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape", newline="\n")
+    yield sys.stdin.readline().removeprefix(_MARK)
+    while line := sys.stdin.readline():
+        yield line
+
+
+def check_source(
+    source: str | os.PathLike[str],
+    *,
+    data: str | os.PathLike[str] | None = None,
+    split: str | None = None,
+    captions: bool = False,
+) -> None:
+    """Check where to search, before TensorFlow is loaded, which takes seconds.
+
+    Args:
+        source: directory of a run or an index.
+        data, split, captions: see `vsemb.runs.searching.open_search`.
+
+    Raises:
+        InvalidArgumentError: for an unknown split, or an argument that the source does not take.
+        DataError: if the source is neither a run nor an index.
+    """
+    path, kind = Path(source), kind_of(source)
+    if kind == "index":
+        recorded = read_json(path / "manifest.json").get("source", {})
+        holds = f"{recorded.get('kind')}s of {', '.join(recorded.get('splits', ()))}"
+        for name, value in (("split", split), ("captions", captions or None)):
+            if value is not None:
+                fix = "Search the run, or make an index of what is wanted."
+                raise invalid_argument(name, value, f"omitted, since the index holds {holds}", fix)
+    elif kind != "run":
+        found = f"a {kind}" if kind else "another directory" if path.is_dir() else "a missing directory"
+        raise DataError(f"{path} must be a run directory or an index; got {found}. `vsemb train` makes a run.")
+    if data is not None:
+        splits = read_manifest(Path(data))["splits"]
+        if split not in (None, "all", *splits):
+            raise unknown_name("split", str(split), [*splits, "all"])
 
 
 def kind_of(path: str | os.PathLike[str]) -> str | None:
@@ -99,7 +176,7 @@ def check_counts(**counts: int | None) -> None:
             raise invalid_argument(name, value, "an integer >= 1")
 
 
-def image_files(given: Sequence[str]) -> list[str]:
+def image_files(given: Sequence[str | os.PathLike[str]]) -> list[str]:
     """List image files.
 
     Args:
@@ -113,7 +190,7 @@ def image_files(given: Sequence[str]) -> list[str]:
         DataError: if a directory, pattern or list is without images, or a file is missing.
     """
     found: list[str] = []
-    for each in given:
+    for each in [os.fspath(path) for path in given]:
         if os.path.isdir(each):
             files = _below(each)
         elif each.lower().endswith(".txt"):
@@ -123,7 +200,7 @@ def image_files(given: Sequence[str]) -> list[str]:
         if not files:
             endings = ", ".join(IMAGE_SUFFIXES)
             lacking = "has none" if os.path.exists(each) or glob.has_magic(each) else "does not exist"
-            raise DataError(f"--images must name image files ({endings}); {each} {lacking}.")
+            raise DataError(f"`images` must name image files ({endings}); {each} {lacking}.")
         found += map(os.path.normpath, files)
     return list(dict.fromkeys(found))
 

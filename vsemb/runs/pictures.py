@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont, ImageOps, UnidentifiedImageError
 
-from vsemb.errors import DataError, invalid_argument
+from vsemb.errors import DataError, invalid_argument, printable
 from vsemb.files import replacing
 
 if TYPE_CHECKING:
@@ -34,11 +34,15 @@ Rectangle = tuple[int, int, int, int]
 Font: TypeAlias = "ImageFont.FreeTypeFont | ImageFont.ImageFont"
 
 
-def check_picture_path(path: str | os.PathLike[str]) -> str:
+def check_picture_path(path: str | os.PathLike[str], images: Sequence[str | os.PathLike[str]] = ()) -> str:
     """Return the format of a picture by the ending of its name, `"PNG"` or `"JPEG"`.
 
+    Args:
+        path: the file to write.
+        images: files that are read; the picture must not replace them.
+
     Raises:
-        InvalidArgumentError: for any other ending.
+        InvalidArgumentError: for any other ending, or the path of an image.
 
     Example:
 
@@ -48,7 +52,14 @@ def check_picture_path(path: str | os.PathLike[str]) -> str:
     name = os.fspath(path)
     if Path(name).suffix.lower() not in _FORMATS:
         raise invalid_argument("out", name, f"a name that ends in one of {', '.join(_FORMATS)}")
+    if os.path.realpath(name) in map(os.path.realpath, images):
+        raise invalid_argument("out", name, "another file than the image, which it would replace")
     return _FORMATS[Path(name).suffix.lower()]
+
+
+def with_picture(text: str, out: str | None) -> str:
+    """Return the text of a result, with the file of its picture below, if there is one."""
+    return text if out is None else f"{text}\n\n{printable(out)}"
 
 
 def save_picture(picture: Image.Image, path: str | os.PathLike[str]) -> None:
@@ -101,6 +112,11 @@ def pixel_box(box: Sequence[float] | np.ndarray, size: tuple[int, int]) -> Recta
     """
     (x, width), (y, height) = (_span(box[axis], box[axis + 2], size[axis]) for axis in (0, 1))
     return x, y, width, height
+
+
+def box_text(box: Sequence[float]) -> str:
+    """Return a box as text for tables."""
+    return " ".join(map(str, box))
 
 
 def _span(start: float, length: float, pixels: int) -> tuple[int, int]:

@@ -28,7 +28,7 @@ from functools import cached_property
 from importlib.metadata import version
 from operator import methodcaller
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import keras
 import numpy as np
@@ -89,6 +89,14 @@ def read_status(path: Path, needed: Collection[str]) -> dict[str, Any]:
     return info
 
 
+def _require_task(recipe: Recipe, path: Path, task: str | None) -> None:
+    if task is not None and not isinstance(recipe, registry.find_part("task", task, "task")):
+        raise DataError(
+            f"{path} must be a run for {task}; it was trained with the recipe {recipe.name!r}, which is for "
+            f"{recipe.kind}."
+        )
+
+
 @dataclass(frozen=True)
 class Run(Result):
     """A trained recipe of any task.
@@ -135,11 +143,11 @@ class Run(Result):
         return html_table([], list(self._facts.items()), str(self.path))
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], task: str | None = None) -> Self:
+    def open(cls, path: Run | str | os.PathLike[str], task: str | None = None) -> Self:
         """Open a run directory.
 
         Args:
-            path: the directory.
+            path: the directory, or an opened run, which is returned.
             task: required kind of recipe; derived kinds are accepted too. None accepts any kind.
 
         Raises:
@@ -150,14 +158,13 @@ class Run(Result):
 
             run = Run.open("runs/vsepp")
         """
+        if isinstance(path, Run):
+            _require_task(path.recipe, path.path, task)
+            return cast(Self, path)
         path = Path(path)
         recipe = read_recipe(path)
         require_contained(path, "run")
-        if task is not None and not isinstance(recipe, registry.find_part("task", task, "task")):
-            raise DataError(
-                f"{path} must be a run for {task}; it was trained with the recipe {recipe.name!r}, which is for "
-                f"{recipe.kind}."
-            )
+        _require_task(recipe, path, task)
         info = read_status(path, (*FIELDS, *recipe.run_fields))
         if not (path / BEST).exists():
             raise DataError(f"{path} has no selected weights yet; let `vsemb train` finish an epoch.")

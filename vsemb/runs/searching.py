@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
@@ -13,23 +15,25 @@ from PIL import Image
 
 from vsemb import registry
 from vsemb.data.store import Dataset
-from vsemb.errors import DataError, invalid_argument, listed
+from vsemb.errors import DataError, VsembError, invalid_argument, listed, one_line, printable
 from vsemb.files import sha256_bytes
 from vsemb.ops.tensorflow import tf
+from vsemb.printing import table
+from vsemb.results import Result
 from vsemb.runs.images import embed_image, find_key, read_image_file
-from vsemb.runs.indexing import ALL, file_problem, index_directory, indexed_file, open_index, split_names
-from vsemb.runs.inputs import IMAGE_SUFFIXES, Query, check_counts
-from vsemb.runs.pictures import MOST_TILES, contact_sheet, decimals, read_picture
+from vsemb.runs.indexing import ALL, file_problem, index_directory, indexed_file, open_index, open_indexed, split_names
+from vsemb.runs.inputs import IMAGE_SUFFIXES, Query, check_counts, kind_of
+from vsemb.runs.pictures import MOST_TILES, contact_sheet, decimals, read_picture, save_picture, with_picture
 from vsemb.runs.run import Run
 from vsemb.runs.serve import check_run
-from vsemb.searching import IndexSource, Item, SearchIndex, abstract, check_candidates, combine, compose
+from vsemb.searching.arithmetic import OPERATIONS, combine
+from vsemb.searching.index import IndexSource, Item, SearchIndex, check_candidates
 from vsemb.text.coverage import unknown_words
 from vsemb.text.spaces import SUBWORDS, lacks_spaces
 from vsemb.unicode import has_surrogate, lone_surrogate
 
 # Side of a picture in a contact sheet, in pixels.
 _SIDE = 200
-_OPERATIONS = {"compose": compose, "abstract": abstract}
 
 
 class EmbeddedQuery:
@@ -48,7 +52,7 @@ class EmbeddedQuery:
         by_image: whether the query has images.
 
     Raises:
-        VsembError: as `search_run`.
+        VsembError: as `Search.find`.
 
     Example:
 
@@ -65,10 +69,10 @@ class EmbeddedQuery:
     ) -> None:
         self.run, self.dataset, self.index, self.report = run, dataset, index, report
         similarity, (name, values) = run.recipe.similarity, query.operands
-        if name in _OPERATIONS and not similarity.composes:
+        if name in OPERATIONS and not similarity.composes:
             fix = f"That of {run.path} is {similarity.kind!r}; the recipe order-embedding has one."
             raise invalid_argument(name, values, "a run whose similarity is 'order'", fix)
-        are_images = [name == "image" or (name in _OPERATIONS and self._names_image(value)) for value in values]
+        are_images = [name == "image" or (name in OPERATIONS and self._names_image(value)) for value in values]
         self.by_image = any(are_images)
         # If there are images, build the functions with images first, since these also embed texts.
         run.encoders(images=self.by_image)
@@ -77,7 +81,7 @@ class EmbeddedQuery:
             self._embed_image(value) if is_image else self._embed_text(value, "query" if name == "text" else name)
             for value, is_image in zip(values, are_images, strict=True)
         ]
-        self.vector = _OPERATIONS[name](*vectors) if name in _OPERATIONS else vectors[0]
+        self.vector = OPERATIONS[name](*vectors) if name in OPERATIONS else vectors[0]
         minus = [self._embed_text(text, "minus") for text in query.minus]
         plus = [self._embed_text(text, "plus") for text in query.plus]
         if minus or plus:
@@ -177,7 +181,7 @@ def read_text(run: Run, text: str, name: str, report: Callable[[str], None]) -> 
 
 
 class Searchable(Protocol):
-    """Items to search: a `vsemb.searching.SearchIndex`, or the items of a run without an index.
+    """Items to search: a `vsemb.searching.index.SearchIndex`, or the items of a run without an index.
 
     Attributes:
         source: run, dataset and splits.
@@ -210,10 +214,10 @@ class Searchable(Protocol):
         query_kind: str | None = None,
         candidates: int | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Find the k best items per query, see `vsemb.searching.SearchIndex.search`."""
+        """Find the k best items per query, see `vsemb.searching.index.SearchIndex.search`."""
 
     def resorted(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Sort items by their distance to their mean, see `vsemb.searching.resort_by_mean`."""
+        """Sort items by their distance to their mean, see `vsemb.searching.arithmetic.resort_by_mean`."""
 
     def close(self) -> None:
         """Free memory and connections."""
@@ -241,7 +245,7 @@ class Searcher:
             run: the run.
             query: the query.
             index: directory of the index.
-            k, resort, candidates: as `search_run`.
+            k, resort, candidates: as `Search.find`.
 
         Raises:
             InvalidArgumentError: if an argument is not possible; the error names it.
@@ -283,26 +287,84 @@ def searcher_of(run: Run) -> type[Searcher]:
 
 
 @dataclass(frozen=True)
-class Result:
-    """A search result.
+class SearchResult:
+    """One result of a search.
 
     Attributes:
         rank: rank, from 1.
         score: similarity, higher is better; for re-sorted results, the negative distance to their mean.
         item: the image or caption.
-        problem: what happened to the item's file since it was indexed, see `file_problem`; None for nothing.
+        file: the image file, in an index of image files; None for items of a dataset.
+        problem: what happened to the file since it was indexed, see `file_problem`; None for nothing.
     """
 
     rank: int
     score: float
     item: Item
+    file: str | None = None
     problem: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The key of the item, or the path of its file if the key is not a path from the current directory."""
+        return self.item.key if self.file is None or os.path.exists(self.item.key) else self.file
 
     def to_json(self) -> dict[str, Any]:
         """Return values for JSON, with `problem` if it is not None."""
         shown = {name: getattr(self.item, name) for name in ("key", "id", "split", "caption")}
         problem = {} if self.problem is None else {"problem": self.problem}
         return {"rank": self.rank, "score": self.score, **shown, **problem}
+
+
+@dataclass(frozen=True, repr=False)
+class SearchResults(Result, Sequence[SearchResult]):
+    """The results of a query, best first.
+
+    Attributes:
+        query: the query.
+        results: the results; empty if there is an error.
+        error: reason why one of several queries was not answered.
+        echoed: whether the text also shows the query, as one of several.
+        out: file of the contact sheet, if there is one.
+    """
+
+    query: Query
+    results: tuple[SearchResult, ...] = ()
+    error: str | None = None
+    echoed: bool = False
+    out: str | None = None
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self.results[place]
+
+    @property
+    def failure(self) -> str | None:
+        return self.error
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the query, and the results or the error."""
+        query = {"query": self.query.to_json()}
+        if self.error is not None:
+            return {**query, "error": self.error}
+        return {**query, "results": [result.to_json() for result in self.results]}
+
+    def __str__(self) -> str:
+        lines = [f"query: {printable(str(self.query.text))}"] if self.echoed else []
+        if self.error is None:
+            captioned = any(result.item.caption for result in self.results)
+            header = ["rank", "score", "key" if captioned else "file", *["caption"] * captioned]
+            rows = [
+                [str(each.rank), f"{each.score:.3f}", each.name, *[each.item.caption] * captioned]
+                for each in self.results
+            ]
+            lines.append(with_picture(table(header, rows, text=(2, 3)), self.out))
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 class Search:
@@ -366,7 +428,7 @@ class Search:
         resort: int | None = None,
         keep_query: bool = False,
         candidates: int | None = None,
-    ) -> list[Result]:
+    ) -> list[SearchResult]:
         """Find the items nearest to a query. If the query is an image of the dataset, that image is omitted.
 
         With an order, captions found by a text have its content and possibly more. Captions found by an image are true
@@ -412,18 +474,44 @@ class Search:
             items, asked.vector, k, query_kind=query_kind, exclude=exclude, resort=resort, candidates=candidates
         )
         if self.index is not None:
-            found = [replace(result, problem=file_problem(self.index, result.item)) for result in found]
+            found = [_with_file(self.index, result) for result in found]
         changed = [f"{result.item.key} ({result.problem})" for result in found if result.problem is not None]
         if changed:
             self.report(f"Warning: not as they were indexed: {listed(changed)}. Run `vsemb index` again.")
         return found
 
-    def shown(self, item: Item) -> str:
-        """Return the key of an item, or the path of its file if the key is not a path from the current directory."""
-        path = None if self.index is None else indexed_file(self.index, item.key)
-        return item.key if path is None or os.path.exists(item.key) else str(path)
+    def answer(self, query: Query, out: str | os.PathLike[str] | None = None, **options: Any) -> SearchResults:
+        """Find the items nearest to a query, and draw a contact sheet of them.
 
-    def sheet(self, results: Sequence[Result]) -> Image.Image:
+        Args:
+            query: the query.
+            out: picture file of the contact sheet; None for none.
+            **options: as `find`.
+
+        Raises:
+            VsembError: as `find` and `sheet`.
+        """
+        results = self.find(query, **options)
+        if out is not None:
+            save_picture(self.sheet(results), out)
+        return SearchResults(query, tuple(results), out=None if out is None else os.fspath(out))
+
+    def answer_line(
+        self, query: Query, echoed: bool, out: str | os.PathLike[str] | None = None, **options: Any
+    ) -> SearchResults:
+        """Answer one of several queries, see `answer`. An error is part of the result.
+
+        Args:
+            query: the query.
+            echoed: whether the text of the result also shows the query.
+            out, **options: as `answer`.
+        """
+        try:
+            return dataclasses.replace(self.answer(query, out, **options), echoed=echoed)
+        except VsembError as error:
+            return SearchResults(query, error=one_line(error), echoed=echoed)
+
+    def sheet(self, results: Sequence[SearchResult]) -> Image.Image:
         """Return a contact sheet of the images found, with scores, names and captions.
 
         Files that have changed or are gone since they were indexed are left out, with a warning.
@@ -441,43 +529,60 @@ class Search:
         for result in whole:
             item = result.item
             lines = [f"{result.score:.{digits}f}  {os.path.basename(item.key)}", *filter(None, [item.caption])]
-            tiles.append((read_picture(self._encoded(item), item.image_key, _SIDE), "\n".join(lines)))
+            tiles.append((read_picture(self._encoded(result), item.image_key, _SIDE), "\n".join(lines)))
         return contact_sheet(tiles, _SIDE)
 
-    def _encoded(self, item: Item) -> bytes:
-        path = None if self.index is None else indexed_file(self.index, item.key)
-        if path is not None:
-            return read_image_file(str(path), None).encoded
+    def _encoded(self, result: SearchResult) -> bytes:
+        if result.file is not None:
+            return read_image_file(result.file, None).encoded
         if self.dataset is None:
-            raise DataError("--out needs the images of the index; its dataset is no longer there. Name it with --data.")
-        split = self.dataset.split(item.split)
-        return split.read_image(split.keys.index(item.image_key))
+            raise DataError(
+                "A contact sheet needs the images of the index; its dataset is no longer there. Name it as `data`."
+            )
+        split = self.dataset.split(result.item.split)
+        return split.read_image(split.keys.index(result.item.image_key))
 
 
-def search_run(
-    run: Run,
-    dataset: Dataset | None,
-    query: Query,
+def _with_file(index: SearchIndex, result: SearchResult) -> SearchResult:
+    path = indexed_file(index, result.item.key)
+    if path is None:
+        return result
+    return dataclasses.replace(result, file=str(path), problem=file_problem(index, result.item))
+
+
+@contextlib.contextmanager
+def open_search(
+    source: Run | str | os.PathLike[str],
     *,
-    index: SearchIndex | None = None,
-    split: str = ALL,
+    run: str | os.PathLike[str] | None = None,
+    data: Dataset | str | os.PathLike[str] | None = None,
+    split: str | None = None,
     captions: bool = False,
     report: Callable[[str], None] = print,
-    **options: Any,
-) -> list[Result]:
-    """Search a dataset or an index once, see `Search`.
+) -> Iterator[Search]:
+    """Open a dataset with a run, or an index, for search.
 
     Args:
-        run, dataset, index, split, captions, report: as `Search`.
-        query: the query.
-        **options: as `Search.find`.
+        source: a run, its directory, or the directory of an index.
+        run: run of the index, if it is no longer in its recorded directory.
+        data: the dataset; None for the training dataset, or that of the index.
+        split, captions, report: as `Search`, for a run.
 
-    Example:
-
-        results = search_run(run, dataset, Query(image="blue_car.jpg", minus=("blue",), plus=("red",)), k=5)
+    Raises:
+        InvalidArgumentError: for a run of an index without one.
+        VsembError: if they do not match.
     """
-    with Search(run, dataset, index=index, split=split, captions=captions, report=report) as search:
-        return search.find(query, **options)
+    with contextlib.ExitStack() as stack:
+        if not isinstance(source, Run) and kind_of(source) == "index":
+            index, opened, dataset = open_indexed(source, run, data)
+            stack.callback(index.close)
+            search = Search(opened, dataset, index=index, report=report)
+        else:
+            if run is not None:
+                raise invalid_argument("run", run, "omitted unless the source is an index")
+            opened = Run.open(source, "retrieval")
+            search = Search(opened, opened.open_data(data), split=split or ALL, captions=captions, report=report)
+        yield stack.enter_context(search)
 
 
 def nearest(
@@ -489,7 +594,7 @@ def nearest(
     exclude: Sequence[int] = (),
     resort: int | None = None,
     candidates: int | None = None,
-) -> list[Result]:
+) -> list[SearchResult]:
     """Find the items of an index that are nearest to an embedding.
 
     Args:
@@ -514,4 +619,4 @@ def nearest(
     if resort is not None:
         order, distances = index.resorted(found)
         found, best = found[order], -distances
-    return [Result(rank, float(best[rank - 1]), index.items[row]) for rank, row in enumerate(found[:k], 1)]
+    return [SearchResult(rank, float(best[rank - 1]), index.items[row]) for rank, row in enumerate(found[:k], 1)]

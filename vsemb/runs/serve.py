@@ -13,7 +13,7 @@ from vsemb.exporting.contract import serving_command
 from vsemb.printing import table
 from vsemb.results import Result
 from vsemb.runs.run import Run
-from vsemb.searching import SearchIndex, StaleIndexError
+from vsemb.searching.index import SearchIndex, StaleIndexError
 
 
 def check_run(index: SearchIndex, run: Run) -> None:

@@ -94,43 +94,36 @@ def resort_by_mean(embeddings: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def compose(*embeddings: np.ndarray) -> np.ndarray:
-    """Return the composition: the highest point below all arguments.
+    """Return the composition: the highest point below all arguments, which is their elementwise maximum.
 
     Args:
         *embeddings: two or more, (dim,) or (rows, dim), normalized by `OrderViolation`.
 
     Returns:
-        The elementwise maximum, of the same shape, float32; its length is 1 or more.
+        An array of the same shape, float32; its length is 1 or more.
 
     Raises:
         InvalidArgumentError: for fewer than two arguments, or different shapes.
 
     Example:
 
-    >>> compose(np.array([1.0, 0.0]), np.array([0.0, 1.0])).tolist()
-    [1.0, 1.0]
+    >>> one, other = np.array([1.0, 0.0]), np.array([0.0, 1.0])
+    >>> compose(one, other).tolist(), abstract(one, other).tolist()
+    ([1.0, 1.0], [0.0, 0.0])
     """
     return functools.reduce(np.maximum, _checked(embeddings))
 
 
 def abstract(*embeddings: np.ndarray) -> np.ndarray:
-    """Return the abstraction: the lowest point above all arguments.
+    """Return the abstraction: the lowest point above all arguments, which is their elementwise minimum.
 
-    Args:
-        *embeddings: two or more, (dim,) or (rows, dim), normalized by `OrderViolation`.
-
-    Returns:
-        The elementwise minimum, of the same shape, float32; its length is 1 or less.
-
-    Raises:
-        InvalidArgumentError: for fewer than two arguments, or different shapes.
-
-    Example:
-
-    >>> abstract(np.array([1.0, 0.0]), np.array([0.0, 1.0])).tolist()
-    [0.0, 0.0]
+    It has the same arguments and errors as `compose`. The length of the result is 1 or less.
     """
     return functools.reduce(np.minimum, _checked(embeddings))
+
+
+#: Operations in an ordered space.
+OPERATIONS = {"compose": compose, "abstract": abstract}
 
 
 def _checked(embeddings: tuple[np.ndarray, ...]) -> list[np.ndarray]:

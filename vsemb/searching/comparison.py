@@ -16,21 +16,19 @@ import timeit
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from vsemb import registry
 from vsemb.errors import MissingExtraError, invalid_argument
-from vsemb.searching.index import IndexSettings, SearchIndex
+from vsemb.printing import table
+from vsemb.results import Result
+from vsemb.searching.backends.backend import SearchBackend
+from vsemb.searching.backends.exact import Exact
+from vsemb.searching.index import IndexSource, SearchIndex
 from vsemb.searching.storage import BACKEND, write_index
 
-#: Settings that `compare` measures by default.
-COMPARED = (
-    IndexSettings(),
-    IndexSettings(dtype="float16"),
-    IndexSettings(dtype="int8"),
-    IndexSettings(dtype="binary"),
-    *(IndexSettings(name) for name in ("faiss-flat", "faiss-ivf", "faiss-int8", "faiss-binary", "scann", "milvus")),
-)
 _K = 10
 _BATCH, _SINGLE, _ROUNDS = 128, 20, 3
 # Maximum difference between two computations of one score.
@@ -69,25 +67,32 @@ class Compared:
     change: tuple[float, float] | None = None
 
 
+def all_backends() -> list[SearchBackend]:
+    """Return the backend `exact` with each dtype, and all other backends with their defaults."""
+    kinds = [kind for kind in registry.kinds("search backend") if kind != Exact.kind]
+    others: list[SearchBackend] = [registry.find_part("search backend", kind, "backend")() for kind in kinds]
+    return [Exact("float32"), Exact("float16"), Exact("int8"), Exact("binary"), *others]
+
+
 def compare(
     index: SearchIndex,
     queries: np.ndarray,
     *,
     own: np.ndarray | None = None,
     query_kind: str | None = None,
-    settings: Sequence[IndexSettings] = COMPARED,
+    backends: Sequence[SearchBackend],
 ) -> Iterator[Compared]:
-    """Write and measure an index with each setting, in a temporary directory.
+    """Write and measure an index with each backend, in a temporary directory.
 
     Args:
         index: index of the items; its embeddings count as exact.
         queries: (queries, dim) float32, normalized, at least one.
         own: (queries,) int64, the id of each query's own image; None for an index without images.
         query_kind: see `SearchIndex.search`.
-        settings: settings to compare. Exact float32 is always the first.
+        backends: backends to compare, such as `all_backends`. Exact float32 is always the first.
 
     Yields:
-        One row per setting.
+        One row per backend.
 
     Raises:
         InvalidArgumentError: if `queries` is empty.
@@ -95,11 +100,11 @@ def compare(
 
     Example:
 
-        rows = list(compare(index, queries, own=ids_of_the_images))
+        rows = list(compare(index, queries, own=ids_of_the_images, backends=all_backends()))
     """
     if not len(queries):
         raise invalid_argument("queries", np.shape(queries), "at least one query")
-    plain = IndexSettings()
+    plain = Exact()
     embeddings = np.asarray(index.embeddings, np.float32)
     exact = SearchIndex(embeddings, index.ids, index.keys, index.source)
     rows, best = exact.search(queries, _K, query_kind=query_kind)
@@ -115,12 +120,12 @@ def compare(
             float(np.mean(scores >= best[:, -1:] - _ROUNDING)),
         )
 
-    for each in (plain, *(one for one in settings if one != plain)):
+    for each in (plain, *(one for one in backends if one != plain)):
         with tempfile.TemporaryDirectory(prefix="vsemb-compare-") as folder:
             where = Path(folder) / "index"
             try:
                 start = time.perf_counter()
-                built = write_index(where, embeddings, index.ids, index.keys, index.source, settings=each)
+                built = write_index(where, embeddings, index.ids, index.keys, index.source, backend=each)
                 seconds = time.perf_counter() - start
             except MissingExtraError as error:
                 yield Compared(each.label, missing=str(error))
@@ -128,9 +133,9 @@ def compare(
             with contextlib.closing(built):
                 found, _ = built.search(queries, _K, query_kind=query_kind)
                 files, raw = [where / "embeddings.npy"], found
-                if built.backend is not None:
+                if built.finder is not None:
                     files = [path for path in (where / BACKEND).rglob("*") if path.is_file()]
-                    raw, _ = built.backend.search(queries, min(_K, len(built)))
+                    raw, _ = built.finder.search(queries, min(_K, len(built)))
                 size = sum(path.stat().st_size for path in files)
                 retrieval = None if own is None else _retrieval(index.ids[found], own)
                 change = base and retrieval and (retrieval[0] - base[0], retrieval[1] - base[1])
@@ -141,7 +146,7 @@ def compare(
                     build_seconds=seconds,
                     milliseconds=_milliseconds(built, queries, query_kind),
                     recall=recall(raw),
-                    reranked=None if built.backend is None else recall(found),
+                    reranked=None if built.finder is None else recall(found),
                     retrieval=retrieval,
                     change=change,
                 )
@@ -183,6 +188,73 @@ def recommended(rows: Sequence[Compared]) -> tuple[Compared, str]:
     )
 
 
+_COLUMNS = """\
+bytes         per item that is scanned; exact scores also need the embeddings
+MB            of all items, 10^6 bytes
+build s       seconds to write the index
+ms, 1         milliseconds for a single query
+ms, 128       milliseconds per query in a batch of 128
+recall@1 @10  % of the exact best 1 and 10 that the backend finds
+re-ranked     the same after exact scoring of the candidates, as in a search
+R@1 R@10      % of captions that find their image among the best 1 and 10
+change        of R@1 and R@10 from exact float32, in points"""
+_HEADER = ["", "bytes", "MB", "build s", "ms, 1", "ms, 128", "recall@1", "@10", "re-ranked@1", "@10"]
+_HEADER += ["R@1", "R@10", "change", "change"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BackendComparison(Result):
+    """A comparison of all search backends on one index.
+
+    Attributes:
+        rows: a row per backend and dtype, exact float32 first.
+        items: number of items of the index.
+        dim: size of an embedding.
+        source: source of the index.
+    """
+
+    rows: tuple[Compared, ...]
+    items: int
+    dim: int
+    source: IndexSource
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        best, _ = recommended(self.rows)
+        rows = [dataclasses.asdict(row) for row in self.rows]
+        return {"items": self.items, "dim": self.dim, "rows": rows, "recommended": best.name}
+
+    def __str__(self) -> str:
+        best, why = recommended(self.rows)
+        backend, dtype = best.name.split()
+        title = f"{self.items:,} {self.source.kind}s of {', '.join(self.source.splits)}, captions as queries"
+        shown = table(_HEADER, [_cells(row) for row in self.rows])
+        return f"{title}\n{shown}\n\n{_COLUMNS}\n\nRecommended: backend {backend}, dtype {dtype}. {why}"
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _cells(row: Compared) -> list[str]:
+    if row.missing is not None:
+        return [row.name, "not installed", *[""] * 12]
+    return [
+        row.name,
+        f"{row.bytes_a_vector or 0:.0f}",
+        f"{row.megabytes or 0:.2f}",
+        f"{row.build_seconds or 0:.2f}",
+        *_pair(row.milliseconds, ".2f"),
+        *_pair(row.recall, ".1f", 100),
+        *_pair(row.reranked, ".1f", 100),
+        *_pair(row.retrieval, ".1f"),
+        *_pair(row.change, "+.1f"),
+    ]
+
+
+def _pair(values: tuple[float, float] | None, form: str, scale: float = 1) -> list[str]:
+    return ["", ""] if values is None else [format(scale * value, form) for value in values]
+
+
 def _retrieval(found: np.ndarray, own: np.ndarray) -> tuple[float, float]:
     hits = found == own[:, None]
     return 100 * float(hits[:, :1].any(axis=1).mean()), 100 * float(hits.any(axis=1).mean())
@@ -218,7 +290,7 @@ def candidate_recall(
 
     Example:
 
-    >>> from vsemb.searching import IndexSource, SearchIndex
+    >>> from vsemb.searching.index import IndexSource, SearchIndex
     >>> source = IndexSource("run", "data", ("val",), "image", "order")
     >>> index = SearchIndex(np.eye(3, dtype=np.float32), np.arange(3), ["a", "b", "c"], source)
     >>> candidate_recall(index, np.eye(3, dtype=np.float32), candidates=1, k=1)
@@ -226,7 +298,7 @@ def candidate_recall(
     """
     if not len(queries):
         raise invalid_argument("queries", np.shape(queries), "at least one query")
-    _, exact = dataclasses.replace(index, backend=None).search(queries, k, query_kind=query_kind)
+    _, exact = dataclasses.replace(index, finder=None).search(queries, k, query_kind=query_kind)
     _, found = index.search(queries, k, query_kind=query_kind, candidates=candidates)
     # Found scores are exact. So the found items of the exact result are those that reach its last score.
     return float(np.mean(found >= exact[:, -1:] - _EXACT_ROUNDING))

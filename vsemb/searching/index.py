@@ -21,16 +21,15 @@ from keras import ops
 
 from vsemb import similarities
 from vsemb.errors import DataError, invalid_argument, unknown_name
+from vsemb.evaluation.rounding import Rounding
 from vsemb.parts import Count, require
 from vsemb.searching.arithmetic import resort_by_mean
-from vsemb.searching.backends import BACKENDS, NAMES, Backend
-from vsemb.searching.scan import BLOCK, FEWEST_QUERIES, Rounding, best_of, best_of_blocks, rounding, scan
+from vsemb.searching.backends.backend import Finder, SearchBackend
+from vsemb.searching.backends.exact import Exact
+from vsemb.searching.scan import BLOCK, FEWEST_QUERIES, best_of, best_of_blocks, rounding, scan
 from vsemb.similarities import Similarity
 
 KINDS = ("image", "text")
-DTYPES = ("float32", "float16", "int8", "binary")
-#: The dtypes of stored embeddings; the other dtypes are those of codes beside the embeddings.
-KEPT = ("float32", "float16")
 
 
 def items_are_images(kind: str, query_kind: str | None) -> bool:
@@ -93,67 +92,6 @@ class Item:
     caption: str
 
 
-@dataclass(frozen=True)
-class IndexSettings:
-    """How an index is stored and searched.
-
-    Attributes:
-        backend: one of `vsemb.searching.backends.NAMES`. All except `exact` find candidates, which are then scored
-            exactly.
-        dtype: one of `DTYPES`. Embeddings are stored as float32, or as float16 for this dtype. With int8 and binary,
-            which need the backend `exact`, candidates are found among codes of this type.
-        parameters: parameters of the backend, see its class; others have their defaults.
-
-    Raises:
-        InvalidArgumentError: for an unknown name, or settings that do not match each other.
-
-    Example:
-
-    >>> IndexSettings("exact", "binary").candidate_backend.__name__
-    'BinaryCodes'
-    """
-
-    backend: str = "exact"
-    dtype: str = "float32"
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if self.backend not in NAMES:
-            raise unknown_name("backend", self.backend, NAMES)
-        if self.dtype not in DTYPES:
-            raise unknown_name("dtype", self.dtype, DTYPES)
-        if self.backend != "exact" and self.dtype not in KEPT:
-            raise invalid_argument(
-                "dtype",
-                self.dtype,
-                f"one of {', '.join(KEPT)} with the backend {self.backend!r}",
-                "It has codes of its own; the dtype is that of the embeddings kept beside them.",
-            )
-        known = self.candidate_backend.parameters if self.candidate_backend else ()
-        for name in self.parameters:
-            if name not in known:
-                raise invalid_argument(
-                    "parameter",
-                    name,
-                    f"{'one of ' + ', '.join(known) if known else 'omitted'} with {self.label}",
-                )
-
-    @property
-    def candidate_backend(self) -> type[Backend] | None:
-        """The backend that finds candidates; None if all items are scored exactly."""
-        return BACKENDS.get(self.dtype if self.backend == "exact" else self.backend)
-
-    @property
-    def kept(self) -> str:
-        """The dtype of the stored embeddings."""
-        return self.dtype if self.dtype in KEPT else "float32"
-
-    @property
-    def label(self) -> str:
-        """Backend and dtype, as tables show them."""
-        return f"{self.backend} {self.dtype}"
-
-
 # Below this number of items, scoring all is faster than measuring their rounding.
 _FEWEST_ITEMS = 10_000
 
@@ -172,8 +110,8 @@ class SearchIndex:
         keys: names of the items.
         source: source of the embeddings.
         items: the items of the rows, if known.
-        settings: settings of storage and search.
-        backend: the backend that finds candidates; None to score every item.
+        backend: the search backend.
+        finder: the opened files of the backend, which find candidates; None to score every item.
         recorded: further stored facts, such as the paths of run and dataset.
         stamps: (items, 2) int64, sizes in bytes and modification times in nanoseconds of image files; None for others.
 
@@ -191,8 +129,8 @@ class SearchIndex:
     keys: Sequence[str]
     source: IndexSource
     items: Sequence[Item] | None = None
-    settings: IndexSettings = field(default_factory=IndexSettings)
-    backend: Backend | None = None
+    backend: SearchBackend = field(default_factory=Exact)
+    finder: Finder | None = None
     recorded: Mapping[str, Any] = field(default_factory=dict)
     stamps: np.ndarray | None = None
 
@@ -252,9 +190,9 @@ class SearchIndex:
         return resort_by_mean(self.embeddings[rows])
 
     def close(self) -> None:
-        """Close resources of the backend, such as an embedded server."""
-        if self.backend is not None:
-            self.backend.close()
+        """Close resources of the finder, such as an embedded server."""
+        if self.finder is not None:
+            self.finder.close()
 
     def search(
         self,
@@ -279,7 +217,7 @@ class SearchIndex:
             exclude: rows to exclude.
             query_kind: kind of the queries, `"image"` or `"text"`; None for the kind that differs from the items.
             candidates: number of items to score exactly per query, with the largest inner products. None for all items;
-                with an approximate backend, for ten per result and at least 100 if inner products find candidates.
+                with an approximate finder, for ten per result and at least 100 if inner products find candidates.
 
         Returns:
             rows: (queries, k) int64, best first; equal scores in the order of the rows. Fewer columns if the index has
@@ -301,8 +239,8 @@ class SearchIndex:
         similarity = self.source.scored_by
         score = functools.partial(self._scores, query_kind=query_kind)
         if candidates is not None:
-            check_candidates(candidates, k, similarity, approximate=self.backend is not None)
-        elif self.backend is not None and similarity.candidates_by_inner_product:
+            check_candidates(candidates, k, similarity, approximate=self.finder is not None)
+        elif self.finder is not None and similarity.candidates_by_inner_product:
             candidates = max(EACH * k, FEWEST)
         k = min(k, left)
         if candidates is None:
@@ -314,7 +252,7 @@ class SearchIndex:
         rows = np.sort(rows, axis=1)
         where, scores = best_of(self.scores_of(queries, rows, query_kind=query_kind), k)
         rows = np.take_along_axis(rows, where, axis=1)
-        if len(few):  # The backend returned fewer than k rows (-1 in their place), so score all items.
+        if len(few):  # The finder returned fewer than k rows (-1 in their place), so score all items.
             rows[few], scores[few] = self._best(queries[few], rows.shape[1], excluded, score)
         return rows, scores
 
@@ -340,9 +278,9 @@ class SearchIndex:
 
     def _candidates(self, queries: np.ndarray, count: int, excluded: np.ndarray) -> np.ndarray:
         """Return `count` rows per query, in any order; -1 if fewer are found."""
-        if self.backend is None or not count:
+        if self.finder is None or not count:
             return self._nearest(queries, count, excluded)[0]
-        rows, _ = self.backend.search(queries, min(count + len(excluded), len(self)))
+        rows, _ = self.finder.search(queries, min(count + len(excluded), len(self)))
         if not len(excluded):
             return rows
         rows = np.where(np.isin(rows, excluded), -1, rows)
@@ -396,11 +334,11 @@ def check_candidates(candidates: int, k: int, similarity: str | Similarity, *, a
         candidates: number of items scored exactly per query.
         k: number of results.
         similarity: the similarity, or its kind.
-        approximate: whether a backend finds the candidates, instead of exact inner products.
+        approximate: whether a finder chooses the candidates, instead of exact inner products.
 
     Raises:
         InvalidArgumentError: for fewer candidates than k, or a similarity that does not use candidates: inner products
-            do not predict its scores, or they are its scores and no backend is used.
+            do not predict its scores, or they are its scores and no finder is used.
     """
     similarity = similarities.get(similarity)
     why = None

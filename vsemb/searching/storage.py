@@ -5,13 +5,13 @@
         ids.npy          int64 (items,), the image of each item
         items.arrow      name of each item, and its split, image key and caption, if known; memory-mapped
         stamps.npy       int64 (items, 2), only of image files: size in bytes, modification time in nanoseconds
-        backend/         files of the candidate backend
-        manifest.json    run, dataset, splits, settings, and the SHA-256 of the other files
+        backend/         files of the finder
+        manifest.json    run, dataset, splits, search backend, and the SHA-256 of the other files
 
 An index of another run or dataset is refused, since embeddings of other weights are not comparable.
 
 An index may come from others. Its files must be regular files below its directory, and its manifest names no address:
-the parameters in `Backend.unstored` come from the user alone. Data outside the directory, such as a collection of a
+the fields in `SearchBackend.unstored` come from the user alone. Data outside the directory, such as a collection of a
 cluster, is removed with the index only where this directory is the one that was written with it, not a copy.
 """
 
@@ -19,18 +19,20 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from vsemb import registry
 from vsemb.data.columns import Column, open_columns, write_columns
 from vsemb.errors import DataError, InvalidArgumentError, VsembError
 from vsemb.files import inside, read_json, reading, replacing_directory, require_contained, sha256_file, write_json
-from vsemb.searching.backends import BACKENDS, Backend
-from vsemb.searching.index import IndexSettings, IndexSource, Item, SearchIndex, StaleIndexError
+from vsemb.searching.backends.backend import Finder, SearchBackend
+from vsemb.searching.backends.exact import Exact
+from vsemb.searching.index import IndexSource, Item, SearchIndex, StaleIndexError
 
 FORMAT, VERSION = "vsemb-index", 3
 MANIFEST, BACKEND = "manifest.json", "backend"
@@ -46,13 +48,20 @@ def is_index(directory: str | os.PathLike[str]) -> bool:
     return (_manifest(directory) or {}).get("format") == FORMAT
 
 
-def stored_settings(directory: Path) -> IndexSettings:
-    """Return the settings of an index; the default settings if its manifest cannot be read."""
+def stored_backend(directory: Path) -> SearchBackend:
+    """Return the search backend of an index; the default one if its manifest cannot be read."""
     try:
-        settings = IndexSettings(**(_manifest(directory) or {})["settings"])
+        kind, values = _settings_of(_manifest(directory) or {})
+        return kind(**{name: value for name, value in values.items() if name not in kind.unstored})
     except (VsembError, KeyError, TypeError, ValueError):
-        return IndexSettings()
-    return dataclasses.replace(settings, parameters=_stored(settings))
+        return Exact()
+
+
+def _settings_of(manifest: Mapping[str, Any]) -> tuple[type[SearchBackend], dict[str, Any]]:
+    """Return the class of the search backend that a manifest names, and its fields."""
+    settings = manifest["settings"]
+    kind: type[SearchBackend] = registry.find_part("search backend", settings["backend"], "backend")
+    return kind, {"dtype": settings["dtype"], **settings["parameters"]}
 
 
 def _manifest(directory: str | os.PathLike[str]) -> dict[str, Any] | None:
@@ -80,11 +89,11 @@ def read_index(directory: str | os.PathLike[str], expected: IndexSource | None =
 
         index = read_index("indexes/photos")
     """
-    return _read(Path(directory), expected, {})
+    return _read(Path(directory), expected)
 
 
-def _read(directory: Path, expected: IndexSource | None, given: Mapping[str, Any]) -> SearchIndex:
-    """Open an index, with the unstored parameters of its backend."""
+def _read(directory: Path, expected: IndexSource | None, named: SearchBackend | None = None) -> SearchIndex:
+    """Open an index; `named` is the backend with the fields that the index does not store."""
     require_contained(directory, "index")
     manifest = read_json(directory / MANIFEST, "index manifest")
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
@@ -97,20 +106,15 @@ def _read(directory: Path, expected: IndexSource | None, given: Mapping[str, Any
         )
     try:
         source = IndexSource(**{**manifest["source"], "splits": tuple(manifest["source"]["splits"])})
-        settings = IndexSettings(**manifest["settings"])
-        found, digests = dict(manifest["backend"]), dict(manifest["sha256"])
+        kind, values = _settings_of(manifest)
+        made, digests = dict(manifest["backend"]), dict(manifest["sha256"])
+        _refuse_unstored(directory, kind, {*values, *made})
+        backend = kind(**values)
         recorded, shape = dict(manifest["recorded"]), (int(manifest["items"]), int(manifest["dim"]))
         if missing := set(_FILES) - set(digests):
             raise KeyError(f"no SHA-256 of {sorted(missing)[0]}")
     except (InvalidArgumentError, KeyError, TypeError, ValueError) as error:
         raise DataError(f"{directory / MANIFEST} is broken: {error}. Make it again.") from error
-    finder = settings.candidate_backend
-    unstored = () if finder is None else finder.unstored
-    if named := {*unstored} & {*settings.parameters, *found}:
-        raise StaleIndexError(
-            f"The index {directory} names {', '.join(sorted(named))} of its backend, which only the user may name; "
-            "older versions stored it. Make it again with `vsemb index`."
-        )
     if expected is not None:
         _refuse_stale(directory, source, expected)
     for name, digest in digests.items():
@@ -127,8 +131,21 @@ def _read(directory: Path, expected: IndexSource | None, given: Mapping[str, Any
     if embeddings.shape != shape or not len(ids) == len(keys) == shape[0]:
         raise DataError(f"The files of the index {directory} do not fit each other. Make the index again.")
     stamps = np.load(directory / _STAMPS, allow_pickle=False) if _STAMPS in digests else None
-    backend = None if finder is None else _open_backend(directory, finder, {**found, **given}, shape[0])
-    return SearchIndex(embeddings, ids, keys, source, items, settings, backend, recorded, stamps)
+    finder = _open_finder(directory, named or backend, made, shape[0]) if backend.approximate else None
+    return SearchIndex(embeddings, ids, keys, source, items, backend, finder, recorded, stamps)
+
+
+def _refuse_unstored(directory: Path, kind: type[SearchBackend], names: Collection[str]) -> None:
+    """Refuse an index that names what the user alone decides.
+
+    Raises:
+        StaleIndexError: naming the fields.
+    """
+    if named := sorted({*kind.unstored} & {*names}):
+        raise StaleIndexError(
+            f"The index {directory} names {', '.join(named)} of its backend, which only the user may name; "
+            "older versions stored it. Make it again with `vsemb index`."
+        )
 
 
 class IndexItems(Sequence[Item]):
@@ -158,26 +175,26 @@ def _refuse_stale(directory: Path, source: IndexSource, expected: IndexSource) -
             )
 
 
-def _open_backend(directory: Path, finder: type[Backend], parameters: Mapping[str, Any], items: int) -> Backend:
+def _open_finder(directory: Path, backend: SearchBackend, made: Mapping[str, Any], items: int) -> Finder:
     try:
-        backend = finder.open(directory / BACKEND, parameters)
-        found = len(backend)
+        finder = backend.open(directory / BACKEND, made)
+        found = len(finder)
     except (KeyError, TypeError, OSError, ValueError, OverflowError) as error:
         if isinstance(error, ImportError | InvalidArgumentError):
             raise
         raise DataError(f"The index {directory} is damaged: {error}. Make it again.") from error
     if found != items:
-        backend.close()
+        finder.close()
         raise DataError(f"The backend of the index {directory} holds {found} items, not {items}. Make the index again.")
-    return backend
+    return finder
 
 
-def check_index_directory(directory: str | os.PathLike[str], settings: IndexSettings | None = None) -> None:
+def check_index_directory(directory: str | os.PathLike[str], backend: SearchBackend | None = None) -> None:
     """Check before embedding that an index can be written to a directory.
 
     Args:
         directory: directory of the index.
-        settings: settings of the index; None for exact search.
+        backend: search backend of the index; None for exact search.
 
     Raises:
         DataError: if the directory holds other files than an index.
@@ -185,9 +202,9 @@ def check_index_directory(directory: str | os.PathLike[str], settings: IndexSett
     """
     directory = Path(directory)
     if directory.exists() and not _replaceable(directory):
-        raise DataError(f"{directory} must be an index or not exist; it holds other files. Choose another --out.")
-    if settings is not None and settings.candidate_backend is not None:
-        settings.candidate_backend.check()
+        raise DataError(f"{directory} must be an index or not exist; it holds other files. Choose another directory.")
+    if backend is not None:
+        backend.require_library()
 
 
 def _replaceable(directory: Path) -> bool:
@@ -211,7 +228,7 @@ def write_index(
     source: IndexSource,
     *,
     items: Sequence[Item] | None = None,
-    settings: IndexSettings | None = None,
+    backend: SearchBackend | None = None,
     recorded: Mapping[str, Any] | None = None,
     stamps: np.ndarray | None = None,
 ) -> SearchIndex:
@@ -224,7 +241,7 @@ def write_index(
         keys: n names of the items; None takes them from `items`.
         source: source of the embeddings.
         items: the items, which search results show; None if unknown.
-        settings: settings of storage and search; None for exact search in float32.
+        backend: search backend; None for exact search in float32.
         recorded: further facts as JSON values, such as the paths of run and dataset.
         stamps: (items, 2) int64, sizes in bytes and modification times in nanoseconds of image files; None for others.
 
@@ -235,13 +252,13 @@ def write_index(
         DataError: if the numbers of rows differ, an embedding is not finite, the directory holds other files, or a file
             cannot be written.
         MissingExtraError: if the backend is not installed.
-        InvalidArgumentError: if a parameter of the backend is out of range.
+        InvalidArgumentError: if a field of the backend does not fit the items.
 
     Example:
 
         index = write_index("indexes/mine", embeddings, ids, keys, IndexSource("", "", (), "image", "cosine"))
     """
-    directory, settings = Path(directory), settings or IndexSettings()
+    directory, backend = Path(directory), backend or Exact()
     embeddings = np.ascontiguousarray(embeddings, np.float32)
     named: Sequence[Any] = (items or ()) if keys is None else keys
     counts = {len(embeddings), len(ids), len(named), len(named if items is None else items)}
@@ -256,18 +273,15 @@ def write_index(
     if len(bad):
         first = named[int(bad[0])]
         raise DataError(f"The embedding of {getattr(first, 'key', first)!r} is not finite; {len(bad)} are not.")
-    check_index_directory(directory, settings)
+    check_index_directory(directory, backend)
     older = _manifest(directory)
     # Before the directory is replaced.
-    discard_older = _discarding(directory, older or {})
-    backend = settings.candidate_backend
-    stored = _stored(settings)
-    given = {name: value for name, value in settings.parameters.items() if name not in stored}
+    discard_older = _discarding(directory, older or {}, backend)
     manifest: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
         "source": dataclasses.asdict(source),
-        "settings": {**dataclasses.asdict(settings), "parameters": stored},
+        "settings": {"backend": backend.kind, "dtype": backend.dtype, "parameters": backend.parameters},
         "backend": {},
         "recorded": dict(recorded or {}),
         "items": len(ids),
@@ -275,54 +289,45 @@ def write_index(
     }
     try:
         with replacing_directory(directory, overwrite=True) as temporary:
-            kept = embeddings.astype(settings.kept, copy=False)
+            kept = embeddings.astype(backend.kept, copy=False)
             np.save(temporary / "embeddings.npy", kept, allow_pickle=False)
             np.save(temporary / "ids.npy", np.asarray(ids, np.int64), allow_pickle=False)
             rows = map(vars, items) if items is not None else ({"key": key} for key in keys or ())
             write_columns(temporary / _ITEMS, _COLUMNS, rows)
             if stamps is not None:
                 np.save(temporary / _STAMPS, stamps, allow_pickle=False)
-            if backend is not None:
+            if backend.approximate:
                 (temporary / BACKEND).mkdir()
-                manifest["backend"] = backend.build(kept, temporary / BACKEND, settings.parameters)
+                manifest["backend"] = backend.build(kept, temporary / BACKEND)
             files = sorted(path.relative_to(temporary) for path in temporary.rglob("*") if path.is_file())
             manifest["sha256"] = {
                 path.as_posix(): sha256_file(temporary / path)
                 for path in files
-                if backend is None or not backend.changes or BACKEND not in path.parts
+                if not backend.changes or BACKEND not in path.parts
             }
             write_json(temporary / MANIFEST, manifest)
     except BaseException:
-        if backend is not None and manifest["backend"]:
-            backend.discard({**manifest["backend"], **given}, ours=True)
+        if manifest["backend"]:
+            backend.discard(manifest["backend"], ours=True)
         raise
-    if backend is not None:
-        backend.replaced(directory / BACKEND)
-    discard_older(given)
-    return _read(directory, source, given)
+    backend.replaced(directory / BACKEND)
+    discard_older()
+    return _read(directory, source, backend)
 
 
-def _stored(settings: IndexSettings) -> dict[str, Any]:
-    """Return the parameters of a backend that an index stores."""
-    backend = settings.candidate_backend
-    unstored = () if backend is None else backend.unstored
-    return {name: value for name, value in settings.parameters.items() if name not in unstored}
-
-
-def _discarding(directory: Path, manifest: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], None]:
+def _discarding(directory: Path, manifest: Mapping[str, Any], backend: SearchBackend) -> Callable[[], None]:
     """Return a function that removes data of an index outside its directory, after the index was removed.
 
     Args:
         directory: of the index that will be removed.
         manifest: its manifest, which may be damaged or of others.
-
-    Returns:
-        A function of the unstored parameters that the user gave.
+        backend: backend of the new index. Its fields that are not stored are used for the older one, too.
     """
-    settings, found = manifest.get("settings"), manifest.get("backend")
-    if not (isinstance(settings, dict) and isinstance(found, dict) and settings.get("backend") in (*BACKENDS,)):
-        return lambda given: None
-    backend = BACKENDS[settings["backend"]]
-    kept = {name: value for name, value in found.items() if name not in backend.unstored}
-    ours = backend.owns(directory / BACKEND, kept)
-    return lambda given: backend.discard({**kept, **given}, ours)
+    try:
+        kind, _ = _settings_of(manifest)
+        made = {name: value for name, value in manifest["backend"].items() if name not in kind.unstored}
+    except (VsembError, KeyError, TypeError, ValueError, AttributeError):
+        return lambda: None
+    older = backend if isinstance(backend, kind) else kind()
+    ours = kind.owns(directory / BACKEND, made)
+    return lambda: older.discard(made, ours)

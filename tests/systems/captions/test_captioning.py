@@ -96,8 +96,8 @@ def test_options_go_before_the_recipe(caption_run, scenes) -> None:
         ({"sample": "loud"}, "`sample` must be .*; got 'loud'"),
         ({"sample": "random", "beam": 3}, "`beam` must be .*words are sampled.*; got 3"),
         ({"sample": "random", "length_penalty": 1.0}, "`length_penalty` must be .*words are sampled.*; got 1.0"),
-        ({"temperature": 0.5}, "`temperature` must be .*--sample.*; got 0.5"),
-        ({"seed": 5}, "`seed` must be .*--sample.*; got 5"),
+        ({"temperature": 0.5}, "`temperature` must be .*`sample`.*; got 0.5"),
+        ({"seed": 5}, "`seed` must be .*`sample`.*; got 5"),
     ],
 )
 def test_options_that_are_not_read_are_refused(caption_run, options, said) -> None:

@@ -6,8 +6,9 @@ import shutil
 
 import pytest
 
-from vsemb.demo import Demo, serve_demo
+from vsemb.demo.answers import Demo
 from vsemb.demo.page import Cards, build_page, open_tabs
+from vsemb.demo.server import serve_page
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.runs.run import Run
 from vsemb.systems.captions.captioning import CaptionOptions, caption_images
@@ -69,4 +70,4 @@ def test_the_page_writes_captions_of_a_key(caption_run, scenes):
 def test_a_second_run_that_writes_captions_is_refused(caption_run, scenes):
     pytest.importorskip("gradio", reason="the extra demo is not installed")
     with pytest.raises(InvalidArgumentError, match="`captions`.*generates captions itself"):
-        serve_demo(caption_run, scenes, captioning=caption_run)
+        serve_page(caption_run, scenes, captioning=caption_run)

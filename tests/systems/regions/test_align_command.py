@@ -80,7 +80,7 @@ def test_a_file_that_is_no_image_of_the_dataset(region_run, tmp_path, capsys):
     # A key of the dataset that is gone cannot be found, and what helps is said.
     assert main(["align", str(run), "val/000000.png", "a red circle"]) == 1
     error = capsys.readouterr().err
-    assert "--data" in error and "gone" in error and error.count("\n") == 1
+    assert "`data`" in error and "gone" in error and error.count("\n") == 1
     # A picture never takes the place of what it is drawn from.
     with open(image, "rb") as file:
         before = file.read()

@@ -147,7 +147,7 @@ def test_boxes_of_a_detector(asked, image, tmp_path) -> None:
     # Of an image of the dataset those of its cache; the whole image is added by the model.
     align_image(run, "0.png", SENTENCE, Images(val=[["a"]]))
     assert encoders.asked[3].tolist() == [[[0.5, 0.5, 0.5, 0.5]]]
-    with pytest.raises(DataError, match="--boxes FILE"):
+    with pytest.raises(DataError, match="Name its results as `boxes`"):
         align_image(run, image, SENTENCE)
     with pytest.raises(DataError, match=r"nowhere\.json"):
         align_image(run, image, SENTENCE, boxes=tmp_path / "nowhere.json")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from vsemb.demo import Demo
+from tests.searched import search_run
+from vsemb.demo.answers import Demo
 from vsemb.demo.page import Cards
 from vsemb.errors import InvalidArgumentError
-from vsemb.runs.searching import Query, search_run
+from vsemb.runs.inputs import Query
 
 
 @pytest.mark.slow

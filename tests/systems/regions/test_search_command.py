@@ -1,4 +1,4 @@
-"""`vsemb search --regions`."""
+"""`vsemb search-regions`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from vsemb.systems.regions.image_tower import regions_of
 
 def test_a_table_a_sheet_and_json(region_run, tmp_path, capsys):
     out, report = tmp_path / "found.png", tmp_path / "found.json"
-    arguments = ["search", "--regions", str(region_run.path), "red circle", "--split", "val", "-k", "3"]
+    arguments = ["search-regions", str(region_run.path), "red circle", "--split", "val", "-k", "3"]
     assert main([*arguments, "--out", str(out), "--json", str(report)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split()[:5] == ["rank", "score", "key", "split", "region"] and len(lines) == 6
@@ -33,7 +33,7 @@ def test_against_every_region_by_itself(region_run, parts, tmp_path, capsys):
     dataset, report = Dataset.open(region_run.data_path), tmp_path / "found.json"
     options = ["--all-regions", "-k", "20", "--split", "test", "--json", str(report)]
     arguments = [*options, *(["--parts"] if parts else [])]
-    assert main(["search", "--regions", str(region_run.path), "a red circle", *arguments]) == 0
+    assert main(["search-regions", str(region_run.path), "a red circle", *arguments]) == 0
     split, store = dataset.split("test"), regions_of(region_run, dataset)
     (words,) = region_run.model.encode_texts(region_run.tokenizer(["a red circle"])).numpy()
     wanted = []
@@ -60,28 +60,26 @@ def test_mistakes_are_one_line(region_run, capsys):
         (["red", "--split", "vall"], "Did you mean 'val'"),
         (["red", "--data", "nowhere"], "nowhere"),
         (["red", "--out", "sheet.pdf"], ".png, .jpg"),
-        (["red", "--plus", "blue"], "--plus must be used without a mode; got it with --regions"),
-        ([], "a few words to look for"),
         (["red", "--out", "sheet.png", "--json", "./sheet.png"], "which it would replace"),
     ):
-        assert main(["search", "--regions", str(region_run.path), *arguments]) == 1
+        assert main(["search-regions", str(region_run.path), *arguments]) == 1
         error = capsys.readouterr().err
         assert said in error and error.count("\n") == 1, arguments
 
 
 def test_help_says_how_many_are_drawn(capsys):
-    for command in ("search", "analyze"):
+    for command in ("search", "search-regions", "analyze"):
         with pytest.raises(SystemExit):
             main([command, "--help"])
         assert f"{MOST_TILES} at most" in " ".join(capsys.readouterr().out.split())
 
 
 def test_no_regions(region_run, tiny_run, tmp_path, capsys):
-    assert main(["search", "--regions", str(tiny_run.path), "red"]) == 1
+    assert main(["search-regions", str(tiny_run.path), "red"]) == 1
     error = capsys.readouterr().err
     assert "vsemb train dvsa" in error and error.count("\n") == 1
     ignored = shutil.ignore_patterns("regions")
     copy = shutil.copytree(region_run.data_path, tmp_path / "data", ignore=ignored)
-    assert main(["search", "--regions", str(region_run.path), "red", "--data", str(copy)]) == 1
+    assert main(["search-regions", str(region_run.path), "red", "--data", str(copy)]) == 1
     error = capsys.readouterr().err
     assert "vsemb regions" in error and error.count("\n") == 1

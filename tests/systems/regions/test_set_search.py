@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from keras import ops
 
+from tests.searched import search_run
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.runs.indexing import build_index, open_index
+from vsemb.runs.inputs import Query
 from vsemb.runs.projector import project_run
 from vsemb.runs.run import Run
-from vsemb.runs.searching import Query, search_run
 from vsemb.systems.regions import set_search
 from vsemb.systems.regions.image_tower import regions_of
 from vsemb.systems.regions.set_search import MultiVectorSearch

@@ -12,21 +12,23 @@ import pytest
 import tensorflow as tf
 
 from tests.raising import raises_argument
+from tests.searched import search_run
 from tests.tiny import tiny
 from vsemb.cli.__main__ import main
 from vsemb.data.store import Dataset
-from vsemb.demo import Demo
+from vsemb.demo.answers import Demo
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.evaluation import Embedder
 from vsemb.report.space import Space
 from vsemb.runs.indexing import build_index, open_index, open_indexed
+from vsemb.runs.inputs import Query
 from vsemb.runs.measure import evaluate_run
 from vsemb.runs.projector import project_run
 from vsemb.runs.run import Run
-from vsemb.runs.searching import Query, embed_text, search_run
+from vsemb.runs.searching import embed_text
 from vsemb.runs.serve import export_run
 from vsemb.runs.train import train
-from vsemb.searching import StaleIndexError
+from vsemb.searching.index import StaleIndexError
 from vsemb.serving.client import Client
 from vsemb.serving.server import Server
 from vsemb.systems.trees.parse_texts import TreeReader, keep_parser, stored_parser, use_parser

@@ -53,12 +53,12 @@ def test_a_whole_split(tiny_run, scenes, tmp_path, capsys):
     names, report = tmp_path / "classes.txt", tmp_path / "found.json"
     labels = sorted(set(scenes.split("test").class_names))
     names.write_text("\n".join(labels) + "\n")
-    assert main(["classify", str(tiny_run.path), "--classes-file", str(names), "--json", str(report)]) == 0
+    assert main(["classify-split", str(tiny_run.path), "--classes-file", str(names), "--json", str(report)]) == 0
     out = capsys.readouterr().out
     written = json.loads(report.read_text())
     assert written["images"] == written["labelled"] == 12 and written["templates"] == ["{}"]
     assert f"accuracy {written['accuracy']:.1f} % (mean over classes)" in out and "12 of 12 images" in out
-    assert main(["classify", str(tiny_run.path), "--split", "val", "--classes", "red", "blue"]) == 0
+    assert main(["classify-split", str(tiny_run.path), "--split", "val", "--classes", "red", "blue"]) == 0
     assert "accuracy" not in capsys.readouterr().out
 
 
@@ -70,29 +70,39 @@ def test_image_files_need_no_dataset(tiny_pixel_run, scenes, tmp_path, capsys):
     (tmp_path / "good.png").write_bytes(scenes.split("val").read_image(0))
     assert main(["classify", str(run), str(tmp_path / "good.png"), *CLASSES]) == 0
     capsys.readouterr()
-    assert main(["classify", str(run), *CLASSES]) == 1
-    assert "Name it as `data`" in capsys.readouterr().err
+    assert main(["classify-split", str(run), *CLASSES]) == 1
+    assert "Name it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ([], "--classes or --classes-file"),
+        ([], "`classes` or `classes_file`"),
         (["--classes", "zyzzyva"], "`classes` must be names with a word of the run's vocabulary; got ['zyzzyva']"),
-        (["--classes", "red, blue square"], "names separated by spaces: red 'blue square'"),
+        (["--classes", "red, blue square"], "one name each: red 'blue square'"),
         (["--classes", "red", "--template", "a"], "exactly one {}"),
-        (["--classes", "red", "--top", "3"], "None without images"),
-        (["x.png", "--classes", "red", "--split", "val"], "None together with images"),
-        (["x.png", "--classes", "red", "--top", "0"], "`top`"),
-        (["x.png", "--classes", "red", "--data", "/nowhere"], "/nowhere"),
+        (["--template", "a {}"], "`template` must be omitted without"),
+        (["--classes", "red", "--classes-file", "classes.txt"], "`classes_file` must be omitted"),
         (["--classes-file", "/nowhere/classes.txt"], "/nowhere/classes.txt"),
-        (["--classes", "red", "--split", "vall"], "Did you mean 'val'"),
+        (["--classes", "red", "--data", "/nowhere"], "/nowhere"),
     ],
 )
-def test_mistakes_are_one_line(tiny_run, options, said, capsys):
-    assert main(["classify", str(tiny_run.path), *options]) == 1
+@pytest.mark.parametrize("command", ["classify", "classify-split"])
+def test_mistakes_are_one_line(tiny_run, command, options, said, capsys):
+    images = ["x.png"] if command == "classify" else []
+    assert main([command, str(tiny_run.path), *images, *options]) == 1
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1
+
+
+def test_counts_and_splits_are_checked(tiny_run, capsys):
+    for arguments, said in (
+        (["classify", str(tiny_run.path), "x.png", "--classes", "red", "--top", "0"], "`top`"),
+        (["classify-split", str(tiny_run.path), "--classes", "red", "--split", "vall"], "Did you mean 'val'"),
+    ):
+        assert main(arguments) == 1
+        error = capsys.readouterr().err
+        assert said in error and error.count("\n") == 1
 
 
 def test_sets_and_names_of_unequal_length(region_run, region_scenes, capsys):
@@ -102,5 +112,5 @@ def test_sets_and_names_of_unequal_length(region_run, region_scenes, capsys):
     said = capsys.readouterr()
     assert "scores are sums over words" in said.err and said.err.count("\n") == 1
     assert len(said.out.splitlines()) == 5
-    assert main(["classify", run, *classes, "--split", "val"]) == 0
+    assert main(["classify-split", run, *classes, "--split", "val"]) == 0
     assert capsys.readouterr().out.splitlines()[0].split() == ["class", "images"]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
-from vsemb.searching.backends.backend import Backend
-from vsemb.searching.scan import best_of_blocks
+from vsemb.searching.backends.backend import Finder
 
 # Number of rows encoded at a time.
 _ROWS = 1 << 14
@@ -19,7 +18,7 @@ _SAMPLE = 10_000
 _WORD = 64
 
 
-class _Codes(Backend):
+class Codes(Finder):
     """Memory-mapped codes of the items, and the calibration that decodes them."""
 
     #: File name of the calibration.
@@ -36,20 +35,30 @@ class _Codes(Backend):
     def _encoded(cls, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the codes of vectors and their calibration."""
 
+    @abc.abstractmethod
+    def _scorer(self, queries: np.ndarray) -> Callable[[int, int], np.ndarray]:
+        """Return the function that scores the items from one row to another: (queries, rows) float32."""
+
+    def search(self, queries: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+        from vsemb.searching.scan import best_of_blocks
+
+        return best_of_blocks(self._scorer(queries), len(self), len(queries), n, queries.shape[1])
+
     @classmethod
-    def build(cls, vectors: np.ndarray, directory: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    def write(cls, vectors: np.ndarray, directory: Path) -> None:
+        """Write the codes of vectors, see `vsemb.searching.backends.backend.SearchBackend.build`."""
         codes, calibration = cls._encoded(vectors)
         np.save(directory / "codes.npy", codes, allow_pickle=False)
         np.save(directory / cls.file, calibration, allow_pickle=False)
-        return {}
 
     @classmethod
-    def open(cls, directory: Path, parameters: Mapping[str, Any]) -> Self:
+    def open(cls, directory: Path) -> Self:
+        """Open the codes in a directory."""
         codes = np.load(directory / "codes.npy", mmap_mode="r", allow_pickle=False)
         return cls(codes, np.load(directory / cls.file, allow_pickle=False))
 
 
-class Int8Codes(_Codes):
+class Int8Codes(Codes):
     """One byte per dimension, and one scale per vector as calibration.
 
     The code of a vector x is round(127 x / m), its scale is m / 127, and m is its largest magnitude. Queries are
@@ -70,15 +79,15 @@ class Int8Codes(_Codes):
             codes[here] = np.rint(block * (127 / np.where(largest > 0, largest, 1))[:, None])
         return codes, scales
 
-    def search(self, queries: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    def _scorer(self, queries: np.ndarray) -> Callable[[int, int], np.ndarray]:
         def score(start: int, stop: int) -> np.ndarray:
             block = self.codes[start:stop].astype(np.float32)
             return (queries @ block.T) * self.calibration[start:stop]
 
-        return best_of_blocks(score, len(self), len(queries), n, queries.shape[1])
+        return score
 
 
-class BinaryCodes(_Codes):
+class BinaryCodes(Codes):
     """One bit per dimension, and one threshold per dimension as calibration.
 
     A bit is 1 if the value is above the threshold. The score is minus the Hamming distance: the number of bits that
@@ -94,7 +103,7 @@ class BinaryCodes(_Codes):
         blocks = [vectors[start : start + _ROWS] for start in range(0, len(vectors), _ROWS)]
         return np.concatenate([_words(pack_bits(block, thresholds)) for block in blocks]), thresholds
 
-    def search(self, queries: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    def _scorer(self, queries: np.ndarray) -> Callable[[int, int], np.ndarray]:
         asked = _words(pack_bits(queries, self.calibration))
 
         def score(start: int, stop: int) -> np.ndarray:
@@ -102,7 +111,7 @@ class BinaryCodes(_Codes):
             counts = [-_count_bits(block ^ query) for query in asked]
             return np.array(counts, np.float32).reshape(len(asked), len(block))
 
-        return best_of_blocks(score, len(self), len(queries), n, queries.shape[1])
+        return score
 
 
 def sample(vectors: np.ndarray, most: int) -> np.ndarray:

@@ -10,8 +10,9 @@ import os
 import re
 import uuid
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -19,7 +20,7 @@ import numpy as np
 from vsemb.console import say
 from vsemb.errors import DataError, invalid_argument, missing_extra, one_line
 from vsemb.files import read_bytes, reading, require_contained
-from vsemb.searching.backends.backend import Backend
+from vsemb.searching.backends.backend import Approximate, Finder
 
 URI, TOKEN = "VSEMB_MILVUS_URI", "VSEMB_MILVUS_TOKEN"
 _MILVUS_FOLDER, _MARK = "milvus.db", "mark"
@@ -39,21 +40,13 @@ def _milvus() -> Any:
     return pymilvus
 
 
-class MilvusCollection(Backend):
-    """A Milvus collection: in a cluster with the parameter `uri`, otherwise in the index's directory (Milvus Lite).
+class MilvusCollection(Finder):
+    """A connection to a collection of Milvus.
 
-    Neither the address of a cluster nor its token is stored: an index may come from others, and must not decide where
-    the token is sent. An index in a cluster is opened with the environment variable VSEMB_MILVUS_URI. The token is read
-    from VSEMB_MILVUS_TOKEN.
-
-    An index stores the random id in the name of its collection. In a cluster, the id is a hash of a file beside the
-    index: its random content, and number and time of change of its inode, which the kernel sets. Copies, archives and
-    backups have other inodes, and renaming keeps them, so the collection is dropped with the index that made it alone.
+    Args:
+        where: address of a cluster, or absolute path of a folder.
+        collection: name of the collection.
     """
-
-    parameters = ("uri",)
-    unstored = ("uri",)
-    changes = True
 
     def __init__(self, where: str, collection: str) -> None:
         self.where, self.collection = where, collection
@@ -63,31 +56,13 @@ class MilvusCollection(Backend):
         with _milvus_errors("count the items of", self.collection):
             return int(self.client.get_collection_stats(self.collection)["row_count"])
 
-    check = staticmethod(_milvus)
+    def fill(self, vectors: np.ndarray, index_type: str) -> None:
+        """Create the collection with the items as rows.
 
-    @classmethod
-    def build(cls, vectors: np.ndarray, directory: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        # Only an address given for this index: the variable is for indexes that are there.
-        uri = parameters.get("uri")
-        if uri is not None:
-            _check_uri(uri)
-        # A new id, so that an older index works until it is replaced.
-        complete: dict[str, Any] = {"id": uuid.uuid4().hex, "cluster": uri is not None}
-        if uri is not None:
-            (directory / _MARK).write_text(complete["id"])
-            complete["id"] = _marked(directory)
-        where, collection = uri or _folder(directory), _collection(complete)
-        try:
-            with _milvus_errors("write to", where), contextlib.closing(cls(where, collection)) as opened:
-                opened._fill(vectors, "FLAT" if uri is None else "AUTOINDEX")
-        except BaseException:
-            if uri is not None:
-                with contextlib.suppress(DataError):
-                    _drop(uri, collection)
-            raise
-        return complete
-
-    def _fill(self, vectors: np.ndarray, index_type: str) -> None:
+        Args:
+            vectors: (items, dim) float32 or float16.
+            index_type: its type of index, of Milvus.
+        """
         milvus = _milvus()
         schema = self.client.create_schema(auto_id=False, enable_dynamic_field=False)
         schema.add_field("id", milvus.DataType.INT64, is_primary=True)
@@ -101,30 +76,6 @@ class MilvusCollection(Backend):
             rows = [{"id": start + row, "vector": vector} for row, vector in enumerate(block)]
             self.client.insert(self.collection, rows)
         self.client.flush(self.collection)
-
-    @classmethod
-    def open(cls, directory: Path, parameters: Mapping[str, Any]) -> Self:
-        collection = _collection(parameters)
-        if parameters["cluster"]:
-            where = _cluster(parameters)
-            if where is None:
-                raise DataError(
-                    f"The index {directory.parent} is in a cluster of Milvus, and does not say where. Set {URI} to its "
-                    "address, http://HOST:PORT."
-                )
-        else:
-            where = _folder(directory)
-            _check_folder(where)
-        with _milvus_errors("open", where):
-            opened = cls(where, collection)
-            try:
-                if not opened.client.has_collection(collection):
-                    raise DataError(f"The collection {collection} is not at {where}. Make the index again.")
-                opened.client.load_collection(collection)
-            except BaseException:
-                opened.close()
-                raise
-        return opened
 
     def search(self, queries: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
         n = min(n, _MOST)
@@ -150,22 +101,102 @@ class MilvusCollection(Backend):
         if os.path.isabs(self.where):
             _release(self.where)
 
-    @classmethod
-    def owns(cls, directory: Path, parameters: Mapping[str, Any]) -> bool:
+
+@dataclass(frozen=True)
+class Milvus(Approximate, kind="milvus"):
+    """A collection of Milvus, in a cluster or inside the index (Milvus Lite).
+
+    Neither the address of a cluster nor its token is stored: an index may come from others, and must not decide where
+    the token is sent. For a search, set the environment variable VSEMB_MILVUS_URI to the address. The token is read
+    from VSEMB_MILVUS_TOKEN.
+
+    Attributes:
+        uri: address of a cluster, http://HOST:PORT; default: inside the index.
+    """
+
+    uri: str | None = None
+
+    unstored: ClassVar[tuple[str, ...]] = ("uri",)
+    changes: ClassVar[bool] = True
+
+    def check(self) -> None:
+        if self.uri is not None:
+            _check_uri("uri", self.uri)
+
+    def require_library(self) -> None:
+        _milvus()
+
+    # An index stores the random id in the name of its collection. In a cluster, the id is a hash of a file beside the
+    # index: its random content, and number and time of change of its inode, which the kernel sets. Copies, archives and
+    # backups have other inodes, and renaming keeps them. So a collection is dropped only with the index that made it.
+
+    def build(self, vectors: np.ndarray, directory: Path) -> dict[str, Any]:
+        # Only an address given for this index: the variable is for indexes that are there.
+        in_cluster = self.uri is not None
+        # A new id, so that an older index works until it is replaced.
+        made: dict[str, Any] = {"id": uuid.uuid4().hex, "cluster": in_cluster}
+        if in_cluster:
+            (directory / _MARK).write_text(made["id"])
+            made["id"] = _marked(directory)
+        where, collection = self.uri or _folder(directory), _collection(made)
         try:
-            return bool(parameters.get("cluster")) and parameters.get("id") == _marked(directory)
+            with _milvus_errors("write to", where), contextlib.closing(MilvusCollection(where, collection)) as opened:
+                opened.fill(vectors, "AUTOINDEX" if in_cluster else "FLAT")
+        except BaseException:
+            if in_cluster:
+                with contextlib.suppress(DataError):
+                    _drop(where, collection)
+            raise
+        return made
+
+    def open(self, directory: Path, made: Mapping[str, Any]) -> MilvusCollection:
+        collection = _collection(made)
+        if made["cluster"]:
+            where = self._cluster
+            if where is None:
+                raise DataError(
+                    f"The index {directory.parent} is in a cluster of Milvus, and does not say where. Set {URI} to its "
+                    "address, http://HOST:PORT."
+                )
+        else:
+            where = _folder(directory)
+            _check_folder(where)
+        with _milvus_errors("open", where):
+            opened = MilvusCollection(where, collection)
+            try:
+                if not opened.client.has_collection(collection):
+                    raise DataError(f"The collection {collection} is not at {where}. Make the index again.")
+                opened.client.load_collection(collection)
+            except BaseException:
+                opened.close()
+                raise
+        return opened
+
+    @property
+    def _cluster(self) -> str | None:
+        """The address of the cluster that the user named; None without one."""
+        if self.uri is not None:
+            return self.uri
+        named = os.environ.get(URI)
+        if named is not None:
+            _check_uri(URI, named)
+        return named
+
+    @classmethod
+    def owns(cls, directory: Path, made: Mapping[str, Any]) -> bool:
+        try:
+            return bool(made.get("cluster")) and made.get("id") == _marked(directory)
         except OSError:
             return False
 
-    @classmethod
-    def discard(cls, parameters: Mapping[str, Any], ours: bool) -> None:
-        if not parameters.get("cluster"):
+    def discard(self, made: Mapping[str, Any], ours: bool) -> None:
+        if not made.get("cluster"):
             return
         fix = "Drop it if no other index uses it."
         if not ours:
             say(f"The collection of the replaced index stays in Milvus; another directory made it. {fix}")
             return
-        collection, uri = _collection(parameters), _cluster(parameters)
+        collection, uri = _collection(made), self._cluster
         if uri is None:
             say(f"The collection {collection} stays in Milvus, because {URI} does not name the cluster. {fix}")
             return
@@ -174,36 +205,27 @@ class MilvusCollection(Backend):
         except DataError as error:
             say(f"The collection {collection} stays. {error} {fix}")
 
-    @classmethod
-    def replaced(cls, directory: Path) -> None:
+    def replaced(self, directory: Path) -> None:
         _release(_folder(directory))
 
 
-def _collection(parameters: Mapping[str, Any]) -> str:
+def _collection(made: Mapping[str, Any]) -> str:
     """Return the name of an index's collection.
 
     Raises:
         ValueError: for another id than `build` makes, which could name a collection that is not of vsemb.
     """
-    number = parameters["id"]
+    number = made["id"]
     if not isinstance(number, str) or not _ID.fullmatch(number):
         raise ValueError(f"the id of its collection must be 32 hexadecimal digits; got {one_line(number, 80)!r}")
     return f"{_PREFIX}{number}"
 
 
 def _marked(directory: Path) -> str:
-    """Return the id that belongs to the file of a directory, see `MilvusCollection`."""
+    """Return the id that belongs to the file of a directory, see `Milvus`."""
     mark = directory / _MARK
     content, found = read_bytes(mark), os.stat(mark)
     return hashlib.sha256(content + f" {found.st_ino} {found.st_ctime_ns}".encode()).hexdigest()[:32]
-
-
-def _cluster(parameters: Mapping[str, Any]) -> str | None:
-    """Return the address of the cluster that the user named; None without one."""
-    uri = parameters.get("uri") or os.environ.get(URI)
-    if uri is not None:
-        _check_uri(uri)
-    return uri
 
 
 def _check_folder(folder: str) -> None:
@@ -237,12 +259,12 @@ def _leads_out(value: Any) -> bool:
     return ".." in parts or parts[:1] == [""] and len(parts) > 1 or ":" in "".join(parts[:1]) and len(parts) > 1
 
 
-def _check_uri(uri: str) -> None:
+def _check_uri(name: str, uri: str) -> None:
     parts = urlsplit(uri)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:
         shown = f"{parts.scheme}://{parts.hostname}" if parts.hostname else uri
         raise invalid_argument(
-            "milvus-uri",
+            name,
             shown,
             "http://HOST:PORT or https://HOST:PORT",
             f"A user and password go into the environment: {TOKEN}=USER:PASSWORD.",

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from vsemb.errors import DataError, needs_extra
 from vsemb.files import read_text
-from vsemb.searching.backends.backend import Backend, check_count
+from vsemb.parts import Count
+from vsemb.searching.backends.backend import Approximate, Finder, check_count
 
 _SCANN_ASSETS = "scann_assets.pbtxt"
 # Minimum numbers of items for which hashing and a tree save time.
@@ -27,51 +29,19 @@ def _scann() -> Any:
     return scann_ops_pybind
 
 
-class ScannIndex(Backend):
-    """Hashed vectors in `leaves` partitions; a search reads `leaves_to_search` of them.
+class ScannIndex(Finder):
+    """An opened index of ScaNN.
 
-    By default, there are sqrt(items) partitions, and one in eight is searched. Below 20,000 items, there is one
-    partition. Below 2,000 items, vectors are not hashed.
+    Args:
+        searcher: its searcher.
+        count: number of items.
     """
-
-    parameters = ("leaves", "leaves_to_search")
 
     def __init__(self, searcher: Any, count: int) -> None:
         self.searcher, self._count = searcher, count
 
     def __len__(self) -> int:
         return self._count
-
-    check = staticmethod(_scann)
-
-    @classmethod
-    def build(cls, vectors: np.ndarray, directory: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        count = len(vectors)
-        # With one partition, ScaNN needs no tree.
-        leaves = int(parameters.get("leaves", round(count**0.5) if count >= _TREE else 1))
-        check_count("leaves", leaves, count, "items")
-        searched = int(parameters.get("leaves_to_search", max(1, leaves // 8)))
-        check_count("leaves_to_search", searched, leaves, "leaves")
-        builder = _scann().builder(np.ascontiguousarray(vectors, np.float32), 10, "dot_product")
-        if leaves > 1:
-            builder = builder.tree(leaves, searched, training_sample_size=min(count, _SCANN_TRAINING))
-        if count >= _HASHED:
-            builder = builder.score_ah(_BLOCK_DIMS, anisotropic_quantization_threshold=_THRESHOLD)
-        else:
-            builder = builder.score_brute_force()
-        builder.build().serialize(str(directory), relative_path=True)
-        return {"leaves": leaves, "leaves_to_search": searched, "count": count}
-
-    @classmethod
-    def open(cls, directory: Path, parameters: Mapping[str, Any]) -> Self:
-        scann = _scann()
-        try:
-            assets = read_text(directory / _SCANN_ASSETS)
-            # `load_searcher` would unpickle a file of names if it exists.
-            searcher = scann.ScannSearcher(scann.scann_pybind.ScannNumpy(str(directory), assets))
-        except (OSError, RuntimeError, ValueError) as error:
-            raise DataError(f"The index {directory} is damaged. Make the index again.") from error
-        return cls(searcher, int(parameters["count"]))
 
     def search(self, queries: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
         queries = np.ascontiguousarray(queries, np.float32)
@@ -84,3 +54,46 @@ class ScannIndex(Backend):
         # Missing results have row 0 and score NaN.
         rows = np.where(np.isnan(scores), -1, found.astype(np.int64))
         return rows, np.asarray(scores, np.float32)
+
+
+@dataclass(frozen=True)
+class Scann(Approximate, kind="scann"):
+    """Hashed vectors in partitions; a search reads some of them. Below 2,000 items, vectors are not hashed.
+
+    Attributes:
+        leaves: number of partitions; default: sqrt(items), and 1 below 20,000 items.
+        leaves_to_search: partitions that a search reads; default: one in eight.
+    """
+
+    leaves: Count | None = None
+    leaves_to_search: Count | None = None
+
+    def require_library(self) -> None:
+        _scann()
+
+    def build(self, vectors: np.ndarray, directory: Path) -> dict[str, Any]:
+        count = len(vectors)
+        # With one partition, ScaNN needs no tree.
+        leaves = self.leaves or (round(count**0.5) if count >= _TREE else 1)
+        check_count("leaves", leaves, count, "items")
+        searched = self.leaves_to_search or max(1, leaves // 8)
+        check_count("leaves_to_search", searched, leaves, "leaves")
+        builder = _scann().builder(np.ascontiguousarray(vectors, np.float32), 10, "dot_product")
+        if leaves > 1:
+            builder = builder.tree(leaves, searched, training_sample_size=min(count, _SCANN_TRAINING))
+        if count >= _HASHED:
+            builder = builder.score_ah(_BLOCK_DIMS, anisotropic_quantization_threshold=_THRESHOLD)
+        else:
+            builder = builder.score_brute_force()
+        builder.build().serialize(str(directory), relative_path=True)
+        return {"leaves": leaves, "leaves_to_search": searched, "count": count}
+
+    def open(self, directory: Path, made: Mapping[str, Any]) -> ScannIndex:
+        scann = _scann()
+        try:
+            assets = read_text(directory / _SCANN_ASSETS)
+            # `load_searcher` would unpickle a file of names if it exists.
+            searcher = scann.ScannSearcher(scann.scann_pybind.ScannNumpy(str(directory), assets))
+        except (OSError, RuntimeError, ValueError) as error:
+            raise DataError(f"The index {directory} is damaged. Make the index again.") from error
+        return ScannIndex(searcher, int(made["count"]))

@@ -1,6 +1,6 @@
 """Captions: recurrent captioning models and caption metrics."""
 
-from vsemb.registry import System
+from vsemb.registry import Command, System
 
 SYSTEM = System(
     name="captions",
@@ -23,14 +23,25 @@ SYSTEM = System(
         ),
         "export option": {"captions": "vsemb.systems.captions.export"},
         "report option": {"captions": "vsemb.systems.captions.report_option"},
+        "demo option": {"captions": "vsemb.systems.captions.options"},
         "caption validation": dict.fromkeys(("perplexity", "cider"), "vsemb.systems.captions.validation"),
     },
-    commands={"caption": ("vsemb.systems.captions.commands:CAPTION", "write captions of images or of their regions")},
-    modes={
-        "caption": {"regions": "vsemb.systems.captions.commands:REGIONS"},
-    },
-    options={
-        "demo": ("vsemb.systems.captions.commands:DEMO",),
+    commands={
+        "caption": Command(
+            "vsemb.systems.captions.api:caption",
+            "write captions of images",
+            (
+                "vsemb caption runs/captions dog.jpg beach.jpg",
+                "vsemb caption runs/captions dog.jpg --beam 20 --n-best 10 --json captions.json",
+                "vsemb caption runs/captions dog.jpg --sample top-p=0.9 --seed 7",
+                "vsemb caption runs/sc-nlm dog.jpg --n-best 1",
+            ),
+        ),
+        "caption-regions": Command(
+            "vsemb.systems.captions.api:caption_regions",
+            "write captions of the regions of an image",
+            ("vsemb caption-regions runs/snippets street.jpg --most 8 --parts --out regions.png",),
+        ),
     },
     examples={
         "train": (

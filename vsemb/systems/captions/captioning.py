@@ -17,6 +17,7 @@ from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, one_line, printable
 from vsemb.ops.tensorflow import tf
+from vsemb.runs.image_results import ImageResults
 from vsemb.runs.images import find_key, read_image_file
 from vsemb.runs.run import Run, read_recipe
 from vsemb.systems.captions.captioner import Captioner, CaptionOptions, Captions
@@ -31,8 +32,11 @@ _DEFAULT = CaptionOptions()
 Written: TypeAlias = tuple[str, float]
 
 
-def open_captioning_run(path: str | os.PathLike[str]) -> Run:
+def open_captioning_run(run: Run | str | os.PathLike[str]) -> Run:
     """Open a run that writes captions.
+
+    Args:
+        run: its directory, or the opened run.
 
     Raises:
         DataError: if the path is not a run directory, the run has no selected weights yet, or it writes no captions.
@@ -41,10 +45,10 @@ def open_captioning_run(path: str | os.PathLike[str]) -> Run:
 
         open_captioning_run("runs/captions")
     """
-    recipe = read_recipe(Path(path))
+    recipe, path = (run.recipe, run.path) if isinstance(run, Run) else (read_recipe(Path(run)), run)
     reason = recipe.refusal() if isinstance(recipe, NextWordTask) else f"is for {recipe.kind}"
     if reason is None:
-        return Run.open(path)
+        return Run.open(run)
     raise DataError(
         f"{path} must be a run that writes captions, such as one of multimodal-rnn or sc-nlm; it was trained with the "
         f"recipe {recipe.name!r}, which {reason}."
@@ -223,6 +227,10 @@ class ImageCaptions:
     captions: tuple[Written, ...]
     error: str | None = None
 
+    def cells(self) -> list[tuple[str, str]]:
+        """Return the rows of a table: caption, log-probability."""
+        return [(printable(text), f"{log_prob:.2f}") for text, log_prob in self.captions]
+
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
         image = printable(self.image)
@@ -234,12 +242,18 @@ class ImageCaptions:
         }
 
 
+class CaptionedImages(ImageResults[ImageCaptions]):
+    """Captions of images."""
+
+    columns = ("caption", "log-prob")
+
+
 def caption_images(
     run: Run,
     images: Sequence[str],
     dataset: Dataset | None = None,
     options: CaptionOptions = _DEFAULT,
-) -> list[ImageCaptions]:
+) -> CaptionedImages:
     """Write captions of images one by one; unreadable images are reported in the result.
 
     Args:
@@ -263,7 +277,7 @@ def caption_images(
             found.append(ImageCaptions(image, tuple(_captions_of(writer, image, dataset))))
         except DataError as error:
             found.append(ImageCaptions(image, (), one_line(error)))
-    return found
+    return CaptionedImages(tuple(found))
 
 
 def _captions_of(writer: CaptionWriter, image: str, dataset: Dataset | None) -> list[Written]:

@@ -17,7 +17,18 @@ from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument, printable
 from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, Probability, require
-from vsemb.runs.pictures import PAPER, Font, Rectangle, cut_text, drawable, pixel_box
+from vsemb.printing import table
+from vsemb.results import Result
+from vsemb.runs.pictures import (
+    PAPER,
+    Font,
+    Rectangle,
+    box_text,
+    cut_text,
+    drawable,
+    pixel_box,
+    with_picture,
+)
 from vsemb.runs.run import Run
 from vsemb.systems.captions.captioner import CaptionOptions
 from vsemb.systems.captions.captioning import written_of
@@ -52,19 +63,21 @@ class RegionCaption:
     box: Rectangle
 
 
-@dataclass(frozen=True, eq=False)
-class RegionCaptions:
+@dataclass(frozen=True, eq=False, repr=False)
+class RegionCaptions(Result):
     """An image and the captions of its regions.
 
     Attributes:
         name: file or key of the image.
         picture: the image.
         captions: best first.
+        out: file of the drawn captions, if there is one.
     """
 
     name: str
     picture: Image.Image
     captions: tuple[RegionCaption, ...]
+    out: str | None = None
 
     def drawn(self, side: int | None = None) -> Image.Image:
         """Draw the image with its boxes and captions, see `draw_captions`."""
@@ -79,6 +92,17 @@ class RegionCaptions:
             "height": self.picture.height,
             "captions": [dataclasses.asdict(caption) for caption in self.captions],
         }
+
+    def __str__(self) -> str:
+        rows = []
+        for each in self.captions:
+            numbers = [f"{each.log_prob:.2f}", f"{each.score:.2f}", str(each.region)]
+            rows.append([printable(each.text), *numbers, box_text(each.box)])
+        header = ["caption", "log-prob", "per word", "region", "box (x y w h)"]
+        return with_picture(table(header, rows, text=(0, 4)), self.out)
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 def caption_regions(

@@ -31,15 +31,23 @@ SYSTEM = System(
                 "vsemb regions data/coco --from published --files trainval_resnet101_faster_rcnn_genome_36.tsv",
             ),
         ),
-        "align": ("vsemb.systems.regions.commands:ALIGN", "align the words of a sentence with regions of an image"),
-    },
-    modes={
-        "search": {"regions": "vsemb.systems.regions.commands:SEARCH"},
+        "align": Command(
+            "vsemb.systems.regions.api:align",
+            "align the words of a sentence with regions of an image",
+            (
+                'vsemb align runs/dvsa dog.jpg "a brown dog chases a child" --out aligned.png',
+                'vsemb align runs/dvsa girl.jpg "a girl in a pink dress" --affinity 0.5 --json aligned.json',
+            ),
+        ),
+        "search-regions": Command(
+            "vsemb.systems.regions.api:search_regions",
+            "find regions of images by text",
+            ('vsemb search-regions runs/dvsa "red bus" --split test -k 20 --out buses.png',),
+        ),
     },
     examples={
         "prepare": ("vsemb prepare Flickr30kEntities --images flickr30k-images --out data/entities",),
         "evaluate": ("vsemb evaluate runs/dvsa --data data/scenes --split test --protocol pointing",),
-        "search": ('vsemb search runs/dvsa "red bus" --regions --split test -k 20 --out buses.png',),
         "analyze": ("vsemb analyze norms runs/dvsa --data data/flickr8k --split test -k 20 --parts --out norms.png",),
     },
     caches={"regions": "vsemb.systems.regions.region_store:RegionStore"},

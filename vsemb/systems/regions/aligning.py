@@ -14,8 +14,10 @@ from PIL import Image
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, invalid_argument, printable
 from vsemb.ops.tensorflow import tf
+from vsemb.printing import table
+from vsemb.results import Result
 from vsemb.runs.images import find_key, read_image_file
-from vsemb.runs.pictures import pixel_box, read_picture
+from vsemb.runs.pictures import box_text, decimals, pixel_box, read_picture, with_picture
 from vsemb.runs.run import Run
 from vsemb.runs.searching import read_text
 from vsemb.systems.regions.alignment import AlignedWords, Phrase
@@ -26,8 +28,8 @@ from vsemb.systems.regions.proposals import propose_boxes
 from vsemb.text.normalize import split_words
 
 
-@dataclass(frozen=True, eq=False)
-class Alignment(AlignedWords):
+@dataclass(frozen=True, eq=False, repr=False)
+class Alignment(AlignedWords, Result):
     """A sentence aligned with an image: one region per word.
 
     Attributes:
@@ -35,12 +37,14 @@ class Alignment(AlignedWords):
         picture: the decoded image.
         sentence: the sentence as the model reads it, a result of `read_text`.
         affinity: bonus for two neighbouring words on one region.
+        out: file of the drawn alignment, if there is one.
     """
 
     name: str
     picture: Image.Image
     sentence: str
     affinity: float
+    out: str | None = None
 
     @property
     def phrases(self) -> list[Phrase]:
@@ -70,6 +74,19 @@ class Alignment(AlignedWords):
             ],
             "boxes": {str(row): pixel_box(self.boxes[row], self.picture.size) for row in rows},
         }
+
+    def __str__(self) -> str:
+        digits = decimals(self.scores)
+        rows = []
+        for phrase in self.phrases:
+            scores = " ".join(f"{score:.{digits}f}" for score in phrase.scores)
+            where = [str(phrase.region), box_text(phrase.box)]
+            rows.append([phrase.text, *where, f"{phrase.score:.{digits}f}", scores])
+        header = ["phrase", "region", "box (x y w h)", "score", "of its words"]
+        return with_picture(table(header, rows, text=(0, 2, 4)), self.out)
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 def align_image(
@@ -214,5 +231,5 @@ def candidate_boxes(
         except DataError:
             if regions.source == "detections":
                 raise
-    fix = "Name its results with --boxes FILE, or give"
+    fix = "Name its results as `boxes`, or give"
     return propose_boxes(regions, np.asarray(given.picture), given.name, fix)

@@ -15,12 +15,23 @@ from PIL import Image
 
 from vsemb.console import progress
 from vsemb.data.store import Dataset
-from vsemb.errors import DataError, invalid_argument
+from vsemb.errors import DataError, invalid_argument, printable
 from vsemb.evaluation import Embedder
 from vsemb.ops.tensorflow import tf
 from vsemb.printing import table
+from vsemb.results import Result
 from vsemb.runs.indexing import ALL, split_names
-from vsemb.runs.pictures import MOST_TILES, Rectangle, contact_sheet, crop, decimals, pixel_box, read_picture
+from vsemb.runs.pictures import (
+    MOST_TILES,
+    Rectangle,
+    box_text,
+    contact_sheet,
+    crop,
+    decimals,
+    pixel_box,
+    read_picture,
+    with_picture,
+)
 from vsemb.runs.run import Run
 from vsemb.runs.searching import read_text
 from vsemb.searching.scan import best_of
@@ -63,6 +74,37 @@ class FoundRegion:
         return {name: value for name, value in vars(self).items() if name != "row"}
 
 
+@dataclass(frozen=True, repr=False)
+class FoundRegions(Result, Sequence[FoundRegion]):
+    """Regions found by a text, best first.
+
+    Attributes:
+        query: the text.
+        regions: the regions.
+        out: file of the contact sheet, if there is one.
+    """
+
+    query: str
+    regions: tuple[FoundRegion, ...]
+    out: str | None = None
+
+    def __len__(self) -> int:
+        return len(self.regions)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self.regions[place]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {"query": printable(self.query), "results": [region.to_json() for region in self.regions]}
+
+    def __str__(self) -> str:
+        return with_picture(regions_table(self.regions, "score"), self.out)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
 def search_regions(
     run: Run,
     dataset: Dataset,
@@ -73,7 +115,7 @@ def search_regions(
     every: bool = False,
     parts: bool = False,
     report: Callable[[str], None] = print,
-) -> list[FoundRegion]:
+) -> FoundRegions:
     """Find the best regions of a dataset's images for a snippet of text.
 
     The score of a region is the sum of its scores with all words of the snippet, as if all words were aligned with it
@@ -115,7 +157,7 @@ def search_regions(
         return each.sum(axis=1).reshape(regions.shape[:2])
 
     names = split_names(dataset, split)
-    return best_regions(run, dataset, names, score, k, every=every, parts=parts)
+    return FoundRegions(snippet, tuple(best_regions(run, dataset, names, score, k, every=every, parts=parts)))
 
 
 def best_regions(
@@ -219,7 +261,7 @@ def regions_table(found: Sequence[FoundRegion], score: str) -> str:
     digits = decimals(region.score for region in found)
     rows = []
     for each in found:
-        where = [each.key, each.split, str(each.region), " ".join(map(str, each.box))]
+        where = [each.key, each.split, str(each.region), box_text(each.box)]
         rows.append([str(each.rank), f"{each.score:.{digits}f}", *where])
     return table(["rank", score, "key", "split", "region", "box (x y w h)"], rows, text=(2, 3, 5))
 

@@ -21,8 +21,9 @@ from vsemb.evaluation import Embedder
 from vsemb.ops.geometry import l2_normalize
 from vsemb.ops.tensorflow import tf
 from vsemb.runs.indexing import DatasetItems, captions_read, index_source
+from vsemb.runs.inputs import Query
 from vsemb.runs.run import Run
-from vsemb.runs.searching import Query, Searcher
+from vsemb.runs.searching import Searcher
 from vsemb.searching.index import Item, items_are_images
 from vsemb.searching.scan import best_of
 
@@ -36,7 +37,7 @@ Block = tuple[np.ndarray, np.ndarray]
 class MultiVectorSearch(Searcher):
     """Searcher of a dataset's images or captions, each a set of vectors.
 
-    It replaces `vsemb.searching.SearchIndex` for multi-vector runs, see `vsemb.runs.searching.Searchable`.
+    It replaces `vsemb.searching.index.SearchIndex` for multi-vector runs, see `vsemb.runs.searching.Searchable`.
 
     Args:
         run: a multi-vector run.
@@ -136,9 +137,10 @@ class MultiVectorSearch(Searcher):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Find the k best items for each query, after scoring all items.
 
-        Among items of its own kind a query takes the role of the text, as in `vsemb.searching.SearchIndex.search`. The
-        regions of an image query then take the role of words, and regions are compared by cosine. With inner products,
-        a few images with regions of large norms would be nearest to nearly all queries.
+        Among items of its own kind a query takes the role of the text, as in
+        `vsemb.searching.index.SearchIndex.search`. The regions of an image query then take the role of words, and
+        regions are compared by cosine. With inner products, a few images with regions of large norms would be nearest
+        to nearly all queries.
 
         Args:
             queries: (queries, items, dim) float32; a row of zeros is padding.

@@ -33,6 +33,6 @@ def set_parser(run: Run | str | os.PathLike[str], parser: str) -> Table:
     from vsemb.runs.run import Run
     from vsemb.systems.trees.parse_texts import use_parser
 
-    opened = run if isinstance(run, Run) else Run.open(run, "retrieval")
+    opened = Run.open(run, "retrieval")
     name = use_parser(opened, parser, report=say)
     return Table(f"{opened.path} parses with {name}.", {"run": str(opened.path), "parser": name})

@@ -1,6 +1,6 @@
 """Zero-shot recognition of classes by descriptions or attributes."""
 
-from vsemb.registry import System
+from vsemb.registry import Command, System
 
 _ENCODERS = (
     *("attributes", "word2vec", "bow"),
@@ -29,7 +29,21 @@ SYSTEM = System(
         "validation": {"zero-shot": "vsemb.systems.zero_shot.validation"},
     },
     annotations={"attributes": "vsemb.systems.zero_shot.attributes:read_attributes"},
-    commands={"classify": ("vsemb.systems.zero_shot.commands:CLASSIFY", "classify images by class names")},
+    commands={
+        "classify": Command(
+            "vsemb.systems.zero_shot.api:classify",
+            "classify images by class names",
+            (
+                'vsemb classify runs/vsepp rex.jpg tom.jpg --classes dog cat --template "a photo of a {}"',
+                "vsemb classify runs/vsepp rex.jpg --classes-file classes.txt --top 3",
+            ),
+        ),
+        "classify-split": Command(
+            "vsemb.systems.zero_shot.api:classify_split",
+            "classify the images of a split by class names",
+            ("vsemb classify-split runs/vsepp --classes-file classes.txt --split test --json found.json",),
+        ),
+    },
     examples={
         "train": ("vsemb train ds-sje-word-cnn-rnn --data data/birds --out runs/birds",),
         "evaluate": ("vsemb evaluate runs/ds-sje --protocol zero-shot --split test --curve --typos 0 0.05 0.1",),

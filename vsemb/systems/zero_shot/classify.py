@@ -11,9 +11,9 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -26,11 +26,17 @@ from vsemb.exporting import ServedModel, Signature, TextInput
 from vsemb.exporting.signatures import Outputs, score_scale
 from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, require
+from vsemb.printing import table
+from vsemb.results import Result
+from vsemb.runs.image_results import ImageResults
 from vsemb.runs.images import embed_image
 from vsemb.runs.run import Run
 from vsemb.similarities import Similarity
 from vsemb.systems.zero_shot.metrics import class_scores, recognized
 from vsemb.text.coverage import unknown_words
+
+#: Place of the name in a template.
+PLACE = "{}"
 
 
 class ClassNamesInput(TextInput):
@@ -57,6 +63,7 @@ class ClassPrompts:
             (c, prompts, words, dim) for a multi-vector similarity.
         scale: factor from scores to logits; probabilities are the softmax of the logits.
         skipped: names left out because none of their words is in the vocabulary.
+        templates: the texts in which the names were inserted.
 
     Example:
 
@@ -67,11 +74,21 @@ class ClassPrompts:
     embeddings: np.ndarray
     scale: float = 1.0
     skipped: tuple[str, ...] = ()
+    templates: tuple[str, ...] = (PLACE,)
 
     def __post_init__(self) -> None:
         if self.embeddings.ndim not in (3, 4) or len(self.embeddings) != len(self.names):
             allowed = f"a shape ({len(self.names)}, prompts, dim)"
             raise invalid_argument("embeddings", self.embeddings.shape, allowed)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values, without the embeddings."""
+        return {
+            "classes": list(self.names),
+            "skipped": list(self.skipped),
+            "scale": self.scale,
+            "templates": list(self.templates),
+        }
 
     def scores(self, images: tf.Tensor, similarity: Similarity) -> tf.Tensor:
         """Score images against the classes, in graph: the mean of the scores of the prompts.
@@ -134,7 +151,6 @@ class ClassPrompts:
         return Signature("classify", images.inputs, rows, images.examples, scale, instance=images.instance)
 
 
-PLACE = "{}"
 # Maximum number of unknown words in a warning.
 _SHOWN = 10
 
@@ -212,7 +228,7 @@ def embed_classes(
         _warn_of_lengths(ids, names, report)
     embedded = run.encoders(images=False).encode_text(read)["embedding"].numpy()
     embedded = embedded.reshape(len(names), len(prompts[0]), *embedded.shape[1:])
-    return ClassPrompts(tuple(names), embedded, logit_factor(run), tuple(skipped))
+    return ClassPrompts(tuple(names), embedded, logit_factor(run), tuple(skipped), tuple(templates) or (PLACE,))
 
 
 def logit_factor(run: Run) -> float:
@@ -267,6 +283,10 @@ class Classified:
     probabilities: dict[str, float]
     error: str | None = None
 
+    def cells(self) -> list[tuple[str, str, str]]:
+        """Return the rows of a table: class, score, probability."""
+        return [(name, f"{score:.3f}", f"{self.probabilities[name]:.3f}") for name, score in self.scores.items()]
+
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
         if self.error is not None:
@@ -274,9 +294,31 @@ class Classified:
         return {"image": self.image, "scores": self.scores, "probabilities": self.probabilities}
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class ClassifiedImages(ImageResults[Classified]):
+    """Classes of images.
+
+    Attributes:
+        prompts: the classes.
+    """
+
+    prompts: ClassPrompts
+
+    columns: ClassVar[Sequence[str]] = ("class", "score", "probability")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {**self.prompts.to_json(), **super().to_json()}
+
+    def __str__(self) -> str:
+        scale = self.prompts.scale
+        how = f"{scale:.3g} x score" if scale != 1 else "the scores, since the run has no logit scale"
+        return f"{super().__str__()}\n\nprobability: softmax of {how}"
+
+
 def classify_images(
     run: Run, images: Sequence[str], prompts: ClassPrompts, dataset: Dataset | None = None, *, top: int = 5
-) -> list[Classified]:
+) -> ClassifiedImages:
     """Classify images; unreadable images are reported with an error each.
 
     Args:
@@ -310,7 +352,7 @@ def classify_images(
             order = np.argsort(-values[0], kind="stable")[:top]
             best, likely = ({prompts.names[number]: float(each[number]) for number in order} for each in values)
             found[place] = Classified(images[place], best, likely)
-    return [found[place] for place in range(len(images))]
+    return ClassifiedImages(tuple(found[place] for place in range(len(images))), prompts)
 
 
 def _scores(run: Run, images: np.ndarray, prompts: ClassPrompts) -> np.ndarray:
@@ -319,11 +361,12 @@ def _scores(run: Run, images: np.ndarray, prompts: ClassPrompts) -> np.ndarray:
     return class_scores(images, texts, np.repeat(np.arange(classes), templates), run.model.similarity)
 
 
-@dataclass(frozen=True)
-class SplitClassification:
+@dataclass(frozen=True, eq=False, repr=False)
+class SplitClassification(Result):
     """Classification of a split.
 
     Attributes:
+        prompts: the classes.
         split: name of the split.
         images: number of images.
         counts: class -> number of images for which it has the highest score.
@@ -332,12 +375,31 @@ class SplitClassification:
         accuracy_images: accuracy over labelled images, in percent; None without labels.
     """
 
+    prompts: ClassPrompts
     split: str
     images: int
     counts: dict[str, int]
     labelled: int
     accuracy: float | None
     accuracy_images: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        names = [each.name for each in fields(self) if each.name != "prompts"]
+        return {**self.prompts.to_json(), **{name: getattr(self, name) for name in names}}
+
+    def __str__(self) -> str:
+        rows = sorted(self.counts.items(), key=lambda item: -item[1])
+        shown = table(["class", "images"], [[name, str(count)] for name, count in rows])
+        if self.accuracy is None:
+            return shown
+        return (
+            f"{shown}\n\naccuracy {self.accuracy:.1f} % (mean over classes), {self.accuracy_images:.1f} % (plain), "
+            f"over {self.labelled} of {self.images} images, whose class is among these"
+        )
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 def classify_split(run: Run, dataset: Dataset, split: str, prompts: ClassPrompts) -> SplitClassification:
@@ -370,7 +432,7 @@ def classify_split(run: Run, dataset: Dataset, split: str, prompts: ClassPrompts
         right = recognized(scores[rows], classes)
         accuracy_images = 100 * float(right.mean())
         accuracy = 100 * float(np.mean([right[classes == label].mean() for label in np.unique(classes)]))
-    return SplitClassification(split, len(part), counts, len(rows), accuracy, accuracy_images)
+    return SplitClassification(prompts, split, len(part), counts, len(rows), accuracy, accuracy_images)
 
 
 def _labels(part: Split, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
