@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 
 import pytest
 
+from vsemb.cli.running import console, write
 from vsemb.console import say
 from vsemb.errors import DataError, escaped, invalid_argument
-from vsemb.printing import console_of, facts, save_json, table
+from vsemb.printing import facts, table
 
 # It clears the screen, sets the title by one character each of C0 and C1, and shows the rest of the line backwards.
 HOSTILE = "dog\x1b[2J\x1b]0;owned\x07\x9b31m\x08\r\u202egnp.jpg\u2066"
@@ -26,15 +26,14 @@ def test_columns_of_text_and_numbers_without_trailing_blanks():
 
 
 def test_names_of_others_do_not_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = argparse.Namespace(quiet=False, json="-")
-    with console_of(argparse.Namespace(quiet=False)):
+    with console(quiet=False):
         print(f"key {HOSTILE}")
         print(table(["key"], [[HOSTILE]]))
         print(facts({"where": HOSTILE}))
         say(f"left out: {HOSTILE}")
-    with console_of(arguments):
+    with console(quiet=False, only_json=True) as stream:
         print("not shown")
-        save_json(arguments, {"key": HOSTILE})
+        write({"key": HOSTILE}, "-", stream)
     for error in (DataError(f"No image {HOSTILE}."), invalid_argument("key", HOSTILE, "a key")):
         print(error)
     out, err = capsys.readouterr()
