@@ -26,7 +26,7 @@ SYSTEM = System(
             "find regions of images and cache their features",
             (
                 "vsemb regions data/flickr8k",
-                "vsemb regions data/coco --from detections --file found.json --images instances_val2017.json",
+                "vsemb regions data/coco --from detections --file detections.json --images instances_val2017.json",
                 "vsemb regions data/scenes --pooling crops --weights runs/scenes",
                 "vsemb regions data/coco --from published --files trainval_resnet101_faster_rcnn_genome_36.tsv",
             ),

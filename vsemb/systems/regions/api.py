@@ -46,7 +46,7 @@ def regions(
     Example:
 
         regions("data/flickr8k", backbone="MobileNetV2")
-        regions("data/coco", from_="detections", file="found.json")
+        regions("data/coco", from_="detections", file="detections.json")
     """
     from vsemb.data.store import Dataset
 
