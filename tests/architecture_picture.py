@@ -30,7 +30,6 @@ CONTENTS = {
     "recipes": "schema and recipes of the base; server and client",
     "runs": "run directories: train, open, search, export",
     "api": "public functions, which are also commands",
-    "commands": "modes and options of subcommands",
     "demo": "HTML report, demo page",
     "systems": "one folder per system",
     "cli": "the vsemb command: parsers of the public functions",

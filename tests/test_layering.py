@@ -39,7 +39,6 @@ ORDER = [
     {"exporting"},
     {"serving", "recipes"},
     {"runs"},
-    {"commands"},
     {"report", "demo"},
     {"api"},
     {"systems"},

@@ -42,11 +42,13 @@ def test_without_a_command_all_are_listed(capsys):
     assert "  prepare  " in capsys.readouterr().err
 
 
-def test_words_without_quotation_marks_are_one_text():
+def test_a_text_may_follow_options(capsys):
     parse = command_parser("search").parse_intermixed_args
-    assert parse(["runs/a", "a", "dog", "-k", "3"]).text == "a dog"
-    assert parse(["runs/a", "-k", "3", "a dog"]).text == "a dog"
-    assert parse(["runs/a"]).text is None
+    assert parse(["runs/a", "a dog", "-k", "3"]).text == parse(["runs/a", "-k", "3", "a dog"]).text == "a dog"
+    assert "text" not in parse(["runs/a"])
+    with pytest.raises(SystemExit):
+        parse(["runs/a", "a", "dog"])
+    assert "unrecognized arguments: dog" in capsys.readouterr().err
 
 
 def test_options_are_not_abbreviated(capsys):

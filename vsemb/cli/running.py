@@ -1,4 +1,4 @@
-"""What a command does around its act: console, results, JSON, exit status."""
+"""The frame of a command around its act: console, results, JSON, exit status."""
 
 from __future__ import annotations
 

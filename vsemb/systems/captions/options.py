@@ -17,12 +17,14 @@ class CaptionQueries(DemoOption, kind="captions"):
     """Captions of query images, by another run.
 
     Attributes:
-        captions: directory of a run that writes captions.
+        captions: directory of a run that writes captions; default: none.
     """
 
-    captions: str | os.PathLike[str]
+    captions: str | os.PathLike[str] | None = None
 
-    def captioning(self) -> Run:
+    def captioning(self) -> Run | None:
+        if self.captions is None:
+            return None
         from vsemb.systems.captions.captioning import open_captioning_run
 
         return open_captioning_run(self.captions)
