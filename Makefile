@@ -5,7 +5,7 @@ VENV ?= .venv
 WORKERS ?= 3
 BIN = $(VENV)/bin
 
-.PHONY: quickstart check test test-slow test-all test-lowest faults fuzz soak audit sbom coverage lint docs benchmark clean
+.PHONY: quickstart check test test-slow test-all test-lowest faults fuzz soak audit sbom coverage lint release docs benchmark clean
 
 $(VENV)/installed: setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -81,6 +81,14 @@ lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/basedpyright --pythonpath $(BIN)/python
+
+# The distributions in dist/, and the tag. The version of vsemb/__init__.py must have a section in the changelog.
+release: $(VENV)/installed-dev
+	version=$$($(BIN)/python -c 'import vsemb; print(vsemb.__version__)') && \
+	    { grep -qx "## $$version" CHANGELOG.md || { echo "CHANGELOG.md must have a section '## $$version'."; exit 1; }; } && \
+	    rm -rf dist && $(BIN)/python -m build && $(BIN)/python -m twine check --strict dist/* && \
+	    git tag -a "v$$version" -m "vsemb $$version"
 
 # Strict: a broken link, an unknown reference or a request to another machine fails.
 docs: $(VENV)/installed-dev

@@ -4,19 +4,56 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, overload
 
 from vsemb.acts import Fields, act, chosen
 from vsemb.errors import invalid_argument
 from vsemb.parts import Count, Seed
 from vsemb.results import Result
 from vsemb.runs.analyses import Analysis
-from vsemb.runs.protocols import Protocol
+from vsemb.runs.protocols import Protocol, Retrieval
 
 if TYPE_CHECKING:
     from vsemb.data.store import Dataset
+    from vsemb.evaluation import RetrievalMetrics
     from vsemb.runs.measure import RunComparison
     from vsemb.runs.run import Run
+
+
+@overload
+def evaluate(
+    run: Run | str | os.PathLike[str],
+    data: object | str | None = None,
+    split: str = "val",
+    *,
+    protocol: Retrieval | Literal["retrieval"],
+    kept: Literal[False] = False,
+    **options: Any,
+) -> RetrievalMetrics: ...
+
+
+@overload
+def evaluate(
+    run: Run | str | os.PathLike[str],
+    data: object | str | None = None,
+    split: str = "val",
+    *,
+    protocol: Protocol | str,
+    kept: bool = False,
+    **options: Any,
+) -> Result: ...
+
+
+@overload
+def evaluate(
+    run: Run | str | os.PathLike[str],
+    data: object | str | None = None,
+    split: str = "val",
+    *,
+    protocol: None = None,
+    kept: bool = False,
+    **options: Any,
+) -> Any: ...
 
 
 @act
