@@ -110,7 +110,7 @@ class Parameter:
 
 
 @dataclass(frozen=True)
-class Signature:
+class CallSignature:
     """The signature of an act.
 
     Attributes:
@@ -148,7 +148,7 @@ def resolved_hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 @functools.cache
-def signature_of(function: Callable[..., Any]) -> Signature:
+def signature_of(function: Callable[..., Any]) -> CallSignature:
     """Return the signature of an act."""
     hints = resolved_hints(function)
     doc = inspect.getdoc(function) or ""
@@ -172,7 +172,7 @@ def signature_of(function: Callable[..., Any]) -> Signature:
         )
     summary, _, rest = doc.partition("\n")
     description = rest.partition("\nArgs:\n")[0].partition("\nReturns:\n")[0].strip()
-    return Signature(parameters, options, values, summary, description)
+    return CallSignature(parameters, options, values, summary, description)
 
 
 def act(function: Callable[P, R]) -> Callable[P, R]:

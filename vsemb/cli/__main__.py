@@ -10,7 +10,6 @@ import importlib.util
 import os
 import signal
 import sys
-import tempfile
 import threading
 import types
 from collections.abc import Iterator, Sequence
@@ -18,8 +17,6 @@ from collections.abc import Iterator, Sequence
 from vsemb import __version__, registry
 from vsemb.allocation import keep_freed_memory
 from vsemb.cli.commands import COMMANDS
-from vsemb.cli.parser import parser_of
-from vsemb.cli.running import run
 from vsemb.console import without_tracing_advice
 from vsemb.errors import VsembError, escaped
 
@@ -55,6 +52,9 @@ def build_parser() -> argparse.ArgumentParser:
 
 def command_parser(name: str) -> argparse.ArgumentParser:
     """Return the parser of a command."""
+    # Not needed for the list of commands, which must appear at once.
+    from vsemb.cli.parser import parser_of
+
     return parser_of(name, commands()[name])
 
 
@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         given = build_parser().parse_args(argv)
         command = commands()[given.command]
         # Intermixed parsing accepts a text after options.
-        arguments = parser_of(given.command, command).parse_intermixed_args(given.arguments)
+        arguments = command_parser(given.command).parse_intermixed_args(given.arguments)
     except VsembError as error:
         # A system that cannot be loaded raises this error.
         print(f"vsemb: {_reason(error)}", file=sys.stderr)
@@ -85,6 +85,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     main_thread = threading.current_thread() is threading.main_thread()
     before = {number: signal.signal(number, _terminate) for number in _ending()} if main_thread else {}
     try:
+        from vsemb.cli.running import run
+
         with without_tracing_advice():
             return run(given.command, command, arguments)
     except KeyboardInterrupt:
@@ -147,6 +149,8 @@ class _QuietImport(importlib.abc.MetaPathFinder):
 @contextlib.contextmanager
 def _stderr_aside() -> Iterator[None]:
     """Drop output to the file descriptor of standard error, unless an exception is raised."""
+    import tempfile
+
     sys.stderr.flush()
     kept = os.dup(2)
     with tempfile.TemporaryFile() as aside:

@@ -38,6 +38,7 @@ COMMANDS = {
             "vsemb features data/scenes --weights runs/scenes --pooling flat",
         ),
     ),
+    "annotate": Command("vsemb.api.data:annotate", "annotate the captions of a dataset", ()),
     "recipes": Command(
         "vsemb.recipes.describe:explain",
         "list the recipes, or explain one",
@@ -77,7 +78,6 @@ COMMANDS = {
         ),
         backends=("tensorflow", "jax"),
     ),
-    "annotate": Command("vsemb.api.data:annotate", "annotate the captions of a dataset", ()),
     "evaluate": Command(
         "vsemb.api.evaluation:evaluate",
         "measure a run with a standard protocol",

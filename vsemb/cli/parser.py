@@ -99,7 +99,7 @@ def _add_fields(parser: argparse.ArgumentParser, fields: Fields, taken: Mapping[
         chosen = kind if by_place else f"{_flag(str(fields.by))} {kind}"
         shared: dict[str, list[str]] = {}
         for name in fields_of(part).keys() & owners.keys():
-            shared.setdefault(owners[name], []).append(_flag(name))
+            shared.setdefault(owners[name], []).append(_flag(name, getattr(part, name, None)))
         about = inspect.cleandoc(part.__doc__ or "").partition("\n\nAttributes:")[0]
         about += "".join(f"\n\nSee {owner} for {', '.join(sorted(names))}." for owner, names in shared.items())
         group = parser.add_argument_group(f"with {chosen}", about)
@@ -122,10 +122,7 @@ def _add(parser: argparse._ActionsContainer, parameter: Parameter) -> None:
             settings["nargs"] = "*" if "nargs" in settings else "?"
         parser.add_argument(name, **settings)
         return
-    flag = _flag(name)
-    if settings.get("action") == "store_false":
-        flag = f"--no-{flag.removeprefix('--')}"
-    parser.add_argument(flag, dest=name, required=parameter.required, **settings)
+    parser.add_argument(_flag(name, parameter.default), dest=name, required=parameter.required, **settings)
 
 
 def _form(parameter: Parameter) -> dict[str, Any]:
@@ -201,8 +198,11 @@ class _Pairs(argparse.Action):
         setattr(namespace, self.dest, getattr(namespace, self.dest, {}) | {name: value})
 
 
-def _flag(name: str) -> str:
-    return f"-{name}" if len(name) == 1 else f"--{name.strip('_').replace('_', '-')}"
+def _flag(name: str, default: Any = None) -> str:
+    """Return the option of a parameter; one that is true without it is named by its opposite."""
+    if len(name) == 1:
+        return f"-{name}"
+    return f"--{'no-' if default is True else ''}{name.strip('_').replace('_', '-')}"
 
 
 def _metavar(hint: Hint, name: str) -> str:
@@ -216,6 +216,8 @@ def _help(parameter: Parameter) -> str:
     text, default = _phrase(parameter.explanation), parameter.default
     if default is True and set(parameter.hint.accepted) == {bool}:
         return f"do not {text}"
+    if parameter.option.repeated or parameter.hint.values is not None:
+        text += "; repeatable"
     shown = default not in (None, (), {}) and not isinstance(default, bool) and not parameter.required
     if not shown or "default" in text:
         return text
