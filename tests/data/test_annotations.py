@@ -17,7 +17,7 @@ class Notes(CaptionAnnotation):
     """A line per caption."""
 
     kind: ClassVar[str] = "notes"
-    option: ClassVar[str] = "--notes"
+    annotation: ClassVar[str] = "notes"
 
     @classmethod
     def files(cls, split, record) -> dict[str, str]:
@@ -62,7 +62,7 @@ def test_what_was_written_is_read_back(dataset) -> None:
 
 
 def test_notes_that_do_not_fit_or_are_damaged(dataset) -> None:
-    with pytest.raises(DataError, match="no notes. Make them with `vsemb annotate --notes`"):
+    with pytest.raises(DataError, match="no notes. Make them with `vsemb annotate .* notes`"):
         Notes.open(dataset)
     with pytest.raises(DataError, match="Notes are given for the splits train; .* has train, val"):
         write(dataset, {"train": NOTES["train"]})
@@ -70,5 +70,5 @@ def test_notes_that_do_not_fit_or_are_damaged(dataset) -> None:
         write(dataset, NOTES | {"val": ["x"]})
     write(dataset, NOTES)
     (dataset.path / "notes" / "val.gz").write_bytes(b"x")
-    with pytest.raises(DataError, match="val.gz has other content. Make them again with .*--notes --overwrite"):
+    with pytest.raises(DataError, match="val.gz has other content. Make them again with .*notes --overwrite"):
         Notes.open(dataset)

@@ -125,7 +125,7 @@ def test_a_model_of_odd_captions(text: str, tiny_run: Run) -> None:
 @pytest.mark.parametrize(
     ("captions", "told"),
     [
-        (["a dog"], "must have the splits train and val"),
+        (["a dog"], "must have the split train"),
         (["a dog", "one cat"], "No word occurs 4 times"),
         ([""] * 4, "no caption"),
         (["\0"] * 4, "No word occurs"),

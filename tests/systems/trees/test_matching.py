@@ -177,7 +177,7 @@ def test_words_that_a_parser_rewrote(dataset):
 def test_a_dataset_from_before_there_were_ids(tiny, tmp_path):
     source = tiny.SOURCE | {"format": "karpathy"}
     dataset = tiny.write(tiny.records(6), tmp_path / "out", source=source)
-    with pytest.raises(DataError, match=r"look like '\d+', those of captions like '0.jpg#0'.*with --overwrite"):
+    with pytest.raises(DataError, match=r"look like '\d+', those of captions like '0.jpg#0'.*with .overwrite."):
         match_sentences(dataset, sentences(dataset, [str(n) for n in range(12)]))
 
 

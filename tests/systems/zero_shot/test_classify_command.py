@@ -77,11 +77,11 @@ def test_image_files_need_no_dataset(tiny_pixel_run, scenes, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ([], "`classes` or `classes_file`"),
+        ([], "`classes`"),
         (["--classes", "zyzzyva"], "`classes` must be names with a word of the run's vocabulary; got ['zyzzyva']"),
-        (["--classes", "red, blue square"], "one name each: red 'blue square'"),
+        (["--classes", "red, blue square"], "red 'blue square'"),
         (["--classes", "red", "--template", "a"], "exactly one {}"),
-        (["--template", "a {}"], "`template` must be omitted without"),
+        (["--template", "a {}"], "`classes`"),
         (["--classes", "red", "--classes-file", "classes.txt"], "`classes_file` must be omitted"),
         (["--classes-file", "/nowhere/classes.txt"], "/nowhere/classes.txt"),
         (["--classes", "red", "--data", "/nowhere"], "/nowhere"),
