@@ -104,11 +104,12 @@ def test_values_reach_the_function_as_its_types() -> None:
 
 def test_an_object_is_known_by_the_name_of_its_class() -> None:
     """Classes that are imported for type checkers alone, and classes below them."""
-    run = type("Run", (), {})()
+    run = type("Run", (), {"__module__": "vsemb.runs.run"})()
     below = type("Mine", (type(run),), {})()
     assert draw(run)[0] is run and draw(below)[0] is below
-    with raises_argument("run"):
-        draw(type("Runner", (), {})())
+    for other in (type("Runner", (), {}), type("Run", (), {"__module__": "wandb"})):
+        with raises_argument("run"):
+            draw(other())
 
 
 @pytest.mark.parametrize(
@@ -133,7 +134,9 @@ def test_an_object_is_known_by_the_name_of_its_class() -> None:
         ({"shape": Long(), "length": 3}, "length"),
         ({"length": 3}, "length"),
         ({"radius": -1}, "radius"),
-        ({"radios": 1}, "option"),
+        ({"radios": 1}, "argument"),
+        ({"run": ""}, "run"),
+        ({"weights": {3: 1}}, "weights"),
     ],
     ids=str,
 )
@@ -153,6 +156,8 @@ def test_a_typo_names_the_nearest_argument() -> None:
 
     with pytest.raises(InvalidArgumentError, match="Did you mean 'colour'"):
         plain(color="blue")  # type: ignore[call-arg]
+    with pytest.raises(InvalidArgumentError, match="Did you mean 'count'"):
+        draw("x", cuont=1)
     assert plain(colour="blue") == "blue"
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from vsemb.runs.run import Run
     from vsemb.serving.client import Client
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 # Name -> module, imported when the name is first used, so that `import vsemb` takes no time.
 _MODULES = {

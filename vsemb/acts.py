@@ -25,7 +25,7 @@ import builtins
 import functools
 import inspect
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ParamSpec, TypeVar
 
@@ -127,6 +127,19 @@ class CallSignature:
     summary: str
     description: str
 
+    def check_names(self, given: Iterable[str]) -> None:
+        """Refuse unknown keywords of a call.
+
+        Raises:
+            InvalidArgumentError: for the first, with the most similar name.
+        """
+        if self.values is not None:
+            return
+        names = [*self.parameters, *(self.options.hints() if self.options is not None else ())]
+        for name in given:
+            if name not in names:
+                raise unknown_name("argument", name, names)
+
 
 class Unloaded:
     """Base class of stand-ins for classes that a module imports for type checkers alone."""
@@ -187,29 +200,38 @@ def act(function: Callable[P, R]) -> Callable[P, R]:
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         signature = signature_of(function)
         known = signature.parameters
-        if signature.options is None and signature.values is None:
-            for name in kwargs.keys() - known.keys():
-                raise unknown_name("argument", name, known, f"{function.__name__} has no such argument.")
+        signature.check_names(kwargs)
         bound = inspect.signature(function).bind(*args, **kwargs)
         for name, value in bound.arguments.items():
             if name in known and value is not known[name].default:
-                bound.arguments[name] = _checked(known[name].hint, value, name)
+                bound.arguments[name] = _checked(known[name].hint, value, name, {"vsemb", _root(function.__module__)})
         return function(*bound.args, **bound.kwargs)
 
     return checked
 
 
-def _checked(hint: Hint, value: Any, name: str) -> Any:
-    """Check an argument. Objects are returned as they are, if their class or a base class has the name of a hint."""
+def _checked(hint: Hint, value: Any, name: str, packages: Collection[str]) -> Any:
+    """Check an argument.
+
+    Objects are returned as they are, if their class or a base class has the name of a hint and is of a package.
+    """
     if hint.items is not None and isinstance(value, Sequence) and not isinstance(value, str | bytes):
         require_length(hint, value, name)
-        return tuple(_checked(hint.items, item, name) for item in value)
+        return tuple(_checked(hint.items, item, name, packages) for item in value)
     if hint.values is not None and isinstance(value, Mapping):
-        return {key: _checked(hint.values, item, f"{name}.{key}") for key, item in value.items()}
+        if unnamed := [key for key in value if not isinstance(key, str)]:
+            raise invalid_argument(name, unnamed[0], "a mapping whose keys are names")
+        return {key: _checked(hint.values, item, f"{name}.{key}", packages) for key, item in value.items()}
     names = {kind.__name__ for kind in hint.accepted if issubclass(kind, Unloaded)}
-    if names & {base.__name__ for base in type(value).__mro__}:
+    if any(base.__name__ in names and _root(base.__module__) in packages for base in type(value).__mro__):
         return value
+    if isinstance(value, str) and not value and str in hint.plain:
+        raise invalid_argument(name, value, "a text of at least one character")
     return checked_value(hint, value, name)
+
+
+def _root(module: str) -> str:
+    return module.partition(".")[0]
 
 
 def chosen(family: type[T], by: str, choice: T | str, options: Mapping[str, Any]) -> T:
@@ -226,8 +248,8 @@ def chosen(family: type[T], by: str, choice: T | str, options: Mapping[str, Any]
     """
     if isinstance(choice, Part):
         for name, value in options.items():
-            fix = f"Give it to the {family.family} itself, or name the {family.family} as {choice.kind!r}."
-            raise invalid_argument(name, value, f"omitted with a {family.family} that is an object", fix)
+            fix = f"Give it to the object itself, or name the {family.family} {choice.kind!r} in its place."
+            raise invalid_argument(name, value, f"omitted with an object for `{by}`", fix)
         return typing.cast(T, checked_value(Hint(part=family), choice, by))
     kind = registry.find_part(str(family.family), choice, by)
     _check_names(kind, options)
@@ -236,7 +258,9 @@ def chosen(family: type[T], by: str, choice: T | str, options: Mapping[str, Any]
 
 def _check_names(part: type[Part], options: Mapping[str, Any]) -> None:
     known = fields_of(part)
-    for name in options.keys() - known.keys():
+    for name in options:
+        if name in known:
+            continue
         parts = Fields(str(part.family)).parts
         owners = [kind for kind, each in parts.items() if name in fields_of(each)]
         if owners:
@@ -258,10 +282,9 @@ def additions(family: type[T], options: Mapping[str, Any]) -> list[T]:
     """
     fields = Fields(str(family.family))
     hints = fields.hints()
-    for name in options.keys() - hints.keys():
-        if hints:
+    for name in options:
+        if name not in hints:
             raise unknown_name("option", name, hints)
-        raise invalid_argument("option", name, "omitted, since the act has no options")
     made = []
     for part in fields.parts.values():
         own = {name: value for name, value in options.items() if name in fields_of(part)}

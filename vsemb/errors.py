@@ -77,7 +77,8 @@ def invalid_argument(name: str, received: object, allowed: str, fix: str | None 
     shown = plain_repr(received)
     if len(shown) > _LONGEST or "\n" in shown:
         shown = one_line(shown)
-    message = f"`{name}` must be {allowed}; got {shown}."
+    # A parameter like `from_` ends in a line because its name is a keyword of Python.
+    message = f"`{name.rstrip('_')}` must be {allowed}; got {shown}."
     return InvalidArgumentError(f"{message} {fix}" if fix else message, argument=name)
 
 

@@ -27,6 +27,7 @@ import inspect
 import json
 import math
 import numbers
+import os
 import re
 import types
 import typing
@@ -110,6 +111,8 @@ def bytes_size(number: float) -> str:
     return str(int(number))
 
 
+#: A file or folder.
+PathName = str | os.PathLike[str]
 Count = Annotated[int, at_least(1)]
 Whole = Annotated[int, at_least(0)]
 # Of a network; 0 stands for any free one.
@@ -319,7 +322,7 @@ def _typed(text: str, accepted: tuple[Any, ...]) -> Any:
         return words[text.lower()]
     try:
         parsed = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     return text if str in accepted and not isinstance(parsed, str) else parsed
 
@@ -364,9 +367,9 @@ class Hint:
             phrases.append(self.range.allowed)
         if self.items is not None:
             number = "a sequence" if self.length is None else f"a sequence of {self.length}"
-            phrases.append(f"{number}, each item {self.items.allowed}")
+            phrases.append(f"{number}, each item ({self.items.allowed})")
         if self.values is not None:
-            phrases.append(f"a mapping, each value {self.values.allowed}")
+            phrases.append(f"a mapping of names to ({self.values.allowed})")
         if self.part is not None:
             phrases.append(f"a {self.part.family or self.part.__name__}")
         told = {types.NoneType} if self.range is None else {types.NoneType, int, float}

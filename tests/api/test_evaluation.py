@@ -49,7 +49,7 @@ def test_other_tasks_are_measured_as_by_the_command(caption_run, tiny_run, tmp_p
     [
         ({"protocol": "captions"}, "protocol"),
         ({"protocol": "retrieval", "beam": 3}, "beam"),
-        ({"bootstraps": 3}, "option"),
+        ({"bootstraps": 3}, "argument"),
         ({"protocol": "retrievals"}, "protocol"),
         ({"folds": 2.5}, "folds"),
         ({"folds": "5"}, "folds"),
@@ -63,6 +63,10 @@ def test_other_tasks_are_measured_as_by_the_command(caption_run, tiny_run, tmp_p
         ({"split": 3}, "split"),
         ({"protocol": Retrieval(), "folds": 5}, "folds"),
         ({"protocol": 3}, "protocol"),
+        ({"protocol": ""}, "protocol"),
+        ({"data": 3}, "data"),
+        ({"splt": "val"}, "argument"),
+        ({"protocol": "zero-shot", "typos": ()}, "typos"),
     ],
     ids=str,
 )

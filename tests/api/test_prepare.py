@@ -175,7 +175,7 @@ def test_a_reader_its_name_and_the_command_are_the_same_call(photos, tmp_path, c
         ({"format": "tables"}, "format"),
         ({"format": 3}, "format"),
         ({"restval": "drop"}, "restval"),
-        ({"splits": "test"}, "option"),
+        ({"splits": "test"}, "argument"),
         ({"format": Table(), "split": "test"}, "split"),
         ({"format": "table", "uris": "yes"}, "uris"),
         ({"on_bad_image": "ask"}, "on_bad_image"),

@@ -43,7 +43,7 @@ def test_without_a_command_all_are_listed(capsys):
 
 
 def test_a_text_may_follow_options(capsys):
-    parse = command_parser("search").parse_intermixed_args
+    parse = command_parser("search").parse_args_anywhere
     assert parse(["runs/a", "a dog", "-k", "3"]).text == parse(["runs/a", "-k", "3", "a dog"]).text == "a dog"
     assert "text" not in parse(["runs/a"])
     with pytest.raises(SystemExit):
@@ -53,7 +53,7 @@ def test_a_text_may_follow_options(capsys):
 
 def test_options_are_not_abbreviated(capsys):
     with pytest.raises(SystemExit):
-        command_parser("search").parse_intermixed_args(["runs/a", "a dog", "--k", "3"])
+        command_parser("search").parse_args_anywhere(["runs/a", "a dog", "--k", "3"])
     assert "unrecognized arguments: --k" in capsys.readouterr().err
 
 

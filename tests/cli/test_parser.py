@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import pytest
 
-from tests.test_acts import draw
+from tests.raising import raises_argument
+from tests.test_acts import Shape, draw
 from vsemb import registry
 from vsemb.acts import Option, act
 from vsemb.cli import parser as parsers
@@ -70,6 +72,8 @@ def parser_of(function: Any, monkeypatch: pytest.MonkeyPatch) -> argparse.Argume
         ("", {}),
         ("b c", {"more": ["b", "c"]}),
         ("-k 3", {"k": 3}),
+        ("-k -3", {"k": -3}),
+        ("--numbers -1 -2", {"numbers": [-1, -2]}),
         ("--numbers 1 2 --numbers 3", {"numbers": [1, 2, 3]}),
         ("--plus red --plus blue", {"plus": ["red", "blue"]}),
         ("--maybe", {"maybe": True}),
@@ -88,10 +92,11 @@ def parser_of(function: Any, monkeypatch: pytest.MonkeyPatch) -> argparse.Argume
 )
 def test_words_become_values_of_the_types(words: str, given: dict[str, Any], monkeypatch) -> None:
     parser = parser_of(everything, monkeypatch)
-    found = vars(parser.parse_intermixed_args(["a", *words.split(), "--out", "o"]))
+    found = vars(parser.parse_args_anywhere(["a", *words.split(), "--out", "o"]))
     assert found == {"first": "a", "out": "o", **given}
-    called = parsers.call(everything, argparse.Namespace(**found, json=None, quiet=False))
-    assert called["first"] == "a" and called["k"] == given.get("k", 10)
+    if given.get("k") != -3:
+        called = parsers.call(everything, argparse.Namespace(**found, json=None, quiet=False))
+        assert called["first"] == "a" and called["k"] == given.get("k", 10)
 
 
 @pytest.mark.parametrize(
@@ -110,11 +115,13 @@ def test_words_become_values_of_the_types(words: str, given: dict[str, Any], mon
         "a --out o --report x",
         "a --out o --num 3",
         "a --out o --set a",
+        "a --out o --labels a=1 --labels a=2",
+        "a --out o --plus -red",
     ],
 )
 def test_wrong_usage_ends_with_2(words: str, monkeypatch, capsys) -> None:
     with pytest.raises(SystemExit) as ended:
-        parser_of(everything, monkeypatch).parse_intermixed_args(words.split())
+        parser_of(everything, monkeypatch).parse_args_anywhere(words.split())
     assert ended.value.code == 2 and "usage: vsemb try" in capsys.readouterr().err
 
 
@@ -135,6 +142,51 @@ def test_fields_of_parts_are_options_in_groups(monkeypatch) -> None:
     assert parsers.call(draw, found)[2].length == 3
     with pytest.raises(InvalidArgumentError):
         parsers.call(draw, parser.parse_args(["x", "--length", "3"]))
+
+
+def test_a_typo_names_the_nearest_option(monkeypatch, capsys) -> None:
+    with pytest.raises(SystemExit):
+        parser_of(everything, monkeypatch).parse_args_anywhere(["a", "--out", "o", "--number", "3"])
+    assert "Did you mean --numbers?" in capsys.readouterr().err
+
+
+def test_set_takes_fields_alone() -> None:
+    with raises_argument("set"):
+        parsers.call(everything, argparse.Namespace(first="a", out="o", set={"out": "other"}))
+
+
+def test_a_field_that_means_something_else_in_another_part_is_explained_there(monkeypatch) -> None:
+    @dataclass(frozen=True)
+    class Square(Shape, kind="square"):
+        """A square.
+
+        Attributes:
+            length: length of a side.
+            filled: whether it is filled.
+        """
+
+        length: Count = 7
+        filled: bool = False
+
+    try:
+        text = " ".join(parser_of(draw, monkeypatch).format_help().split())
+    finally:
+        del registry.CLASSES["shape of tests", "square"]
+    assert "--length: length of a side (7)" in text and "--filled: see round" in text
+
+
+@pytest.mark.parametrize("json", ["run/run.json", "run/new.json", "vectors.json", "contracts/model.json", "dog.png"])
+def test_json_is_not_written_into_what_a_command_is_given(json: str, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("run", "model", "contracts"):
+        (tmp_path / folder).mkdir()
+    for file in ("run/recipe.json", "dog.png"):
+        (tmp_path / file).write_text("{}")
+    given = argparse.Namespace(run="run", out="vectors.npy", model={"pets": "model"}, images=[["dog.png"]], split="val")
+    with raises_argument("json"):
+        parsers.check_json_file(argparse.Namespace(json=json, **vars(given)))
+    for free in ("metrics.json", "val", "contracts/other.json", "model.json"):
+        parsers.check_json_file(argparse.Namespace(json=free, **vars(given)))
 
 
 def test_json_is_not_written_over_other_files(tmp_path) -> None:

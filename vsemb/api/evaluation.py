@@ -102,8 +102,8 @@ def evaluate(
         runs = [each for opened in runs for each in opened.kept]
     measured = {}
     for opened in runs:
-        by = chosen(Protocol, "protocol", protocol or opened.recipe.evaluation, options)
-        if by.kind != opened.recipe.evaluation:
+        by = chosen(Protocol, "protocol", opened.recipe.evaluation if protocol is None else protocol, options)
+        if protocol is not None:
             by.require(opened)
         measured[opened.label] = by.measure(opened, opened.open_data(data), split)
     if len(measured) == 1:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from vsemb.acts import Fields, act, additions
 from vsemb.console import say
+from vsemb.errors import invalid_argument
 from vsemb.parts import Count, Positive
+from vsemb.runs.inputs import kind_of
 from vsemb.runs.options import ExportOption
 
 if TYPE_CHECKING:
@@ -64,6 +66,8 @@ def export(
     from vsemb.searching.storage import read_index
 
     added = additions(ExportOption, options)
+    if kind_of(out) not in (None, "model"):
+        raise invalid_argument("out", os.fspath(out), f"a directory of its own; this one is a {kind_of(out)}")
     if sign is not None:
         # Before the export, which takes long.
         signing.read_key(sign, private=True)

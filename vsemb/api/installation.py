@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from vsemb import __version__
 from vsemb.acts import Option, act
-from vsemb.errors import one_line
+from vsemb.errors import invalid_argument, one_line
 from vsemb.printing import table
 from vsemb.results import Result
 
@@ -74,6 +74,9 @@ def doctor(folders: Annotated[Sequence[str | os.PathLike[str]], Option(by_place=
 
         print(vsemb.doctor(["runs", "data"]))
     """
+    for folder in folders:
+        if not os.path.isdir(folder):
+            raise invalid_argument("folders", str(folder), "existing folders")
     computing, problem = _computing()
     facts = {
         "python": f"{platform.python_version()}, {platform.platform()}",

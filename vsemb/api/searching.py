@@ -107,6 +107,8 @@ def find(
 
     if out is not None:
         check_picture_path(out)
+    if keep_query and image is None:
+        raise invalid_argument("keep_query", keep_query, "omitted without a query image")
     if isinstance(source, str | os.PathLike):
         named = data if isinstance(data, str | os.PathLike) else None
         check_source(source, data=named, split=split, captions=captions)
@@ -200,6 +202,8 @@ def index(
     by = chosen(SearchBackend, "backend", backend, options)
     files = None
     if images is not None:
+        if not images:
+            raise invalid_argument("images", images, "at least one file, directory or pattern")
         given = {"data": data, "split": split, "captions": captions, "candidates": candidates}
         for name, value in given.items():
             if value:
@@ -214,7 +218,7 @@ def index(
         files=files,
         name=Path(images[0]).stem if images else "",
         data=data,
-        split=split or "all",
+        split="all" if split is None else split,
         kind="text" if captions else "image",
         out=out,
         backend=by,
@@ -255,7 +259,9 @@ def compare_backends(
 
     from vsemb.runs.indexing import measure_backends, open_dataset_index
 
-    run, dataset, opened = open_dataset_index(source, data, split or "all", "text" if captions else "image")
+    run, dataset, opened = open_dataset_index(
+        source, data, "all" if split is None else split, "text" if captions else "image"
+    )
     with closing(opened):
         return measure_backends(run, dataset, opened)
 
@@ -303,7 +309,8 @@ def embed(
         if len(names) == 1 and os.path.exists(names[0]) and not os.path.isdir(names[0]):
             names, blanks = texts_and_blanks(names[0])
     if not names:
-        raise invalid_argument(f"{kind}s", images or texts, f"at least one {kind}, or a file with one")
+        given = texts if images is None else images
+        raise invalid_argument(f"{kind}s", given, f"at least one {kind}, or a file with one")
 
     from vsemb.runs.embedding import write_vectors
     from vsemb.runs.indexing import require_single_vector

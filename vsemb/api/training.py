@@ -143,6 +143,8 @@ def train(
     # Before other code of TensorFlow runs.
     context = open_distribution(strategy, devices)
     if epochs is not None:
+        if "training.epochs" in values:
+            raise invalid_argument("training.epochs", values["training.epochs"], "omitted with `epochs`")
         values["training.epochs"] = epochs
     others = signature_of(train).parameters
     recipe, opened = start(recipe, data, values, fine_tune=fine_tune, backbone=backbone, weights=weights, others=others)

@@ -1,1 +1,1 @@
-"""The `vsemb` command: one file per subcommand, without further logic."""
+"""The `vsemb` command: a parser for each act, and what surrounds its call. It has no logic of its own."""

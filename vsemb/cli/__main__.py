@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import difflib
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -12,13 +13,17 @@ import signal
 import sys
 import threading
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from vsemb import __version__, registry
 from vsemb.allocation import keep_freed_memory
 from vsemb.cli.commands import COMMANDS
 from vsemb.console import without_tracing_advice
 from vsemb.errors import VsembError, escaped
+
+if TYPE_CHECKING:
+    from vsemb.cli.parser import Parser
 
 _WITHOUT = "`vsemb train --backend jax` needs no TensorFlow."
 
@@ -45,12 +50,18 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"vsemb {__version__}")
-    parser.add_argument("command", choices=list(known), metavar="COMMAND")
+    parser.add_argument("command", metavar="COMMAND")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help=argparse.SUPPRESS)
     return parser
 
 
-def command_parser(name: str) -> argparse.ArgumentParser:
+def _unknown_command(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    fix = f"Did you mean {near[0]!r}?" if near else "`vsemb --help` lists them."
+    return f"the command must be one of vsemb's; got {name!r}. {fix}"
+
+
+def command_parser(name: str) -> Parser:
     """Return the parser of a command."""
     # Not needed for the list of commands, which must appear at once.
     from vsemb.cli.parser import parser_of
@@ -70,15 +81,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         build_parser().print_help(sys.stderr)
         return 2
     try:
-        given = build_parser().parse_args(argv)
-        command = commands()[given.command]
-        # Intermixed parsing accepts a text after options.
-        arguments = command_parser(given.command).parse_intermixed_args(given.arguments)
+        parser = build_parser()
+        given = parser.parse_args(argv)
+        known = commands()
+        if given.command not in known:
+            parser.error(_unknown_command(given.command, known))
+        command = known[given.command]
+        arguments = command_parser(given.command).parse_args_anywhere(given.arguments)
     except VsembError as error:
         # A system that cannot be loaded raises this error.
         print(f"vsemb: {_reason(error)}", file=sys.stderr)
         return 1
-    backend = getattr(arguments, "backend", None) or os.environ.get("KERAS_BACKEND", "")
+    backend = os.environ.get("KERAS_BACKEND", "")
+    if len(command.backends) > 1:
+        backend = getattr(arguments, "backend", backend)
     os.environ["KERAS_BACKEND"] = backend if backend in command.backends else command.backends[0]
     if command.keeps_memory:
         keep_freed_memory()

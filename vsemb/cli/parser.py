@@ -1,32 +1,63 @@
 """Parsers of commands, made from the signatures of acts, see `vsemb.acts`.
 
-`argparse` is enough: ranges, kinds of parts and the nearest name of a typo are checked by the act itself, on every way
-to it. Libraries that make parsers from signatures support neither parts, whose kinds systems bring, nor imports for
-type checkers alone.
+`argparse` is enough: ranges and kinds of parts are checked by the act itself, on every way to it. Libraries that make
+parsers from signatures support neither parts, whose kinds systems bring, nor imports for type checkers alone.
 """
 
 from __future__ import annotations
 
 import argparse
+import difflib
 import inspect
 import os
+import re
+import textwrap
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, NoReturn
 
+import vsemb
 from vsemb import registry
 from vsemb.acts import Fields, Option, Parameter, signature_of
 from vsemb.errors import invalid_argument
 from vsemb.parts import Hint, Typed, explanations, fields_of, read_hint
+from vsemb.runs.inputs import kind_of
 
 #: Types whose values a word of a command line can be.
 _PLAIN = {str, int, float, bool}
+_NEGATIVE = re.compile(r"-(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|-inf", re.IGNORECASE)
 #: Options of all commands.
 SHARED = ("json", "quiet")
 
 
-def parser_of(name: str, command: registry.Command) -> argparse.ArgumentParser:
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors name the most similar option or command."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        # By itself, `argparse` takes -1e-3 and -inf for options.
+        self._negative_number_matcher = _NEGATIVE
+
+    def parse_args_anywhere(self, words: Sequence[str]) -> argparse.Namespace:
+        """Parse words whose options may stand before, between and after arguments by place."""
+        given, unknown = self.parse_known_intermixed_args(words)
+        if unknown:
+            flags = [flag for action in self._actions for flag in action.option_strings]
+            near = difflib.get_close_matches(unknown[0].partition("=")[0], flags, n=1)
+            fix = f". Did you mean {near[0]}?" if near else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{fix}")
+        return given
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage and the error, and exit with status 2."""
+        if message.endswith(("expected one argument", "expected at least one argument")):
+            message += ". A value that begins with a dash is joined to its option, as in --minus=-blue"
+        super().error(message)
+
+
+def parser_of(name: str, command: registry.Command) -> Parser:
     """Return the parser of a command. Its namespace has the arguments that were given, and no others.
 
     Args:
@@ -35,10 +66,10 @@ def parser_of(name: str, command: registry.Command) -> argparse.ArgumentParser:
     """
     signature = signature_of(registry.load(command.act))
     examples = [*command.examples, *(each for system in registry.systems() for each in system.examples.get(name, ()))]
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=f"vsemb {name}",
         description=f"{signature.summary}\n\n{signature.description}".strip(),
-        epilog="\n".join(["examples:", *(f"  {line}" for line in examples)]),
+        epilog="\n".join(["examples:", *(f"  {line}" for line in examples), "", f"In Python: {_public_name(command)}"]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         # Abbreviations are disabled, because `--k` would be read as `--keep-query`.
         allow_abbrev=False,
@@ -60,7 +91,13 @@ def parser_of(name: str, command: registry.Command) -> argparse.ArgumentParser:
     return parser
 
 
-def _usage(parser: argparse.ArgumentParser) -> str:
+def _public_name(command: registry.Command) -> str:
+    """Return the name by which Python code calls the act of a command."""
+    module, _, function = command.act.partition(":")
+    return f"vsemb.{function}" if function in vsemb.__all__ else f"{module}.{function}"
+
+
+def _usage(parser: Parser) -> str:
     """Return the usage without the options that may be omitted; a list of all of them would hide the others."""
     formatter = argparse.HelpFormatter(parser.prog)
     needed = [action for action in parser._actions if action.required and action.option_strings]
@@ -69,46 +106,89 @@ def _usage(parser: argparse.ArgumentParser) -> str:
 
 
 def call(function: Callable[..., Any], given: argparse.Namespace) -> Any:
-    """Call an act with the arguments of its command."""
+    """Call an act with the arguments of its command.
+
+    Raises:
+        InvalidArgumentError: as the act, and for a field of `--set` that is an option of its own.
+    """
     values = {name: value for name, value in vars(given).items() if name not in SHARED}
-    values |= values.pop("set", {})
-    return function(**values)
+    fields = values.pop("set", {})
+    for name in fields:
+        if name in signature_of(function).parameters:
+            raise invalid_argument("set", f"{name}={fields[name]}", f"a field; {name} is the option {_flag(name)}")
+    return function(**values, **fields)
 
 
 def check_json_file(given: argparse.Namespace) -> None:
     """Refuse to write JSON over a file that the command reads or writes.
 
+    These are the given files, files of the same name with another ending, everything in a run, dataset, index or model,
+    and the contract of a model.
+
     Raises:
-        InvalidArgumentError: naming the file.
+        InvalidArgumentError: naming the argument.
     """
     file = getattr(given, "json", None)
     if file in (None, "-"):
         return
+    target = Path(os.path.realpath(file))
     for name, value in vars(given).items():
-        values = value if isinstance(value, list) else [value]
-        paths = [each for each in values if isinstance(each, str) and (name == "out" or os.path.exists(each))]
-        if name not in SHARED and any(os.path.realpath(each) == os.path.realpath(file) for each in paths):
-            raise invalid_argument("json", file, f"another file than that of `{name}`, which it would replace")
+        if name in SHARED:
+            continue
+        for text in _texts(value):
+            path = Path(os.path.realpath(text))
+            if not (name == "out" or path.exists()):
+                continue
+            contract = path.parent / "contracts" / f"{path.name}.json"
+            beside = not path.is_dir() and target.with_suffix("") == path.with_suffix("")
+            inside = path in target.parents and kind_of(path) is not None
+            if target in (path, contract) or beside or inside:
+                fix = f"It would replace a file of `{name}`, {text}."
+                raise invalid_argument("json", file, "another file", fix)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield the texts in the value of an argument."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from (text for each in value.values() for text in _texts(each))
+    elif isinstance(value, Sequence):
+        yield from (text for each in value for text in _texts(each))
 
 
 def _add_fields(parser: argparse.ArgumentParser, fields: Fields, taken: Mapping[str, Parameter]) -> None:
-    """Add the fields of parts, a group per part; a field that several parts have is explained in the first."""
-    owners: dict[str, str] = {}
+    """Add the fields of parts, a group per part.
+
+    An option belongs to the group of the first part that has it. Groups of other parts refer to it, or explain it if it
+    means something else there.
+    """
+    first: dict[str, tuple[str, Parameter]] = {}
     for kind, part in fields.parts.items():
         by_place = fields.by is None or taken[fields.by].by_place
         chosen = kind if by_place else f"{_flag(str(fields.by))} {kind}"
-        shared: dict[str, list[str]] = {}
-        for name in fields_of(part).keys() & owners.keys():
-            shared.setdefault(owners[name], []).append(_flag(name, getattr(part, name, None)))
-        about = inspect.cleandoc(part.__doc__ or "").partition("\n\nAttributes:")[0]
-        about += "".join(f"\n\nSee {owner} for {', '.join(sorted(names))}." for owner, names in shared.items())
-        group = parser.add_argument_group(f"with {chosen}", about)
         texts = explanations(part)
+        own: list[Parameter] = []
+        same: dict[str, list[str]] = {}
+        others: list[str] = []
         for name, hint in fields_of(part).items():
-            if name not in owners and name not in taken:
-                owners[name] = kind
-                default = getattr(part, name, None)
-                _add(group, Parameter(name, read_hint(hint), default, False, texts[name], Option()))
+            default = getattr(part, name, None)
+            parameter = Parameter(name, read_hint(hint), default, False, texts[name], Option())
+            if name in taken:
+                continue
+            if name not in first:
+                first[name] = kind, parameter
+                own.append(parameter)
+            elif _help(parameter) == _help(first[name][1]):
+                same.setdefault(first[name][0], []).append(_flag(name, default))
+            else:
+                others.append(f"{_flag(name, default)}: {_help(parameter)}".replace("%%", "%"))
+        about = inspect.cleandoc(part.__doc__ or "").partition("\n\nAttributes:")[0]
+        about += "".join(f"\n\n{', '.join(names)}: see {owner}" for owner, names in same.items())
+        about += "".join("\n\n" + textwrap.fill(line, 100, subsequent_indent="    ") for line in others)
+        group = parser.add_argument_group(f"with {chosen}", about)
+        for parameter in own:
+            _add(group, parameter)
 
 
 def _add(parser: argparse._ActionsContainer, parameter: Parameter) -> None:
@@ -195,6 +275,8 @@ class _Pairs(argparse.Action):
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
     ) -> None:
         name, value = values
+        if name in getattr(namespace, self.dest, {}):
+            parser.error(f"argument {option}: {name} must be given once")
         setattr(namespace, self.dest, getattr(namespace, self.dest, {}) | {name: value})
 
 
@@ -216,7 +298,7 @@ def _help(parameter: Parameter) -> str:
     text, default = _phrase(parameter.explanation), parameter.default
     if default is True and set(parameter.hint.accepted) == {bool}:
         return f"do not {text}"
-    if parameter.option.repeated or parameter.hint.values is not None:
+    if (parameter.option.repeated or parameter.hint.values is not None) and "repeatable" not in text:
         text += "; repeatable"
     shown = default not in (None, (), {}) and not isinstance(default, bool) and not parameter.required
     if not shown or "default" in text:

@@ -315,7 +315,9 @@ class Run(Result):
         named = path is not None
         data = path
         if path is None or isinstance(path, str | os.PathLike):
-            data = self.recipe.open_data(path or self.data_path)
+            data = self.recipe.open_data(self.data_path if path is None else path)
+        if not hasattr(data, "fingerprint"):
+            raise invalid_argument("data", path, "a dataset or other data of the run's task, or its path")
         trained_on, found = self.info["dataset"][:12], data.fingerprint[:12]
         if not named:
             self._check_unchanged(data)

@@ -62,6 +62,8 @@ def start(
 def _opened(recipe: Recipe, data: Any) -> Any:
     if isinstance(data, str | os.PathLike):
         data = recipe.open_data(data)
+    if not hasattr(data, "fingerprint"):
+        raise invalid_argument("data", data, "a dataset or other data of the recipe's task, or its path")
     if isinstance(data, Dataset):
         lacking = [split for split in recipe.splits if split not in data.splits]
         if lacking:
@@ -101,5 +103,8 @@ def _json(name: str, value: Any) -> str:
     if isinstance(value, Part):
         fix = f"Pass its kind, {value.kind!r}, and its fields; or a recipe with it: dataclasses.replace(recipe, …)"
         raise invalid_argument(name, value, "a number, a string, a list or None", fix)
-    # `default` also converts numbers of NumPy, and paths.
-    return json.dumps(value, default=lambda each: each.item() if hasattr(each, "item") else os.fspath(each))
+    try:
+        # `default` also converts numbers of NumPy, and paths.
+        return json.dumps(value, default=lambda each: each.item() if hasattr(each, "item") else os.fspath(each))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise invalid_argument(name, value, "a number, a string, a list or None") from error

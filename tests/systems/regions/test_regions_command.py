@@ -117,7 +117,7 @@ def test_the_function_refuses_what_a_source_does_not_take(scenes):
         ({"from_": "published", "files": ["a.npy"], "pooling": "map"}, "pooling"),
         ({"from_": "detections"}, "file"),
         ({"from_": Grid(), "count": 3}, "count"),
-        ({"counts": 3}, "option"),
+        ({"counts": 3}, "argument"),
     ):
         with raises_argument(name):
             api.regions(scenes, **options)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from vsemb.errors import invalid_argument
+from vsemb.parts import PathName
 from vsemb.printing import table
 from vsemb.results import Table
 from vsemb.runs.protocols import RETRIEVAL, Protocol
@@ -30,7 +31,7 @@ class Positives(Protocol, kind="positives"):
             instances_*.json; for compositional tests, see there.
     """
 
-    files: tuple[str, ...] = ()
+    files: tuple[PathName, ...] = ()
 
     tasks: ClassVar[Sequence[str]] = (RETRIEVAL,)
 
@@ -80,8 +81,8 @@ class Compositional(Protocol, kind="compositional"):
         images: folder of the images of the tests; default: the folder of the file.
     """
 
-    files: tuple[str, ...] = ()
-    images: str | None = None
+    files: tuple[PathName, ...] = ()
+    images: PathName | None = None
 
     tasks: ClassVar[Sequence[str]] = (RETRIEVAL,)
 

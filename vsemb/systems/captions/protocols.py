@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from vsemb.errors import DataError, invalid_argument, printable
-from vsemb.parts import Count, NonNegative, Whole
+from vsemb.parts import Count, NonNegative, PathName, Whole
 from vsemb.printing import table
 from vsemb.results import Table
 from vsemb.runs.protocols import Protocol
@@ -35,7 +35,7 @@ class _Captions(Protocol):
         meteor: measure METEOR, which needs Java and time.
     """
 
-    beside: tuple[str, ...] = ()
+    beside: tuple[PathName, ...] = ()
     beam: Count | None = None
     length_penalty: NonNegative | None = None
     limit: Count | None = None
@@ -61,7 +61,7 @@ class Captions(_Captions, kind="captions"):
 
     examples: Whole = 0
     references: bool = False
-    clip_score: str | None = None
+    clip_score: PathName | None = None
 
     tasks: ClassVar[Sequence[str]] = _WRITES_WORDS
 
@@ -94,9 +94,9 @@ class RegionCaptions(_Captions, kind="region-captions"):
         alignment: dvsa run that ranks training snippets, as a baseline.
     """
 
-    annotations: str | None = None
-    image_list: str | None = None
-    alignment: str | None = None
+    annotations: PathName | None = None
+    image_list: PathName | None = None
+    alignment: PathName | None = None
 
     tasks: ClassVar[Sequence[str]] = ("vsemb.systems.captions.recipe:CaptionTask",)
 
@@ -135,7 +135,7 @@ class Perplexity(Protocol, kind="perplexity"):
         beside: other runs to include in the table.
     """
 
-    beside: tuple[str, ...] = ()
+    beside: tuple[PathName, ...] = ()
 
     tasks: ClassVar[Sequence[str]] = _WRITES_WORDS
 

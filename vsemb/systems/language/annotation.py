@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from vsemb.console import say
 from vsemb.data.annotating import Annotation
+from vsemb.parts import PathName
 from vsemb.results import Table
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class PosTags(Annotation, kind="pos-tags"):
             per caption.
     """
 
-    file: str | None = None
+    file: PathName | None = None
 
     def annotate(self, dataset: Dataset, overwrite: bool) -> Table:
         from vsemb.systems.language.tags import describe_tags, import_tags, open_tagger, tag_captions

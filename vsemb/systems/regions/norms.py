@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vsemb.errors import invalid_argument
-from vsemb.parts import Count
+from vsemb.parts import Count, PathName
 from vsemb.printing import table
 from vsemb.results import Table
 from vsemb.runs.analyses import Analysis
@@ -35,7 +35,7 @@ class Norms(Analysis, kind="norms"):
 
     k: Count = 40
     min_count: Count = 5
-    out: str | None = None
+    out: PathName | None = None
     all_regions: bool = False
     parts: bool = False
 
@@ -59,5 +59,5 @@ class Norms(Analysis, kind="norms"):
         blocks = [words, regions_table(found.regions, "norm")]
         if self.out is not None and found.regions:
             save_picture(region_sheet(data, found.regions), self.out)
-            blocks.append(self.out)
+            blocks.append(str(self.out))
         return Table("\n\n".join(blocks), {"split": split, **found.to_json()})

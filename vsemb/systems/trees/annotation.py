@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from vsemb.console import say
 from vsemb.data.annotating import Annotation
 from vsemb.errors import invalid_argument
-from vsemb.parts import Count
+from vsemb.parts import Count, PathName
 from vsemb.results import Table
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ class Dependencies(Annotation, kind="dependencies"):
         processes: parsing processes, each with its own pipeline; default: 1.
     """
 
-    model: str | None = None
-    conllu: tuple[str, ...] = ()
+    model: PathName | None = None
+    conllu: tuple[PathName, ...] = ()
     processes: Count | None = None
 
     def check(self) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from vsemb.acts import Option, act
+from vsemb.acts import act
 from vsemb.console import say
 from vsemb.parts import Count
 
@@ -23,7 +23,7 @@ def classify(
     *,
     classes: Sequence[str] | None = None,
     classes_file: str | os.PathLike[str] | None = None,
-    template: Annotated[Sequence[str], Option(repeated=True)] = (),
+    template: Sequence[str] = (),
     top: Count = 5,
     data: Dataset | str | os.PathLike[str] | None = None,
 ) -> ClassifiedImages:
@@ -68,7 +68,7 @@ def classify_split(
     split: str = "test",
     classes: Sequence[str] | None = None,
     classes_file: str | os.PathLike[str] | None = None,
-    template: Annotated[Sequence[str], Option(repeated=True)] = (),
+    template: Sequence[str] = (),
     data: Dataset | str | os.PathLike[str] | None = None,
 ) -> SplitClassification:
     """Classify all images of a split by class names, and compare with its class labels, if any.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from vsemb.console import say
 from vsemb.errors import invalid_argument
+from vsemb.parts import PathName
 from vsemb.runs.options import ExportOption
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class ClassNames(ExportOption, kind="classes"):
     """
 
     classes: tuple[str, ...] | None = None
-    classes_file: str | None = None
+    classes_file: PathName | None = None
     template: tuple[str, ...] = ()
 
     def signatures(self, run: Run) -> Sequence[Callable[[Any], Signature]]:

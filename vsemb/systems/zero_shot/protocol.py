@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from vsemb.errors import invalid_argument
-from vsemb.parts import Count, Probability, Seed
+from vsemb.parts import Count, PathName, Probability, Seed
 from vsemb.printing import table
 from vsemb.results import Table
 from vsemb.runs.protocols import RETRIEVAL, Protocol
@@ -38,9 +38,13 @@ class ZeroShot(Protocol, kind="zero-shot"):
     top: Count = 50
     seen: bool = False
     seed: Seed = 0
-    picture: str | None = None
+    picture: PathName | None = None
 
     tasks: ClassVar[Sequence[str]] = (RETRIEVAL,)
+
+    def check(self) -> None:
+        if not self.typos:
+            raise invalid_argument("typos", self.typos, "at least one share")
 
     def measure(self, run: Run, data: Dataset, split: str) -> Table:
         from vsemb.systems.zero_shot.class_names import ClassTokenizer
