@@ -15,7 +15,7 @@ FILE = ROOT / "docs" / "design" / "architecture.svg"
 CONTENTS = {
     "allocation": "memory; exceptions",
     "console": "notices and progress bars; reading, atomic writing; Unicode",
-    "printing": "tables; systems, found by name; results; weights files",
+    "drawing": "pictures, tables, results; systems, found by name; weights files",
     "parts": "typed parts of a recipe, read from JSON and --set",
     "acts": "checked arguments of public functions",
     "configured": "Keras objects that keep their arguments",

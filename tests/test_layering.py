@@ -25,7 +25,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 ORDER = [
     {"allocation", "errors"},
     {"console", "files", "tables", "unicode"},
-    {"printing", "registry", "results", "weights"},
+    {"drawing", "printing", "registry", "results", "weights"},
     {"parts"},
     {"acts"},
     {"configured"},
@@ -259,7 +259,7 @@ def reading_anything(source: str) -> list[str]:
 READ_AS_THEY_ARE = {
     "ops/backend.py",
     "recipes/describe.py",
-    "runs/templates.py",
+    "drawing/templates.py",
     "demo/page.py",
     "data/writing/validate.py",
     "data/writing/convert.py",

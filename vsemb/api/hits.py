@@ -13,10 +13,10 @@ import numpy as np
 from vsemb.api.model import Model
 from vsemb.console import say
 from vsemb.data.images import ImageLike, image_bytes, is_image
+from vsemb.drawing.pictures import data_uri, read_picture, scaled_to
 from vsemb.errors import DataError, invalid_argument, one_line
 from vsemb.parts import Count, require
 from vsemb.runs.inputs import IMAGE_SUFFIXES
-from vsemb.runs.pictures import data_uri, read_picture, scaled_to
 from vsemb.searching.scan import best_of
 from vsemb.tables import Markup, html_table
 

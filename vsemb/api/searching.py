@@ -103,7 +103,7 @@ def find(
         results[0].item.key, results[0].score
         vsemb.find("runs/mine", image="blue_car.jpg", minus=["blue"], plus=["red"], resort=20)
     """
-    from vsemb.runs.pictures import check_picture_path
+    from vsemb.drawing.pictures import check_picture_path
 
     if out is not None:
         check_picture_path(out)

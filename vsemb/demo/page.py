@@ -18,11 +18,11 @@ import numpy as np
 from vsemb import registry
 from vsemb.data.store import Dataset
 from vsemb.demo.answers import Answer, Demonstration
+from vsemb.drawing.pictures import data_uri, thumbnail
+from vsemb.drawing.templates import page_template
 from vsemb.errors import DataError, InvalidArgumentError, VsembError, one_line
 from vsemb.files import read_bytes
-from vsemb.runs.pictures import data_uri, thumbnail
 from vsemb.runs.run import Run
-from vsemb.runs.templates import page_template
 from vsemb.searching.index import Item
 
 #: A function of a run, a dataset, its split or `all`, a function to call with messages, and the demonstration of a

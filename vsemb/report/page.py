@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 from vsemb import __version__, registry
 from vsemb.console import progress
 from vsemb.data.store import Dataset, Split
+from vsemb.drawing.templates import page_template
 from vsemb.errors import DataError, invalid_argument
 from vsemb.files import replacing
 from vsemb.report import curves
@@ -24,7 +25,6 @@ from vsemb.report.space import Space
 from vsemb.results import Result
 from vsemb.runs.options import ReportOption
 from vsemb.runs.run import METRICS, Run
-from vsemb.runs.templates import page_template
 
 T = TypeVar("T", bound=ReportOption)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from vsemb.drawing.templates import page_template
 from vsemb.errors import invalid_argument
 from vsemb.evaluation import RetrievalMetrics, evaluate_retrieval
 from vsemb.evaluation.retrieval import retrieval_ranks
@@ -15,7 +16,6 @@ from vsemb.report.space import Gallery
 from vsemb.report.words import check_arithmetic, choose_arithmetic, draw_plane, families, work_out
 from vsemb.runs.run import Run
 from vsemb.runs.searching import searcher_of
-from vsemb.runs.templates import page_template
 
 _BOOTSTRAP, _EXAMPLES = 1000, 6
 # Column of the table -> its direction.

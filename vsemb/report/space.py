@@ -12,8 +12,8 @@ import numpy as np
 from keras import ops
 
 from vsemb.data.store import Dataset, Split
+from vsemb.drawing.pictures import data_uri, decimals, thumbnail
 from vsemb.evaluation import Embedder
-from vsemb.runs.pictures import data_uri, decimals, thumbnail
 from vsemb.runs.run import Run
 from vsemb.text.coverage import unknown_words
 from vsemb.text.normalize import words_of

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vsemb.drawing.pictures import decimals
 from vsemb.errors import DataError, invalid_argument, unknown_name
 from vsemb.report.space import Found, Picture, Space
-from vsemb.runs.pictures import decimals
 from vsemb.searching.arithmetic import combine
 from vsemb.text.normalize import words_of
 

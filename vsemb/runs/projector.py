@@ -28,6 +28,7 @@ from PIL import Image
 
 from vsemb.console import progress
 from vsemb.data.store import Dataset, Split
+from vsemb.drawing.pictures import square_thumbnail, text_tile
 from vsemb.errors import DataError, invalid_argument
 from vsemb.evaluation import Embedder
 from vsemb.files import replacing_directory
@@ -35,7 +36,6 @@ from vsemb.ops.tensorflow import tf
 from vsemb.printing import table
 from vsemb.results import Result
 from vsemb.runs.indexing import require_single_vector
-from vsemb.runs.pictures import square_thumbnail, text_tile
 from vsemb.runs.run import Run
 from vsemb.text.normalize import words_of
 

@@ -15,6 +15,7 @@ from PIL import Image
 
 from vsemb import registry
 from vsemb.data.store import Dataset
+from vsemb.drawing.pictures import MOST_TILES, contact_sheet, decimals, read_picture, save_picture, with_picture
 from vsemb.errors import DataError, VsembError, invalid_argument, listed, one_line, printable
 from vsemb.files import sha256_bytes
 from vsemb.ops.tensorflow import tf
@@ -23,7 +24,6 @@ from vsemb.results import Result
 from vsemb.runs.images import embed_image, find_key, read_image_file
 from vsemb.runs.indexing import ALL, file_problem, index_directory, indexed_file, open_index, open_indexed, split_names
 from vsemb.runs.inputs import IMAGE_SUFFIXES, Query, check_counts, kind_of
-from vsemb.runs.pictures import MOST_TILES, contact_sheet, decimals, read_picture, save_picture, with_picture
 from vsemb.runs.run import Run
 from vsemb.runs.serve import check_run
 from vsemb.searching.arithmetic import OPERATIONS, combine

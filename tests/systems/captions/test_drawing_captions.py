@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageColor
 
+from vsemb.drawing.pictures import PAPER
 from vsemb.errors import InvalidArgumentError
-from vsemb.runs.pictures import PAPER
 from vsemb.systems.captions.region_captions import _stacked, draw_captions
 from vsemb.systems.regions.drawing import COLOURS
 

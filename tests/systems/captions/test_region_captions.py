@@ -12,8 +12,8 @@ import tensorflow as tf
 from PIL import Image
 
 from vsemb.data.store import Dataset
+from vsemb.drawing.pictures import pixel_box
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.runs.pictures import pixel_box
 from vsemb.systems.captions.captioner import NeuralCaptioner
 from vsemb.systems.captions.decoding import SearchOptions
 from vsemb.systems.captions.region_captions import caption_regions, choose_regions

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image, ImageColor
 
+from vsemb.drawing import pictures
+from vsemb.drawing.pictures import contact_sheet
 from vsemb.errors import InvalidArgumentError
-from vsemb.runs import pictures
-from vsemb.runs.pictures import contact_sheet
 from vsemb.systems.regions import drawing
 from vsemb.systems.regions.drawing import draw_alignment
 

@@ -11,7 +11,7 @@ from PIL import Image
 
 from vsemb.cli.__main__ import main
 from vsemb.data.store import Dataset
-from vsemb.runs.pictures import MOST_TILES
+from vsemb.drawing.pictures import MOST_TILES
 from vsemb.systems.regions.image_tower import regions_of
 
 

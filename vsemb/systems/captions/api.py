@@ -111,8 +111,8 @@ def caption_regions(
         found = caption_regions("runs/snippets", "dog.jpg", most=3, out="regions.png")
         found.captions[0].text
     """
+    from vsemb.drawing.pictures import check_picture_path, save_picture
     from vsemb.runs.images import open_keys
-    from vsemb.runs.pictures import check_picture_path, save_picture
     from vsemb.systems.captions import region_captions
     from vsemb.systems.captions.captioning import open_captioning_run
 

@@ -14,12 +14,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from vsemb.data.store import Dataset
-from vsemb.errors import DataError, invalid_argument, printable
-from vsemb.ops.tensorflow import tf
-from vsemb.parts import Count, Probability, require
-from vsemb.printing import table
-from vsemb.results import Result
-from vsemb.runs.pictures import (
+from vsemb.drawing.pictures import (
     PAPER,
     Font,
     Rectangle,
@@ -29,6 +24,11 @@ from vsemb.runs.pictures import (
     pixel_box,
     with_picture,
 )
+from vsemb.errors import DataError, invalid_argument, printable
+from vsemb.ops.tensorflow import tf
+from vsemb.parts import Count, Probability, require
+from vsemb.printing import table
+from vsemb.results import Result
 from vsemb.runs.run import Run
 from vsemb.systems.captions.captioner import CaptionOptions
 from vsemb.systems.captions.captioning import written_of

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from vsemb.data.store import Dataset, Split
+from vsemb.drawing.pictures import data_uri
+from vsemb.drawing.templates import page_template
 from vsemb.errors import DataError, MissingExtraError, invalid_argument
 from vsemb.printing import table
 from vsemb.report.page import EXPLAINED, FOUND, MEASURED, WORST, Cell, Measure, Section, View
 from vsemb.report.space import Picture, picture_of
-from vsemb.runs.pictures import data_uri
 from vsemb.runs.run import Run
-from vsemb.runs.templates import page_template
 from vsemb.systems.captions.caption_metrics import CaptionMetrics, evaluate_captions
 from vsemb.systems.captions.captioning import Written, caption_split
 from vsemb.systems.captions.recipe import RegionCaptioning

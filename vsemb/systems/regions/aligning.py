@@ -12,12 +12,12 @@ import numpy as np
 from PIL import Image
 
 from vsemb.data.store import Dataset, Split
+from vsemb.drawing.pictures import box_text, decimals, pixel_box, read_picture, with_picture
 from vsemb.errors import DataError, invalid_argument, printable
 from vsemb.ops.tensorflow import tf
 from vsemb.printing import table
 from vsemb.results import Result
 from vsemb.runs.images import find_key, read_image_file
-from vsemb.runs.pictures import box_text, decimals, pixel_box, read_picture, with_picture
 from vsemb.runs.run import Run
 from vsemb.runs.searching import read_text
 from vsemb.systems.regions.alignment import AlignedWords, Phrase

@@ -90,8 +90,8 @@ def align(
         aligned = align("runs/dvsa", "dog.jpg", "a brown dog chases a child", out="aligned.png")
         [(phrase.text, phrase.box) for phrase in aligned.phrases]
     """
+    from vsemb.drawing.pictures import check_picture_path, save_picture
     from vsemb.runs.images import open_keys
-    from vsemb.runs.pictures import check_picture_path, save_picture
     from vsemb.runs.run import Run
     from vsemb.systems.regions.aligning import align_image
 
@@ -142,7 +142,7 @@ def search_regions(
         found = search_regions("runs/dvsa", "red bus", k=5)
         found[0].key, found[0].box
     """
-    from vsemb.runs.pictures import check_picture_path, save_picture
+    from vsemb.drawing.pictures import check_picture_path, save_picture
     from vsemb.runs.run import Run
     from vsemb.systems.regions import region_search
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from vsemb.drawing.pictures import INK, PAPER, Font, Rectangle, cut_text, decimals, drawable, pixel_box, scaled_to
 from vsemb.errors import invalid_argument
-from vsemb.runs.pictures import INK, PAPER, Font, Rectangle, cut_text, decimals, drawable, pixel_box, scaled_to
 
 #: Minimum share of the sentence's best score. Words below it are grey and add no box.
 FADE = 0.25

@@ -14,13 +14,13 @@ import numpy as np
 from vsemb.data.features.files import CLASSIFIER_NAME
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset, Split
+from vsemb.drawing.pictures import read_picture
 from vsemb.errors import DataError
 from vsemb.files import read_json, write_json
 from vsemb.image.backbones import build_backbone
 from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, Positive
 from vsemb.recipes.towers import BACKBONE, CachedImages, kept_backbone
-from vsemb.runs.pictures import read_picture
 from vsemb.runs.run import Run
 from vsemb.systems.regions.encoders import RegionEncoder
 from vsemb.systems.regions.extractor import RegionExtractor, build_classifier

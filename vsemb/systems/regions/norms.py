@@ -40,7 +40,7 @@ class Norms(Analysis, kind="norms"):
     parts: bool = False
 
     def analyze(self, runs: Sequence[Run], data: Dataset, split: str) -> Table:
-        from vsemb.runs.pictures import check_picture_path, decimals, save_picture
+        from vsemb.drawing.pictures import check_picture_path, decimals, save_picture
         from vsemb.systems.regions.region_search import measure_norms, region_sheet, regions_table
 
         if len(runs) > 1:

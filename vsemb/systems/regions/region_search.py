@@ -15,13 +15,7 @@ from PIL import Image
 
 from vsemb.console import progress
 from vsemb.data.store import Dataset
-from vsemb.errors import DataError, invalid_argument, printable
-from vsemb.evaluation import Embedder
-from vsemb.ops.tensorflow import tf
-from vsemb.printing import table
-from vsemb.results import Result
-from vsemb.runs.indexing import ALL, split_names
-from vsemb.runs.pictures import (
+from vsemb.drawing.pictures import (
     MOST_TILES,
     Rectangle,
     box_text,
@@ -32,6 +26,12 @@ from vsemb.runs.pictures import (
     read_picture,
     with_picture,
 )
+from vsemb.errors import DataError, invalid_argument, printable
+from vsemb.evaluation import Embedder
+from vsemb.ops.tensorflow import tf
+from vsemb.printing import table
+from vsemb.results import Result
+from vsemb.runs.indexing import ALL, split_names
 from vsemb.runs.run import Run
 from vsemb.runs.searching import read_text
 from vsemb.searching.scan import best_of

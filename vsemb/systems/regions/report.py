@@ -10,12 +10,12 @@ import numpy as np
 from keras import ops
 
 from vsemb.data.store import Dataset
+from vsemb.drawing.pictures import data_uri, read_picture
+from vsemb.drawing.templates import page_template
 from vsemb.ops.tensorflow import tf
 from vsemb.recipes.retrieval import Retrieval
 from vsemb.report.page import EXPLAINED, Section, View
 from vsemb.report.space import Picture, Space
-from vsemb.runs.pictures import data_uri, read_picture
-from vsemb.runs.templates import page_template
 from vsemb.systems.regions.drawing import draw_alignment
 from vsemb.systems.regions.image_tower import regions_of
 from vsemb.systems.regions.similarities import item_mask

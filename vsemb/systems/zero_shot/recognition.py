@@ -19,11 +19,11 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from vsemb.data.store import Dataset
+from vsemb.drawing.pictures import read_picture, save_picture
 from vsemb.errors import DataError, invalid_argument, needs_extra
 from vsemb.evaluation import Embedder
 from vsemb.parts import Probability, require
 from vsemb.runs.indexing import require_single_vector
-from vsemb.runs.pictures import read_picture, save_picture
 from vsemb.runs.run import Run
 from vsemb.systems.zero_shot.attributes import ClassAttributes
 from vsemb.systems.zero_shot.class_names import ClassNames, ClassTokenizer

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from vsemb.drawing.templates import page_template
 from vsemb.recipes.retrieval import Retrieval
 from vsemb.report.page import MEASURED, Cell, Measure, Section, View
-from vsemb.runs.templates import page_template
 from vsemb.systems.zero_shot.metrics import evaluate_zero_shot
 
 

@@ -11,9 +11,8 @@ from PIL import Image
 
 from tests.raising import raises_argument
 from vsemb.data.store import Dataset
-from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.runs import pictures
-from vsemb.runs.pictures import (
+from vsemb.drawing import pictures
+from vsemb.drawing.pictures import (
     check_picture_path,
     contact_sheet,
     crop,
@@ -26,6 +25,7 @@ from vsemb.runs.pictures import (
     text_tile,
     thumbnail,
 )
+from vsemb.errors import DataError, InvalidArgumentError
 
 WHITE = Image.new("RGB", (64, 64), "white")
 

@@ -1,0 +1,1 @@
+"""Drawing: pictures, contact sheets and templates of pages."""
