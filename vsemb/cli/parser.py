@@ -82,7 +82,7 @@ def parser_of(name: str, command: registry.Command) -> Parser:
         _add(parser, parameter)
     if signature.values is not None:
         about = f"{_phrase(signature.values)}; repeatable"
-        parser.add_argument("--set", action=_Pairs, type=_pair(Typed), metavar="FIELD=VALUE", help=about)
+        parser.add_argument("--set", action=_Settings, type=_pair(Typed), metavar="FIELD=VALUE", help=about)
     if signature.options is not None:
         _add_fields(parser, signature.options, signature.parameters)
     parser.add_argument("--json", metavar="FILE", help="also write the results as JSON to FILE; - prints only JSON")
@@ -271,13 +271,21 @@ def _pair(read: Callable[[str], Any]) -> Callable[[str], tuple[str, Any]]:
 class _Pairs(argparse.Action):
     """Collect `NAME=VALUE` in a dictionary."""
 
+    once = True
+
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
     ) -> None:
         name, value = values
-        if name in getattr(namespace, self.dest, {}):
+        if self.once and name in getattr(namespace, self.dest, {}):
             parser.error(f"argument {option}: {name} must be given once")
         setattr(namespace, self.dest, getattr(namespace, self.dest, {}) | {name: value})
+
+
+class _Settings(_Pairs):
+    """Collect `FIELD=VALUE`. The last value of a field counts, so a script can add to a command."""
+
+    once = False
 
 
 def _flag(name: str, default: Any = None) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -18,6 +17,7 @@ from vsemb.parts import Part, Positive, Share, Size, at_least
 
 if TYPE_CHECKING:
     from vsemb.data.store import Dataset
+    from vsemb.recipes.info import RunInfo
     from vsemb.text.tokenizers import TokenizerPart
     from vsemb.text.vocabulary import Vocabulary
 
@@ -26,6 +26,10 @@ Tensor = Any
 PADDING_ID, UNKNOWN_ID = 0, 1
 #: `WordVectors.vectors` for vectors learned from the captions, in place of a file.
 FROM_CAPTIONS = "captions"
+
+
+def _no_info() -> RunInfo:
+    return {}
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,7 @@ class TextSpec:
 
     vocabulary_size: int
     length: int
-    info: Mapping[str, Any] = field(default_factory=dict)
+    info: RunInfo = field(default_factory=_no_info)
 
 
 @dataclass(frozen=True)

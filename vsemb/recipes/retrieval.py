@@ -20,6 +20,7 @@ from vsemb.losses.in_batch import InBatchLoss, LossPart
 from vsemb.losses.ranking import Ranking
 from vsemb.models import DualEncoder, LogitScale
 from vsemb.parts import Count, NonNegative, Size
+from vsemb.recipes.info import untyped
 from vsemb.recipes.schema import Job, Recipe
 from vsemb.recipes.towers import MOST_IMAGES, Features, ImageTower, Text
 from vsemb.similarities import Cosine, Similarity
@@ -29,6 +30,7 @@ from vsemb.training.initialization import Initialization, Random
 from vsemb.training.validation import RecallSum, ValidationPart
 
 if TYPE_CHECKING:
+    from vsemb.recipes.info import RunInfo
     from vsemb.runs.run import Run
 
 # With this many images or fewer, recall at 10 is 100 % for any model.
@@ -109,7 +111,7 @@ class Retrieval(Recipe, kind="retrieval"):
     def prepare(self, data: Any, out: Path, inputs: Mapping[str, Run]) -> RetrievalJob:
         return RetrievalJob(self, data)
 
-    def build(self, vocabulary_size: int, info: Mapping[str, Any], dtype: str) -> DualEncoder:
+    def build(self, vocabulary_size: int, info: RunInfo, dtype: str) -> DualEncoder:
         keras.utils.set_random_seed(self.training.seed)
         image_encoder = self.image.build(self.embedding_dim, info, seed=self.training.seed, dtype=dtype)
         text_encoder = self.text.build(image_encoder.dim, vocabulary_size, info, dtype)
@@ -152,7 +154,7 @@ class Retrieval(Recipe, kind="retrieval"):
     def splits(self) -> tuple[str, ...]:
         return ("train", "val") if self.validation.measures else ("train",)
 
-    def summary(self, info: Mapping[str, Any], out: str) -> list[str]:
+    def summary(self, info: RunInfo, out: str) -> list[str]:
         option = f" {self.validation.option}" if self.validation.option else ""
         # After a training without validation, `val` may be part of `train`.
         unseen = option or not self.validation.measures
@@ -192,7 +194,8 @@ class RetrievalJob(Job):
             )
         self.store = recipe.image.open(dataset)
         self.vocabulary = part.learn(self.train.captions, dataset)
-        self.info = {**described(dataset), **recipe.image.describe(self.store), **said}
+        self.info = described(dataset)
+        untyped(self.info).update({**recipe.image.describe(self.store), **said})
 
     def keep(self, folder: Path) -> None:
         """Write the backbone of the features, and the files of the tokenizer, such as a parser."""
@@ -242,10 +245,10 @@ class RetrievalJob(Job):
         return [CollapseWarning(batch_size)]
 
 
-def described(dataset: Dataset) -> dict[str, Any]:
+def described(dataset: Dataset) -> RunInfo:
     """Return the entries of `run.json` about a dataset."""
     train = dataset.split("train")
-    info: dict[str, Any] = {
+    info: RunInfo = {
         "dataset": dataset.fingerprint,
         "dataset_name": dataset.name,
         "data": str(dataset.path.resolve()),

@@ -26,6 +26,7 @@ from vsemb.training.optimizers import Adam, OptimizerPart
 
 if TYPE_CHECKING:
     from vsemb.exporting import Corpus, Exportable, ServedModel, Signature
+    from vsemb.recipes.info import RunInfo
     from vsemb.runs.run import Run
 
 
@@ -78,7 +79,7 @@ class Job:
 
     recipe: Any
     vocabulary: Vocabulary
-    info: dict[str, Any]
+    info: RunInfo
     unit: str = "captions"
     monitor: str
     data_service: str | None = None
@@ -257,7 +258,7 @@ class Recipe(Part, family="task"):
         """
         raise NotImplementedError
 
-    def build(self, vocabulary_size: int, info: Mapping[str, Any], dtype: str) -> keras.Model:
+    def build(self, vocabulary_size: int, info: RunInfo, dtype: str) -> keras.Model:
         """Build the model with random weights from the recipe's seed.
 
         Args:
@@ -267,7 +268,7 @@ class Recipe(Part, family="task"):
         """
         raise NotImplementedError
 
-    def fingerprints(self, info: Mapping[str, Any]) -> list[Any]:
+    def fingerprints(self, info: RunInfo) -> list[Any]:
         """Return further values of `run.json` that are part of a run's fingerprint."""
         return []
 
@@ -321,7 +322,7 @@ class Recipe(Part, family="task"):
             data: the training data.
         """
 
-    def summary(self, info: Mapping[str, Any], out: str) -> list[str]:
+    def summary(self, info: RunInfo, out: str) -> list[str]:
         """Return lines about a training: the best epoch, and last the command that usually follows.
 
         Args:

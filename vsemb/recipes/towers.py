@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -24,10 +23,12 @@ from vsemb.image.augmentation import Augmentation, ImageAugmenter
 from vsemb.image.backbones import ARCHITECTURES, BackboneConfig, build_backbone, build_top, inner_maps
 from vsemb.image.presets import display_name, is_preset, preset_class
 from vsemb.parts import Part, Positive, Probability, Share, Size
+from vsemb.recipes.info import feature_dim
 from vsemb.text.tokenizers import Tokenizer, TokenizerPart, Words
 
 if TYPE_CHECKING:
     from vsemb.exporting.served_inputs import ImageInput
+    from vsemb.recipes.info import RunInfo
 
 #: Weights are initialized from the first images and their captions, so that their features fit in memory.
 MOST_IMAGES = 200_000
@@ -58,7 +59,7 @@ class Text(Part):
     def check(self) -> None:
         self.encoder.check_tokenizer(self.tokenizer)
 
-    def build(self, dim: int | None, vocabulary_size: int, info: Mapping[str, Any], dtype: str) -> keras.layers.Layer:
+    def build(self, dim: int | None, vocabulary_size: int, info: RunInfo, dtype: str) -> keras.layers.Layer:
         """Build the encoder, see `TextEncoderPart.build`."""
         return self.encoder.build(dim, TextSpec(vocabulary_size, self.tokenizer.length, info), dtype)
 
@@ -100,7 +101,7 @@ class ImageTower(Part, family="image tower"):
             DataError: if the cache does not exist.
         """
 
-    def open_for(self, dataset: Dataset, info: Mapping[str, Any], path: Path) -> Any:
+    def open_for(self, dataset: Dataset, info: RunInfo, path: Path) -> Any:
         """Open the cache of a dataset's images for a run; None if images are decoded.
 
         Args:
@@ -130,11 +131,11 @@ class ImageTower(Part, family="image tower"):
     def keep(self, store: Any, folder: Path) -> None:
         """Write the files for embedding new images to a new run directory."""
 
-    def input_shape(self, info: Mapping[str, Any]) -> tuple[int | None, ...]:
+    def input_shape(self, info: RunInfo) -> tuple[int | None, ...]:
         """Return the shape of a batch of images."""
         raise NotImplementedError
 
-    def build(self, dim: int | None, info: Mapping[str, Any], *, seed: int, dtype: str) -> keras.layers.Layer:
+    def build(self, dim: int | None, info: RunInfo, *, seed: int, dtype: str) -> keras.layers.Layer:
         """Build the layer from `input_shape` to the embedding; it has an attribute `dim`.
 
         Args:
@@ -180,7 +181,7 @@ class ImageTower(Part, family="image tower"):
         """
         raise NotImplementedError
 
-    def has_cache(self, dataset: Dataset, info: Mapping[str, Any], path: Path) -> bool:
+    def has_cache(self, dataset: Dataset, info: RunInfo, path: Path) -> bool:
         """Return whether a run reads a dataset's images from a cache instead of their bytes.
 
         Args:
@@ -241,11 +242,11 @@ class CachedImages(ImageTower):
         hard_link_or_copy(store.weights_path, target / BACKBONE_WEIGHTS)
         write_json(target / BACKBONE_CONFIG, store.backbone.to_json())
 
-    def has_cache(self, dataset: Dataset, info: Mapping[str, Any], path: Path) -> bool:
+    def has_cache(self, dataset: Dataset, info: RunInfo, path: Path) -> bool:
         # Without a known backbone, only the cache can be read. `open_for` raises an error if it is missing.
-        return kept_backbone(path) is None or (dataset.path / self.folder / info["features"]).is_dir()
+        return kept_backbone(path) is None or (dataset.path / self.folder / str(info["features"])).is_dir()
 
-    def check_dim(self, store: Any, dataset: Dataset, info: Mapping[str, Any]) -> None:
+    def check_dim(self, store: Any, dataset: Dataset, info: RunInfo) -> None:
         """Check that features have the size that the run was trained on.
 
         Raises:
@@ -285,7 +286,7 @@ class Features(CachedImages, kind="features"):
     def open(self, dataset: Dataset) -> FeatureStore:
         return FeatureStore.find(dataset, self.fingerprint)
 
-    def open_for(self, dataset: Dataset, info: Mapping[str, Any], path: Path) -> FeatureStore:
+    def open_for(self, dataset: Dataset, info: RunInfo, path: Path) -> FeatureStore:
         # Precomputed features do not name their backbone, so only their size can be compared.
         same = dataset.fingerprint == info["dataset"] or kept_backbone(path) is not None
         store = FeatureStore.find(dataset, info["features"] if same else None)
@@ -297,11 +298,11 @@ class Features(CachedImages, kind="features"):
         memory = 4 << 30 if training else 0
         return FeatureImages(store, split, augment=training and self.augment, memory=memory)
 
-    def input_shape(self, info: Mapping[str, Any]) -> tuple[int | None, ...]:
+    def input_shape(self, info: RunInfo) -> tuple[int | None, ...]:
         return None, info["feature_dim"]
 
-    def build(self, dim: int | None, info: Mapping[str, Any], *, seed: int, dtype: str) -> keras.layers.Layer:
-        return self.build_projection(info["feature_dim"], dim, dtype)
+    def build(self, dim: int | None, info: RunInfo, *, seed: int, dtype: str) -> keras.layers.Layer:
+        return self.build_projection(feature_dim(info), dim, dtype)
 
     def build_projection(self, size: int, dim: int | None, dtype: str) -> keras.layers.Layer:
         """Build the map from features to the embedding, see `Projection.build`; without `dim` it keeps `size`."""
@@ -370,7 +371,7 @@ class Top(Features, kind="top"):
             raise invalid_argument("image.fingerprint", self.fingerprint, f"features of the layer {self.layer}", fix)
         return self._with_mirror_images(store)
 
-    def open_for(self, dataset: Dataset, info: Mapping[str, Any], path: Path) -> FeatureStore:
+    def open_for(self, dataset: Dataset, info: RunInfo, path: Path) -> FeatureStore:
         return self._with_mirror_images(super().open_for(dataset, info, path))
 
     def _with_mirror_images(self, store: FeatureStore) -> FeatureStore:
@@ -396,7 +397,7 @@ class Top(Features, kind="top"):
     def describe(self, store: Any) -> dict[str, Any]:
         return {**super().describe(store), "backbone": store.backbone.to_json()}
 
-    def build(self, dim: int | None, info: Mapping[str, Any], *, seed: int, dtype: str) -> keras.layers.Layer:
+    def build(self, dim: int | None, info: RunInfo, *, seed: int, dtype: str) -> keras.layers.Layer:
         if dim is not None and dim % self.networks:
             raise invalid_argument("embedding_dim", dim, f"a multiple of image.networks={self.networks}")
         part, members = None if dim is None else dim // self.networks, []
@@ -500,10 +501,10 @@ class Pixels(ImageTower, kind="pixels"):
             return ServicePixels(split, config.size, address=service, augmenter=augmenter, **options)
         return PixelImages(split, config.size, augmenter=augmenter, **options)
 
-    def input_shape(self, info: Mapping[str, Any]) -> tuple[int | None, ...]:
+    def input_shape(self, info: RunInfo) -> tuple[int | None, ...]:
         return None, self.config.size, self.config.size, 3
 
-    def build(self, dim: int | None, info: Mapping[str, Any], *, seed: int, dtype: str) -> keras.layers.Layer:
+    def build(self, dim: int | None, info: RunInfo, *, seed: int, dtype: str) -> keras.layers.Layer:
         options: dict[str, Any] = {"dropout": self.dropout, "standardize": False, "dtype": dtype}
         head = None
         if dim is not None and not self.projection.needs_size:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -42,6 +42,7 @@ from vsemb.errors import DataError, VsembError, invalid_argument, one_line, unkn
 from vsemb.files import read_json, replacing_directory, require_contained, sha256_bytes, sha256_file, write_json
 from vsemb.ops.backend import outside_graphs
 from vsemb.parts import rebuilt, walk
+from vsemb.recipes.info import RunInfo, untyped
 from vsemb.recipes.schema import Recipe
 from vsemb.results import Result
 from vsemb.tables import html_table
@@ -115,14 +116,16 @@ class Run(Result):
 
     path: Path
     recipe: Any
-    info: dict[str, Any]
+    info: RunInfo
     weights: str = BEST
     _encoders: dict[bool, ServedModel] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def _facts(self) -> dict[str, object]:
         best = {
-            name: round(self.info[name], 4) for name in self.info if name.startswith("best_") and name != "best_epoch"
+            name: round(untyped(self.info)[name], 4)
+            for name in self.info
+            if name.startswith("best_") and name != "best_epoch"
         }
         epoch = {"best epoch": self.info["best_epoch"] + 1} if "best_epoch" in self.info else {}
         trained = {"recipe": f"{self.recipe.name} ({self.recipe.variant})", "data": self.info.get("dataset_name")}
@@ -165,7 +168,7 @@ class Run(Result):
         recipe = read_recipe(path)
         require_contained(path, "run")
         _require_task(recipe, path, task)
-        info = read_status(path, (*FIELDS, *recipe.run_fields))
+        info = cast(RunInfo, read_status(path, (*FIELDS, *recipe.run_fields)))
         if not (path / BEST).exists():
             raise DataError(f"{path} has no selected weights yet; let `vsemb train` finish an epoch.")
         _check_kept(path, info.get("files", {}))
@@ -337,9 +340,9 @@ class Run(Result):
         annotated = _made_of(self.recipe).keys() & registry.entries("annotations").keys() & self.info.keys()
         for name in sorted(annotated) if isinstance(data, Dataset) else ():
             annotation = data.annotation(name)
-            if annotation is not None and self.info[name]:
+            if annotation is not None and untyped(self.info)[name]:
                 # Of several sources, the fingerprint of the dataset's own annotation is first.
-                recorded[name] = self.info[name].split("+")[0], annotation.fingerprint
+                recorded[name] = untyped(self.info)[name].split("+")[0], annotation.fingerprint
         for name, (expected, found) in recorded.items():
             if found != expected:
                 raise DataError(
@@ -461,8 +464,8 @@ def check_out(out: Path) -> None:
 
 
 def enter_run(
-    recipe: Recipe, info: dict[str, Any], out: Path, vocabulary: Vocabulary, keep: Callable[[Path], None]
-) -> dict[str, Any]:
+    recipe: Recipe, info: RunInfo, out: Path, vocabulary: Vocabulary, keep: Callable[[Path], None]
+) -> RunInfo:
     """Create a run directory, or resume an existing run, also to train a finished run for more epochs.
 
     Args:
@@ -546,7 +549,7 @@ def _check_kept(folder: Path, digests: Any) -> None:
             raise DataError(f"The file {folder / name} must be what the training wrote; it has changed. Restore it.")
 
 
-def check_same(recipe: Recipe, info: Mapping[str, Any], out: Path) -> dict[str, Any]:
+def check_same(recipe: Recipe, info: RunInfo, out: Path) -> RunInfo:
     """Check that a run directory holds a run of a recipe. The number of epochs may differ.
 
     Args:
@@ -574,16 +577,16 @@ def check_same(recipe: Recipe, info: Mapping[str, Any], out: Path) -> dict[str, 
     made_of = {name: other for name, other in _made_of(recipe).items() if name in info}
     status = read_status(out, (*made_of, "status"))
     for name, other in made_of.items():
-        if status[name] != info[name]:
+        if status[name] != untyped(info)[name]:
             raise DataError(
                 f"{out} was trained on {other} ({str(status[name])[:12]} there, "
-                f"{str(info[name])[:12]} now). Choose another directory."
+                f"{str(untyped(info)[name])[:12]} now). Choose another directory."
             )
     if status["status"] != "finished" or epochs == before:
-        return status
+        return cast(RunInfo, status)
     if epochs < before:
         raise DataError(f"`epochs` must be at least {before}, for which {out} was trained; got {epochs}.")
-    return {**status, "status": "running"}
+    return cast(RunInfo, {**status, "status": "running"})
 
 
 def _made_of(recipe: Recipe) -> dict[str, str]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from vsemb.errors import DataError
 from vsemb.printing import table
+from vsemb.recipes.info import untyped
 from vsemb.recipes.schema import Recipe
 from vsemb.results import Result, Table
 from vsemb.runs.run import RECIPE, Run
@@ -32,7 +33,8 @@ class SeededRuns(Result):
     def measured(self) -> Table:
         """Mean and standard deviation of the best validation metrics."""
         values = {
-            run.path.name: {name: run.info[name] for name in run.info if name.startswith("best_")} for run in self.runs
+            run.path.name: {name: untyped(run.info)[name] for name in run.info if name.startswith("best_")}
+            for run in self.runs
         }
         return over_seeds(values)
 

@@ -11,6 +11,7 @@ from typing import Any
 from vsemb.exporting import Corpus, ModelFacts, export_savedmodel
 from vsemb.exporting.contract import serving_command
 from vsemb.printing import table
+from vsemb.recipes.info import untyped
 from vsemb.results import Result
 from vsemb.runs.run import Run
 from vsemb.searching.index import SearchIndex, StaleIndexError
@@ -112,7 +113,7 @@ def export_run(
 def model_facts(run: Run) -> ModelFacts:
     """Return the facts about a run for the model card of its exports."""
     info, recipe = run.info, run.recipe
-    best = {name.removeprefix("best_"): info[name] for name in info if name.startswith("best_")}
+    best = {name.removeprefix("best_"): untyped(info)[name] for name in info if name.startswith("best_")}
     epoch = best.pop("epoch", None)
     facts = recipe.card_facts(run)
     notes = list(facts.pop("notes", ()))

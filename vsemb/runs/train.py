@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 
@@ -18,6 +18,7 @@ from vsemb.data.batches import BatchSource
 from vsemb.errors import DataError, invalid_argument, reader_errors
 from vsemb.files import locked, read_json_lines, write_json
 from vsemb.ops.tensorflow import tf
+from vsemb.recipes.info import untyped
 from vsemb.recipes.schema import Job, Recipe
 from vsemb.runs.features import with_features
 from vsemb.runs.fine_tune import starting_weights
@@ -26,6 +27,9 @@ from vsemb.training import MetricsLog, ProgressBar, SelectBest, StepCallbacks, T
 from vsemb.training.callbacks import RefuseNaN
 from vsemb.training.nonfinite import skip_nonfinite
 from vsemb.training.strategies import DistributionContext, FirstWorkerValidation, open_distribution
+
+if TYPE_CHECKING:
+    from vsemb.recipes.info import RunInfo
 
 
 def train(
@@ -148,7 +152,7 @@ def fit_run(
     model: keras.Model,
     batches: BatchSource,
     out: Path,
-    info: dict[str, Any],
+    info: RunInfo,
     *,
     devices: DistributionContext,
     checkpoint_seconds: float,
@@ -233,14 +237,16 @@ def fit_run(
     if devices.writes:
         # Count the rows of all epochs, including earlier sessions.
         rows = read_json_lines(out / METRICS)
-        info |= {
-            "status": "finished",
-            "finished": datetime.now(UTC).date().isoformat(),
-            "best_epoch": select.best_epoch,
-            "kept_epochs": [kept for _, kept in select.kept],
-            monitor.replace("val_", "best_", 1): select.best,
-            "seconds": round(sum(row["seconds"] for row in rows), 1),
-        }
+        untyped(info).update(
+            {
+                "status": "finished",
+                "finished": datetime.now(UTC).date().isoformat(),
+                "best_epoch": select.best_epoch,
+                "kept_epochs": [kept for _, kept in select.kept],
+                monitor.replace("val_", "best_", 1): select.best,
+                "seconds": round(sum(row["seconds"] for row in rows), 1),
+            }
+        )
         write_json(out / STATUS, info)
     # A barrier: the other workers open the run only after worker 0 has written it.
     devices.total(0.0)

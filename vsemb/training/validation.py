@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import keras
 import numpy as np
@@ -19,6 +19,9 @@ from vsemb.evaluation.retrieval import RetrievalMetrics, evaluate_retrieval
 from vsemb.parts import Part
 from vsemb.text.tokenizers import Tokenizer
 from vsemb.training.callbacks import averaged_weights
+
+if TYPE_CHECKING:
+    from vsemb.recipes.info import RunInfo
 
 
 class Validation(keras.callbacks.Callback):
@@ -183,7 +186,7 @@ class ValidationPart(Part, family="validation"):
         """Return the callback that adds `monitor` to an epoch's logs."""
         raise NotImplementedError
 
-    def describe(self, info: Mapping[str, Any]) -> str:
+    def describe(self, info: RunInfo) -> str:
         """Return the best value as a phrase, from `run.json`."""
         raise NotImplementedError
 
@@ -197,7 +200,7 @@ class RecallSum(ValidationPart, kind="recall"):
     def build(self, split: Split, images: ImageSource, tokenizer: Tokenizer) -> RetrievalValidation:
         return RetrievalValidation(split, images, tokenizer)
 
-    def describe(self, info: Mapping[str, Any]) -> str:
+    def describe(self, info: RunInfo) -> str:
         return f"recall sum {info['best_recall_sum']:.1f}"
 
 
@@ -222,5 +225,5 @@ class LastEpoch(ValidationPart, kind="last"):
     def build(self, split: Split, images: ImageSource, tokenizer: Tokenizer) -> keras.callbacks.Callback:
         return _EpochCount()
 
-    def describe(self, info: Mapping[str, Any]) -> str:
+    def describe(self, info: RunInfo) -> str:
         return f"not measured: the last of {info['best_epochs']:.0f} epochs"

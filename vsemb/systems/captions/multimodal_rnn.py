@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import keras
 from keras import ops
@@ -20,6 +20,9 @@ from vsemb.image.backbones import build_backbone
 from vsemb.image.presets import display_name
 from vsemb.parts import Count, Part, Positive, Share, Size
 from vsemb.systems.captions.next_word import NextWordModel, read_ids
+
+if TYPE_CHECKING:
+    from vsemb.recipes.info import RunInfo
 
 Tensor = Any
 
@@ -205,7 +208,7 @@ class Decoder(Part, family="decoder"):
         """
         raise NotImplementedError
 
-    def image_encoder(self, image: Any, info: Mapping[str, Any], seed: int, dtype: str) -> keras.layers.Layer:
+    def image_encoder(self, image: Any, info: RunInfo, seed: int, dtype: str) -> keras.layers.Layer:
         """Build the layer from images to the input of the decoder.
 
         Args:
@@ -238,7 +241,7 @@ class RecurrentDecoder(Decoder, kind="recurrent"):
             fix = "The image goes to all gates of the cell."
             raise invalid_argument("image.projection", image.projection.kind, "a map to another size", fix)
 
-    def image_encoder(self, image: Any, info: Mapping[str, Any], seed: int, dtype: str) -> keras.layers.Layer:
+    def image_encoder(self, image: Any, info: RunInfo, seed: int, dtype: str) -> keras.layers.Layer:
         return image.build(GATES[self.cell] * self.units, info, seed=seed, dtype=dtype)
 
 
@@ -393,7 +396,7 @@ class AttentiveDecoder(Decoder, kind="attentive"):
             fix = "The decoder maps each grid cell by itself."
             raise invalid_argument("image.projection", image.projection.kind, "'none' with decoder=attentive", fix)
 
-    def image_encoder(self, image: Any, info: Mapping[str, Any], seed: int, dtype: str) -> keras.layers.Layer:
+    def image_encoder(self, image: Any, info: RunInfo, seed: int, dtype: str) -> keras.layers.Layer:
         network = image.config.network
         if network is not None and not network.gives_map:
             name = display_name(image.backbone)

@@ -22,6 +22,7 @@ from vsemb.encoders.text_encoder import TextCorpus, WordVectors
 from vsemb.errors import invalid_argument
 from vsemb.ops.tensorflow import tf
 from vsemb.parts import NonNegative, Part, between
+from vsemb.recipes.info import untyped
 from vsemb.recipes.towers import Features, ImageTower
 from vsemb.runs.run import Run, read_status
 from vsemb.systems.captions.captioner import Captioner, CaptionOptions, NeuralCaptioner
@@ -47,6 +48,7 @@ from vsemb.systems.regions.image_tower import CachedRegions, RegionImages, keeps
 from vsemb.systems.regions.signature import WholeImageInput
 
 if TYPE_CHECKING:
+    from vsemb.recipes.info import RunInfo
     from vsemb.runs.run import Run
 
 # Supported options for beam search and for sampling; other options are rejected.
@@ -120,7 +122,7 @@ class CaptionTask(NextWordTask):
     def how_written(self) -> str:
         return f"a beam of {self.search.beam}"
 
-    def build(self, vocabulary_size: int, info: Mapping[str, Any], dtype: str) -> MultimodalRNN:
+    def build(self, vocabulary_size: int, info: RunInfo, dtype: str) -> MultimodalRNN:
         keras.utils.set_random_seed(self.training.seed)
         image_encoder = self.decoder.image_encoder(self.image, info, self.training.seed, dtype)
         words = self.text.words.build(vocabulary_size, dtype)
@@ -176,7 +178,7 @@ class Captioning(CaptionTask, kind="captions"):
     def prepare(self, data: Any, out: Path, inputs: Mapping[str, Run]) -> ImageJob:
         return ImageJob(self, data)
 
-    def best(self, info: Mapping[str, Any]) -> str:
+    def best(self, info: RunInfo) -> str:
         return self.validation.describe(info)
 
 
@@ -191,7 +193,7 @@ class CaptionJob(NextWordJob):
     def __init__(self, recipe: CaptionTask, dataset: Dataset) -> None:
         super().__init__(recipe, dataset)
         self.store = recipe.image.open(dataset)
-        self.info |= recipe.image.describe(self.store)
+        untyped(self.info).update(recipe.image.describe(self.store))
 
     def keep(self, folder: Path) -> None:
         """Write the files needed to caption new images."""
@@ -284,10 +286,10 @@ class SnippetRegions(CachedRegions, kind="snippet-regions"):
     def images(self, split: Split, store: Any, *, training: bool = False, service: str | None = None) -> WholeImages:
         return WholeImages(store, split, 1)
 
-    def input_shape(self, info: Mapping[str, Any]) -> tuple[int | None, ...]:
+    def input_shape(self, info: RunInfo) -> tuple[int | None, ...]:
         return None, info["feature_dim"]
 
-    def build(self, dim: int | None, info: Mapping[str, Any], *, seed: int, dtype: str) -> keras.layers.Layer:
+    def build(self, dim: int | None, info: RunInfo, *, seed: int, dtype: str) -> keras.layers.Layer:
         assert dim is not None
         size, dropout, standardize = info["feature_dim"], self.dropout, self.standardize
         return self.projection.build(size, dim, dropout=dropout, standardize=standardize, dtype=dtype)
@@ -345,9 +347,9 @@ class SnippetJob(CaptionJob):
         self._out, self._alignment = out / SNIPPETS, alignment
         if alignment is not None:
             check_same_regions(regions_of(alignment, dataset).fingerprint, self.store.fingerprint)
-            self.info["alignment"] = alignment.fingerprint
+            untyped(self.info)["alignment"] = alignment.fingerprint
         elif self._out.exists():
-            self.info["alignment"] = read_status(out, ("alignment",))["alignment"]
+            untyped(self.info)["alignment"] = read_status(out, ("alignment",))["alignment"]
         else:
             fix = "Train one with: vsemb train dvsa --data DATA --out RUN"
             raise invalid_argument("inputs.alignment", None, "a run of dvsa, which cuts captions into snippets", fix)

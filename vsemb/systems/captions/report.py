@@ -12,6 +12,7 @@ from vsemb.drawing.pictures import data_uri
 from vsemb.drawing.templates import page_template
 from vsemb.errors import DataError, MissingExtraError, invalid_argument
 from vsemb.printing import table
+from vsemb.recipes.info import untyped
 from vsemb.report.page import EXPLAINED, FOUND, MEASURED, WORST, Cell, Measure, Section, View
 from vsemb.report.space import Picture, picture_of
 from vsemb.runs.run import Run
@@ -160,10 +161,10 @@ def _regions(run: Run, dataset: Dataset, part: Split, rows: np.ndarray) -> list[
 
 
 def _facts(run: Run) -> list[tuple[str, str]]:
-    facts = [("Decoder", run.recipe.model_name), ("Vocabulary", f"{len(run.vocabulary.words):,} words")]
+    lines = [("Decoder", run.recipe.model_name), ("Vocabulary", f"{len(run.vocabulary.words):,} words")]
     if "best_log2_likelihood" in run.info:
-        facts.append(("Perplexity on val", f"{2 ** -run.info['best_log2_likelihood']:.2f}"))
-    return facts
+        lines.append(("Perplexity on val", f"{2 ** -untyped(run.info)['best_log2_likelihood']:.2f}"))
+    return lines
 
 
 def _lines(split: str, metrics: CaptionMetrics | None) -> str:

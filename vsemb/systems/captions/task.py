@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -22,6 +22,7 @@ from vsemb.text.tokenizers import Words
 
 if TYPE_CHECKING:
     from vsemb.exporting import Corpus, ServedModel, Signature
+    from vsemb.recipes.info import RunInfo
     from vsemb.runs.run import Run
 
 
@@ -158,13 +159,13 @@ class NextWordTask(Recipe):
         """
         raise NotImplementedError
 
-    def summary(self, info: Mapping[str, Any], out: str) -> list[str]:
+    def summary(self, info: RunInfo, out: str) -> list[str]:
         return [
             f"best epoch   {info['best_epoch'] + 1}, validation {self.best(info)}",
             f"next         vsemb evaluate {out}",
         ]
 
-    def best(self, info: Mapping[str, Any]) -> str:
+    def best(self, info: RunInfo) -> str:
         """Return the best validation result, as a phrase."""
         return Perplexity().describe(info)
 

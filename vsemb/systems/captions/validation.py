@@ -6,9 +6,9 @@ During `fit`, the CIDEr of generated captions can be measured too.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import keras
 import numpy as np
@@ -20,6 +20,7 @@ from vsemb.data.tokens import encoded_captions
 from vsemb.errors import DataError
 from vsemb.ops.tensorflow import tf
 from vsemb.parts import Part
+from vsemb.recipes.info import untyped
 from vsemb.runs.run import Run
 from vsemb.systems.captions.caption_metrics import cider
 from vsemb.systems.captions.captioner import NeuralCaptioner
@@ -29,6 +30,9 @@ from vsemb.systems.captions.sentences import Sentences
 from vsemb.text.tokenizers import Tokenizer
 from vsemb.training.callbacks import averaged_weights
 from vsemb.training.validation import Validation
+
+if TYPE_CHECKING:
+    from vsemb.recipes.info import RunInfo
 
 
 @dataclass(frozen=True)
@@ -377,7 +381,7 @@ class CaptionValidation(Part, family="caption validation"):
         """
         raise NotImplementedError
 
-    def describe(self, info: Mapping[str, Any]) -> str:
+    def describe(self, info: RunInfo) -> str:
         """Return the best value as a phrase, from `run.json`."""
         raise NotImplementedError
 
@@ -393,8 +397,8 @@ class Perplexity(CaptionValidation, kind="perplexity"):
     ) -> PerplexityValidation:
         return PerplexityValidation(batches)
 
-    def describe(self, info: Mapping[str, Any]) -> str:
-        return f"perplexity {Likelihood(info['best_log2_likelihood'] * math.log(2), 1).perplexity:.2f}"
+    def describe(self, info: RunInfo) -> str:
+        return f"perplexity {Likelihood(untyped(info)['best_log2_likelihood'] * math.log(2), 1).perplexity:.2f}"
 
 
 @dataclass(frozen=True)
@@ -408,5 +412,5 @@ class Cider(CaptionValidation, kind="cider"):
     ) -> CiderValidation:
         return CiderValidation(batches, split, images, tokenizer, max_words=max_words)
 
-    def describe(self, info: Mapping[str, Any]) -> str:
-        return f"CIDEr {info['best_cider']:.1f}"
+    def describe(self, info: RunInfo) -> str:
+        return f"CIDEr {untyped(info)['best_cider']:.1f}"

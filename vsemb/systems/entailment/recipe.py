@@ -72,6 +72,7 @@ from vsemb.errors import DataError, invalid_argument
 from vsemb.evaluation.binary import find_threshold
 from vsemb.losses.max_margin import MaxMargin
 from vsemb.parts import Count, Part, Positive, Seed, Share, Size
+from vsemb.recipes.info import untyped
 from vsemb.recipes.schema import Job, Recipe, Training
 from vsemb.recipes.towers import Text
 from vsemb.runs.run import Run
@@ -92,6 +93,7 @@ from vsemb.training.optimizers import Adam
 
 if TYPE_CHECKING:
     from vsemb.exporting import Exportable
+    from vsemb.recipes.info import RunInfo
     from vsemb.runs.run import Run
 
 
@@ -147,7 +149,7 @@ class SentencePairs(Recipe):
             raise invalid_argument("split_seed", self.split_seed, f"{data.split_seed}, as the data were opened", fix)
         return EntailmentJob(self, data)
 
-    def build(self, vocabulary_size: int, info: Mapping[str, Any], dtype: str) -> keras.Model:
+    def build(self, vocabulary_size: int, info: RunInfo, dtype: str) -> keras.Model:
         keras.utils.set_random_seed(self.training.seed)
         model = self.model_of(self.text.build(self.embedding_dim, vocabulary_size, info, dtype))
         model.build()
@@ -173,10 +175,10 @@ class SentencePairs(Recipe):
         """Measure a run on a split."""
         raise NotImplementedError
 
-    def summary(self, info: Mapping[str, Any], out: str) -> list[str]:
+    def summary(self, info: RunInfo, out: str) -> list[str]:
         return [
-            f"splits       {info['protocol']}",
-            f"best epoch   {info['best_epoch'] + 1}, validation accuracy {100 * info['best_accuracy']:.1f} %",
+            f"splits       {untyped(info)['protocol']}",
+            f"best epoch   {info['best_epoch'] + 1}, validation accuracy {100 * untyped(info)['best_accuracy']:.1f} %",
             f"next         vsemb evaluate {out} --split test",
         ]
 
@@ -273,8 +275,8 @@ class EntailmentJob(Job):
             "dataset": data.fingerprint,
             "dataset_name": data.path.name,
             "data": str(data.path.resolve()),
-            "protocol": data.protocol,
         }
+        untyped(self.info)["protocol"] = data.protocol
 
     @cached_property
     def splits(self) -> dict[str, EntailmentSplit]:
@@ -289,10 +291,10 @@ class EntailmentJob(Job):
                 raise DataError(
                     f"{self.data.path}: split {name!r} must have entailed and other pairs; got one class only."
                 )
-        self.info["pairs"] = {name: len(split) for name, split in splits.items()}
-        self.info["dropped"] = {name: split.dropped for name, split in splits.items()}
-        counts = ", ".join(f"{count:,} {name}" for name, count in self.info["pairs"].items())
-        dropped = sum(self.info["dropped"].values())
+        untyped(self.info)["pairs"] = {name: len(split) for name, split in splits.items()}
+        untyped(self.info)["dropped"] = {name: split.dropped for name, split in splits.items()}
+        counts = ", ".join(f"{count:,} {name}" for name, count in untyped(self.info)["pairs"].items())
+        dropped = sum(untyped(self.info)["dropped"].values())
         say(f"pairs        {counts} ({dropped:,} without gold label dropped)")
         say(f"splits       {self.data.protocol}")
         return splits

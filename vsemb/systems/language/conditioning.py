@@ -12,6 +12,7 @@ from vsemb.errors import DataError
 from vsemb.evaluation import Embedder
 from vsemb.files import hard_link_or_copy, replacing_directory
 from vsemb.image.presets import KEPT
+from vsemb.recipes.info import untyped
 from vsemb.recipes.retrieval import Retrieval
 from vsemb.recipes.towers import BACKBONE
 from vsemb.runs.run import BEST, RECIPE, STATUS, VOCABULARY, Run
@@ -73,15 +74,15 @@ def encoder_of(run: Run) -> Run | None:
     Raises:
         DataError: if the model was trained with another encoder.
     """
-    if run.info["encoder"] is None:
+    if untyped(run.info)["encoder"] is None:
         return None
     opened = vars(run)
     if "_encoder" not in opened:
         encoder = Run.open(run.path / ENCODER)
-        if encoder.fingerprint != run.info["encoder"]:
+        if encoder.fingerprint != untyped(run.info)["encoder"]:
             raise DataError(
                 f"{encoder.path} must be the encoder that {run.path} was trained with; it is "
-                f"{encoder.fingerprint[:12]}, not {run.info['encoder'][:12]}. Restore it."
+                f"{encoder.fingerprint[:12]}, not {untyped(run.info)['encoder'][:12]}. Restore it."
             )
         opened["_encoder"] = encoder
     return opened["_encoder"]
@@ -104,7 +105,7 @@ def require_encoder(run: Run) -> Run:
 
 def tags_of(run: Run) -> tuple[str, ...]:
     """Return the parts of speech of a language model, ids from 1, the unknown one last; () for a model without them."""
-    return tuple(run.info["tag_names"] or ())
+    return tuple(untyped(run.info)["tag_names"] or ())
 
 
 def require_tags(dataset: Dataset) -> CaptionTags:

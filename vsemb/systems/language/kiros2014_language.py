@@ -45,13 +45,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import keras
 
 from vsemb.data.batches import BatchSource
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import invalid_argument
+from vsemb.recipes.info import untyped
 from vsemb.recipes.schema import Training
 from vsemb.runs.run import Run
 from vsemb.systems.captions.captioner import Captioner, CaptionOptions
@@ -75,6 +76,9 @@ from vsemb.systems.language.multiplicative import MultiplicativePart, Writing
 from vsemb.systems.language.structure_content import StructureContentPart
 from vsemb.text.tokenizers import Words
 from vsemb.training.optimizers import SGD, Adam
+
+if TYPE_CHECKING:
+    from vsemb.recipes.info import RunInfo
 
 _OPTIONS = ("beam", "n_best", "candidates")
 
@@ -120,14 +124,14 @@ class Language(NextWordTask, kind="language"):
     def prepare(self, data: Any, out: Path, inputs: Mapping[str, Run]) -> LanguageJob:
         return LanguageJob(self, data, _find_encoder(self, out, inputs.get("encoder")))
 
-    def build(self, vocabulary_size: int, info: Mapping[str, Any], dtype: str) -> ContextModel:
+    def build(self, vocabulary_size: int, info: RunInfo, dtype: str) -> ContextModel:
         keras.utils.set_random_seed(self.training.seed)
         model = self.model.build(vocabulary_size, info, self.l2, dtype)
         model.build()
         return model
 
-    def fingerprints(self, info: Mapping[str, Any]) -> list[Any]:
-        return [info["encoder"], info["tag_names"]]
+    def fingerprints(self, info: RunInfo) -> list[Any]:
+        return [untyped(info)["encoder"], untyped(info)["tag_names"]]
 
     def finish(self, run: Run, data: Any) -> None:
         if self.model.reads_content:
@@ -194,13 +198,14 @@ class LanguageJob(NextWordJob):
         self._encoder = encoder
         of_splits = [each for some, split in zip(tags, self._splits, strict=False) for each in some.of(split)]
         self._names = tag_names(of_splits) if tags else ()
-        self.info |= {
+        own = {
             "encoder": None if encoder is None else encoder.fingerprint,
             "content_dim": None if encoder is None else encoder.embedding_dim,
             "tags": "+".join(some.fingerprint for some in tags) or None,
             "sentences": "+".join(source.fingerprint for source in sources[1:]) or None,
             "tag_names": list(self._names) or None,
         }
+        untyped(self.info).update(own)
 
     def keep(self, folder: Path) -> None:
         """Copy the encoder into the run directory."""

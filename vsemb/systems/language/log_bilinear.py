@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import keras
 from keras import ops
@@ -13,6 +13,9 @@ from vsemb.encoders import WordEmbedding
 from vsemb.errors import invalid_argument
 from vsemb.parts import Count, Part, Positive, Share, Size, between
 from vsemb.systems.captions.next_word import NextWordModel
+
+if TYPE_CHECKING:
+    from vsemb.recipes.info import RunInfo
 
 Tensor = Any
 
@@ -201,7 +204,7 @@ class LanguageModel(Part, family="language model"):
         """Method of caption generation as a phrase; "" for a model without it."""
         return ""
 
-    def build(self, vocabulary_size: int, info: Mapping[str, Any], l2: float, dtype: str) -> ContextModel:
+    def build(self, vocabulary_size: int, info: RunInfo, l2: float, dtype: str) -> ContextModel:
         """Build the Keras model.
 
         Args:
@@ -213,7 +216,7 @@ class LanguageModel(Part, family="language model"):
         options = self.arguments("frequency_bias")
         return self.model(vocabulary_size, l2=l2, dtype=dtype, **options, **self.sizes(info))
 
-    def sizes(self, info: Mapping[str, Any]) -> dict[str, int]:
+    def sizes(self, info: RunInfo) -> dict[str, int]:
         """Return the arguments of the Keras model from `run.json`."""
         return {}
 

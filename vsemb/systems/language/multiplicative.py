@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import keras
 from keras import ops
 
 from vsemb.parts import Count, Part, Size, between
+from vsemb.recipes.info import untyped
 from vsemb.systems.language.log_bilinear import ContextModel, LanguageModel, Tensor
+
+if TYPE_CHECKING:
+    from vsemb.recipes.info import RunInfo
 
 
 @keras.saving.register_keras_serializable("vsemb")
@@ -128,5 +132,5 @@ class MultiplicativePart(LanguageModel, kind="multiplicative"):
     def how_written(self) -> str:
         return f"the best of {self.writing.candidates:,} candidates"
 
-    def sizes(self, info: Mapping[str, Any]) -> dict[str, int]:
-        return {"content_dim": info["content_dim"]}
+    def sizes(self, info: RunInfo) -> dict[str, int]:
+        return {"content_dim": untyped(info)["content_dim"]}

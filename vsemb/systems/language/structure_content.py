@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import keras
 from keras import ops
 
 from vsemb.encoders import WordEmbedding
 from vsemb.parts import Count, at_least, between
+from vsemb.recipes.info import untyped
 from vsemb.systems.language.log_bilinear import ContextModel, Tensor
 from vsemb.systems.language.multiplicative import Multiplicative, MultiplicativePart
+
+if TYPE_CHECKING:
+    from vsemb.recipes.info import RunInfo
 
 
 @keras.saving.register_keras_serializable("vsemb")
@@ -128,5 +132,5 @@ class StructureContentPart(MultiplicativePart, kind="sc-nlm"):
 
     structure: Annotated[int, between(0, 64)] = 3
 
-    def sizes(self, info: Mapping[str, Any]) -> dict[str, int]:
-        return {**super().sizes(info), "tags": len(info["tag_names"])}
+    def sizes(self, info: RunInfo) -> dict[str, int]:
+        return {**super().sizes(info), "tags": len(untyped(info)["tag_names"])}

@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass
 from operator import methodcaller
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import keras
 
@@ -39,6 +39,9 @@ from vsemb.systems.presets.network import ImagePreset, image_network
 from vsemb.systems.presets.text_encoder import PresetEncoder
 from vsemb.systems.presets.tokenizer import PresetText, PresetTokens
 from vsemb.weights import save_weights
+
+if TYPE_CHECKING:
+    from vsemb.recipes.info import RunInfo
 
 WEIGHTS = ("preset", "random")
 _PAPERS = {
@@ -106,8 +109,8 @@ def pretrained_run(
     keras.utils.set_random_seed(seed)
     network = load_network(name) if weights == "preset" else build_network(images.network)
     recipe = pretrained_recipe(name, network, texts, weights, seed)
-    info: dict[str, Any] = {"dataset": "", "dataset_name": "", "preset": display_name(name)}
-    info |= dict.fromkeys(("data", "features", "feature_dim"))
+    info: RunInfo = {"dataset": "", "dataset_name": "", "preset": display_name(name)}
+    info |= {"data": None, "features": None, "feature_dim": None}
     there = (out / RECIPE).exists()
     info = enter_run(recipe, info, out, texts.vocabulary, keep=lambda folder: None)
     if there and info["status"] == "finished":

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from vsemb.files import read_json, write_json
 from vsemb.image.backbones import build_backbone
 from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, Positive
+from vsemb.recipes.info import feature_dim, untyped
 from vsemb.recipes.towers import BACKBONE, CachedImages, kept_backbone
 from vsemb.runs.run import Run
 from vsemb.systems.regions.encoders import RegionEncoder
@@ -27,6 +27,9 @@ from vsemb.systems.regions.extractor import RegionExtractor, build_classifier
 from vsemb.systems.regions.proposals import propose_boxes
 from vsemb.systems.regions.region_store import RegionConfig, RegionStore
 from vsemb.systems.regions.signature import RegionInput
+
+if TYPE_CHECKING:
+    from vsemb.recipes.info import RunInfo
 
 # File with the configuration of regions for new images, next to the backbone in a run directory.
 _REGIONS_CONFIG = "regions.json"
@@ -65,9 +68,9 @@ class CachedRegions(CachedImages):
     def open(self, dataset: Dataset) -> RegionStore:
         return RegionStore.find(dataset, self.fingerprint)
 
-    def open_for(self, dataset: Dataset, info: Mapping[str, Any], path: Path) -> RegionStore:
+    def open_for(self, dataset: Dataset, info: RunInfo, path: Path) -> RegionStore:
         # Another dataset has other detections, but may use the same network.
-        store = RegionStore.find_alike(dataset, info["features"], info["regions"])
+        store = RegionStore.find_alike(dataset, untyped(info)["features"], untyped(info)["regions"])
         self.check_dim(store, dataset, info)
         return store
 
@@ -112,11 +115,11 @@ class Regions(CachedRegions, kind="regions"):
     def images(self, split: Split, store: Any, *, training: bool = False, service: str | None = None) -> RegionImages:
         return RegionImages(store, split, self.max_regions)
 
-    def input_shape(self, info: Mapping[str, Any]) -> tuple[int | None, ...]:
+    def input_shape(self, info: RunInfo) -> tuple[int | None, ...]:
         return None, None, info["feature_dim"]
 
-    def build(self, dim: int | None, info: Mapping[str, Any], *, seed: int, dtype: str) -> RegionEncoder:
-        size = info["feature_dim"] if dim is None else dim
+    def build(self, dim: int | None, info: RunInfo, *, seed: int, dtype: str) -> RegionEncoder:
+        size = feature_dim(info) if dim is None else dim
         return RegionEncoder(size, **self.arguments("fingerprint", "max_regions"), dtype=dtype)
 
     def features(self, store: Any, split: Split) -> np.ndarray:

@@ -23,6 +23,7 @@ from vsemb.drawing.pictures import read_picture, save_picture
 from vsemb.errors import DataError, invalid_argument, needs_extra
 from vsemb.evaluation import Embedder
 from vsemb.parts import Probability, require
+from vsemb.recipes.info import untyped
 from vsemb.runs.indexing import require_single_vector
 from vsemb.runs.run import Run
 from vsemb.systems.zero_shot.attributes import ClassAttributes
@@ -182,7 +183,7 @@ def _check_attributes(run: Run, dataset: Dataset) -> None:
     attributes: ClassAttributes | None = dataset.annotation("attributes")
     if run.recipe.text.tokenizer.produces != ClassNames.produces or attributes is None:
         return
-    if attributes.fingerprint != run.info["attributes"]:
+    if attributes.fingerprint != untyped(run.info)["attributes"]:
         raise DataError(
             f"The class attributes of {dataset.path} must equal the training attributes of {run.path}. Pass the "
             "original dataset with --data."

@@ -28,6 +28,7 @@ from vsemb.encoders.text_encoder import (
 )
 from vsemb.errors import invalid_argument
 from vsemb.parts import Count, Share, Size
+from vsemb.recipes.info import untyped
 
 Tensor = Any
 #: Filters and width of a convolution, size and stride of its pooling (size 1: no pooling).
@@ -358,7 +359,7 @@ class Attributes(TextEncoderPart, kind="attributes"):
 
     def build(self, dim: int | None, spec: TextSpec, dtype: str) -> AttributeEncoder:
         # Ids 0 (padding) and 1 (unknown) are not classes.
-        classes, attributes = spec.vocabulary_size - 2, spec.info["attribute_dim"]
+        classes, attributes = spec.vocabulary_size - 2, untyped(spec.info)["attribute_dim"]
         return AttributeEncoder(classes, attributes, attributes if dim is None else dim, dtype=dtype)
 
     def initialize(self, layer: keras.layers.Layer, corpus: TextCorpus) -> None:

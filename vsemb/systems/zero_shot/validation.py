@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError
+from vsemb.recipes.info import untyped
 from vsemb.systems.zero_shot.class_names import USUAL_SPLITS
 from vsemb.systems.zero_shot.metrics import ZeroShotMetrics, evaluate_zero_shot
 from vsemb.text.tokenizers import Tokenizer
 from vsemb.training.validation import SplitValidation, ValidationPart
+
+if TYPE_CHECKING:
+    from vsemb.recipes.info import RunInfo
 
 
 class ZeroShotValidation(SplitValidation):
@@ -80,5 +83,5 @@ class ZeroShot(ValidationPart, kind="zero-shot"):
     def build(self, split: Split, images: ImageSource, tokenizer: Tokenizer) -> ZeroShotValidation:
         return ZeroShotValidation(split, images, tokenizer)
 
-    def describe(self, info: Mapping[str, Any]) -> str:
-        return f"mean of top-1 and AP@50 {info['best_zero_shot']:.1f}"
+    def describe(self, info: RunInfo) -> str:
+        return f"mean of top-1 and AP@50 {untyped(info)['best_zero_shot']:.1f}"

@@ -1,0 +1,76 @@
+"""The contents of `run.json`, as a typed record."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict, cast
+
+
+class RunInfo(TypedDict, total=False):
+    """The record of a training, in `run.json` of its run directory.
+
+    A run has the fields that its task needs (`vsemb.recipes.schema.Recipe.run_fields`); systems add fields of their own
+    in a subclass. Metrics of the best epoch on validation are further fields, `best_NAME`.
+
+    Attributes:
+        dataset: fingerprint of the training data; empty for a preset.
+        dataset_name: its name.
+        data: its path; None for a preset.
+        splits: names of its splits.
+        train_images: number of training images.
+        train_captions: number of training captions.
+        classes: class names of the training images, sorted.
+        training_texts: counts of known and unknown words in the training texts.
+        vocabulary: fingerprint of the vocabulary.
+        vocabulary_size: its number of tokens.
+        features: fingerprint of the image features; None from pixels.
+        feature_dim: their size; None from pixels.
+        backbone: configuration of the network below the image tower.
+        transparency: whether images of the training data were transparent.
+        status: `running` or `finished`.
+        versions: package -> version.
+        files: path of a file that the run keeps -> SHA-256.
+        preset: name of the preset that the run was made of.
+        best_epoch: number of the best epoch, from 0.
+        best_epochs: number of epochs, for training without validation.
+        best_recall_sum: recall sum of the best epoch on validation.
+        kept_epochs: numbers of the epochs that were kept, the best first.
+        seconds: time of the training.
+        finished: time of its end, ISO 8601.
+    """
+
+    dataset: str
+    dataset_name: str
+    data: str | None
+    splits: list[str]
+    train_images: int
+    train_captions: int
+    classes: list[str]
+    training_texts: dict[str, Any]
+    vocabulary: str
+    vocabulary_size: int
+    features: str | None
+    feature_dim: int | None
+    backbone: dict[str, Any]
+    transparency: Any
+    status: str
+    versions: dict[str, str]
+    files: dict[str, str]
+    preset: str
+    best_epoch: int
+    best_epochs: float
+    best_recall_sum: float
+    kept_epochs: list[int]
+    seconds: float
+    finished: str
+
+
+def feature_dim(info: RunInfo) -> int:
+    """Return the size of the image features of a run that reads features."""
+    size = info["feature_dim"]
+    assert size is not None
+    return size
+
+
+def untyped(info: RunInfo) -> dict[str, Any]:
+    """Return the record with the fields that systems, parts and metrics add."""
+    return cast(dict[str, Any], info)
