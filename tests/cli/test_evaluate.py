@@ -53,7 +53,7 @@ def test_pairs_stand_below_the_standard_table_and_in_the_json(tiny_run, scenes, 
 @pytest.mark.slow
 def test_kept_epochs_are_averaged(tiny_run, scenes, tmp_path, capsys):
     assert main(["evaluate", str(tiny_run.path), "--kept"]) == 1
-    assert "kept one epoch. Train with --set training.keep=5" in capsys.readouterr().err
+    assert "kept one epoch" in capsys.readouterr().err
     folder, out = tmp_path / "run", tmp_path / "metrics.json"
     shutil.copytree(tiny_run.path, folder)
     shutil.copy(folder / BEST, kept_weights(folder / BEST, 1))
