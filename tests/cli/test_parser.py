@@ -185,6 +185,7 @@ def test_json_is_not_written_into_what_a_command_is_given(json: str, tmp_path, m
     given = argparse.Namespace(run="run", out="vectors.npy", model={"pets": "model"}, images=[["dog.png"]], split="val")
     with raises_argument("json"):
         parsers.check_json_file(argparse.Namespace(json=json, **vars(given)))
+    given.text = "a circle " * 60
     for free in ("metrics.json", "val", "contracts/other.json", "model.json"):
         parsers.check_json_file(argparse.Namespace(json=free, **vars(given)))
 

@@ -50,7 +50,7 @@ def test_arithmetic_from_an_image_of_the_dataset(run, scenes, capsys):
 def test_mistakes_are_one_line(run, capsys):
     for arguments, said in (
         (["zyzzyva"], "zyzzyva"),
-        ([""], "at least one word"),
+        ([""], "`text`"),
         (["--image", "missing.png"], "missing.png"),
         (["two", "-k", "0"], "`k`"),
         (["two", "--data", "nowhere"], "nowhere"),

@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 import vsemb
 from vsemb import registry
 from vsemb.acts import Fields, Option, Parameter, signature_of
-from vsemb.errors import invalid_argument
+from vsemb.errors import invalid_argument, printable
 from vsemb.parts import Hint, Typed, explanations, fields_of, read_hint
 from vsemb.runs.inputs import kind_of
 
@@ -122,8 +122,8 @@ def call(function: Callable[..., Any], given: argparse.Namespace) -> Any:
 def check_json_file(given: argparse.Namespace) -> None:
     """Refuse to write JSON over a file that the command reads or writes.
 
-    These are the given files, files of the same name with another ending, everything in a run, dataset, index or model,
-    and the contract of a model.
+    These are the given files, everything in a run, dataset, index or model, the contract of a model, and the names of
+    vectors.
 
     Raises:
         InvalidArgumentError: naming the argument.
@@ -136,14 +136,16 @@ def check_json_file(given: argparse.Namespace) -> None:
         if name in SHARED:
             continue
         for text in _texts(value):
-            path = Path(os.path.realpath(text))
-            if not (name == "out" or path.exists()):
+            # A text may be longer than any file name; `os.path.exists` is false then, where `Path.exists` raises.
+            if not (name == "out" or os.path.exists(text)):
                 continue
+            path = Path(os.path.realpath(text))
             contract = path.parent / "contracts" / f"{path.name}.json"
-            beside = not path.is_dir() and target.with_suffix("") == path.with_suffix("")
+            # The file of the names of vectors.
+            beside = path.suffix == ".npy" and target == path.with_suffix(".json")
             inside = path in target.parents and kind_of(path) is not None
             if target in (path, contract) or beside or inside:
-                fix = f"It would replace a file of `{name}`, {text}."
+                fix = f"It would replace a file of `{name}`, {printable(text)}."
                 raise invalid_argument("json", file, "another file", fix)
 
 

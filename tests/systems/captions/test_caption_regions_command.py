@@ -54,7 +54,7 @@ def test_a_file_that_is_no_image_of_the_dataset(region_caption_run, opened, tmp_
     # A picture never takes the place of what it is drawn from.
     for option in ("--out", "--json"):
         assert main(["caption-regions", str(run), image, option, image]) == 1
-        assert "which it would replace" in capsys.readouterr().err
+        assert "would replace" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -86,7 +86,7 @@ def test_a_file_that_is_no_image_of_the_dataset(region_run, tmp_path, capsys):
         before = file.read()
     for option in ("--out", "--json"):
         assert main([*arguments, option, image]) == 1
-        assert "which it would replace" in capsys.readouterr().err
+        assert "would replace" in capsys.readouterr().err
     with open(image, "rb") as file:
         assert file.read() == before
 
@@ -104,7 +104,7 @@ def test_mistakes_are_one_line(region_run, val, tmp_path, capsys):
         ([key, "a circle", "--affinity", "nan"], "`affinity`"),
         ([key, "a circle", "--fade", "-1"], "`fade`"),
         ([key, "a circle", "--out", "a.gif"], ".png, .jpg"),
-        ([key, "a circle", "--out", "a.png", "--json", "a.png"], "which it would replace"),
+        ([key, "a circle", "--out", "a.png", "--json", "a.png"], "`json`"),
         ([key, "a circle", "--data", "nowhere"], "nowhere"),
         ([key, "a circle", "--boxes", "nowhere.json"], "proposes its own regions"),
     ):

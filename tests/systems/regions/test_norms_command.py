@@ -37,7 +37,7 @@ def test_mistakes_are_one_line(region_run, tiny_run, tmp_path, capsys):
         (region_run, ["--data", str(copy)], "vsemb regions"),
         (region_run, ["--data", "nowhere"], "nowhere"),
         (region_run, ["--out", "a.svg"], ".png, .jpg"),
-        (region_run, ["--out", "a.png", "--json", "a.png"], "which it would replace"),
+        (region_run, ["--out", "a.png", "--json", "a.png"], "`json`"),
         (region_run, ["--pairs", "3"], "`pairs`"),
         (region_run, [str(tiny_run.path)], "one run for norms"),
         (tiny_run, [], "vsemb train dvsa"),

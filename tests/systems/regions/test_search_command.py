@@ -54,13 +54,13 @@ def test_against_every_region_by_itself(region_run, parts, tmp_path, capsys):
 def test_mistakes_are_one_line(region_run, capsys):
     for arguments, said in (
         (["zyzzyva"], "zyzzyva"),
-        ([""], "`query`"),
+        ([""], "`text`"),
         (["red \udcff"], "`query`"),
         (["red", "-k", "0"], "`k`"),
         (["red", "--split", "vall"], "Did you mean 'val'"),
         (["red", "--data", "nowhere"], "nowhere"),
         (["red", "--out", "sheet.pdf"], ".png, .jpg"),
-        (["red", "--out", "sheet.png", "--json", "./sheet.png"], "which it would replace"),
+        (["red", "--out", "sheet.png", "--json", "./sheet.png"], "`json`"),
     ):
         assert main(["search-regions", str(region_run.path), *arguments]) == 1
         error = capsys.readouterr().err
