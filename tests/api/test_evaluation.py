@@ -10,6 +10,7 @@ import pytest
 
 import vsemb
 from tests.raising import raises_argument
+from vsemb.errors import DataError
 from vsemb.evaluation import Embedder
 from vsemb.runs.protocols import Retrieval
 
@@ -86,3 +87,22 @@ def test_a_protocol_and_its_options_are_one_call(tiny_run, scenes):
 def test_anything_but_a_run_is_refused():
     with raises_argument("run"):
         vsemb.evaluate(3)
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda run, out: vsemb.compare(run, run),
+        lambda run, out: vsemb.analyze("lengths", [run]),
+        lambda run, out: vsemb.write_projector(run, out=out),
+        lambda run, out: vsemb.index(run, out=out),
+        lambda run, out: vsemb.embed(run, texts=["a dog"], out=out / "texts.npy"),
+        lambda run, out: vsemb.find(run, "a dog"),
+    ],
+    ids=["compare", "analyze", "write_projector", "index", "embed", "find"],
+)
+def test_an_opened_run_of_another_task_is_refused_as_its_directory_is(caption_run, tmp_path, act):
+    for run in (caption_run, caption_run.path):
+        with pytest.raises(DataError):
+            act(run, tmp_path)
+    assert not list(tmp_path.iterdir())

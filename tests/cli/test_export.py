@@ -102,7 +102,7 @@ def test_options_of_the_other_kind_of_run_are_one_line(tiny_run, region_caption_
         (
             captions,
             ["--classes", "dog"],
-            "`classes` must be omitted for a run without embeddings of images and texts",
+            "must be a run for retrieval",
         ),
         (captions, ["--template", "a {}"], "`classes` must be"),
         (captions, ["--index", "index"], "index"),

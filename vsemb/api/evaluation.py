@@ -94,10 +94,9 @@ def evaluate(
         metrics.text_to_image["R@10"], metrics.recall_sum
         vsemb.evaluate("runs/ds-sje", protocol="zero-shot", split="test", curve=True)
     """
-    from vsemb.runs.run import Run
     from vsemb.runs.seeds import open_seeds, over_seeds
 
-    runs = [run] if isinstance(run, Run) else open_seeds(run)
+    runs = open_seeds(run)
     if kept:
         runs = [each for opened in runs for each in opened.kept]
     measured = {}
@@ -146,7 +145,7 @@ def compare(
     from vsemb.runs.measure import compare_runs
     from vsemb.runs.run import Run
 
-    one, other = (each if isinstance(each, Run) else Run.open(each, "retrieval") for each in (first, second))
+    one, other = Run.open(first, "retrieval"), Run.open(second, "retrieval")
     return compare_runs(one, other, one.open_data(data), split, bootstrap=bootstrap, seed=seed)
 
 

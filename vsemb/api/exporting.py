@@ -71,7 +71,7 @@ def export(
     if sign is not None:
         # Before the export, which takes long.
         signing.read_key(sign, private=True)
-    opened = run if isinstance(run, Run) else Run.open(run)
+    opened = Run.open(run)
     if precision is not None:
         opened = opened.computed_in(precision)
     path = export_run(

@@ -59,7 +59,7 @@ def write_report(
     from vsemb.runs.run import Run
 
     added = additions(ReportOption, options)
-    opened = run if isinstance(run, Run) else Run.open(run)
+    opened = Run.open(run)
     return report_run(
         opened,
         opened.open_data(data),
@@ -113,7 +113,7 @@ def write_projector(
     from vsemb.runs.projector import project_run
     from vsemb.runs.run import Run
 
-    opened = run if isinstance(run, Run) else Run.open(run, "retrieval")
+    opened = Run.open(run, "retrieval")
     return project_run(
         opened,
         opened.open_data(data),

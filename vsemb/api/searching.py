@@ -210,7 +210,7 @@ def index(
                 raise invalid_argument(name, value, "omitted with `images`, which have no captions")
         files = image_files(images)
 
-    from vsemb.runs.indexing import make_index
+    from vsemb.runs.indexing import ALL, make_index
     from vsemb.runs.run import Run
 
     made = make_index(
@@ -218,7 +218,7 @@ def index(
         files=files,
         name=Path(images[0]).stem if images else "",
         data=data,
-        split="all" if split is None else split,
+        split=ALL if split is None else split,
         kind="text" if captions else "image",
         out=out,
         backend=by,
@@ -257,11 +257,10 @@ def compare_backends(
     if isinstance(source, str | os.PathLike):
         check_source(source, split=split, captions=captions)
 
-    from vsemb.runs.indexing import measure_backends, open_dataset_index
+    from vsemb.runs.indexing import ALL, measure_backends, open_dataset_index
 
-    run, dataset, opened = open_dataset_index(
-        source, data, "all" if split is None else split, "text" if captions else "image"
-    )
+    kind = "text" if captions else "image"
+    run, dataset, opened = open_dataset_index(source, data, ALL if split is None else split, kind)
     with closing(opened):
         return measure_backends(run, dataset, opened)
 

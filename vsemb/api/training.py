@@ -148,7 +148,7 @@ def train(
         values["training.epochs"] = epochs
     others = signature_of(train).parameters
     recipe, opened = start(recipe, data, values, fine_tune=fine_tune, backbone=backbone, weights=weights, others=others)
-    runs_of_inputs = {name: each if isinstance(each, Run) else Run.open(each) for name, each in inputs.items()}
+    runs_of_inputs = {name: Run.open(each) for name, each in inputs.items()}
     recipes_of = {Path(out): recipe} if seeds is None else seeded_recipes(recipe, out, seeds)
     runs = []
     for path, each in recipes_of.items():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import difflib
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -13,14 +12,14 @@ import signal
 import sys
 import threading
 import types
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from vsemb import __version__, registry
 from vsemb.allocation import keep_freed_memory
 from vsemb.cli.commands import COMMANDS
 from vsemb.console import without_tracing_advice
-from vsemb.errors import VsembError, escaped
+from vsemb.errors import VsembError, escaped, one_line, unknown_name
 
 if TYPE_CHECKING:
     from vsemb.cli.parser import Parser
@@ -55,12 +54,6 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _unknown_command(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    fix = f"Did you mean {near[0]!r}?" if near else "`vsemb --help` lists them."
-    return f"the command must be one of vsemb's; got {name!r}. {fix}"
-
-
 def command_parser(name: str) -> Parser:
     """Return the parser of a command."""
     # Not needed for the list of commands, which must appear at once.
@@ -85,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         given = parser.parse_args(argv)
         known = commands()
         if given.command not in known:
-            parser.error(_unknown_command(given.command, known))
+            parser.error(one_line(unknown_name("command", given.command, known)))
         command = known[given.command]
         arguments = command_parser(given.command).parse_args_anywhere(given.arguments)
     except VsembError as error:

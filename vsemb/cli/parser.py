@@ -15,7 +15,6 @@ import textwrap
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NoReturn
 
 import vsemb
@@ -23,7 +22,7 @@ from vsemb import registry
 from vsemb.acts import Fields, Option, Parameter, signature_of
 from vsemb.errors import invalid_argument, printable
 from vsemb.parts import Hint, Typed, explanations, fields_of, read_hint
-from vsemb.runs.inputs import kind_of
+from vsemb.runs.inputs import is_part_of
 
 #: Types whose values a word of a command line can be.
 _PLAIN = {str, int, float, bool}
@@ -120,10 +119,7 @@ def call(function: Callable[..., Any], given: argparse.Namespace) -> Any:
 
 
 def check_json_file(given: argparse.Namespace) -> None:
-    """Refuse to write JSON over a file that the command reads or writes.
-
-    These are the given files, everything in a run, dataset, index or model, the contract of a model, and the names of
-    vectors.
+    """Refuse to write JSON over a file that the command reads or writes, see `vsemb.runs.inputs.is_part_of`.
 
     Raises:
         InvalidArgumentError: naming the argument.
@@ -131,20 +127,12 @@ def check_json_file(given: argparse.Namespace) -> None:
     file = getattr(given, "json", None)
     if file in (None, "-"):
         return
-    target = Path(os.path.realpath(file))
     for name, value in vars(given).items():
         if name in SHARED:
             continue
         for text in _texts(value):
             # A text may be longer than any file name; `os.path.exists` is false then, where `Path.exists` raises.
-            if not (name == "out" or os.path.exists(text)):
-                continue
-            path = Path(os.path.realpath(text))
-            contract = path.parent / "contracts" / f"{path.name}.json"
-            # The file of the names of vectors.
-            beside = path.suffix == ".npy" and target == path.with_suffix(".json")
-            inside = path in target.parents and kind_of(path) is not None
-            if target in (path, contract) or beside or inside:
+            if (name == "out" or os.path.exists(text)) and is_part_of(file, text):
                 fix = f"It would replace a file of `{name}`, {printable(text)}."
                 raise invalid_argument("json", file, "another file", fix)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypedDict, cast
 
+from vsemb.errors import DataError
+
 
 class RunInfo(TypedDict, total=False):
     """The record of a training, in `run.json` of its run directory.
@@ -65,9 +67,14 @@ class RunInfo(TypedDict, total=False):
 
 
 def feature_dim(info: RunInfo) -> int:
-    """Return the size of the image features of a run that reads features."""
+    """Return the size of the image features of a run that reads features.
+
+    Raises:
+        DataError: if the record has none.
+    """
     size = info["feature_dim"]
-    assert size is not None
+    if size is None:
+        raise DataError("`feature_dim` of run.json must be the size of the image features; got null. Restore the file.")
     return size
 
 

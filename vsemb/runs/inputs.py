@@ -132,7 +132,11 @@ def check_source(
                 fix = "Search the run, or make an index of what is wanted."
                 raise invalid_argument(name, value, f"omitted, since the index holds {holds}", fix)
     elif kind != "run":
-        found = f"a {kind}" if kind else "another directory" if path.is_dir() else "a missing directory"
+        found = "a missing directory"
+        if kind is not None:
+            found = f"a {kind}"
+        elif path.is_dir():
+            found = "another directory"
         raise DataError(f"{path} must be a run directory or an index; got {found}. `vsemb train` makes a run.")
     if data is not None:
         splits = read_manifest(Path(data))["splits"]
@@ -155,6 +159,23 @@ def kind_of(path: str | os.PathLike[str]) -> str | None:
     if isinstance(manifest, dict) and manifest.get("format") in _MANIFESTS:
         return _MANIFESTS[manifest["format"]]
     return "model" if model_version(path) is not None else None
+
+
+def is_part_of(file: str | os.PathLike[str], owner: str | os.PathLike[str]) -> bool:
+    """Return whether a file is another one, or belongs to it.
+
+    Everything in a run, dataset, index or model belongs to it. So do the contract of a model, and the JSON file with
+    the names of vectors.
+
+    Args:
+        file: the file, which may be missing.
+        owner: the other file or directory.
+    """
+    target, path = Path(os.path.realpath(file)), Path(os.path.realpath(owner))
+    contract = path.parent / "contracts" / f"{path.name}.json"
+    if target in (path, contract) or (path.suffix == ".npy" and target == path.with_suffix(".json")):
+        return True
+    return path in target.parents and kind_of(path) is not None
 
 
 def model_version(path: Path) -> Path | None:

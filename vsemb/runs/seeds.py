@@ -72,12 +72,17 @@ def seeded_recipes(recipe: Recipe, out: str | os.PathLike[str], count: int) -> d
     }
 
 
-def open_seeds(path: str | os.PathLike[str]) -> list[Run]:
+def open_seeds(path: Run | str | os.PathLike[str]) -> list[Run]:
     """Open a run, or the runs of a directory that `vsemb train --seeds` wrote, by ascending seed.
+
+    Args:
+        path: the directory, or an opened run.
 
     Raises:
         DataError: as `Run.open`.
     """
+    if isinstance(path, Run):
+        return [path]
     found = [] if (Path(path) / RECIPE).exists() else list(Path(path).glob("seed-*"))
     return [Run.open(each) for each in sorted(found, key=lambda each: (len(each.name), each.name)) or [Path(path)]]
 

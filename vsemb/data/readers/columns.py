@@ -107,7 +107,11 @@ class _Columns:
         """Return a row as a sample."""
         captions: list[Any] = []
         for name in self.texts:
-            captions += row[name] if isinstance(row[name], list) else [] if row[name] is None else [row[name]]
+            value = row[name]
+            if isinstance(value, list):
+                captions += value
+            elif value is not None:
+                captions.append(value)
         image: Any = row.get(self.image)
         if isinstance(image, dict):
             path = below(self.folder, image.get("path") or "") if image["bytes"] is None else None

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from vsemb.console import say
-from vsemb.errors import invalid_argument
 from vsemb.parts import PathName
 from vsemb.runs.options import ExportOption
 
@@ -31,10 +30,8 @@ class ClassNames(ExportOption, kind="classes"):
     template: tuple[str, ...] = ()
 
     def signatures(self, run: Run) -> Sequence[Callable[[Any], Signature]]:
+        from vsemb.runs.run import Run
         from vsemb.systems.zero_shot.classify import chosen_classes, embed_classes
 
         names = chosen_classes(self.classes, self.classes_file)
-        if run.recipe.kind != "retrieval":
-            fix = f"{run.path} is for {run.recipe.kind}."
-            raise invalid_argument("classes", names, "omitted for a run without embeddings of images and texts", fix)
-        return (embed_classes(run, names, self.template, report=say).signature,)
+        return (embed_classes(Run.open(run, "retrieval"), names, self.template, report=say).signature,)
