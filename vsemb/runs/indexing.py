@@ -464,7 +464,7 @@ def _dataset_of(index: SearchIndex, run: Run, data: Dataset | str | os.PathLike[
         return None
     try:
         named = index.recorded["data"] if data is None else data
-        dataset = named if isinstance(named, Dataset) else Dataset.open(named)
+        dataset = Dataset.of(named)
         content = _content(run, dataset, index.source.kind)
     except VsembError:
         if data is None:
