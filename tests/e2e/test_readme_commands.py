@@ -129,6 +129,9 @@ def small(line: str, stand_ins: dict[str, str]) -> list[str]:
     if "likelihood" in words:
         words = [{"100": "5"}.get(word, word) for word in words if word != "--no-meteor"]
     if words[0] == "train":
+        if "--epochs" in words:  # The sizes say the epochs, and a run takes them from one place.
+            place = words.index("--epochs")
+            del words[place : place + 2]
         variant = words[words.index("--variant") + 1] if "--variant" in words else None
         sizes = [setting for setting in settings(recipes.get(words[1], variant)) if "batches.size" not in setting]
         if "--seeds" in words:
