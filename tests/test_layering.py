@@ -31,7 +31,7 @@ ORDER = [
     {"configured"},
     {"ops"},
     {"text", "image"},
-    {"encoders", "similarities", "losses"},
+    {"encoders", "hubs", "similarities", "losses"},
     {"models"},
     {"data"},
     {"evaluation"},
@@ -51,7 +51,7 @@ BESIDE = {"captions": {"regions"}, "language": {"captions"}}
 SYSTEMS = [name.rpartition(".")[2] for name in systems.SYSTEMS]
 
 # Written with Keras alone, so that they run on any of its backends; what no `keras.ops` offers stands in functions.
-ANY_BACKEND = {"configured", "ops", "encoders", "similarities", "losses", "models"}
+ANY_BACKEND = {"configured", "ops", "encoders", "hubs", "similarities", "losses", "models"}
 BACKENDS_OWN = {"replicas", "chunks", "backend", "recurrent_loops"}
 # Gives TensorFlow to modules that are imported where it is missing, too.
 STAND_IN = "vsemb.ops.tensorflow"

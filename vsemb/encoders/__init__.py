@@ -1,7 +1,6 @@
 """Encoders: Keras layers that map token ids or image features to one vector or a set of vectors."""
 
 from vsemb.encoders.bag import BagOfWordsEncoder, LinearSentenceEncoder
-from vsemb.encoders.hubs import HubCorrection
 from vsemb.encoders.image import FeatureScaling, ImageEncoder, PixelEncoder
 from vsemb.encoders.pooling import SequencePooling
 from vsemb.encoders.recurrent import RecurrentSentenceEncoder
@@ -12,7 +11,6 @@ from vsemb.encoders.transformer import TransformerSentenceEncoder
 __all__ = [
     "BagOfWordsEncoder",
     "FeatureScaling",
-    "HubCorrection",
     "SequenceAndBagEncoder",
     "ImageEncoder",
     "LinearSentenceEncoder",

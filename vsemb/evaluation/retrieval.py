@@ -20,8 +20,8 @@ from numpy.typing import ArrayLike
 
 from vsemb import similarities
 from vsemb.errors import DataError, counted, invalid_argument
-from vsemb.evaluation.hubs import correct_hubs
 from vsemb.evaluation.rank_scan import scanned_ranks, worth_a_scan
+from vsemb.hubs import correct_hubs
 from vsemb.ops.backend import compiled
 from vsemb.printing import table
 from vsemb.results import Result
@@ -420,7 +420,7 @@ def evaluate_retrieval(
         recalls: the K of recall at K, distinct; 1, 5 and 10 are always measured.
         pairs: number of images for the protocol of pairs, independent of folds: the first images, each with its first
             text; None for none.
-        csls: number of neighbours of `vsemb.evaluation.hubs.correct_hubs`, independent of folds; None for no
+        csls: number of neighbours of `vsemb.hubs.correct_hubs`, independent of folds; None for no
             correction.
         coverage: the known words of the texts, from `vsemb.text.coverage.coverage`. Queries with unknown words are then
             also left out. None if all words are known.

@@ -16,8 +16,8 @@ from keras import ops
 
 from vsemb import losses, similarities
 from vsemb.configured import Configured, build_layers
-from vsemb.encoders.hubs import HubCorrection
 from vsemb.errors import InvalidArgumentError, VsembError, invalid_argument, one_line
+from vsemb.hubs import HubCorrection
 from vsemb.models.in_batch import INPUTS, InBatchObjective, LogitScale, check_pairs
 from vsemb.models.replicated import ReplicatedModel, named_arguments
 from vsemb.ops.backend import holds_strings
@@ -80,7 +80,7 @@ class DualEncoder(Configured, ReplicatedModel):
             memory, and loss and gradients do not change. Each direction computes its own scores. `SigmoidLoss` computes
             both directions at once; under a strategy, it scores the candidates of one replica at a time
             (`vsemb.ops.replicas`).
-        hubs: a `vsemb.encoders.HubCorrection`, which is applied except in training; None for none. Fill its bank with
+        hubs: a `vsemb.hubs.HubCorrection`, which is applied except in training; None for none. Fill its bank with
             `vsemb.training.HubBankValidation`, or after training.
         tokenizer: callable from (n,) strings to (n, steps) int token ids, in graph: a tokenizer of `vsemb.text`, or a
             `keras.layers.TextVectorization`. The model then also takes raw strings, in training and when it is

@@ -5,7 +5,7 @@
 | VSE++ 6 | maximum of hinges, for each member of the ensemble | `vsemb.losses.PairwiseRanking(negatives="hardest")` |
 | | mean of the members' cosines | `vsemb.similarities.MeanCosine` |
 | | layers of the network that are trained from cached maps | `vsemb.recipes.towers.Top` |
-| | embeddings corrected for hubs | `vsemb.encoders.HubCorrection` |
+| | embeddings corrected for hubs | `vsemb.hubs.HubCorrection` |
 
 It is variant `tuned` of the recipe `vsepp` with eight changes:
 

@@ -14,8 +14,8 @@ import numpy as np
 from vsemb.console import say
 from vsemb.data.batches import BatchesPart, PairBatches, Pairs
 from vsemb.data.store import Dataset
-from vsemb.encoders.hubs import HubCorrection
 from vsemb.errors import invalid_argument
+from vsemb.hubs import HubCorrection
 from vsemb.losses.in_batch import InBatchLoss, LossPart
 from vsemb.losses.ranking import Ranking
 from vsemb.models import DualEncoder, LogitScale
@@ -97,7 +97,7 @@ class Retrieval(Recipe, kind="retrieval"):
 
     @property
     def added_dim(self) -> int:  # type: ignore[override]
-        # Two for each member of an ensemble, see `vsemb.encoders.HubCorrection`.
+        # Two for each member of an ensemble, see `vsemb.hubs.HubCorrection`.
         return 0 if self.hub_bank is None else 2 * self.similarity.ensemble_size
 
     def open_data(self, path: str | os.PathLike[str]) -> Dataset:

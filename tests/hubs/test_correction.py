@@ -10,8 +10,8 @@ import pytest
 from keras import ops
 
 from tests.contract import SAME
-from vsemb.encoders import HubCorrection
 from vsemb.errors import InvalidArgumentError
+from vsemb.hubs import HubCorrection
 from vsemb.similarities import MeanCosine
 
 SIZE, NEIGHBOURS, DIM = 7, 3, 6

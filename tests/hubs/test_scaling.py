@@ -7,8 +7,8 @@ import pytest
 
 from vsemb.errors import InvalidArgumentError
 from vsemb.evaluation import evaluate_retrieval
-from vsemb.evaluation.hubs import correct_hubs
 from vsemb.evaluation.retrieval import rank_metrics
+from vsemb.hubs import correct_hubs
 
 
 def embeddings(images: int = 30, texts: int = 60, dim: int = 5) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
