@@ -270,7 +270,7 @@ def _split(assignment: str) -> tuple[str, str]:
 def _fields(cls: type[Part], plain: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Hint]]:
     """Yield the path and the type of each field of a part as JSON; after a field with a part, its fields follow."""
     if cls.family is not None:
-        cls = registry.find_part(cls.family, plain[KIND], prefix)
+        cls = _class_of(cls.family, plain[KIND], prefix)
     for name, hint in fields_of(cls).items():
         read, value = read_hint(hint), plain.get(name)
         yield prefix + name, read

@@ -15,7 +15,6 @@ import tensorflow as tf
 from vsemb.errors import DataError
 from vsemb.exporting.contract import (
     Contract,
-    Golden,
     changes,
     contract_path,
     curl_command,
@@ -24,6 +23,7 @@ from vsemb.exporting.contract import (
     serving_command,
     version_contract_path,
 )
+from vsemb.exporting.reference_outputs import Golden
 from vsemb.text.normalize import MAX_BYTES
 
 

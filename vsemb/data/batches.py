@@ -20,7 +20,7 @@ from vsemb.data.store import Split
 from vsemb.data.tokens import encoded_captions
 from vsemb.errors import DataError, invalid_argument
 from vsemb.ops.tensorflow import tf
-from vsemb.parts import Count, Part, Range
+from vsemb.parts import Count, Part, at_least
 from vsemb.text.tokenizers import Tokenizer
 
 # Rows are sorted by length in windows of this many batches: long enough for batches of nearly equal lengths, short
@@ -67,7 +67,7 @@ class RaggedLengths:
 
 
 #: Size of a batch that has negatives.
-BatchSize: TypeAlias = Annotated[int, Range("an integer >= 2", lambda value: value >= 2)]
+BatchSize: TypeAlias = Annotated[int, at_least(2)]
 #: A length of every row.
 Lengths: TypeAlias = np.ndarray | RaggedLengths
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from vsemb.errors import one_line
-from vsemb.exporting.contract import SIDES, Contract, contract_path, written_spec
+from vsemb.exporting.contract import Contract, contract_path, written_spec
+from vsemb.exporting.reference_outputs import SIDES
 
 CARD = "MODEL_CARD.md"
 

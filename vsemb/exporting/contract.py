@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from vsemb.errors import DataError
-from vsemb.exporting.reference_outputs import Arrays, Tie, from_json, to_json
+from vsemb.exporting.reference_outputs import SIDES, Golden
 from vsemb.exporting.versions import CONTRACTS
 from vsemb.files import read_json, require_contained, sha256_file, write_text
 
 FORMAT, VERSION = "vsemb-contract", 1
-SIDES = ("inputs", "outputs")
 #: Signature -> inputs, outputs -> name -> its spec: `dtype`, `shape` and, for an optional input, `default`.
 Signatures = dict[str, dict[str, dict[str, Any]]]
 
@@ -28,53 +27,6 @@ Signatures = dict[str, dict[str, dict[str, Any]]]
 _FILE = "<file>"
 # Lists of strings up to this length are written on one line.
 _SHORT = 40
-
-
-@dataclass(frozen=True, eq=False)
-class Golden:
-    """Golden rows of one signature: inputs and the outputs they must give.
-
-    Attributes:
-        inputs: values by name.
-        outputs: values by name.
-        scale: output -> minimum that differences are relative to; default 1.
-        ties: output -> differences that are allowed.
-    """
-
-    inputs: Arrays
-    outputs: Arrays
-    scale: Mapping[str, float] = field(default_factory=dict)
-    ties: Mapping[str, Tie] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return {
-            "scale": dict(self.scale),
-            "ties": {output: list(tie) for output, tie in self.ties.items()},
-            "inputs": {key: to_json(values) for key, values in self.inputs.items()},
-            "outputs": {key: to_json(values) for key, values in self.outputs.items()},
-        }
-
-    @classmethod
-    def from_json(cls, content: dict[str, Any], specs: dict[str, Any]) -> Golden:
-        """Read the rows of a signature.
-
-        Raises:
-            ValueError: for malformed rows, or rows that do not match the specs.
-        """
-        sides = {
-            side: {
-                key: from_json(content[side][key], spec["dtype"], spec["shape"]) for key, spec in specs[side].items()
-            }
-            for side in SIDES
-        }
-        if not sides["inputs"] or not sides["outputs"]:
-            raise ValueError("it has a signature without inputs or outputs")
-        lengths = {values.shape[:1] for side in sides.values() for values in side.values()}
-        if len(lengths) != 1 or lengths == {(0,)}:
-            raise ValueError("its golden inputs and outputs must have equal numbers of rows, at least one")
-        scale = {name: float(value) for name, value in content["scale"].items()}
-        return cls(**sides, scale=scale, ties={name: Tie(*tie) for name, tie in content["ties"].items()})
 
 
 @dataclass(frozen=True)

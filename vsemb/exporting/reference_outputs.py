@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,8 @@ from vsemb.ops.tensorflow import tf
 
 #: Values by the name of an input or output, each with the batch as 0th dimension; strings are bytes.
 Arrays = dict[str, np.ndarray]
+
+SIDES = ("inputs", "outputs")
 
 # Bytes of the longest golden text of a multi-vector model.
 _LONG = 200
@@ -32,6 +35,53 @@ class Tie(NamedTuple):
 
     how: str
     by: str
+
+
+@dataclass(frozen=True, eq=False)
+class Golden:
+    """Golden rows of one signature: inputs and the outputs they must give.
+
+    Attributes:
+        inputs: values by name.
+        outputs: values by name.
+        scale: output -> minimum that differences are relative to; default 1.
+        ties: output -> differences that are allowed.
+    """
+
+    inputs: Arrays
+    outputs: Arrays
+    scale: Mapping[str, float] = field(default_factory=dict)
+    ties: Mapping[str, Tie] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return {
+            "scale": dict(self.scale),
+            "ties": {output: list(tie) for output, tie in self.ties.items()},
+            "inputs": {key: to_json(values) for key, values in self.inputs.items()},
+            "outputs": {key: to_json(values) for key, values in self.outputs.items()},
+        }
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any], specs: dict[str, Any]) -> Golden:
+        """Read the rows of a signature.
+
+        Raises:
+            ValueError: for malformed rows, or rows that do not match the specs.
+        """
+        sides = {
+            side: {
+                key: from_json(content[side][key], spec["dtype"], spec["shape"]) for key, spec in specs[side].items()
+            }
+            for side in SIDES
+        }
+        if not sides["inputs"] or not sides["outputs"]:
+            raise ValueError("it has a signature without inputs or outputs")
+        lengths = {values.shape[:1] for side in sides.values() for values in side.values()}
+        if len(lengths) != 1 or lengths == {(0,)}:
+            raise ValueError("its golden inputs and outputs must have equal numbers of rows, at least one")
+        scale = {name: float(value) for name, value in content["scale"].items()}
+        return cls(**sides, scale=scale, ties={name: Tie(*tie) for name, tie in content["ties"].items()})
 
 
 def golden_texts(tokenizer: Any, short: bool = False) -> list[bytes]:

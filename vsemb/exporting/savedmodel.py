@@ -22,9 +22,9 @@ import numpy as np
 from vsemb.console import progress
 from vsemb.errors import DataError
 from vsemb.exporting.card import ModelFacts, card_path, model_card, version_card_path
-from vsemb.exporting.contract import Contract, Golden, hashes, publish_contract, version_contract_path
+from vsemb.exporting.contract import Contract, hashes, publish_contract, version_contract_path
 from vsemb.exporting.neighbours import dependence
-from vsemb.exporting.reference_outputs import Arrays, compare, part
+from vsemb.exporting.reference_outputs import Arrays, Golden, compare, part
 from vsemb.exporting.servable import check_servable, signature_specs
 from vsemb.exporting.signatures import REASON, Exportable, tensors
 from vsemb.exporting.versions import publishing

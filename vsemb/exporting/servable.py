@@ -19,7 +19,8 @@ from typing import Any
 
 from vsemb.errors import DataError
 from vsemb.exporting import probe
-from vsemb.exporting.contract import SIDES, Signatures, written_shape
+from vsemb.exporting.contract import Signatures, written_shape
+from vsemb.exporting.reference_outputs import SIDES
 from vsemb.files import read_bytes
 from vsemb.ops.tensorflow import tf
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from vsemb.console import progress
 from vsemb.errors import DataError, invalid_argument, one_line
-from vsemb.exporting.contract import Contract, Golden, contract_path, differences, hashes, version_contract_path
+from vsemb.exporting.contract import Contract, contract_path, differences, hashes, version_contract_path
 from vsemb.exporting.probe import decode, encode
-from vsemb.exporting.reference_outputs import Arrays, compare
+from vsemb.exporting.reference_outputs import Arrays, Golden, compare
 from vsemb.exporting.servable import PROBES, described_signatures, run_probe, signature_specs
 from vsemb.exporting.signing import read_key, require_signature
 from vsemb.exporting.versions import existing_versions

@@ -133,9 +133,8 @@ class BackboneConfig:
     preset: dict[str, Any] | None = dataclasses.field(default=None, hash=False, repr=False)
 
     def __post_init__(self) -> None:
-        found = preset_class(self.name)
-        if found is not None and self.preset is None:
-            object.__setattr__(self, "preset", dataclasses.asdict(found.open(self.name)))
+        if self._network_class is not None and self.preset is None:
+            object.__setattr__(self, "preset", dataclasses.asdict(self._network_class.open(self.name)))
         architecture = self.architecture
         if self.size is None or self.size == 0:
             object.__setattr__(self, "size", architecture.size)
@@ -192,8 +191,11 @@ class BackboneConfig:
     @functools.cached_property
     def network(self) -> Preset | None:
         """The network of a preset; None for the others."""
-        found = preset_class(self.name)
-        return None if found is None or self.preset is None else found(**self.preset)
+        return None if self._network_class is None or self.preset is None else self._network_class(**self.preset)
+
+    @functools.cached_property
+    def _network_class(self) -> type[Preset] | None:
+        return preset_class(self.name)
 
     def to_json(self) -> dict[str, Any]:
         """Return the configuration as a JSON object."""

@@ -21,7 +21,7 @@ from vsemb.errors import DataError, invalid_argument
 from vsemb.files import hard_link_or_copy, read_json, reading, write_json
 from vsemb.image.augmentation import Augmentation, ImageAugmenter
 from vsemb.image.backbones import ARCHITECTURES, BackboneConfig, build_backbone, build_top, inner_maps
-from vsemb.image.presets import display_name, is_preset, preset_class
+from vsemb.image.presets import Preset, display_name, preset_class
 from vsemb.parts import Part, Positive, Probability, Share, Size
 from vsemb.recipes.info import feature_dim
 from vsemb.text.tokenizers import Tokenizer, TokenizerPart, Words
@@ -467,12 +467,17 @@ class Pixels(ImageTower, kind="pixels"):
     projection: Projection = field(default_factory=Affine)
 
     @cached_property
+    def preset(self) -> type[Preset] | None:
+        """The class of the network if it is a preset; None for the others."""
+        return preset_class(self.backbone)
+
+    @cached_property
     def config(self) -> BackboneConfig:
         """The network."""
         return BackboneConfig(self.backbone, self.size or 0, self.pooling or "", self.layer)
 
     def check(self) -> None:
-        if not is_preset(self.backbone):
+        if self.preset is None:
             # Building the configuration checks that name, size, pooling and layer match.
             _ = self.config
 
@@ -519,15 +524,14 @@ class Pixels(ImageTower, kind="pixels"):
         return PixelEncoder(backbone, head, frozen_statistics=self.frozen_statistics, resizing=resizing, dtype=dtype)
 
     def keep_files(self, folder: Path) -> None:
-        if preset := preset_class(self.backbone):
-            preset.keep(self.backbone, folder)
+        if self.preset is not None:
+            self.preset.keep(self.backbone, folder)
 
     def localized(self, path: Path) -> Pixels:
-        preset = preset_class(self.backbone)
-        return self if preset is None else replace(self, backbone=preset.kept_name(self.backbone, path))
+        return self if self.preset is None else replace(self, backbone=self.preset.kept_name(self.backbone, path))
 
     def without_downloads(self) -> Pixels:
-        return replace(self, weights=None)
+        return self if self.weights is None else replace(self, weights=None)
 
     def image_input(self, path: Path) -> ImageInput:
         from vsemb.exporting.served_inputs import ImageInput
