@@ -124,9 +124,9 @@ def __getattr__(name: str) -> Any:
     # As the commands do: TensorFlow's notices are of processors and of GPUs that it did not find; errors are raised.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     module = importlib.import_module(_MODULES[name])
-    found = getattr(module, name, module)
-    globals()[name] = found
-    return found
+    value = getattr(module, name, module)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -150,8 +150,8 @@ class _Names(dict[str, Any]):
 
     def __missing__(self, name: str) -> type:
         self[name] = type(name, (Unloaded,), {})
-        found: type = self[name]
-        return found
+        stand_in: type = self[name]
+        return stand_in
 
 
 def resolved_hints(function: Callable[..., Any]) -> dict[str, Any]:

@@ -222,7 +222,7 @@ def escaped(text: str) -> str:
     >>> escaped("dog\\x1b[2J.jpg"), escaped("dog.jpg")
     ('dog\\\\u001b[2J.jpg', 'dog.jpg')
     """
-    return text if text.isprintable() else _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return text if text.isprintable() else _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def printable(text: str) -> str:

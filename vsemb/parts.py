@@ -248,16 +248,16 @@ class Part:
 
     def _path(self, plain: Mapping[str, Any], name: str, others: Iterable[str]) -> str:
         """Return the path of the field that an assignment names."""
-        found = _named(type(self), plain, name)
-        if len(found) > 1:
-            longer = ", ".join(path.replace(".", "_") for path in found)
+        fitting = _named(type(self), plain, name)
+        if len(fitting) > 1:
+            longer = ", ".join(path.replace(".", "_") for path in fitting)
             message = f"`{name}` must name one recipe field; it fits several. Write one of {longer}."
             raise InvalidArgumentError(message, argument=name)
-        if not found:
+        if not fitting:
             paths = [path for path, _ in _fields(type(self), plain)]
             ends = {path.rpartition(".")[2] for path in paths}
             raise unknown_name("recipe field", name, sorted({*paths, *ends, *others}), self.fields_listed())
-        return found[0]
+        return fitting[0]
 
 
 def _split(assignment: str) -> tuple[str, str]:
@@ -283,19 +283,19 @@ def _named(cls: type[Part], plain: Mapping[str, Any], name: str) -> list[str]:
     if name.partition(".")[0] in fields_of(cls):
         return [name]
     end = name.replace(".", "_")
-    found = []
+    named = []
     for path, _ in _fields(cls, plain):
         steps = path.split(".")
         if end in ("_".join(steps[start:]) for start in range(len(steps))):
-            found.append(path)
-    return found
+            named.append(path)
+    return named
 
 
 def _part_path(cls: type[Part], plain: Mapping[str, Any], name: str) -> str | None:
     """Return the path of the one field that a name is the end of, if it holds a part."""
-    found, fields = _named(cls, plain, name), dict(_fields(cls, plain))
-    if len(found) == 1 and found[0] in fields and fields[found[0]].part is not None:
-        return found[0]
+    paths, fields = _named(cls, plain, name), dict(_fields(cls, plain))
+    if len(paths) == 1 and paths[0] in fields and fields[paths[0]].part is not None:
+        return paths[0]
     return None
 
 
@@ -531,10 +531,10 @@ def _checked_part(cls: type[Part], value: Any, path: str) -> Part:
         if not isinstance(kind, str):
             kinds = ", ".join(registry.kinds(cls.family))
             raise invalid_argument(path or KIND, kind, f"an object with {KIND!r}, one of {kinds}")
-        found = _class_of(cls.family, kind, path or KIND)
-        if not issubclass(found, cls):
+        chosen = _class_of(cls.family, kind, path or KIND)
+        if not issubclass(chosen, cls):
             raise invalid_argument(path or KIND, kind, f"a kind of {cls.__name__}")
-        cls = found
+        cls = chosen
     hints = fields_of(cls)
     prefix = f"{path}." if path else ""
     arguments = {}
@@ -597,10 +597,10 @@ def _defaults(cls: type[Part]) -> dict[str, Any]:
 
 def explanations(cls: type[Part]) -> dict[str, str]:
     """Return field name -> explanation, from `Attributes:` in the docstrings of the class and its base classes."""
-    found: dict[str, str] = {}
+    explained: dict[str, str] = {}
     for each in reversed(cls.__mro__):
-        found |= entries_of(vars(each).get("__doc__") or "", "Attributes")
-    return {name: found.get(name, "") for name in fields_of(cls)}
+        explained |= entries_of(vars(each).get("__doc__") or "", "Attributes")
+    return {name: explained.get(name, "") for name in fields_of(cls)}
 
 
 def entries_of(docstring: str, section: str) -> dict[str, str]:

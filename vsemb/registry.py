@@ -117,20 +117,20 @@ def _installed() -> tuple[System, ...]:
     from importlib.metadata import entry_points
 
     ours = importlib.import_module("vsemb.systems").SYSTEMS
-    found = [_system_of(importlib.import_module(name)) for name in ours]
+    declared = [_system_of(importlib.import_module(name)) for name in ours]
     for entry in sorted(entry_points(group=GROUP), key=str):
         try:
-            found.append(_checked(entry.load(), str(entry)))
+            declared.append(_checked(entry.load(), str(entry)))
         except DataError:
             raise
         except Exception as error:
             raise _not_loaded(str(entry), error) from error
     for name in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
         try:
-            found.append(_system_of(load_module(name)))
+            declared.append(_system_of(load_module(name)))
         except DataError as error:
             raise DataError(f"{VARIABLE} must name modules or Python files of systems. {error}") from error
-    return tuple(found)
+    return tuple(declared)
 
 
 def systems() -> tuple[System, ...]:
@@ -216,14 +216,13 @@ def recipes_of_file(path: str) -> dict[str, Any]:
         DataError: if the file cannot be loaded or defines no recipe.
     """
     module = add_file(path)
-    found = getattr(module, "RECIPE", None)
+    defined = getattr(module, "RECIPE", None)
     recipe = load("vsemb.recipes.schema:Recipe")
-    if isinstance(found, recipe):
-        return {found.variant: found}
-    if not isinstance(found, Mapping) or not found or not all(isinstance(each, recipe) for each in found.values()):
-        shown = f"it is {one_line(repr(found), 80)}" if hasattr(module, "RECIPE") else "it defines neither"
-        raise DataError(f"{path} must define RECIPE, a recipe or a dictionary of variants; {shown}.")
-    return dict(found)
+    variants = {defined.variant: defined} if isinstance(defined, recipe) else defined
+    if isinstance(variants, Mapping) and variants and all(isinstance(each, recipe) for each in variants.values()):
+        return dict(variants)
+    shown = f"it is {one_line(repr(defined), 80)}" if hasattr(module, "RECIPE") else "it defines neither"
+    raise DataError(f"{path} must define RECIPE, a recipe or a dictionary of variants; {shown}.")
 
 
 def _system_of(module: ModuleType) -> System:
@@ -248,10 +247,10 @@ def load(reference: str) -> Any:
     """
     module, _, attribute = reference.partition(":")
     attribute, _, key = attribute.removesuffix("]").partition("[")
-    found: Any = importlib.import_module(module)
+    target: Any = importlib.import_module(module)
     if attribute:
-        found = getattr(found, attribute)
-    return found[key] if key else found
+        target = getattr(target, attribute)
+    return target[key] if key else target
 
 
 def entries(name: str, group: str | None = None) -> dict[str, Any]:

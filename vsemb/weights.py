@@ -61,10 +61,10 @@ def load_weights(model: keras.Model, path: str | os.PathLike[str]) -> None:
 
     try:
         with h5py.File(require_regular(path)) as file:
-            written, found = file.attrs.get(_DIGEST), _digest(file)
+            written, digest = file.attrs.get(_DIGEST), _digest(file)
     except Exception as error:  # h5py raises many types for a damaged file
         raise DataError(f"The weights file {path} cannot be read: {one_line(error, 120)}. Restore it.") from error
-    if written not in (None, found):
+    if written not in (None, digest):
         raise DataError(f"The weights file {path} is damaged: it holds other values than were written. Restore it.")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

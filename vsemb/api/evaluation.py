@@ -139,8 +139,8 @@ def compare(
 
     Example:
 
-        found = vsemb.compare("runs/kiros", "runs/vsepp", split="test")
-        found.differences["recall_sum"].interval_95
+        comparison = vsemb.compare("runs/kiros", "runs/vsepp", split="test")
+        comparison.differences["recall_sum"].interval_95
     """
     from vsemb.runs.measure import compare_runs
     from vsemb.runs.run import Run

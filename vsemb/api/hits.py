@@ -140,5 +140,5 @@ def search(
         raise invalid_argument("embeddings", f"shape {embeddings.shape}", allowed, fix)
     # Rows of NaN belong to images that could not be read.
     rows, scores = best_of(np.nan_to_num(model.similarity(embeddings, vector), nan=-np.inf)[None], k)
-    found = [pair for pair in zip(rows[0].tolist(), scores[0].tolist(), strict=True) if pair[1] > -np.inf]
-    return Hits(Hit(row, score, None if listed is None else listed[row]) for row, score in found)
+    pairs = [pair for pair in zip(rows[0].tolist(), scores[0].tolist(), strict=True) if pair[1] > -np.inf]
+    return Hits(Hit(row, score, None if listed is None else listed[row]) for row, score in pairs)

@@ -142,9 +142,9 @@ def _extras() -> dict[str, list[str]]:
 
 
 def _leftovers(folder: Path) -> list[Path]:
-    found: list[Path] = []
+    leftovers: list[Path] = []
     for directory, names, files in os.walk(folder):
-        found += [Path(directory) / name for name in (*names, *files) if _LEFTOVER.fullmatch(name)]
+        leftovers += [Path(directory) / name for name in (*names, *files) if _LEFTOVER.fullmatch(name)]
         deep = len(Path(directory).relative_to(folder).parts) >= _DEPTH
         names[:] = [] if deep else [name for name in names if not name.startswith(".")]
-    return sorted(found)
+    return sorted(leftovers)

@@ -112,8 +112,8 @@ class _RunModel(Model):
         if encode is None:
             raise _no_images(self.name)
         if self._run.recipe.image.further_inputs(self._run.path, images[0], "image"):
-            found = [embed_new_image(self._run, image, "image") for image in images]
-            return np.stack(found), np.ones(len(found), bool)
+            embeddings = [embed_new_image(self._run, image, "image") for image in images]
+            return np.stack(embeddings), np.ones(len(embeddings), bool)
         return _rows(encode(image_bytes=_strings(images)))
 
 
@@ -126,9 +126,9 @@ class _SavedModel(Model):
         contract = version_contract_path(path)
         self._checked = {"encode_text": contract.is_file(), "encode_image": contract.is_file()}
         if contract.is_file():
-            found = hashes(path)
+            digests = hashes(path)
             for name, digest in Contract.read(contract).sha256.items():
-                if found.get(name) != digest:
+                if digests.get(name) != digest:
                     raise DataError(f"{path / name} must be the file that was exported; it is not. Export it again.")
         try:
             # Keep a reference, because the signatures hold their variables weakly.
@@ -179,13 +179,13 @@ class _SavedModel(Model):
 
 class _ServedModel(Model):
     def __init__(self, url: str, similarity: Similarity | None, **access: Any) -> None:
-        found = _URL.fullmatch(url)
-        if found is None:
+        parts = _URL.fullmatch(url)
+        if parts is None:
             allowed = "such as http://HOST:8501/v1/models/NAME or grpc://HOST:8500/v1/models/NAME"
             raise invalid_argument("source", url, allowed)
-        version = None if found["version"] is None else int(found["version"])
+        version = None if parts["version"] is None else int(parts["version"])
         self._client = Client(
-            found["server"], found["model"], version=version, label=found["label"], timeout=60.0, **access
+            parts["server"], parts["model"], version=version, label=parts["label"], timeout=60.0, **access
         )
         # Ask the server now, so that an unreachable one raises an error at once.
         self._signatures = self._client.signatures()

@@ -77,32 +77,32 @@ class Columns:
 
     def __init__(
         self,
-        found: list[str],
+        columns: list[str],
         image: str | None = None,
         caption: str | Sequence[str] | None = None,
         split: str | None = None,
     ) -> None:
-        self.image = self._find(found, "image", "file", image)
+        self.image = self._find(columns, "image", "file", image)
         if caption is None:
             # Columns caption_0, caption_1 and so on hold captions of one image.
-            numbered = [name for name in found if NUMBERED.sub("", str(name).lower()) in COLUMNS["caption"]]
+            numbered = [name for name in columns if NUMBERED.sub("", str(name).lower()) in COLUMNS["caption"]]
             caption = numbered if numbered and all(NUMBERED.search(str(name)) for name in numbered) else None
         several = [caption] if caption is None or isinstance(caption, str) else caption
-        self.captions = [self._find(found, "caption", "caption", each) for each in several]
-        self.split = self._find(found, "split", "split", split)
+        self.captions = [self._find(columns, "caption", "caption", each) for each in several]
+        self.split = self._find(columns, "split", "split", split)
         for name, column in (("image", self.image), ("caption", self.captions[0])):
             if column is None:
                 fix = f"Name the column: {name}='…'"
-                raise invalid_argument("columns", found, f"a column of the {name}s, such as {name}", fix)
+                raise invalid_argument("columns", columns, f"a column of the {name}s, such as {name}", fix)
         self.names = [name for name in (self.image, *self.captions, self.split) if name is not None]
 
     @staticmethod
-    def _find(found: list[str], argument: str, ours: str, given: str | None) -> str | None:
+    def _find(columns: list[str], argument: str, ours: str, given: str | None) -> str | None:
         if given is not None:
-            if given not in found:
-                raise unknown_name(argument, given, found)
+            if given not in columns:
+                raise unknown_name(argument, given, columns)
             return given
-        fitting = [name for name in found if str(name).lower() in COLUMNS[ours]]
+        fitting = [name for name in columns if str(name).lower() in COLUMNS[ours]]
         fitting = [name for name in fitting if str(name).lower() == argument] or fitting
         if len(fitting) > 1:
             raise invalid_argument("columns", fitting, f"one column of the {argument}s", f"Name it: {argument}='…'")

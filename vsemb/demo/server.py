@@ -213,15 +213,15 @@ def _same_origin(headers: Mapping[str, str]) -> bool:
 
 def _make_room(folder: Path, most: int) -> None:
     """Remove the oldest files of a folder until the others have at most `most` bytes."""
-    found = []
+    files = []
     for path in folder.rglob("*"):
         # Another request may have removed it.
         with suppress(OSError):
             status = path.stat()
             if not path.is_dir():
-                found.append((status.st_mtime_ns, status.st_size, path))
-    total = sum(size for _, size, _ in found)
-    for _, size, path in sorted(found):
+                files.append((status.st_mtime_ns, status.st_size, path))
+    total = sum(size for _, size, _ in files)
+    for _, size, path in sorted(files):
         if total <= most:
             return
         with suppress(OSError):

@@ -225,21 +225,21 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator
 
 def changes(before: Contract, after: Contract) -> list[str]:
     """List the changes between two exports that affect clients: removed signatures, other types and sizes."""
-    found = []
+    changed = []
     for name, sides in before.signatures.items():
         if name not in after.signatures:
-            found.append(f"the signature {name} was removed")
+            changed.append(f"the signature {name} was removed")
             continue
         for what, old, new in differences(sides, after.signatures[name]):
             # New outputs do not affect existing clients, new inputs do.
             if old != "none" or what.startswith("input"):
-                found.append(f"{name}: {what}: {old} before, {new} now")
+                changed.append(f"{name}: {what}: {old} before, {new} now")
     if before.tolerance != after.tolerance:
-        found.append(f"the tolerance of outputs: {before.tolerance:.0e} before, {after.tolerance:.0e} now")
+        changed.append(f"the tolerance of outputs: {before.tolerance:.0e} before, {after.tolerance:.0e} now")
     # If only one model has embeddings, the signatures already differ.
     if before.similarity and after.similarity and before.similarity != after.similarity:
-        found.append(f"the similarity: {before.similarity.get('kind')} before, {after.similarity.get('kind')} now")
-    return found
+        changed.append(f"the similarity: {before.similarity.get('kind')} before, {after.similarity.get('kind')} now")
+    return changed
 
 
 def publish_contract(contract: Contract, base: Path, report: Callable[[str], None]) -> None:

@@ -44,8 +44,8 @@ class Corpus:
     >>> from vsemb.similarities import Cosine
     >>> corpus = Corpus(np.eye(3, dtype=np.float32), np.array([7, 8, 9]), ["a", "b", "c"])
     >>> queries, valid = tf.constant([[0.0, 0.8, 0.6]]), tf.constant([True])
-    >>> found = corpus.search(queries, valid, tf.constant([2]), Cosine(), query_kind="text")
-    >>> found["ids"].numpy().tolist()
+    >>> results = corpus.search(queries, valid, tf.constant([2]), Cosine(), query_kind="text")
+    >>> results["ids"].numpy().tolist()
     [[8, 9]]
     """
 
@@ -143,20 +143,20 @@ class Corpus:
                 scored = tf.transpose(similarity.scores(tf.convert_to_tensor(items), here))
             else:
                 scored = similarity.scores(here, tf.convert_to_tensor(items))
-            best, found = tf.math.top_k(scored, candidates)
+            best, nearest = tf.math.top_k(scored, candidates)
             if narrowed and not inner:
-                found = tf.sort(found)  # The earlier of two equal items comes first.
-                others, each = tf.gather(items, found), here[:, None]
+                nearest = tf.sort(nearest)  # The earlier of two equal items comes first.
+                others, each = tf.gather(items, nearest), here[:, None]
                 exact = similarity.pair_scores(*((others, each) if as_images else (each, others)))
                 best, places = tf.math.top_k(exact, most)
-                found = tf.gather(found, places, batch_dims=1)
-            return number + 1, rows.write(number, found), scores.write(number, best)
+                nearest = tf.gather(nearest, places, batch_dims=1)
+            return number + 1, rows.write(number, nearest), scores.write(number, best)
 
         arrays = [
             tf.TensorArray(dtype, size=steps, infer_shape=False, element_shape=[None, None])
             for dtype in (tf.int32, tf.float32)
         ]
-        _, found, best = tf.while_loop(
+        _, nearest, best = tf.while_loop(
             lambda number, *_: number < steps, body, [tf.constant(0), *arrays], parallel_iterations=1
         )
-        return found.concat(), best.concat()
+        return nearest.concat(), best.concat()

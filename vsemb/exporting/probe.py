@@ -120,10 +120,10 @@ class CLibrary:
     def output(self, tensor: str) -> Output:
         """Find a tensor by its name, such as `call:0`."""
         operation, _, index = tensor.partition(":")
-        found = self.c.TF_GraphOperationByName(self.graph, operation.encode())
-        if not found:
+        pointer = self.c.TF_GraphOperationByName(self.graph, operation.encode())
+        if not pointer:
             raise RuntimeError(f"the graph has no operation {operation}")
-        return Output(found, int(index or 0))
+        return Output(pointer, int(index or 0))
 
     def tensor(self, array: Any) -> Pointer:
         """Convert an array to a tensor."""

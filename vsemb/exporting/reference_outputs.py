@@ -167,11 +167,11 @@ def from_json(values: Any, dtype: str, shape: Sequence[int | None] = ()) -> np.n
         return np.array(values, dtype)
     if values and isinstance(values[0], list):
         return np.stack([from_json(row, dtype) for row in values])
-    found = np.empty(len(values), object)
-    found[:] = [
+    strings = np.empty(len(values), object)
+    strings[:] = [
         value.encode() if isinstance(value, str) else base64.b64decode(value["b64"], validate=True) for value in values
     ]
-    return found
+    return strings
 
 
 def part(rows: Arrays, row: int) -> Arrays:

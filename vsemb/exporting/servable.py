@@ -186,9 +186,9 @@ def run_probe(script: Path, job: dict[str, Any], timeout: float) -> dict[str, An
 
 def _reason(said: str, status: int) -> str:
     """Return the first line of the error that ended a process, without its traceback."""
-    _, found, last = said.rpartition("Traceback (most recent call last):\n")
+    _, header, last = said.rpartition("Traceback (most recent call last):\n")
     lines = [line for line in last.split("\n") if line and not line.startswith(" ")]
-    return lines[0][:200] if found and lines else f"exit status {status}"
+    return lines[0][:200] if header and lines else f"exit status {status}"
 
 
 @cache

@@ -107,10 +107,10 @@ class TextInput:
 
     def limits(self) -> list[str]:
         """Return sentences about limits, for the model card."""
-        found = [f"The first {self.max_bytes:,} bytes of a text are read."]
+        limits = [f"The first {self.max_bytes:,} bytes of a text are read."]
         if self.max_tokens is not None:
-            found.append(f"The first {self.max_tokens} tokens of a text are read.")
-        return [*found, "A text without a known word is invalid; `known` is the share of known words."]
+            limits.append(f"The first {self.max_tokens} tokens of a text are read.")
+        return [*limits, "A text without a known word is invalid; `known` is the share of known words."]
 
     def cannot(self) -> list[str]:
         """Return sentences about unsupported tasks, for the model card."""

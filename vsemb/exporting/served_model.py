@@ -164,8 +164,8 @@ class ServedModel(Exportable):
 
         def rows(k: tf.Tensor, **inputs: tf.Tensor) -> Outputs:
             queries = query.rows(**inputs)
-            found = corpus.search(queries["embedding"], queries["valid"], k, similarity, kind)
-            return {**found, "known": queries["known"]} if query is self.text else found
+            results = corpus.search(queries["embedding"], queries["valid"], k, similarity, kind)
+            return {**results, "known": queries["known"]} if query is self.text else results
 
         def examples() -> Arrays:
             inputs = query.examples()

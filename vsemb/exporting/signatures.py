@@ -202,8 +202,8 @@ def kernels_for_any_device(*models: keras.layers.Layer) -> Iterator[None]:
 
     With a GPU, Keras would put cuDNN's recurrent kernels into the graph, which cannot be served without a GPU.
     """
-    found = {id(layer): layer for model in models for layer in model._flatten_layers()}
-    layers = [layer for layer in found.values() if hasattr(layer, "use_cudnn")]
+    layers_by_id = {id(layer): layer for model in models for layer in model._flatten_layers()}
+    layers = [layer for layer in layers_by_id.values() if hasattr(layer, "use_cudnn")]
     before = [layer.use_cudnn for layer in layers]
     for layer in layers:
         layer.use_cudnn = False

@@ -91,9 +91,9 @@ class Verification(Result):
         for each in self.checks:
             difference = "" if each.difference is None else f"{each.difference:.1e}"
             rows.append([each.check, each.signature, str(each.rows or ""), difference, "yes" if each.ok else "NO"])
-        found = table(["check", "signature", "rows", "difference", "ok"], rows, text=(0, 1, 4))
+        lines = table(["check", "signature", "rows", "difference", "ok"], rows, text=(0, 1, 4))
         following = "" if self.failed else f"\n\nnext  vsemb serve {shlex.quote(str(self.path.parent))}"
-        return f"{self.path}, by {self.contract}\n\n{found}{following}"
+        return f"{self.path}, by {self.contract}\n\n{lines}{following}"
 
     def __repr__(self) -> str:
         return str(self)
@@ -181,11 +181,11 @@ def _contract(base: Path, directory: Path, given: str | os.PathLike[str] | None)
 
 
 def _files(contract: Contract, directory: Path) -> Check:
-    found = hashes(directory)
-    for name in sorted({*found, *contract.sha256}):
-        if name not in found:
+    digests = hashes(directory)
+    for name in sorted({*digests, *contract.sha256}):
+        if name not in digests:
             return Check("files", problem=f"{name} is missing")
-        if found[name] != contract.sha256.get(name):
+        if digests[name] != contract.sha256.get(name):
             what = "differs from" if name in contract.sha256 else "is not in"
             return Check("files", problem=f"{name} {what} the contract")
     return Check("files")
@@ -200,10 +200,10 @@ def _probe(name: str, script: Path, contract: Contract, directory: Path, timeout
     try:
         tensors = described_signatures(directory, lambda info: info.name)
         job = {"probe": name, "model": str(directory.absolute()), "tensors": tensors, "runs": runs}
-        found = run_probe(script, job, timeout)
+        probed = run_probe(script, job, timeout)
     except DataError as error:
         return [Check(name, problem=str(error))]
-    if imported := _ABSENT.get(name, set()) & set(found["modules"]):
+    if imported := _ABSENT.get(name, set()) & set(probed["modules"]):
         return [Check(name, problem=f"imported {', '.join(sorted(imported))}")]
     offered, checks = signature_specs(directory), []
     for signature, sides in contract.signatures.items():
@@ -214,7 +214,7 @@ def _probe(name: str, script: Path, contract: Contract, directory: Path, timeout
         elif signature not in contract.golden:
             checks.append(Check(name, signature, problem="has no golden rows in the contract"))
         else:
-            answers = zip(tried, found["results"], strict=True)
+            answers = zip(tried, probed["results"], strict=True)
             own = [(what, outputs, answer) for (of, what, _, outputs), answer in answers if of == signature]
             checks.append(_compared(name, signature, contract, own))
     extra = sorted(set(offered) - set(contract.signatures))

@@ -56,9 +56,9 @@ def get(name: str, variant: str | None = None) -> Recipe:
     >>> get("kiros2014").embedding_dim
     300
     """
-    found = variants(name)
+    choices = variants(name)
     if variant is None:
-        return next(iter(found.values()))
-    if variant not in found:
-        raise unknown_name("variant", variant, found)
-    return found[variant]
+        return next(iter(choices.values()))
+    if variant not in choices:
+        raise unknown_name("variant", variant, choices)
+    return choices[variant]

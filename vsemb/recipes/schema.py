@@ -104,15 +104,15 @@ class Job:
         """
         if batches.tokens is None:
             return []
-        found = coverage(self.tokenizer, *batches.tokens, self.training_texts()).counts
+        counts = coverage(self.tokenizer, *batches.tokens, self.training_texts()).counts
         known, seen = len(self.vocabulary.words), self.vocabulary.seen
         words = {} if seen is None else {"words_known": known, "words_seen": seen}
-        self.info["training_texts"] = {**words, **asdict(found)}
-        lines = found.warnings("training texts")
-        if not found.texts_with_unknown:
+        self.info["training_texts"] = {**words, **asdict(counts)}
+        lines = counts.warnings("training texts")
+        if not counts.texts_with_unknown:
             return lines
         of_seen = "" if seen is None else f"{known:,} of {seen:,} known; "
-        lines.append(f"{found.unit:<12} {of_seen}{found.described('training texts')}")
+        lines.append(f"{counts.unit:<12} {of_seen}{counts.described('training texts')}")
         if effects := self.recipe.word_remedies:
             lines.append(f"{'':12} {'; '.join(effects)} (--set, or keywords of vsemb.train)")
         return lines

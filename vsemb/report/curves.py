@@ -96,12 +96,12 @@ def charts(values: Mapping[str, Sequence[tuple[int, float]]], selected: int | No
         values: result of `read_metrics`.
         selected: the selected epoch, from 0; None if unknown.
     """
-    found = []
+    charts = []
     for title, names in {**_CHARTS, **registry.entries("charts")}.items():
         series = {shown: values[name] for name, shown in names.items() if len(values.get(name, ())) > 1}
         if series:
-            found.append(_chart(title, series, selected))
-    return found
+            charts.append(_chart(title, series, selected))
+    return charts
 
 
 def _chart(title: str, series: dict[str, Sequence[tuple[int, float]]], selected: int | None) -> Chart:

@@ -65,7 +65,7 @@ def sections(view: View) -> list[Section]:
     gallery = Gallery(space)
     by_text, by_image = gallery.draw(view.shown, view.seed)
     query = "class" if space.by_class else "sentence"
-    found = [
+    sections = [
         Section(
             FOUND,
             "text-to-image",
@@ -80,19 +80,19 @@ def sections(view: View) -> list[Section]:
     if not space.by_class:
         chance = _chance(space.text_rows, len(space.part))
         recall = _measures(metrics, chance)
-        found.append(Section(MEASURED, "recall", "Recall", recall, headline=_headline(metrics, chance)))
+        sections.append(Section(MEASURED, "recall", "Recall", recall, headline=_headline(metrics, chance)))
         worst = gallery.worst(*retrieval_ranks(*embedded), max(1, view.shown // 2))
-        found.append(Section(WORST, "worst", "Failures", templates.worst(worst, run.recipe.word_remedies)))
+        sections.append(Section(WORST, "worst", "Failures", templates.worst(worst, run.recipe.word_remedies)))
     view.step("arithmetic")
     kinds = families(space) if combines and not space.by_class else []
     examples = view.arithmetic or choose_arithmetic(kinds, _EXAMPLES, view.seed, space)
     if examples:
         shown = templates.arithmetic(work_out(space, examples))
-        found.append(Section(EXPLAINED, "arithmetic", "Word arithmetic", shown))
+        sections.append(Section(EXPLAINED, "arithmetic", "Word arithmetic", shown))
     if kinds:
         plane = templates.plane(draw_plane(space, kinds[0], view.seed))
-        found.append(Section(EXPLAINED, "plane", "Projection", plane))
-    return found
+        sections.append(Section(EXPLAINED, "plane", "Projection", plane))
+    return sections
 
 
 def _facts(run: Run, combines: bool) -> list[tuple[str, str]]:

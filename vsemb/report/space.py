@@ -213,11 +213,11 @@ class Gallery:
     def of_texts(self, rows: np.ndarray) -> list[Query]:
         """Search images by texts, given as rows."""
         scores = self.space.scores(self.space.images, self._texts[rows]).T  # (queries, images)
-        found = []
+        queries = []
         for row, line in zip(rows.tolist(), scores, strict=True):
             results = self._results(line, self._image_groups == self._text_groups[row], True)
-            found.append(Query(*results, text=self._text_list[row], unknown=self._unknown_in(row)))
-        return found
+            queries.append(Query(*results, text=self._text_list[row], unknown=self._unknown_in(row)))
+        return queries
 
     def of_images(self, rows: np.ndarray) -> list[Query]:
         """Search texts by images, given as rows."""
@@ -260,7 +260,7 @@ class Gallery:
         best = int(np.argmax(right[order]))
         places = [*range(min(SHOWN, len(order))), *([best] if best >= SHOWN else [])]
         digits = decimals(scores[order[places]])
-        found = []
+        hits = []
         for place in places:
             row = int(order[place])
             shown: dict[str, Any]
@@ -268,5 +268,5 @@ class Gallery:
                 shown = {"picture": self.space.picture(row)}
             else:
                 shown = {"text": self._text_list[row], "unknown": self._unknown_in(row)}
-            found.append(Found(place + 1, bool(right[row]), f"{scores[row]:.{digits}f}", **shown))
-        return best + 1, found[:SHOWN], found[SHOWN] if best >= SHOWN else None
+            hits.append(Found(place + 1, bool(right[row]), f"{scores[row]:.{digits}f}", **shown))
+        return best + 1, hits[:SHOWN], hits[SHOWN] if best >= SHOWN else None

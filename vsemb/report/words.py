@@ -68,18 +68,18 @@ def families(space: Space) -> list[Family]:
     """
     known = Counter(word for said in space.said for word in said)
     known = Counter({word: count for word, count in known.items() if space.knows(word)})
-    found = []
+    families = []
     for name, words in FAMILIES.items():
         family = _family(space, name, [word for word in words if known[word] >= _SEEN])
         if family is not None:
-            found.append(family)
-    if not found:
+            families.append(family)
+    if not families:
         most = _SHARE * len(space.part)
         usual = [w for w, n in known.items() if len(w) >= _LETTERS and _SEEN <= n <= most]
         usual = sorted(usual, key=lambda word: (-known[word], word))[:_WORDS]
         fallback = _family(space, "frequent words", usual)
         return [] if fallback is None else [fallback]
-    return sorted(found, key=lambda family: -sum(map(len, family.images.values())))
+    return sorted(families, key=lambda family: -sum(map(len, family.images.values())))
 
 
 def _family(space: Space, name: str, words: list[str]) -> Family | None:
@@ -186,11 +186,11 @@ def work_out(space: Space, wanted: Sequence[tuple[str, str, str]]) -> list[Examp
         nearest = order[order != row][:_FOUND].tolist()
         (needed,) = map(set, words_of([plus]))
         digits = decimals(scores[nearest])
-        found = [
+        hits = [
             Found(rank, needed <= space.said[place].keys(), f"{scores[place]:.{digits}f}", space.picture(place))
             for rank, place in enumerate(nearest, 1)
         ]
-        examples.append(Example(space.picture(row), minus, plus, found))
+        examples.append(Example(space.picture(row), minus, plus, hits))
     return examples
 
 

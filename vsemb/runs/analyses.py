@@ -66,27 +66,27 @@ class Lengths(Analysis, kind="lengths"):
     def analyze(self, runs: Sequence[Run], data: Dataset, split: str) -> Table:
         from vsemb.runs.measure import compare_lengths
 
-        found = compare_lengths(runs, data, split, pairs=self.pairs, images=self.images)
+        comparison = compare_lengths(runs, data, split, pairs=self.pairs, images=self.images)
         names = [run.path.name for run in runs]
         if len(set(names)) < len(names):
             names = [str(run.path) for run in runs]
-        means = [analysis.to_json() for analysis in found.runs]
-        apart = [int(found.differences.min()), int(found.differences.max())]
+        means = [analysis.to_json() for analysis in comparison.runs]
+        apart = [int(comparison.differences.min()), int(comparison.differences.max())]
         about = (
-            f"{len(found.pairs)} pairs of captions of {found.split}, {apart[0]} to {apart[1]} words apart; "
-            f"{len(found.keys):,} images, {len(found.captions):,} captions"
+            f"{len(comparison.pairs)} pairs of captions of {comparison.split}, {apart[0]} to {apart[1]} words apart; "
+            f"{len(comparison.keys):,} images, {len(comparison.captions):,} captions"
         )
         rows = [[title, *(f"{mean[key]:.1f}" for mean in means)] for key, title in _ROWS.items()]
         blocks = [f"{about}\n{table(['mean rank of the', *names], rows)}"]
-        examples = found.examples(self.examples)
+        examples = comparison.examples(self.examples)
         for example in examples:
             rows = [[*map(str, example[f"{side}_ranks"]), example[side]] for side in ("longer", "shorter")]
             blocks.append(f"{example['key']}\n{table([*names, 'caption'], rows, text=(len(names),))}")
         values = {
-            "split": found.split,
-            "images": len(found.keys),
-            "captions": len(found.captions),
-            "pairs": len(found.pairs),
+            "split": comparison.split,
+            "images": len(comparison.keys),
+            "captions": len(comparison.captions),
+            "pairs": len(comparison.pairs),
             "words_apart": apart,
             "runs": [{"run": str(run.path), **mean} for run, mean in zip(runs, means, strict=True)],
             "examples": examples,

@@ -150,8 +150,8 @@ def _parts(recipe: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _metrics(row: Mapping[str, Any]) -> str:
-    found = [(name.removeprefix("val_"), value) for name, value in row.items() if name.startswith("val_")]
-    shown = [pair for pair in found if "rank" not in pair[0]]
+    metrics = [(name.removeprefix("val_"), value) for name, value in row.items() if name.startswith("val_")]
+    shown = [pair for pair in metrics if "rank" not in pair[0]]
     return ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in shown[:8])
 
 
@@ -169,7 +169,7 @@ def _dataset(path: Path) -> _Read:
         "source": f"{manifest.get('source', {}).get('format', '')}  {manifest.get('source', {}).get('path_name', '')}",
         "splits": "; ".join(counts),
         "left out": counted(left_out, "image") if left_out else "",
-        **{folder: "; ".join(found) for folder, found in caches.items()},
+        **{folder: "; ".join(keys) for folder, keys in caches.items()},
         "fingerprint": manifest["fingerprint"][:12],
     }
     format = manifest.get("source", {}).get("format")

@@ -127,9 +127,9 @@ def starting_weights(recipe: Any) -> Iterator[Any]:
         yield recipe
         return
     config = image.config
-    found, trained = run_backbone(run, "image.weights")
-    if replace(found, pooling=config.pooling).identity() != config.identity():
-        received, allowed = f"{run}, with {_described(found)}", f"a run with {_described(config)}"
+    trained_config, trained = run_backbone(run, "image.weights")
+    if replace(trained_config, pooling=config.pooling).identity() != config.identity():
+        received, allowed = f"{run}, with {_described(trained_config)}", f"a run with {_described(config)}"
         raise invalid_argument("image.weights", received, allowed)
     with kept_weights(trained) as file:
         yield replace(recipe, image=replace(image, weights=str(file)))

@@ -31,15 +31,15 @@ def embed_image(run: Run, dataset: Dataset | None, image: str) -> tuple[np.ndarr
     Raises:
         DataError: if the image cannot be read or embedded.
     """
-    found = find_key(dataset, image)
-    if dataset is None or found is None:
+    place = find_key(dataset, image)
+    if dataset is None or place is None:
         encoded = read_image_file(image, dataset).encoded
         return embed_new_image(run, encoded, image), encoded
-    split, row = found
+    split, row = place
     if not run.has_features(dataset):
-        return embed_new_image(run, split.read_image(row), image), found
+        return embed_new_image(run, split.read_image(row), image), place
     features = run.images_of(dataset, split).gather(np.array([row]))
-    return run.model.encode_images(tf.constant(features)).numpy()[0], found
+    return run.model.encode_images(tf.constant(features)).numpy()[0], place
 
 
 def embed_new_image(run: Run, encoded: bytes, name: str) -> np.ndarray:

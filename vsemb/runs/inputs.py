@@ -132,12 +132,12 @@ def check_source(
                 fix = "Search the run, or make an index of what is wanted."
                 raise invalid_argument(name, value, f"omitted, since the index holds {holds}", fix)
     elif kind != "run":
-        found = "a missing directory"
+        received = "a missing directory"
         if kind is not None:
-            found = f"a {kind}"
+            received = f"a {kind}"
         elif path.is_dir():
-            found = "another directory"
-        raise DataError(f"{path} must be a run directory or an index; got {found}. `vsemb train` makes a run.")
+            received = "another directory"
+        raise DataError(f"{path} must be a run directory or an index; got {received}. `vsemb train` makes a run.")
     if data is not None:
         splits = read_manifest(Path(data))["splits"]
         if split not in (None, "all", *splits):
@@ -210,7 +210,7 @@ def image_files(given: Sequence[str | os.PathLike[str]]) -> list[str]:
     Raises:
         DataError: if a directory, pattern or list is without images, or a file is missing.
     """
-    found: list[str] = []
+    paths: list[str] = []
     for each in [os.fspath(path) for path in given]:
         if os.path.isdir(each):
             files = _below(each)
@@ -222,17 +222,17 @@ def image_files(given: Sequence[str | os.PathLike[str]]) -> list[str]:
             endings = ", ".join(IMAGE_SUFFIXES)
             lacking = "has none" if os.path.exists(each) or glob.has_magic(each) else "does not exist"
             raise DataError(f"`images` must name image files ({endings}); {each} {lacking}.")
-        found += map(os.path.normpath, files)
-    return list(dict.fromkeys(found))
+        paths += map(os.path.normpath, files)
+    return list(dict.fromkeys(paths))
 
 
 def _below(folder: str) -> list[str]:
-    found = []
+    paths = []
     for directory, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         shown = sorted(name for name in names if name.lower().endswith(IMAGE_SUFFIXES) and not name.startswith("."))
-        found += [os.path.join(directory, name) for name in shown]
-    return found
+        paths += [os.path.join(directory, name) for name in shown]
+    return paths
 
 
 def text_lines(path: str | os.PathLike[str]) -> list[str]:

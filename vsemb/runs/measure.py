@@ -160,8 +160,8 @@ def compare_runs(
 
     Example:
 
-        found = compare_runs(Run.open("runs/kiros"), Run.open("runs/vsepp"), Dataset.open("data/flickr8k"))
-        found.differences["recall_sum"].interval_95
+        comparison = compare_runs(Run.open("runs/kiros"), Run.open("runs/vsepp"), Dataset.open("data/flickr8k"))
+        comparison.differences["recall_sum"].interval_95
     """
     ids = dataset.split(split).ids
 
@@ -233,15 +233,15 @@ def length_pairs(words: np.ndarray, text_image_ids: np.ndarray, count: int = 100
     if count < 1:
         raise invalid_argument("pairs", count, "an integer >= 1")
     starts = np.flatnonzero(np.append(True, text_image_ids[1:] != text_image_ids[:-1]))
-    found = [
+    candidates = [
         pair
         for start, stop in itertools.pairwise([*starts, len(words)])
         for pair in itertools.combinations(range(start, stop), 2)
         if words[pair[0]] != words[pair[1]]
     ]
-    if not found:
+    if not candidates:
         raise DataError("An image must have two captions of different lengths, to compare them; got none.")
-    pairs = np.array(found, np.int64)
+    pairs = np.array(candidates, np.int64)
     lengths = np.asarray(words)[pairs]
     order = np.argsort(-np.abs(lengths[:, 0] - lengths[:, 1]), kind="stable")[:count]
     pairs, lengths = pairs[order], lengths[order]
@@ -355,8 +355,8 @@ def compare_lengths(
     Example:
 
         order, symmetric = Run.open("runs/order"), Run.open("runs/symmetric")
-        found = compare_lengths([order, symmetric], Dataset.open("data/flickr8k"), images=1000)
-        print(found.runs[0].to_json()["image_pairs"], found.runs[1].to_json()["image_pairs"])
+        comparison = compare_lengths([order, symmetric], Dataset.open("data/flickr8k"), images=1000)
+        print(comparison.runs[0].to_json()["image_pairs"], comparison.runs[1].to_json()["image_pairs"])
     """
     if not runs:
         raise invalid_argument("runs", [], "at least one run")

@@ -321,11 +321,12 @@ class Run(Result):
             data = self.recipe.open_data(self.data_path if path is None else path)
         if not hasattr(data, "fingerprint"):
             raise invalid_argument("data", path, "a dataset or other data of the run's task, or its path")
-        trained_on, found = self.info["dataset"][:12], data.fingerprint[:12]
+        trained_on, received = self.info["dataset"][:12], data.fingerprint[:12]
         if not named:
             self._check_unchanged(data)
-        elif trained_on and found != trained_on:
-            say(f"{data.path} is other data than {self.path} was trained on (fingerprint {found}, not {trained_on}).")
+        elif trained_on and received != trained_on:
+            fingerprints = f"fingerprint {received}, not {trained_on}"
+            say(f"{data.path} is other data than {self.path} was trained on ({fingerprints}).")
         return data
 
     def _check_unchanged(self, data: Any) -> None:
@@ -343,11 +344,11 @@ class Run(Result):
             if annotation is not None and untyped(self.info)[name]:
                 # Of several sources, the fingerprint of the dataset's own annotation is first.
                 recorded[name] = untyped(self.info)[name].split("+")[0], annotation.fingerprint
-        for name, (expected, found) in recorded.items():
-            if found != expected:
+        for name, (expected, received) in recorded.items():
+            if received != expected:
                 raise DataError(
                     f"The {name} of {self.path} at {data.path} must be unchanged since training (fingerprint "
-                    f"{expected[:12]}); got {found[:12]}. Restore it, or name it on purpose as `data`."
+                    f"{expected[:12]}); got {received[:12]}. Restore it, or name it on purpose as `data`."
                 )
 
     @property
@@ -597,8 +598,8 @@ def _made_of(recipe: Recipe) -> dict[str, str]:
 
 def _differences(old: Any, new: Any, path: str = "") -> list[tuple[str, Any, Any]]:
     if isinstance(old, dict) and isinstance(new, dict):
-        found = []
+        differences = []
         for name in sorted({*old, *new}):
-            found += _differences(old.get(name), new.get(name), f"{path}.{name}".lstrip("."))
-        return found
+            differences += _differences(old.get(name), new.get(name), f"{path}.{name}".lstrip("."))
+        return differences
     return [] if old == new else [(path, old, new)]

@@ -470,15 +470,15 @@ class Search:
         if asked.own and items.source.kind == "image" and not keep_query:
             exclude = np.flatnonzero(np.isin(items.ids, list(asked.own))).tolist()
         query_kind = "image" if asked.by_image else "text"
-        found = nearest(
+        results = nearest(
             items, asked.vector, k, query_kind=query_kind, exclude=exclude, resort=resort, candidates=candidates
         )
         if self.index is not None:
-            found = [_with_file(self.index, result) for result in found]
-        changed = [f"{result.item.key} ({result.problem})" for result in found if result.problem is not None]
+            results = [_with_file(self.index, result) for result in results]
+        changed = [f"{result.item.key} ({result.problem})" for result in results if result.problem is not None]
         if changed:
             self.report(f"Warning: not as they were indexed: {listed(changed)}. Run `vsemb index` again.")
-        return found
+        return results
 
     def answer(self, query: Query, out: str | os.PathLike[str] | None = None, **options: Any) -> SearchResults:
         """Find the items nearest to a query, and draw a contact sheet of them.
@@ -615,8 +615,8 @@ def nearest(
     rows, scores = index.search(
         vector[None], max(k, resort or 0), exclude=exclude, query_kind=query_kind, candidates=candidates
     )
-    found, best = rows[0], scores[0]
+    items, best = rows[0], scores[0]
     if resort is not None:
-        order, distances = index.resorted(found)
-        found, best = found[order], -distances
-    return [SearchResult(rank, float(best[rank - 1]), index.items[row]) for rank, row in enumerate(found[:k], 1)]
+        order, distances = index.resorted(items)
+        items, best = items[order], -distances
+    return [SearchResult(rank, float(best[rank - 1]), index.items[row]) for rank, row in enumerate(items[:k], 1)]

@@ -83,8 +83,8 @@ def open_seeds(path: Run | str | os.PathLike[str]) -> list[Run]:
     """
     if isinstance(path, Run):
         return [path]
-    found = [] if (Path(path) / RECIPE).exists() else list(Path(path).glob("seed-*"))
-    return [Run.open(each) for each in sorted(found, key=lambda each: (len(each.name), each.name)) or [Path(path)]]
+    folders = [] if (Path(path) / RECIPE).exists() else list(Path(path).glob("seed-*"))
+    return [Run.open(each) for each in sorted(folders, key=lambda each: (len(each.name), each.name)) or [Path(path)]]
 
 
 def over_seeds(each: Mapping[str, Mapping[str, Any]], what: str = "seeds") -> Table:
@@ -102,7 +102,7 @@ def over_seeds(each: Mapping[str, Mapping[str, Any]], what: str = "seeds") -> Ta
     R@1       20.5  0.7071      20      21
     """
     runs = {name: _numbers(values) for name, values in each.items()}
-    columns = {metric: [found[metric] for found in runs.values()] for metric in next(iter(runs.values()))}
+    columns = {metric: [metrics[metric] for metrics in runs.values()] for metric in next(iter(runs.values()))}
     mean = {metric: statistics.fmean(values) for metric, values in columns.items()}
     spread = {metric: statistics.stdev(values) if len(runs) > 1 else 0.0 for metric, values in columns.items()}
     rows = [
@@ -117,10 +117,10 @@ def _numbers(values: Any, path: str = "") -> dict[str, float]:
     """Return the floating-point numbers in JSON values by their path."""
     if isinstance(values, float):
         return {path: values}
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for name, value in values.items() if isinstance(values, Mapping) else ():
         if name == "measured":
-            found |= _numbers(value[0], path)
+            numbers |= _numbers(value[0], path)
         else:
-            found |= _numbers(value, f"{path} {name}".strip())
-    return found
+            numbers |= _numbers(value, f"{path} {name}".strip())
+    return numbers

@@ -110,11 +110,11 @@ def compare(
     rows, best = exact.search(queries, _K, query_kind=query_kind)
     base = None if own is None else _retrieval(index.ids[rows], own)
 
-    def recall(found: np.ndarray) -> tuple[float, float]:
-        scores = exact.scores_of(queries, found, query_kind=query_kind)
+    def recall(rows_found: np.ndarray) -> tuple[float, float]:
+        scores = exact.scores_of(queries, rows_found, query_kind=query_kind)
         scores = -np.sort(-scores, axis=1)[:, : best.shape[1]]
         # The first result of the backend, which may not be the best item that it found.
-        first = exact.scores_of(queries, found[:, :1], query_kind=query_kind)
+        first = exact.scores_of(queries, rows_found[:, :1], query_kind=query_kind)
         return (
             float(np.mean(first >= best[:, :1] - _ROUNDING)),
             float(np.mean(scores >= best[:, -1:] - _ROUNDING)),
@@ -131,13 +131,13 @@ def compare(
                 yield Compared(each.label, missing=str(error))
                 continue
             with contextlib.closing(built):
-                found, _ = built.search(queries, _K, query_kind=query_kind)
-                files, raw = [where / "embeddings.npy"], found
+                found_rows, _ = built.search(queries, _K, query_kind=query_kind)
+                files, raw = [where / "embeddings.npy"], found_rows
                 if built.finder is not None:
                     files = [path for path in (where / BACKEND).rglob("*") if path.is_file()]
                     raw, _ = built.finder.search(queries, min(_K, len(built)))
                 size = sum(path.stat().st_size for path in files)
-                retrieval = None if own is None else _retrieval(index.ids[found], own)
+                retrieval = None if own is None else _retrieval(index.ids[found_rows], own)
                 change = base and retrieval and (retrieval[0] - base[0], retrieval[1] - base[1])
                 yield Compared(
                     each.label,
@@ -146,7 +146,7 @@ def compare(
                     build_seconds=seconds,
                     milliseconds=_milliseconds(built, queries, query_kind),
                     recall=recall(raw),
-                    reranked=None if built.finder is None else recall(found),
+                    reranked=None if built.finder is None else recall(found_rows),
                     retrieval=retrieval,
                     change=change,
                 )
@@ -176,8 +176,8 @@ def recommended(rows: Sequence[Compared]) -> tuple[Compared, str]:
     """
     exact = rows[0]
     assert exact.milliseconds is not None
-    found = [(row, *row.milliseconds, (row.reranked or row.recall or (0, 0))[1]) for row in rows if row.milliseconds]
-    fast = [each for each in found if each[3] >= _ENOUGH and each[1] <= _FASTER * exact.milliseconds[0]]
+    measured = [(row, *row.milliseconds, (row.reranked or row.recall or (0, 0))[1]) for row in rows if row.milliseconds]
+    fast = [each for each in measured if each[3] >= _ENOUGH and each[1] <= _FASTER * exact.milliseconds[0]]
     if not fast:
         why = f"It takes {exact.milliseconds[0]:.2f} ms per query, and no backend that finds 99 % is twice as fast."
         return exact, why
@@ -255,8 +255,8 @@ def _pair(values: tuple[float, float] | None, form: str, scale: float = 1) -> li
     return ["", ""] if values is None else [format(scale * value, form) for value in values]
 
 
-def _retrieval(found: np.ndarray, own: np.ndarray) -> tuple[float, float]:
-    hits = found == own[:, None]
+def _retrieval(ids: np.ndarray, own: np.ndarray) -> tuple[float, float]:
+    hits = ids == own[:, None]
     return 100 * float(hits[:, :1].any(axis=1).mean()), 100 * float(hits.any(axis=1).mean())
 
 
@@ -299,6 +299,6 @@ def candidate_recall(
     if not len(queries):
         raise invalid_argument("queries", np.shape(queries), "at least one query")
     _, exact = dataclasses.replace(index, finder=None).search(queries, k, query_kind=query_kind)
-    _, found = index.search(queries, k, query_kind=query_kind, candidates=candidates)
+    _, scores = index.search(queries, k, query_kind=query_kind, candidates=candidates)
     # Found scores are exact. So the found items of the exact result are those that reach its last score.
-    return float(np.mean(found >= exact[:, -1:] - _EXACT_ROUNDING))
+    return float(np.mean(scores >= exact[:, -1:] - _EXACT_ROUNDING))

@@ -164,14 +164,14 @@ class SearchIndex:
         [[1]]
         """
         scored_by = similarities.get(similarity)
-        found = np.asarray(embeddings, np.float32)
-        if found.ndim != 2 or not len(found) or not np.isfinite(found).all():
-            raise invalid_argument("embeddings", found.shape, "finite numbers of shape (items, dim)")
-        names = [str(row) for row in range(len(found))] if keys is None else list(keys)
-        if len(names) != len(found):
-            raise invalid_argument("keys", f"{len(names)} names", f"{len(found)} names, one for each embedding")
+        vectors = np.asarray(embeddings, np.float32)
+        if vectors.ndim != 2 or not len(vectors) or not np.isfinite(vectors).all():
+            raise invalid_argument("embeddings", vectors.shape, "finite numbers of shape (items, dim)")
+        names = [str(row) for row in range(len(vectors))] if keys is None else list(keys)
+        if len(names) != len(vectors):
+            raise invalid_argument("keys", f"{len(names)} names", f"{len(vectors)} names, one for each embedding")
         source = IndexSource("", "", (), kind, scored_by.to_json())
-        return cls(scored_by.normalized_array(found), np.arange(len(found)), names, source)
+        return cls(scored_by.normalized_array(vectors), np.arange(len(vectors)), names, source)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -295,19 +295,19 @@ class SearchIndex:
     def _nearest(self, queries: np.ndarray, k: int, excluded: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Find the k largest inner products."""
         if k and len(queries) >= FEWEST_QUERIES and len(self) >= _FEWEST_ITEMS:
-            found = scan(self.embeddings, queries, k, excluded, self._rounding)
-            if found is not None:
-                return found
+            best = scan(self.embeddings, queries, k, excluded, self._rounding)
+            if best is not None:
+                return best
         return self._best(queries, k, excluded, lambda items, queries: queries @ items.T)
 
     def _best(
         self, queries: np.ndarray, k: int, excluded: np.ndarray, score: Callable[[np.ndarray, np.ndarray], np.ndarray]
     ) -> tuple[np.ndarray, np.ndarray]:
         def block(start: int, stop: int) -> np.ndarray:
-            found = score(np.asarray(self.embeddings[start:stop], np.float32), queries)  # (queries, rows)
+            scores = score(np.asarray(self.embeddings[start:stop], np.float32), queries)  # (queries, rows)
             here = excluded[(excluded >= start) & (excluded < stop)]
-            found[:, here - start] = -np.inf
-            return found
+            scores[:, here - start] = -np.inf
+            return scores
 
         return best_of_blocks(block, len(self), len(queries), k, queries.shape[1], BLOCK)
 

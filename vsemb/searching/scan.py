@@ -59,8 +59,8 @@ def best_of_blocks(
     step = max(1, block // max(1, queries, dim))
     for start in range(0, items, step):
         # The best items so far come first, so the order of equal scores does not depend on the blocks.
-        found = score(start, min(start + step, items))
-        where, best = best_of(found, k)
+        block_scores = score(start, min(start + step, items))
+        where, best = best_of(block_scores, k)
         rows, scores = np.concatenate([rows, start + where], 1), np.concatenate([scores, best], 1)
         where, scores = best_of(scores, k)
         rows = np.take_along_axis(rows, where, axis=1)
@@ -146,10 +146,10 @@ def scan(
     >>> rows.tolist()
     [[0], [1]]
     """
-    found = _candidates(embeddings, queries, k, excluded, measured)
-    if found is None:
+    candidates = _candidates(embeddings, queries, k, excluded, measured)
+    if candidates is None:
         return None
-    of_query, items = found
+    of_query, items = candidates
     rows, scores = np.empty((len(queries), k), np.int64), np.empty((len(queries), k), np.float32)
     for number, query in enumerate(queries):
         mine = np.sort(items[of_query == number])

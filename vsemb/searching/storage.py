@@ -178,14 +178,14 @@ def _refuse_stale(directory: Path, source: IndexSource, expected: IndexSource) -
 def _open_finder(directory: Path, backend: SearchBackend, made: Mapping[str, Any], items: int) -> Finder:
     try:
         finder = backend.open(directory / BACKEND, made)
-        found = len(finder)
+        held = len(finder)
     except (KeyError, TypeError, OSError, ValueError, OverflowError) as error:
         if isinstance(error, ImportError | InvalidArgumentError):
             raise
         raise DataError(f"The index {directory} is damaged: {error}. Make it again.") from error
-    if found != items:
+    if held != items:
         finder.close()
-        raise DataError(f"The backend of the index {directory} holds {found} items, not {items}. Make the index again.")
+        raise DataError(f"The backend of the index {directory} holds {held} items, not {items}. Make the index again.")
     return finder
 
 

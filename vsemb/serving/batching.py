@@ -134,8 +134,8 @@ class Batcher:
         for group in self._groups.values():
             group.items = deque(item for item in group.items if not item.future.done())
         self._groups = {key: group for key, group in self._groups.items() if group.items}
-        while self._running < self.threads and (found := self._next()):
-            key, group = found
+        while self._running < self.threads and (due := self._next()):
+            key, group = due
             if (wait := self._due(group) - time.monotonic()) > 0:
                 self._timer = asyncio.get_running_loop().call_later(wait, self._pump)
                 return

@@ -142,10 +142,10 @@ def image_pixels(encoded: bytes) -> int:
         return 0
     place = 2
     for _ in range(_SEGMENTS):
-        found = _MARKER.search(encoded, place)
-        if found is None or len(encoded) < found.end() + 7:
+        match = _MARKER.search(encoded, place)
+        if match is None or len(encoded) < match.end() + 7:
             break
-        marker, place = found[1][0], found.end()
+        marker, place = match[1][0], match.end()
         length, _, height, width = struct.unpack_from(">HBHH", encoded, place)
         if marker in _FRAMES:
             return int(width * height)

@@ -261,12 +261,12 @@ class Client(EncodingMixin, AbstractContextManager["Client"]):
         return json.loads(value) if value else None
 
     def embed_texts(self, texts: list[str]) -> Rows:
-        found = self.encode_text(texts)
-        return found.embedding, found.valid
+        answer = self.encode_text(texts)
+        return answer.embedding, answer.valid
 
     def embed_images(self, images: list[bytes]) -> Rows:
-        found = self.encode_image(images)
-        return found.embedding, found.valid
+        answer = self.encode_image(images)
+        return answer.embedding, answer.valid
 
     def encode_text(self, texts: Sequence[str | bytes]) -> Embeddings:
         """Embed texts. Invalid texts are marked; `encode_texts` raises an error for them.
@@ -320,8 +320,8 @@ class Client(EncodingMixin, AbstractContextManager["Client"]):
         Raises:
             VsembError: as `predict`.
         """
-        found = self.predict(signature, **inputs)
-        return Embeddings(found["embedding"], found["valid"], found.get("known"))
+        answer = self.predict(signature, **inputs)
+        return Embeddings(answer["embedding"], answer["valid"], answer.get("known"))
 
     def search_text(self, texts: Sequence[str | bytes], k: int = 10) -> Found:
         """Search the model's corpus with texts.

@@ -128,7 +128,7 @@ def _encoded(
         raise unknown_name("on_bad", on_bad, ("fail", "nan"))
     if not rows:
         raise invalid_argument(what, rows, f"one or more {what}")
-    found: dict[int, np.ndarray] = {}
+    vectors: dict[int, np.ndarray] = {}
     bad: dict[int, str] = {}
     hidden = None if progress is None else not progress
     with console.progress(total=len(rows), desc=what, unit=what[:-1], delay=1.0, disable=hidden) as bar:
@@ -142,20 +142,20 @@ def _encoded(
             # After a bad image, the others are only read, so that one error names all bad ones.
             if batch and not (bad and on_bad == "fail"):
                 embeddings, valid = embed(list(batch.values()))
-                found.update(zip(batch, embeddings, strict=True))
+                vectors.update(zip(batch, embeddings, strict=True))
                 bad |= {place: refused(rows[place]) for place, known in zip(batch, valid, strict=True) if not known}
             bar.update(min(batch_size, len(rows) - start))
     if bad:
         problems = listed([f"row {place}: {reason}" for place, reason in sorted(bad.items())])
-        if on_bad == "nan" and found:
+        if on_bad == "nan" and vectors:
             console.say(f"{len(bad)} of {len(rows)} {what} are rows of NaN: {problems}.")
         else:
             fix = " Correct them, or pass on_bad='nan' for rows of NaN." if on_bad == "fail" else ""
             several = f"{len(bad)} of {len(rows)} {what} cannot be embedded: {problems}.{fix}"
             raise DataError(several if len(rows) > 1 else bad[0])
     # Sets of vectors may have different lengths.
-    embedded = np.zeros((len(rows), *max(each.shape for each in found.values())), np.float32)
-    for place, each in found.items():
+    embedded = np.zeros((len(rows), *max(each.shape for each in vectors.values())), np.float32)
+    for place, each in vectors.items():
         embedded[place, : len(each)] = each
     embedded[list(bad)] = np.nan
     return embedded

@@ -376,14 +376,14 @@ class ModelVersions:
         number = max(available, default=None) if version is None else version
         if number not in available:
             raise not_served(self.name, version)
-        found = self.versions[number]
-        assert found.model is not None
-        found.users += 1
+        held = self.versions[number]
+        assert held.model is not None
+        held.users += 1
         try:
-            yield number, found.model
+            yield number, held.model
         finally:
-            found.users -= 1
-            self._drop_if_idle(found)
+            held.users -= 1
+            self._drop_if_idle(held)
 
     async def refresh(self) -> None:
         """Read the directory once and load and unload versions."""
@@ -473,13 +473,13 @@ class ModelVersions:
 
 def _contents(path: Path) -> object:
     """Return a value that changes while a version's files are being written."""
-    found = []
+    files = []
     for directory, _, names in os.walk(path):
         for name in sorted(names):
             with contextlib.suppress(OSError):
                 stat = os.stat(os.path.join(directory, name))
-                found.append((directory, name, stat.st_size, stat.st_mtime_ns))
-    return sorted(found)
+                files.append((directory, name, stat.st_size, stat.st_mtime_ns))
+    return sorted(files)
 
 
 def not_served(name: str, version: int | None) -> RequestError:

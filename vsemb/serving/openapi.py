@@ -45,12 +45,12 @@ def _forms(signature: Signature) -> Iterator[tuple[Schema, Schema]]:
         given = [_object(inputs, signature.required) | {"additionalProperties": False}]
         if len(signature.required) == 1:
             given.append(inputs[signature.required[0]])
-        found = _object(outputs) if len(outputs) > 1 else next(iter(outputs.values()))
+        schema = _object(outputs) if len(outputs) > 1 else next(iter(outputs.values()))
         if first:
             given = [{"type": "array", "minItems": 1, "items": each} for each in given]
-            found = {"type": "array", "items": found}
+            schema = {"type": "array", "items": schema}
         required = [asked, *([] if signature.name == DEFAULT_SIGNATURE else named)]
-        yield _object(named | {asked: {"anyOf": given}}, required), _object({answered: found})
+        yield _object(named | {asked: {"anyOf": given}}, required), _object({answered: schema})
 
 
 def _tensor(spec: tf.TensorSpec, first: int) -> Schema:

@@ -44,13 +44,13 @@ def require_json_size(body: bytes, signatures: Iterable[Signature], max_rows: in
     # A value has at least a byte.
     if len(body) <= lists:
         return
-    found = _json_counts(np.frombuffer(body, np.uint8))
-    if found[0] > values or found[1] > lists:
+    counts = _json_counts(np.frombuffer(body, np.uint8))
+    if counts[0] > values or counts[1] > lists:
         # Only now tell characters of strings, which take longer to find.
         unescaped = np.frombuffer(body.replace(b"\\\\", b"").replace(b'\\"', b""), np.uint8)
         inside = np.logical_xor.accumulate(unescaped == ord('"'))
-        found = _json_counts(unescaped[~inside])
-    for count, most, name in zip(found, (values, lists), ("values", "lists and objects"), strict=True):
+        counts = _json_counts(unescaped[~inside])
+    for count, most, name in zip(counts, (values, lists), ("values", "lists and objects"), strict=True):
         if count > most:
             raise _too_many(most, name, count)
 

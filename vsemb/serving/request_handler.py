@@ -135,12 +135,12 @@ class Predictor:
         versions = self.models[name].versions if name in self.models else {}
         if versions and label:
             version = self.models[name].labelled(label)
-        found = [one for number, one in sorted(versions.items(), reverse=True) if version in (None, number)]
-        if not found:
+        fitting = [one for number, one in sorted(versions.items(), reverse=True) if version in (None, number)]
+        if not fitting:
             which = "any versions" if version is None else f"version {version}"
             raise RequestError(Code.NOT_FOUND, f"Could not find {which} of model {name}")
         response = get_model_status_pb2.GetModelStatusResponse()
-        for one in found:
+        for one in fitting:
             status = response.model_version_status.add(version=one.number, state=one.state)
             if one.error:
                 # google.rpc.Code UNKNOWN, which TensorFlow Serving reports for most failures to load.

@@ -139,7 +139,7 @@ def _loads(text: str, **options: Any) -> Any:
     except json.JSONDecodeError:
         if not ("Inf" in text or "-NaN" in text):
             raise
-        return json.loads(_SPELLINGS.sub(lambda found: _PYTHONS.get(found[0], found[0]), text), **options)
+        return json.loads(_SPELLINGS.sub(lambda match: _PYTHONS.get(match[0], match[0]), text), **options)
 
 
 def _first(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -162,8 +162,8 @@ def _from_rows(instances: list[Any], signature: Signature) -> Arrays:
         raise invalid(f"instances is a plain list, but expecting list of objects {_SEVERAL}")
     for i, instance in enumerate(instances):
         if _is_object(instance) != named:
-            found = "object but got list" if named else "value/list but got object"
-            raise invalid(f"Expecting {found} at item {i} of input list")
+            mismatch = "object but got list" if named else "value/list but got object"
+            raise invalid(f"Expecting {mismatch} at item {i} of input list")
     if not named:
         (name,) = required
         return {name: _stack(instances, specs[name])}

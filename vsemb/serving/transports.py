@@ -288,14 +288,14 @@ class RestTransport(Transport):
     def predict(self, signature: str, inputs: Arrays, outputs: Mapping[str, TensorInfo], timeout: float) -> Arrays:
         columns = {name: _json(value) for name, value in inputs.items()}
         body = json.dumps({"signature_name": signature, "inputs": columns}).encode()
-        found = self._call("POST", f"{self._base}:predict", timeout, body).get("outputs")
+        answered = self._call("POST", f"{self._base}:predict", timeout, body).get("outputs")
         if len(outputs) == 1:
             # A single output has no name.
-            found = {next(iter(outputs)): found}
-        if not isinstance(found, dict) or found.keys() != outputs.keys():
+            answered = {next(iter(outputs)): answered}
+        if not isinstance(answered, dict) or answered.keys() != outputs.keys():
             raise self._odd("outputs are missing")
         try:
-            return {name: _array(found[name], info) for name, info in outputs.items()}
+            return {name: _array(answered[name], info) for name, info in outputs.items()}
         except (ValueError, TypeError, OverflowError) as error:
             raise self._odd(f"an output cannot be read, {error}") from error
 

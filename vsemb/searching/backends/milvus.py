@@ -83,7 +83,7 @@ class MilvusCollection(Finder):
         scores = np.full((len(queries), n), -np.inf, np.float32)
         with _milvus_errors("search", self.collection):
             for start in range(0, len(queries), _QUERIES):
-                found = self.client.search(
+                answers = self.client.search(
                     self.collection,
                     data=queries[start : start + _QUERIES].tolist(),
                     limit=n,
@@ -91,7 +91,7 @@ class MilvusCollection(Finder):
                     search_params={"metric_type": "IP"},
                     consistency_level="Strong",
                 )
-                for row, hits in enumerate(found, start):
+                for row, hits in enumerate(answers, start):
                     rows[row, : len(hits)] = [hit["id"] for hit in hits]
                     scores[row, : len(hits)] = [hit["distance"] for hit in hits]
         return rows, scores
@@ -224,8 +224,8 @@ def _collection(made: Mapping[str, Any]) -> str:
 def _marked(directory: Path) -> str:
     """Return the id that belongs to the file of a directory, see `Milvus`."""
     mark = directory / _MARK
-    content, found = read_bytes(mark), os.stat(mark)
-    return hashlib.sha256(content + f" {found.st_ino} {found.st_ctime_ns}".encode()).hexdigest()[:32]
+    content, status = read_bytes(mark), os.stat(mark)
+    return hashlib.sha256(content + f" {status.st_ino} {status.st_ctime_ns}".encode()).hexdigest()[:32]
 
 
 def _check_folder(folder: str) -> None:

@@ -50,9 +50,9 @@ class ScannIndex(Finder):
         search = self.searcher.search_batched
         if len(queries) >= _PARALLEL:
             search = self.searcher.search_batched_parallel
-        found, scores = search(queries, final_num_neighbors=n, pre_reorder_num_neighbors=n)
+        nearest, scores = search(queries, final_num_neighbors=n, pre_reorder_num_neighbors=n)
         # Missing results have row 0 and score NaN.
-        rows = np.where(np.isnan(scores), -1, found.astype(np.int64))
+        rows = np.where(np.isnan(scores), -1, nearest.astype(np.int64))
         return rows, np.asarray(scores, np.float32)
 
 
