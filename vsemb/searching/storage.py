@@ -43,11 +43,6 @@ _COLUMNS = pa.schema([pa.field(name, pa.string()) for name in ("key", "split", "
 NAMES = frozenset((*_FILES, _STAMPS, BACKEND, MANIFEST))
 
 
-def is_index(directory: str | os.PathLike[str]) -> bool:
-    """Return whether a directory has the manifest of an index, of any version."""
-    return (_manifest(directory) or {}).get("format") == FORMAT
-
-
 def stored_backend(directory: Path) -> SearchBackend:
     """Return the search backend of an index; the default one if its manifest cannot be read."""
     try:
