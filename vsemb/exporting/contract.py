@@ -153,12 +153,16 @@ class Contract:
 def _text(value: Any, indent: str = "") -> str:
     """Write JSON with short values, and lists of scalars, such as embeddings, on one line."""
     line = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    if len(line) <= 80 or not any(isinstance(item, dict | list) or len(str(item)) > _SHORT for item in items):
+    if len(line) <= 80 or not isinstance(value, dict | list):
+        return line
+    items = list(value.values() if isinstance(value, dict) else value)
+    if not any(isinstance(item, dict | list) or len(str(item)) > _SHORT for item in items):
         return line
     more = indent + "  "
-    keys = [f"{json.dumps(key, ensure_ascii=False)}: " if isinstance(value, dict) else "" for key in value]
-    parts = [key + _text(item, more) for key, item in zip(keys, items, strict=True)]
+    parts = [_text(item, more) for item in items]
+    if isinstance(value, dict):
+        keys = [json.dumps(key, ensure_ascii=False) for key in value]
+        parts = [f"{key}: {part}" for key, part in zip(keys, parts, strict=True)]
     opened, closed = "{}" if isinstance(value, dict) else "[]"
     return f"{opened}\n{more}" + f",\n{more}".join(parts) + f"\n{indent}{closed}"
 
@@ -186,7 +190,9 @@ def written_shape(sizes: Sequence[int | None]) -> str:
     ('[B, 512]', '[B, ?]')
     """
     named = ["?" if size is None else str(size) for size in sizes]
-    return "[" + ", ".join(["B", *named[1:]] if sizes and sizes[0] is None else named) + "]"
+    if sizes and sizes[0] is None:
+        named[0] = "B"
+    return f"[{', '.join(named)}]"
 
 
 def contract_path(base: str | os.PathLike[str]) -> Path:

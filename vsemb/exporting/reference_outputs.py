@@ -132,13 +132,20 @@ def to_json(values: np.ndarray) -> list[Any]:
     (['dog', {'b64': '/w=='}], [[0.1]])
     """
     if values.ndim > 2 and values.dtype == np.float32:
-        shown = [[vector if vector.any() else vector[:0] for vector in row] for row in values]
-        return [[to_json(vector) for vector in row] for row in shown]
+        return [_vectors(row) for row in values]
     if values.ndim > 1:
         return [to_json(row) for row in values]
     if values.dtype == np.float32:
         return [float(str(value)) for value in values]  # `str` gives the fewest digits that identify the float32.
-    return [_string(value) if isinstance(value, bytes) else value.item() for value in values]
+    if values.dtype == object:
+        return [_string(value) for value in values]
+    return list(values.tolist())
+
+
+def _vectors(rows: np.ndarray) -> list[Any]:
+    if rows.ndim > 2:
+        return [_vectors(row) for row in rows]
+    return [to_json(vector) if vector.any() else [] for vector in rows]
 
 
 def _string(value: bytes) -> str | dict[str, str]:

@@ -57,14 +57,15 @@ def described_signatures(directory: Path, describe: Callable[[Any], Any]) -> Sig
         DataError: if the SavedModel cannot be read.
     """
     definitions = read_saved_model(directory).meta_graphs[0].signature_def
-    return {
-        name: {
-            side: {key: describe(info) for key, info in sorted(getattr(definitions[name], side).items())}
-            for side in SIDES
-        }
-        for name in sorted(definitions)
-        if not name.startswith("__saved_model")  # Skip the initializer of the model.
-    }
+    described: Signatures = {}
+    for name in sorted(definitions):
+        if name.startswith("__saved_model"):
+            continue  # The initializer of the model.
+        described[name] = {}
+        for side in SIDES:
+            infos = sorted(getattr(definitions[name], side).items())
+            described[name][side] = {key: describe(info) for key, info in infos}
+    return described
 
 
 def _spec(info: Any) -> dict[str, Any]:
@@ -97,13 +98,12 @@ def signature_table(path: str | os.PathLike[str]) -> dict[str, dict[str, list[li
     Returns:
         Shapes are strings such as `[B, 512]`, see `written_shape`.
     """
-    return {
-        name: {
-            side: [[key, spec["dtype"], written_shape(spec["shape"])] for key, spec in values.items()]
-            for side, values in sides.items()
-        }
-        for name, sides in signature_specs(Path(path)).items()
-    }
+    tables: dict[str, dict[str, list[list[str]]]] = {}
+    for name, sides in signature_specs(Path(path)).items():
+        tables[name] = {}
+        for side, specs in sides.items():
+            tables[name][side] = [[key, spec["dtype"], written_shape(spec["shape"])] for key, spec in specs.items()]
+    return tables
 
 
 def check_servable(directory: Path) -> None:

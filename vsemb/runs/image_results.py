@@ -66,11 +66,12 @@ class ImageResults(Result, Sequence[T], Generic[T]):
         return {"images": [each.to_json() for each in self.images]}
 
     def __str__(self) -> str:
-        rows = [
-            ["" if place else printable(each.image), *cells]
-            for each in self.images
-            for place, cells in enumerate(each.cells())
-        ]
+        rows = []
+        for result in self.images:
+            name = printable(result.image)
+            for cells in result.cells():
+                rows.append([name, *cells])
+                name = ""  # The lines that follow belong to the same image.
         return table(["image", *self.columns], rows, text=(0, 1)) if rows else ""
 
     def __repr__(self) -> str:

@@ -322,6 +322,10 @@ def _sheet_columns(count: int) -> int:
 
 def _metadata(columns: Mapping[str, Sequence[object]]) -> str:
     """Return the text of a metadata file. TensorBoard would show the header of a single column, so it is omitted."""
-    lines = [list(columns)] if len(columns) > 1 else []
-    lines += [[str(value) for value in row] for row in zip(*columns.values(), strict=True)]
-    return "".join("\t".join(_SEPARATORS.sub(" ", cell) for cell in line) + "\n" for line in lines)
+    rows: list[Sequence[object]] = [list(columns)] if len(columns) > 1 else []
+    rows += zip(*columns.values(), strict=True)
+    lines = []
+    for row in rows:
+        cells = [_SEPARATORS.sub(" ", str(value)) for value in row]
+        lines.append("\t".join(cells) + "\n")
+    return "".join(lines)

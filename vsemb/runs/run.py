@@ -592,8 +592,11 @@ def check_same(recipe: Recipe, info: RunInfo, out: Path) -> RunInfo:
 
 def _made_of(recipe: Recipe) -> dict[str, str]:
     """Return names of fingerprints in `run.json` -> phrases for other values, for errors."""
-    classes = [cls for part in walk(recipe) for cls in reversed(type(part).__mro__)]
-    return {name: other for cls in classes for name, other in vars(cls).get("made_of", {}).items()}
+    phrases: dict[str, str] = {}
+    for part in walk(recipe):
+        for cls in reversed(type(part).__mro__):
+            phrases |= vars(cls).get("made_of", {})
+    return phrases
 
 
 def _differences(old: Any, new: Any, path: str = "") -> list[tuple[str, Any, Any]]:

@@ -96,7 +96,10 @@ def with_values(recipe: Recipe, values: Mapping[str, Any], others: Iterable[str]
 
 def typed(values: Mapping[str, Any]) -> dict[str, Typed]:
     """Return values of fields as the text that a command line has for them."""
-    return {name: value if isinstance(value, Typed) else Typed(_json(name, value)) for name, value in values.items()}
+    texts = {}
+    for name, value in values.items():
+        texts[name] = value if isinstance(value, Typed) else Typed(_json(name, value))
+    return texts
 
 
 def _json(name: str, value: Any) -> str:

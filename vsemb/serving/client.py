@@ -218,14 +218,12 @@ class Client(EncodingMixin, AbstractContextManager["Client"]):
         if missing := sorted(info.inputs.keys() - inputs.keys() - info.optional):
             raise invalid_argument("inputs", sorted(inputs), f"all of {', '.join(info.inputs)}", f"Give {missing[0]}.")
         arrays = {name: to_array(name, values, info.inputs[name]) for name, values in inputs.items()}
-        rows = {len(array) if array.ndim else None for array in arrays.values()}
-        if len(rows) != 1 or (count := rows.pop()) is None:
+        rows = {array.shape[:1] for array in arrays.values()}
+        if len(rows) != 1 or () in rows:
+            # A scalar, or inputs whose rows do not belong together.
             return self._run(signature, info, arrays)
-        if count == 0:
-            return {
-                name: np.zeros((0, *(size or 0 for size in (output.shape or ())[1:])), output.dtype)
-                for name, output in info.outputs.items()
-            }
+        if (0,) in rows:
+            return {name: _no_rows(output) for name, output in info.outputs.items()}
         parts = [
             self._run(signature, info, {name: array[start:end] for name, array in arrays.items()})
             for start, end in requests_of(list(arrays.values()), self.batch_size, self.batch_bytes)
@@ -235,6 +233,7 @@ class Client(EncodingMixin, AbstractContextManager["Client"]):
         try:
             return {name: np.concatenate([part[name] for part in parts]) for name in info.outputs}
         except ValueError as error:
+            ((count,),) = rows
             allowed = f"at least {count}, the rows of the inputs"
             fix = "The parts have rows of different shapes."
             raise invalid_argument("batch_size", self.batch_size, allowed, fix) from error
@@ -412,6 +411,12 @@ class Client(EncodingMixin, AbstractContextManager["Client"]):
 
     def _attempted(self, attempt: Callable[[float], Result]) -> Result:
         return attempted(attempt, self.timeout, self.retries)
+
+
+def _no_rows(info: TensorInfo) -> np.ndarray:
+    """Return an output without rows; its open sizes are 0."""
+    sizes = [size or 0 for size in (info.shape or ())[1:]]
+    return np.zeros((0, *sizes), info.dtype)
 
 
 def to_array(name: str, values: Any, info: TensorInfo) -> np.ndarray:
