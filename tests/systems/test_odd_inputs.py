@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +119,7 @@ def test_a_model_of_odd_captions(text: str, tiny_run: Run) -> None:
     rows = model.encode_texts([text, "a red circle"], on_bad="nan")
     assert np.isfinite(rows[0]).all() == known and np.isfinite(rows[1]).all()
     if not known:
-        with pytest.raises(DataError, match="at least one word that the model reads"):
+        with pytest.raises(DataError, match=re.escape(repr(text)[:40])):
             model.encode_texts(["a red circle", text])
 
 

@@ -26,10 +26,10 @@ def test_a_table_a_picture_and_json(region_caption_run, key, opened, tmp_path, c
     arguments = ["caption-regions", str(region_caption_run.path), key, "--most", "2", "--beam", "3"]
     assert main([*arguments, "--out", str(out), "--json", str(report)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    found = json.loads(report.read_text())
-    assert found["image"] == key and 1 <= len(found["captions"]) <= 2
+    written = json.loads(report.read_text())
+    assert written["image"] == key and 1 <= len(written["captions"]) <= 2
     assert lines[0].split()[:2] == ["caption", "log-prob"] and lines[-2:] == ["", str(out)]
-    for line, caption in zip(lines[1:-2], found["captions"], strict=True):
+    for line, caption in zip(lines[1:-2], written["captions"], strict=True):
         assert line.startswith(caption["text"] + "  ")
         end = f"{caption['score']:.2f}  {caption['region']:>6}  {' '.join(map(str, caption['box']))}"
         assert line.endswith(end)
