@@ -7,10 +7,9 @@ import pytest
 import tensorflow as tf
 
 from tests.raising import raises_argument
-from vsemb import recipes
+from vsemb import Run, recipes
 from vsemb.cli.__main__ import main
 from vsemb.runs.fine_tune import with_backbone
-from vsemb.runs.run import Run
 from vsemb.systems.captions.captioner import CaptionOptions
 from vsemb.systems.captions.multimodal_rnn import AttentiveRNN
 

@@ -18,11 +18,10 @@ from tests.conftest import TINY_CAPTIONS
 from tests.raising import raises_argument
 from tests.tiny import tiny
 from tests.training.test_resume import check_same_training
-from vsemb import recipes
+from vsemb import Run, recipes
 from vsemb.cli.__main__ import main
 from vsemb.errors import DataError
 from vsemb.runs.fine_tune import with_backbone
-from vsemb.runs.run import Run
 from vsemb.runs.train import train
 from vsemb.systems.captions import recipe as captions_recipe
 from vsemb.systems.captions import snippets

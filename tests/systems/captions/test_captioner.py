@@ -11,7 +11,7 @@ from vsemb.encoders import ImageEncoder, WordEmbedding
 from vsemb.systems.captions.captioner import NeuralCaptioner, detokenize
 from vsemb.systems.captions.decoding import Sampler, SearchOptions
 from vsemb.systems.captions.multimodal_rnn import MultimodalRNN
-from vsemb.text.vocabulary import Vocabulary
+from vsemb.text import Vocabulary
 
 VOCABULARY = Vocabulary(["a", "dog", "'s", "ball", "größer", "犬"])
 

@@ -52,7 +52,7 @@ def test_the_table_and_json_have_both(caption_run, tiny_run, capsys, tmp_path):
     header = capsys.readouterr().out.splitlines()[0].split()
     assert header[header.index("CIDEr") + 1 :][:2] == ["CLIP-S", "RefCLIP-S"]
     assert main([*command, str(caption_run.path)]) == 1
-    assert "must embed images and captions as one vector each, for CLIPScore" in capsys.readouterr().err
+    assert str(caption_run.path) in capsys.readouterr().err
 
 
 def test_a_run_of_trees_parses_captions(tree_run, parsed_scenes):

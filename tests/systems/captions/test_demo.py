@@ -7,11 +7,11 @@ import shutil
 import pytest
 
 from tests.raising import raises_argument
+from vsemb import Run
 from vsemb.demo.answers import Demo
 from vsemb.demo.page import Cards, build_page, open_tabs
 from vsemb.demo.server import serve_page
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.runs.run import Run
 from vsemb.systems.captions.captioning import CaptionOptions, caption_images
 from vsemb.systems.captions.demo import CaptionDemo
 

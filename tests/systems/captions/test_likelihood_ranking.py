@@ -9,9 +9,9 @@ import pytest
 import tensorflow as tf
 
 from tests.raising import raises_argument
+from vsemb import Run
 from vsemb.cli.__main__ import main
-from vsemb.evaluation.retrieval import retrieval_ranks
-from vsemb.runs.run import Run
+from vsemb.evaluation import retrieval_ranks
 from vsemb.systems.captions.likelihood_ranking import log_likelihoods, measure_ranking, score_ranks
 
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 from PIL import Image
 
 from tests.raising import raises_argument
-from vsemb.data.store import Dataset
+from vsemb import Dataset
 from vsemb.drawing.pictures import pixel_box
 from vsemb.errors import DataError
 from vsemb.systems.captions.captioner import NeuralCaptioner

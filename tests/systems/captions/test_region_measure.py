@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from vsemb import Dataset
 from vsemb.cli.__main__ import main
-from vsemb.data.store import Dataset
 from vsemb.errors import DataError
 from vsemb.image.backbones import build_backbone
 from vsemb.image.decode import decode_images

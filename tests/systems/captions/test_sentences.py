@@ -25,7 +25,7 @@ def test_a_batch_by_hand() -> None:
     assert batch["text"].tolist() == [[7, 0, 0], [4, 5, 6], [0, 0, 0]]
     assert batch["tags"].tolist() == [[4, 0, 0], [1, 2, 3], [0, 0, 0]]
     assert batch["content"].tolist() == [[0, 0, 1], [1, 0, 0], [0, 1, 0]]
-    assert (len(sentences), sentences.targets) == (3, 7)
+    assert (len(sentences), len(sentences.ids)) == (3, 4)
     assert sentences.word_counts(9).tolist() == [3, 0, 0, 0, 1, 1, 1, 1, 0]
 
 

@@ -12,8 +12,7 @@ from vsemb.errors import DataError
 from vsemb.systems.captions.sentences import SentenceBatches
 from vsemb.systems.captions.snippets import Snippets, snippet_sentences
 from vsemb.systems.regions.region_store import RegionStore
-from vsemb.text.tokenizers import WordTokenizer
-from vsemb.text.vocabulary import Vocabulary
+from vsemb.text import Vocabulary, WordTokenizer
 
 # Each snippet's text says its number, by the words of its binary digits.
 WORDS = ("zero", "one")

@@ -10,9 +10,9 @@ import pytest
 import tensorflow as tf
 
 from tests.systems.captions.test_next_word import make_model
+from vsemb import Run
 from vsemb.data.sources import FeatureImages, ImageSource
 from vsemb.errors import DataError
-from vsemb.runs.run import Run
 from vsemb.systems.captions.captioner import NeuralCaptioner
 from vsemb.systems.captions.decoding import SearchOptions
 from vsemb.systems.captions.sentences import Sentences, sentence_batches

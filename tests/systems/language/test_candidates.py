@@ -27,7 +27,7 @@ from vsemb.systems.language.candidates import (
 from vsemb.systems.language.kneser_ney import KneserNeyTrigram
 from vsemb.systems.language.multiplicative import Multiplicative
 from vsemb.systems.language.structure_content import StructureContent
-from vsemb.text.vocabulary import Vocabulary
+from vsemb.text import Vocabulary
 
 WORDS = ("a", "dog", "cat", "runs", "'s", "red")
 # The encoder has other ids, knows a word more and does not know "cat".

@@ -13,9 +13,8 @@ import tensorflow as tf
 from tests.raising import raises_argument
 from vsemb import recipes
 from vsemb.errors import DataError
-from vsemb.exporting import export_savedmodel
+from vsemb.exporting import ImageInput, export_savedmodel
 from vsemb.exporting.contract import Contract, contract_path
-from vsemb.exporting.served_inputs import ImageInput
 from vsemb.image.backbones import BackboneConfig
 from vsemb.image.decode import decode_images
 from vsemb.runs.serve import export_run, model_facts

@@ -15,8 +15,8 @@ import pytest
 import tensorflow as tf
 
 from tests.raising import raises_argument
+from vsemb import Run
 from vsemb.errors import DataError, MissingExtraError
-from vsemb.runs.run import Run
 from vsemb.systems.language import generation
 from vsemb.systems.language.candidates import RankingWeights
 from vsemb.systems.language.conditioning import encoder_of

@@ -11,11 +11,10 @@ import pytest
 
 from tests.conftest import TINY_LANGUAGE
 from tests.tiny import tiny
-from vsemb import recipes
+from vsemb import Dataset, recipes
 from vsemb.api.data import prepare
 from vsemb.cli.__main__ import command_parser
 from vsemb.data.readers import read
-from vsemb.data.store import Dataset
 from vsemb.errors import DataError
 from vsemb.runs.describe import info
 from vsemb.systems.language.tags import write_tags

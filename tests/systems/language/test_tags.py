@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pytest
 
+from vsemb import Dataset
 from vsemb.data import annotations
-from vsemb.data.store import Dataset
 from vsemb.errors import DataError, MissingExtraError
 from vsemb.systems.language.tags import (
     CaptionTags,

@@ -27,21 +27,22 @@ _SIZES = {size: size for size in SIZES} | {"little": "small", "big": "large"}
 _COUNTS = {"two": 2, "three": 3, "four": 4}
 
 
-def _any(words: Iterable[str]) -> str:
+def _one_of(words: Iterable[str]) -> str:
     return f"(?:{'|'.join(words)})"
 
 
 _NOUN = re.compile(
-    rf"\b(?P<article>a(?= [^aeiou])|an(?= [aeiou])|the|another|(?P<many>{_any(_COUNTS)}))"
-    rf"(?P<different>(?(many) different(?= shapes)|!))?(?: (?P<size>{_any(_SIZES)}))?(?: (?P<colour>{_any(COLOURS)}))?"
-    rf" (?P<head>(?(many){_any(_PLURALS)}|{_any(_SINGULARS)}))\b"
+    rf"\b(?P<article>a(?= [^aeiou])|an(?= [aeiou])|the|another|(?P<many>{_one_of(_COUNTS)}))"
+    rf"(?P<different>(?(many) different(?= shapes)|!))?(?: (?P<size>{_one_of(_SIZES)}))?"
+    rf"(?: (?P<colour>{_one_of(COLOURS)}))?"
+    rf" (?P<head>(?(many){_one_of(_PLURALS)}|{_one_of(_SINGULARS)}))\b"
 )
 _PLACE = (
     r"(?:in the (?:top|bottom) (?:left|right) corner|on the (?:left|right)(?: side)?|at the (?:top|bottom)"
     r"|(?:in|near) the (?:middle|centre))"
 )
 _RELATION = r"(?:(?:to the )?(?:left|right) of|above|below|under|(?:larger|smaller) than)"
-_ATTRIBUTES = rf"({_any(_SIZES)}) and ({_any(COLOURS)})"
+_ATTRIBUTES = rf"({_one_of(_SIZES)}) and ({_one_of(COLOURS)})"
 # Captions whose noun phrases are replaced by their numbers: P0 for a plural, T0 after `the`, S0 for another singular.
 _CLAUSE = rf"(?:P\d+|[ST]\d+(?: {_PLACE}| {_RELATION} [ST]\d+)?)"
 _SENTENCE = rf"[ST]0 is (?:{_PLACE}|{_RELATION} [ST]1|{_ATTRIBUTES})"
@@ -50,7 +51,7 @@ _CAPTION = re.compile(
     rf"{_PLACE} (?:there )?is [ST]0"
     rf"|(?:(?:{_SENTENCE}|{_INTRODUCED}{_CLAUSE})(?: (?:and|with) {_CLAUSE})*"
     rf"|{_INTRODUCED}P0 of (?:the (?P<same>same) colour|(?P<different>different) colours))"
-    rf"(?: (?:on|against) a (?P<background>{_any(BACKGROUNDS)}) background)?"
+    rf"(?: (?:on|against) a (?P<background>{_one_of(BACKGROUNDS)}) background)?"
 )
 
 

@@ -69,11 +69,6 @@ class Sentences:
         """Number of words of each sentence, int64 (sentences,)."""
         return np.diff(self.offsets)
 
-    @property
-    def targets(self) -> int:
-        """Number of targets: all words, and the end of each sentence."""
-        return len(self.ids) + len(self)
-
     def word_counts(self, vocabulary_size: int) -> np.ndarray:
         """Count each id among the targets, int64 (vocabulary_size,); id 0 is the end."""
         counts = np.bincount(self.ids, minlength=vocabulary_size)
