@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +13,16 @@ import tensorflow as tf
 import vsemb
 from tests.api.conftest import pictures  # noqa: F401
 from tests.models.test_dual_encoder import make_batch, make_model
+from vsemb import Run
 from vsemb.data.features.compute import write_precomputed
 from vsemb.errors import DataError, VsembError
+from vsemb.evaluation import retrieval_ranks
 from vsemb.evaluation.binary import average_precision
-from vsemb.evaluation.retrieval import retrieval_ranks
 from vsemb.losses import CombinedLoss, InfoNCE, PairwiseRanking, SigmoidLoss
-from vsemb.runs.run import Run
 from vsemb.searching.index import SearchIndex
 from vsemb.systems.zero_shot.structured_loss import StructuredJointEmbedding
+from vsemb.text import Vocabulary
 from vsemb.text.tokenizers import Characters, Words
-from vsemb.text.vocabulary import Vocabulary
 
 ENDS = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 ONE_CAPTION = make_batch(range(4)) | {"text": np.full((4, 3), 5, np.int32)}
@@ -118,7 +119,7 @@ def test_a_model_of_odd_captions(text: str, tiny_run: Run) -> None:
     rows = model.encode_texts([text, "a red circle"], on_bad="nan")
     assert np.isfinite(rows[0]).all() == known and np.isfinite(rows[1]).all()
     if not known:
-        with pytest.raises(DataError, match="at least one word that the model reads"):
+        with pytest.raises(DataError, match=re.escape(repr(text)[:40])):
             model.encode_texts(["a red circle", text])
 
 

@@ -40,8 +40,8 @@ TEXTS = {
 
 def other_forms(text: str) -> list[str]:
     """Canonically equal texts: decomposed, with the marks of a letter in another order, with letters not composed."""
-    found = [unicodedata.normalize("NFD", text)]
-    letters, reordered = list(found[0]), []
+    forms = [unicodedata.normalize("NFD", text)]
+    letters, reordered = list(forms[0]), []
     while letters:
         start = [letters.pop(0)]
         while letters and unicodedata.combining(letters[0]):
@@ -49,12 +49,12 @@ def other_forms(text: str) -> list[str]:
         # Marks of different classes may change places.
         marks = sorted(start[1:], key=lambda mark: -unicodedata.combining(mark))
         reordered += [start[0], *marks]
-    found.append("".join(reordered))
+    forms.append("".join(reordered))
     # Letters that composition excludes.
     excluded = {"ड\u093c": "\u095c", "ড\u09bc": "\u09dc", "য\u09bc": "\u09df", "ש\u05c1": "\ufb2a"}
     for pair, letter in excluded.items():
-        found.append(text.replace(pair, letter))
-    return sorted({*found} - {text})
+        forms.append(text.replace(pair, letter))
+    return sorted({*forms} - {text})
 
 
 def test_the_texts_have_other_forms() -> None:
@@ -163,9 +163,9 @@ def test_a_file_of_word_vectors(tmp_path) -> None:
     for form in ("NFC", "NFD"):
         lines = [f"{unicodedata.normalize(form, word)} {number} 1" for number, word in enumerate(WORDS)]
         (tmp_path / form).write_text("\n".join(lines) + "\n", encoding="utf-8")
-    composed, found = read_word_vectors(tmp_path / "NFC", Vocabulary(WORDS))
+    composed, vectors = read_word_vectors(tmp_path / "NFC", Vocabulary(WORDS))
     decomposed, _ = read_word_vectors(tmp_path / "NFD", Vocabulary(WORDS))
-    assert found == len(WORDS) and (composed == decomposed).all()
+    assert vectors == len(WORDS) and (composed == decomposed).all()
 
 
 def test_a_table_that_mixes_both_forms() -> None:
@@ -204,11 +204,11 @@ MARKS = {
 
 @pytest.mark.parametrize("text", MARKS)
 def test_vocabulary_and_metrics_agree_on_words(text: str) -> None:
-    [found] = words_of([text])
-    assert split_in_python(text) == found
+    [words] = words_of([text])
+    assert split_in_python(text) == words
     counted = caption_tokens(text)
-    for word in [*found, *counted]:
+    for word in [*words, *counted]:
         assert not any(0xFE00 <= ord(character) <= 0xFE0F or character in "\u200c\u200d" for character in word)
     if MARKS[text] is not None:
-        assert found == counted == MARKS[text]
-    assert len(found) <= 1 or MARKS[text] is not None
+        assert words == counted == MARKS[text]
+    assert len(words) <= 1 or MARKS[text] is not None

@@ -45,14 +45,14 @@ def test_scores_of_a_case_by_hand(scores, text, image):
 
 def test_scores_by_hand():
     paired = Case((("a", None), ("b", None)), ("a", "b"))
-    found = score_cases([paired] * 4, [(True, True), (True, False), (False, True), (True, False)])
-    assert (found.text, found.image, found.group, found.by_kind) == (75, 50, 25, None)
-    assert found.to_json() == {"cases": 4, "text": 75.0, "image": 50.0, "group": 25.0}
+    metrics = score_cases([paired] * 4, [(True, True), (True, False), (False, True), (True, False)])
+    assert (metrics.text, metrics.image, metrics.group, metrics.by_kind) == (75, 50, 25, None)
+    assert metrics.to_json() == {"cases": 4, "text": 75.0, "image": 50.0, "group": 25.0}
     single = [Case((("a", None),), ("a", "b"), kind) for kind in ("on", "on", "in", None)]
-    found = score_cases(single, [(True, True), (False, True), (True, True), (True, True)])
-    assert (found.text, found.image, found.group, found.by_kind) == (75, None, None, 75)
-    assert found.kinds == {"on": (2, 50.0), "in": (1, 100.0)}
-    assert found.to_json()["kinds"][0] == {"kind": "on", "cases": 2, "text": 50.0}
+    metrics = score_cases(single, [(True, True), (False, True), (True, True), (True, True)])
+    assert (metrics.text, metrics.image, metrics.group, metrics.by_kind) == (75, None, None, 75)
+    assert metrics.kinds == {"on": (2, 50.0), "in": (1, 100.0)}
+    assert metrics.to_json()["kinds"][0] == {"kind": "on", "cases": 2, "text": 50.0}
 
 
 def test_published_files(tmp_path):
@@ -77,14 +77,10 @@ def test_pairs_of_attributes_with_few_cases_have_no_mean(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("a.json", "[]", "must be Winoground's examples.jsonl"),
-        ("a.json", "[1]", "must be Winoground's examples.jsonl"),
-        (
-            "a.json",
-            json.dumps([SUGAR_CREPE, {"caption": "a"}]),
-            "entry 1 must have the fields .* 'filename' is missing",
-        ),
-        ("a.jsonl", "{", "cannot be read as JSON lines"),
+        ("a.json", "[]", "a.json"),
+        ("a.json", "[1]", "a.json"),
+        ("a.json", json.dumps([SUGAR_CREPE, {"caption": "a"}]), "entry 1 .*'filename'"),
+        ("a.jsonl", "{", "a.jsonl"),
     ],
 )
 def test_other_files_are_refused(name, content, said, tmp_path):
@@ -132,4 +128,4 @@ def test_the_command_scores_image_files_and_their_parts(tiny_pixel_run, scenes, 
     assert "`files`" in capsys.readouterr().err
     (tmp_path / "0.jpg").unlink()
     assert main([*command, "--files", files[0]]) == 1
-    assert "Cannot read the image" in capsys.readouterr().err
+    assert str(tmp_path / "0.jpg") in capsys.readouterr().err

@@ -39,14 +39,16 @@ SCORES = np.array([[0.9, 0.1, 0.5, 5], [0.2, 0.8, 0.7, 5], [0.6, 0.3, 0.4, 5], [
 
 
 def measured(*positives):
-    (found,) = measure_positives(SCORES, np.eye(4, dtype=np.float32), np.arange(4), similarities.get("dot"), positives)
-    return found
+    (metrics,) = measure_positives(
+        SCORES, np.eye(4, dtype=np.float32), np.arange(4), similarities.get("dot"), positives
+    )
+    return metrics
 
 
 def test_a_query_by_hand():
     # Positives at places 1, 3 and 4: of the first three places, two; precision 1 at the first and 2/3 at the third.
-    found = query_metrics(np.array([4.0, 3.0, 2.0, 1.0, 0.0]), np.array([0, 2, 3]))
-    assert found.tolist() == pytest.approx([1, 1, 1, 2 / 3, (1 + 2 / 3) / 3])
+    metrics = query_metrics(np.array([4.0, 3.0, 2.0, 1.0, 0.0]), np.array([0, 2, 3]))
+    assert metrics.tolist() == pytest.approx([1, 1, 1, 2 / 3, (1 + 2 / 3) / 3])
     # The positive is the last of equals, and of twelve.
     assert query_metrics(np.zeros(6), np.array([0])).tolist() == [0, 0, 1, 0, 0]
     assert query_metrics(np.arange(12.0), np.array([0])).tolist() == [0, 0, 0, 0, 0]
@@ -56,13 +58,13 @@ def test_judged_positives_by_hand():
     # Image 7 has its caption and that of 9, places 2 and 3 of 4: the caption of 10 scores most. Image 8 has its own.
     split = Split()
     judged = Judged("eccv", split, {7: [70, 90, 555], 8: [80, 80], 666: [70]}, {70: [7], 90: [9, 8]})
-    found = measured(judged)
+    metrics = measured(judged)
     # Image 7: captions 10, 7, 9, 8; of the first two one, precision 1/2 at the second. Image 8: own caption second.
-    assert found.image_to_text == pytest.approx({"R@1": 0, "R@5": 100, "R@10": 100, "R-P": 25, "mAP@R": 12.5})
+    assert metrics.image_to_text == pytest.approx({"R@1": 0, "R@5": 100, "R@10": 100, "R-P": 25, "mAP@R": 12.5})
     # Caption 70: images 10, 7, 9, 8; own is second. Caption 90: images 10, 8, 7, 9; of the first two one.
-    assert found.text_to_image == pytest.approx({"R@1": 0, "R@5": 100, "R@10": 100, "R-P": 25, "mAP@R": 12.5})
-    assert found.queries == (2, 2)
-    with pytest.raises(DataError, match=r"'eccv' must be of images and captions in the split 'test'; none is"):
+    assert metrics.text_to_image == pytest.approx({"R@1": 0, "R@5": 100, "R@10": 100, "R-P": 25, "mAP@R": 12.5})
+    assert metrics.queries == (2, 2)
+    with pytest.raises(DataError, match="'eccv'.*'test'"):
         Judged("eccv", split, {666: [70]}, {70: [7]})
 
 
@@ -71,14 +73,14 @@ def test_plausible_matches_by_hand():
     #   0: 0     0 1   0 1 2       R-Precision image to text   1 1/2 1     text to image   1 1/2 1
     #   1: 1     0 1   0 1                                     1 1/2 1/2                   1 1/2 1/2
     #   2: 2     2     0 2                                     0 0   1                     0 0   1/2
-    found = measured(*plausible_matches([{"a"}, {"a", "b"}, {"c"}, set()], Split()))
-    assert found.image_to_text["R-P"] == pytest.approx(100 * 11 / 18)
-    assert found.text_to_image["R-P"] == pytest.approx(100 * 5 / 9)
-    assert found.queries == (3, 3)
+    metrics = measured(*plausible_matches([{"a"}, {"a", "b"}, {"c"}, set()], Split()))
+    assert metrics.image_to_text["R-P"] == pytest.approx(100 * 11 / 18)
+    assert metrics.text_to_image["R-P"] == pytest.approx(100 * 5 / 9)
+    assert metrics.queries == (3, 3)
     one = Plausible(np.array([[1, 0], [1, 1], [0, 0]], bool), np.array([0, 0, 1, 2]), 1)
     assert [(row, own.tolist()) for row, own in one.of_images()] == [(0, [0, 1, 2]), (1, [0, 1, 2])]
     assert [(row, own.tolist()) for row, own in one.of_captions()] == [(0, [0, 1]), (1, [0, 1]), (2, [0, 1])]
-    with pytest.raises(DataError, match=r"must have object classes .* none has"):
+    with pytest.raises(DataError, match="'test'"):
         plausible_matches([set()] * 4, Split())
 
 
@@ -105,10 +107,11 @@ def test_published_files(tmp_path):
         "COCO_val2014:sentid:70,COCO_val2014_000000000007.jpg,3.0,c2i_original\n"
         "COCO_val2014:sentid:90,COCO_val2014_000000000007.jpg,5.0,c2i_intrasim\n"
     )
-    found = read_positives([tmp_path, csv, tmp_path / "instances_val2014.json"], Split())
-    assert [each.name for each in found] == ["cxc", "eccv", "sits_test", *["plausible matches"] * 3]
+    positives = read_positives([tmp_path, csv, tmp_path / "instances_val2014.json"], Split())
+    assert [each.name for each in positives] == ["cxc", "eccv", "sits_test", *["plausible matches"] * 3]
     queries = [
-        [{row: own.tolist() for row, own in side()} for side in (each.of_images, each.of_captions)] for each in found
+        [{row: own.tolist() for row, own in side()} for side in (each.of_images, each.of_captions)]
+        for each in positives
     ]
     assert queries[:3] == [[{1: [1]}, {1: [1]}], [{0: [0, 2]}, {0: [0, 1]}], [{0: [0, 2]}, {0: [0], 2: [0]}]]
     assert queries[3][0] == {0: [0, 1], 1: [0, 1], 2: [2]} and queries[5][1] == dict.fromkeys(range(3), [0, 1, 2])
@@ -118,10 +121,10 @@ def test_published_files(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("other.json", "{}", "must hold positives"),
-        ("x_image_to_caption.json", "{}", "No file of positives at"),
-        ("sits_val.csv", "caption,image\n70,8\n", "must be a file of CxC"),
-        ("sits_val.csv", "caption,image,agg_score\na:b,8_7.jpg,4\n", "must be a file of CxC"),
+        ("other.json", "{}", "other.json"),
+        ("x_image_to_caption.json", "{}", "x_caption_to_image.json"),
+        ("sits_val.csv", "caption,image\n70,8\n", "sits_val.csv.*'agg_score'"),
+        ("sits_val.csv", "caption,image,agg_score\na:b,8_7.jpg,4\n", "sits_val.csv.*'b'"),
     ],
 )
 def test_other_files_are_refused(name, content, said, tmp_path):
@@ -133,7 +136,7 @@ def test_other_files_are_refused(name, content, said, tmp_path):
 def test_lists_of_words_are_refused(tmp_path):
     for side in ("image_to_caption", "caption_to_image"):
         (tmp_path / f"x_{side}.json").write_text('{"7": ["dog"]}')
-    with pytest.raises(DataError, match="must map ids to lists of ids"):
+    with pytest.raises(DataError, match="x_image_to_caption.json.*'dog'"):
         read_positives([tmp_path], Split())
 
 
@@ -147,7 +150,7 @@ def test_the_command_measures_plausible_matches_of_the_objects_of_a_dataset(tiny
     assert written["plausible matches"]["queries"] == [12, 60]
     assert vsemb.evaluate(tiny_run, protocol="positives").to_json() == written
     assert main(["evaluate", str(tiny_run.path), "--protocol", "positives", "--files", str(out)]) == 1
-    assert "must hold positives" in capsys.readouterr().err
+    assert str(out) in capsys.readouterr().err
 
 
 def test_queries_with_unknown_words_are_also_left_out(tiny_run, scenes, tmp_path, capsys):

@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import MadeOnce
 from tests.systems.captions.caption_model import FACTS, caption_parts
-from vsemb.runs.run import Run
+from vsemb import Run
 
 
 @pytest.fixture(scope="session")

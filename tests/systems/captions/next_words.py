@@ -45,7 +45,7 @@ class HistoryModel:
 
 
 @dataclass(frozen=True)
-class Found:
+class Hypothesis:
     """A sequence without its END."""
 
     words: tuple[int, ...]
@@ -56,41 +56,42 @@ class Found:
         return self.log_prob / max(len(self.words), 1) ** length_penalty
 
 
-def grown(model: HistoryModel, row: int, found: Found, min_words: int, forbidden: tuple[int, ...]):
+def grown(model: HistoryModel, row: int, start: Hypothesis, min_words: int, forbidden: tuple[int, ...]):
     """All continuations of a sequence by one word or END."""
-    for word, log_prob in enumerate(model.next(row, found.words)):
-        if word in forbidden or (word == 0 and len(found.words) < min_words) or log_prob == -np.inf:
+    for word, log_prob in enumerate(model.next(row, start.words)):
+        if word in forbidden or (word == 0 and len(start.words) < min_words) or log_prob == -np.inf:
             continue
-        words = found.words if word == 0 else (*found.words, word)
-        yield Found(words, found.log_prob + float(log_prob), word == 0)
+        words = start.words if word == 0 else (*start.words, word)
+        yield Hypothesis(words, start.log_prob + float(log_prob), word == 0)
 
 
-def sort(found: list[Found], length_penalty: float) -> list[Found]:
-    return sorted(found, key=lambda one: (not one.finished, -one.score(length_penalty)))
+def sort(hypotheses: list[Hypothesis], length_penalty: float) -> list[Hypothesis]:
+    return sorted(hypotheses, key=lambda one: (not one.finished, -one.score(length_penalty)))
 
 
-def brute_force(model, row, *, max_words, min_words=1, forbidden=(1,), length_penalty=0.0) -> list[Found]:
+def brute_force(model, row, *, max_words, min_words=1, forbidden=(1,), length_penalty=0.0) -> list[Hypothesis]:
     """Every sequence that there is, in order."""
-    found = [Found((), 0.0, False)]
+    hypotheses = [Hypothesis((), 0.0, False)]
     for _ in range(max_words):
-        live = [one for one in found if not one.finished]
-        found = [one for one in found if one.finished]
-        found += [new for one in live for new in grown(model, row, one, min_words, forbidden)]
-    return sort(found, length_penalty)
+        live = [one for one in hypotheses if not one.finished]
+        hypotheses = [one for one in hypotheses if one.finished]
+        hypotheses += [new for one in live for new in grown(model, row, one, min_words, forbidden)]
+    return sort(hypotheses, length_penalty)
 
 
-def slow_beam(model, row, beam, *, max_words, min_words=1, forbidden=(1,), length_penalty=0.0) -> list[Found]:
+def slow_beam(model, row, beam, *, max_words, min_words=1, forbidden=(1,), length_penalty=0.0) -> list[Hypothesis]:
     """The rule of `beam_search`, one hypothesis after another."""
-    found = [Found((), 0.0, False)]
+    hypotheses = [Hypothesis((), 0.0, False)]
     for _ in range(max_words):
-        frozen = [one for one in found if one.finished]
-        candidates = [new for one in found if not one.finished for new in grown(model, row, one, min_words, forbidden)]
+        frozen = [one for one in hypotheses if one.finished]
+        live = [one for one in hypotheses if not one.finished]
+        candidates = [new for one in live for new in grown(model, row, one, min_words, forbidden)]
         candidates.sort(key=lambda one: -one.log_prob)
-        found = frozen + candidates[: beam - len(frozen)]
-    return sort(found, length_penalty)
+        hypotheses = frozen + candidates[: beam - len(frozen)]
+    return sort(hypotheses, length_penalty)
 
 
-def as_found(hypotheses, row: int) -> list[Found]:
+def hypotheses_of(hypotheses, row: int) -> list[Hypothesis]:
     """What a search returned of a row."""
     result = []
     for tokens, log_prob, finished, exists in zip(
@@ -103,13 +104,13 @@ def as_found(hypotheses, row: int) -> list[Found]:
         if exists:
             words = tuple(tokens[: np.count_nonzero(tokens)].tolist())
             assert not tokens[len(words) :].any()
-            result.append(Found(words, float(log_prob), bool(finished)))
+            result.append(Hypothesis(words, float(log_prob), bool(finished)))
         else:
             assert not tokens.any() and not finished and log_prob == -np.inf
     return result
 
 
-def assert_same(got: list[Found], wanted: list[Found]) -> None:
+def assert_same(got: list[Hypothesis], wanted: list[Hypothesis]) -> None:
     assert [(one.words, one.finished) for one in got] == [(one.words, one.finished) for one in wanted]
     # Sums of up to twenty float32 against the same in float64.
     np.testing.assert_allclose([one.log_prob for one in got], [one.log_prob for one in wanted], atol=1e-5)

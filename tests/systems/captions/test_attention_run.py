@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from vsemb import recipes
+from tests.raising import raises_argument
+from vsemb import Run, recipes
 from vsemb.cli.__main__ import main
-from vsemb.errors import InvalidArgumentError
 from vsemb.runs.fine_tune import with_backbone
-from vsemb.runs.run import Run
 from vsemb.systems.captions.captioner import CaptionOptions
 from vsemb.systems.captions.multimodal_rnn import AttentiveRNN
 
@@ -60,26 +59,27 @@ def test_the_variant_of_attention_takes_another_backbone(scenes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("change", "field"),
     [
-        (["image.pooling=mean"], "image.pooling.*'flat'.*image.pooling=flat"),
-        (["decoder.heads=3"], "heads.*a divisor of units"),
-        (["decoder.heads=-1"], "decoder.heads"),
-        (["image.projection=affine"], "image.projection.*'none' with decoder=attentive"),
-        (["image=features"], "image.*'pixels' with decoder=attentive"),
+        ("image.pooling=mean", "image.pooling"),
+        ("image.layer=block2_relu", "image.layer"),
+        ("decoder.heads=3", "decoder.heads"),
+        ("decoder.heads=-1", "decoder.heads"),
+        ("image.projection=affine", "image.projection"),
+        ("image=features", "image"),
     ],
 )
-def test_refused(changes: list[str], message: str, recipe) -> None:
-    with pytest.raises(InvalidArgumentError, match=message):
-        recipe.with_overrides(changes)
+def test_refused(change: str, field: str, recipe) -> None:
+    with raises_argument(field):
+        recipe.with_overrides([change])
 
 
 def test_a_preset_without_a_map_is_refused(recipe, preset_path) -> None:
     recipe = recipe.with_overrides([f"image.backbone=hub:{preset_path('vit')}", "image.size=null"])
-    with pytest.raises(InvalidArgumentError, match="image.backbone.*gives a map"):
+    with raises_argument("image.backbone"):
         recipe.build(30, {}, "float32")
 
 
 def test_features_have_no_grid_cells(caption_recipe) -> None:
-    with pytest.raises(InvalidArgumentError, match="image.*variant attention"):
+    with raises_argument("image"):
         caption_recipe.with_overrides(["decoder=attentive"])

@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 
 from tests.contract import BFLOAT16, SAME
+from tests.raising import raises_argument
 from vsemb.encoders import ImageEncoder, PixelEncoder, WordEmbedding
-from vsemb.errors import InvalidArgumentError
 from vsemb.systems.captions.multimodal_rnn import AttentiveRNN, SpatialFeatureEncoder
 from vsemb.systems.captions.next_word import NextWordCrossEntropy
 
@@ -185,10 +185,10 @@ def test_pixels() -> None:
 
 def test_errors() -> None:
     words = WordEmbedding(WORDS, DIM)
-    with pytest.raises(InvalidArgumentError, match="image_encoder.*cells of 4 = units"):
+    with raises_argument("image_encoder"):
         AttentiveRNN(ImageEncoder(16), words, units=4)
-    with pytest.raises(InvalidArgumentError, match="image_encoder.*two or more grid cells"):
+    with raises_argument("image_encoder"):
         AttentiveRNN(SpatialFeatureEncoder(1, 4), words, units=4)
     for heads in (0, 3):
-        with pytest.raises(InvalidArgumentError, match="heads.*a divisor of units=4"):
+        with raises_argument("heads"):
             AttentiveRNN(SpatialFeatureEncoder(2, 4), words, units=4, heads=heads)

@@ -62,10 +62,10 @@ def test_images_and_what_is_wrong_with_some(region_caption_run, region_scenes, t
     assert len(capsys.readouterr().out.splitlines()) == 2
     assert main(["caption", str(run), split.keys[0]]) == 1
     error = capsys.readouterr().err
-    assert "no dataset with such a key" in error and "gone" in error and error.count("\n") == 1
+    assert "gone" in error and error.count("\n") == 1
     # Captions never take the place of an image.
     assert main(["caption", str(run), str(bad), str(good), "--json", str(good)]) == 1
-    assert "would replace" in capsys.readouterr().err
+    assert str(good) in capsys.readouterr().err
     assert main(["caption", str(run), str(good), "--data", "/nowhere"]) == 1
     assert "/nowhere" in capsys.readouterr().err
 
@@ -75,13 +75,10 @@ def test_mistakes_are_one_line(caption_run, scenes, opened, capsys):
     for options, said in (
         (["--n-best", "0"], "`n_best`"),
         (["--beam", "2", "--n-best", "3"], "`n_best`"),
-        (
-            ["--sample", "loud"],
-            "`sample` must be greedy, random, top-k=K with an integer K >= 1, or top-p=P with 0 < P <= 1; got 'loud'",
-        ),
-        (["--sample", "random", "--beam", "3"], "when words are sampled; got 3"),
+        (["--sample", "loud"], "`sample`"),
+        (["--sample", "random", "--beam", "3"], "`beam`"),
         (["--temperature", "2"], "`temperature`"),
-        (["--candidates", "10"], "`candidates` must be "),
+        (["--candidates", "10"], "`candidates`"),
         (["--max-words", "0"], "`max_words`"),
         (["--length-penalty", "nan"], "`length_penalty`"),
         (["--sample", "top-k=inf"], "`sample`"),
@@ -105,15 +102,14 @@ def test_other_commands_refuse_runs_that_write_captions(command, untrained, tmp_
     places = {"RUN": str(untrained), "OUT": str(tmp_path / "out.png")}
     assert main([*command.split(), *(places.get(each, each) for each in OTHERS[command])]) == 1
     error = capsys.readouterr().err
-    assert "must be a run for retrieval" in error and "which is for captions." in error and error.count("\n") == 1
+    assert str(untrained) in error and "'multimodal-rnn'" in error and error.count("\n") == 1
 
 
 def test_a_run_for_retrieval_is_refused(tiny_run, capsys):
-    assert main(["caption", str(tiny_run.path), "dog.jpg"]) == 1
-    error = capsys.readouterr().err
-    assert "must be a run that writes captions" in error and "which is for retrieval" in error
-    assert main(["demo", str(tiny_run.path), "--captions", str(tiny_run.path)]) == 1
-    error = capsys.readouterr().err
-    assert "must be a run that writes captions" in error and "which is for retrieval" in error
+    run = str(tiny_run.path)
+    for command in (["caption", run, "dog.jpg"], ["demo", run, "--captions", run]):
+        assert main(command) == 1
+        error = capsys.readouterr().err
+        assert run in error and "'vsepp'" in error
     assert main(["report", str(tiny_run.path), "--limit", "3"]) == 1
     assert "`limit`" in capsys.readouterr().err

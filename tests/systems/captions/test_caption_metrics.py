@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from tests.oracles import TOLERANCE, oracle
-from vsemb.errors import DataError, InvalidArgumentError, MissingExtraError
+from tests.raising import raises_argument
+from vsemb.errors import DataError, MissingExtraError
 from vsemb.systems.captions import meteor
 from vsemb.systems.captions.caption_metrics import cider, evaluate_captions
 from vsemb.systems.captions.training_captions import TrainingCaptions
@@ -25,13 +26,13 @@ def test_oracle() -> None:
     expected = CASE.expected
     np.testing.assert_allclose(metrics.bleu, 100 * np.array(expected["bleu"]), **TOLERANCE)
     np.testing.assert_allclose(metrics.rouge_l, 100 * expected["rouge_l"], **TOLERANCE)
-    np.testing.assert_allclose(metrics.each["rouge_l"], 100 * np.array(expected["rouge_l_each"]), **TOLERANCE)
+    np.testing.assert_allclose(metrics.per_image["rouge_l"], 100 * np.array(expected["rouge_l_each"]), **TOLERANCE)
     np.testing.assert_allclose(metrics.cider, 100 * expected["cider_d"], **TOLERANCE)
-    np.testing.assert_allclose(metrics.each["cider"], 100 * np.array(expected["cider_d_each"]), **TOLERANCE)
+    np.testing.assert_allclose(metrics.per_image["cider"], 100 * np.array(expected["cider_d_each"]), **TOLERANCE)
     corpus, each = cider(HYPOTHESES, REFERENCES)
     np.testing.assert_allclose(corpus, expected["cider_d"], **TOLERANCE)
     np.testing.assert_allclose(each, expected["cider_d_each"], **TOLERANCE)
-    assert metrics.meteor is None and "meteor" not in metrics.each and metrics.notes == ()
+    assert metrics.meteor is None and "meteor" not in metrics.per_image and metrics.notes == ()
     assert (metrics.images, metrics.vocabulary, metrics.words) == (3, 14, 6.0)
 
 
@@ -53,11 +54,11 @@ def slow_cider(candidates: list[str], references: list[list[str]]) -> list[float
 
     def grams(text: str, order: int) -> dict[tuple[str, ...], int]:
         words = text.split()
-        found: dict[tuple[str, ...], int] = {}
+        counts: dict[tuple[str, ...], int] = {}
         for start in range(len(words) - order + 1):
             gram = tuple(words[start : start + order])
-            found[gram] = found.get(gram, 0) + 1
-        return found
+            counts[gram] = counts.get(gram, 0) + 1
+        return counts
 
     def vector(text: str, order: int) -> dict[tuple[str, ...], float]:
         weighted = {}
@@ -99,14 +100,14 @@ def test_order_of_images_and_case_change_nothing() -> None:
         meteor=False,
     )  # fmt: skip
     np.testing.assert_allclose(turned.bleu, metrics.bleu, rtol=1e-12)
-    for name, values in metrics.each.items():
-        np.testing.assert_allclose(turned.each[name], values[::-1], rtol=1e-12)
+    for name, values in metrics.per_image.items():
+        np.testing.assert_allclose(turned.per_image[name], values[::-1], rtol=1e-12)
 
 
 def test_captions_without_words_score_nothing() -> None:
     metrics = evaluate_captions(["", " . ", "a dog"], [["a dog"], ["a cat"], ["a dog", ""]], meteor=False)
-    assert metrics.each["rouge_l"][:2].tolist() == metrics.each["cider"][:2].tolist() == [0, 0]
-    assert metrics.each["rouge_l"][2] == pytest.approx(100)
+    assert metrics.per_image["rouge_l"][:2].tolist() == metrics.per_image["cider"][:2].tolist() == [0, 0]
+    assert metrics.per_image["rouge_l"][2] == pytest.approx(100)
     empty = evaluate_captions(["", ""], [["a dog"], ["a cat"]], meteor=False)
     assert empty.bleu == pytest.approx((0, 0, 0, 0), abs=1e-6) and empty.cider == 0 and empty.vocabulary == 0
     assert cider(["", "a"], [["."], ["!"]])[0] == 0
@@ -128,26 +129,24 @@ def test_novelty_and_vocabulary_stand_in_json() -> None:
 
 
 @pytest.mark.parametrize(
-    ("candidates", "references", "said"),
+    ("candidates", "references", "name"),
     [
-        ([], [], "`candidates` must be the captions of one image or more; got []"),
-        ("a dog", [["a dog"]], "`candidates` must be the captions of one image or more; got 'a dog'"),
-        (["a dog"], [], "references of 0 images"),
-        (["a dog"], [[]], "for image 0"),
-        (["a dog"], ["a dog"], "for image 0"),
+        ([], [], "candidates"),
+        ("a dog", [["a dog"]], "candidates"),
+        (["a dog"], [], "references"),
+        (["a dog"], [[]], "references"),
+        (["a dog"], ["a dog"], "references"),
     ],
 )
-def test_refusals(candidates, references, said) -> None:
-    with pytest.raises(InvalidArgumentError) as raised:
-        evaluate_captions(candidates, references)
-    assert said in str(raised.value)
-    with pytest.raises(InvalidArgumentError):
-        cider(candidates, references)
+@pytest.mark.parametrize("measure", [evaluate_captions, cider])
+def test_refusals(measure, candidates, references, name) -> None:
+    with raises_argument(name):
+        measure(candidates, references)
 
 
 def test_the_extra_is_named_where_it_is_missing(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "pycocoevalcap.cider.cider", None)
-    with pytest.raises(MissingExtraError, match=r"vsemb\[captions\]"):
+    with pytest.raises(MissingExtraError, match="pycocoevalcap"):
         cider(["a"], [["a"]])
 
 
@@ -156,6 +155,6 @@ def test_what_keeps_meteor_away_is_a_note(monkeypatch) -> None:
     metrics = evaluate_captions(HYPOTHESES, REFERENCES)
     assert metrics.meteor is None
     (note,) = metrics.notes
-    assert note.startswith("METEOR was not measured. METEOR needs `java`") and "\n" not in note
+    assert "METEOR" in note and "`java`" in note and "\n" not in note
     with pytest.raises(DataError, match="java"):
         meteor.meteor_of_tokens(["a"], [["a"]])

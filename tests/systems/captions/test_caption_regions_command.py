@@ -8,8 +8,8 @@ import json
 import pytest
 from PIL import Image
 
+from vsemb import Dataset
 from vsemb.cli.__main__ import main
-from vsemb.data.store import Dataset
 
 
 @pytest.fixture(scope="module")
@@ -26,10 +26,10 @@ def test_a_table_a_picture_and_json(region_caption_run, key, opened, tmp_path, c
     arguments = ["caption-regions", str(region_caption_run.path), key, "--most", "2", "--beam", "3"]
     assert main([*arguments, "--out", str(out), "--json", str(report)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    found = json.loads(report.read_text())
-    assert found["image"] == key and 1 <= len(found["captions"]) <= 2
+    written = json.loads(report.read_text())
+    assert written["image"] == key and 1 <= len(written["captions"]) <= 2
     assert lines[0].split()[:2] == ["caption", "log-prob"] and lines[-2:] == ["", str(out)]
-    for line, caption in zip(lines[1:-2], found["captions"], strict=True):
+    for line, caption in zip(lines[1:-2], written["captions"], strict=True):
         assert line.startswith(caption["text"] + "  ")
         end = f"{caption['score']:.2f}  {caption['region']:>6}  {' '.join(map(str, caption['box']))}"
         assert line.endswith(end)
@@ -54,7 +54,7 @@ def test_a_file_that_is_no_image_of_the_dataset(region_caption_run, opened, tmp_
     # A picture never takes the place of what it is drawn from.
     for option in ("--out", "--json"):
         assert main(["caption-regions", str(run), image, option, image]) == 1
-        assert "would replace" in capsys.readouterr().err
+        assert "wide" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -67,10 +67,10 @@ def test_mistakes_are_one_line(region_caption_run, caption_run, region_run, key,
         ([run, key, "--overlap", "2"], "`overlap`"),
         ([run, key, "--out", "a.gif"], ".png, .jpg"),
         ([run, key, "--data", "nowhere"], "nowhere"),
-        ([run, key, "--boxes", "nowhere.json"], "proposes its own regions"),
+        ([run, key, "--boxes", "nowhere.json"], "`boxes`"),
         ([str(caption_run.path), key], "multimodal-rnn-regions"),
         ([str(region_run.path), key], "'dvsa'"),
-        (["nowhere", key], "nowhere must be a run directory"),
+        (["nowhere", key], "nowhere"),
     ):
         assert main(["caption-regions", *arguments]) == 1
         error = capsys.readouterr().err

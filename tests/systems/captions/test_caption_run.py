@@ -18,11 +18,10 @@ from tests.conftest import TINY_CAPTIONS
 from tests.raising import raises_argument
 from tests.tiny import tiny
 from tests.training.test_resume import check_same_training
-from vsemb import recipes
+from vsemb import Run, recipes
 from vsemb.cli.__main__ import main
-from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.errors import DataError
 from vsemb.runs.fine_tune import with_backbone
-from vsemb.runs.run import Run
 from vsemb.runs.train import train
 from vsemb.systems.captions import recipe as captions_recipe
 from vsemb.systems.captions import snippets
@@ -97,7 +96,7 @@ def test_regions(region_scenes, region_run: Run, region_caption_run: Run, tmp_pa
     for status in ("running", "finished"):
         info = json.loads((out / "run.json").read_text()) | {"alignment": "c0ffee", "status": status}
         (out / "run.json").write_text(json.dumps(info))
-        with pytest.raises(DataError, match="another alignment \\(c0ffee there"):
+        with pytest.raises(DataError, match="c0ffee"):
             train(run.recipe, region_scenes, out, inputs={"alignment": region_run})
 
 
@@ -117,7 +116,7 @@ def test_an_alignment_is_asked_for_where_there_are_regions(
     snippet_recipe = recipes.get("multimodal-rnn-regions")
     with raises_argument("inputs.alignment"):
         train(snippet_recipe, region_scenes, tmp_path / "run")
-    with pytest.raises(InvalidArgumentError, match="alignment.*omitted for the recipe 'multimodal-rnn'"):
+    with raises_argument("alignment"):
         train(caption_recipe, scenes, tmp_path / "run", inputs={"alignment": region_run})
     assert not (tmp_path / "run").exists()
 
@@ -135,7 +134,7 @@ def test_an_alignment_that_does_not_work_leaves_no_run(
     # Before any caption is cut.
     monkeypatch.setattr(snippets, "find_snippets", None)
     monkeypatch.setattr(captions_recipe, "regions_of", lambda run, dataset: SimpleNamespace(fingerprint="c0ffee"))
-    with pytest.raises(DataError, match="of the regions c0ffee, not of.*image.fingerprint=c0ffee"):
+    with pytest.raises(DataError, match="image.fingerprint=c0ffee"):
         train(recipe, region_scenes, out, inputs={"alignment": region_run})
     assert not out.exists()
 
@@ -176,34 +175,40 @@ def test_the_model_is_that_of_the_recipe(caption_recipe, scenes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "field"),
     [
-        ("text.tokenizer=characters", "text.tokenizer.*a kind of Words"),
+        ("text.tokenizer=characters", "text.tokenizer"),
         ("decoder.cell=sc-nlm", "decoder.cell"),
         ("training.precision=float16", "training.precision"),
         ("validation=recall", "validation"),
-        ("image.projection=none", "image.projection.*a map to another size"),
-        ("image=snippet-regions", "image.*one vector per image"),
-        ("text.units=3", "text.units"),
-        ("embedding_dim=3", "embedding_dim"),
-        ("decoder.context=3", "decoder.context"),
-        ("decoder.heads=3", "decoder.heads"),
-        ("affinity=3", "affinity"),
-        ("loss.margin=3", "loss"),
-        ("image.max_regions=3", "image.max_regions"),
-        ("optimizer=rmsporp", "Did you mean 'rmsprop'"),
+        ("image.projection=none", "image.projection"),
+        ("image=snippet-regions", "image"),
+        ("text.units=3", "recipe field"),
+        ("embedding_dim=3", "recipe field"),
+        ("decoder.context=3", "recipe field"),
+        ("decoder.heads=3", "recipe field"),
+        ("affinity=3", "recipe field"),
+        ("loss.margin=3", "recipe field"),
+        ("image.max_regions=3", "recipe field"),
+        ("optimizer=rmsporp", "optimizer"),
     ],
 )
-def test_what_a_recipe_does_not_read_cannot_be_set(change: str, message: str, caption_recipe) -> None:
-    with pytest.raises(InvalidArgumentError, match=message):
+def test_what_a_recipe_does_not_read_cannot_be_set(change: str, field: str, caption_recipe) -> None:
+    with raises_argument(field):
         caption_recipe.with_overrides([change])
 
 
 @pytest.mark.parametrize(
-    "change", ["validation=cider", "batches.captions=one", "image.max_regions=3", "decoder=attentive"]
+    ("change", "field"),
+    [
+        ("validation=cider", "recipe field"),
+        ("batches.captions=one", "recipe field"),
+        ("image.max_regions=3", "recipe field"),
+        ("decoder=attentive", "decoder"),
+    ],
 )
-def test_what_regions_do_not_read_cannot_be_set(change: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=change.split("=")[0]):
+def test_what_regions_do_not_read_cannot_be_set(change: str, field: str) -> None:
+    with raises_argument(field):
         tiny(recipes.get("multimodal-rnn-regions"), *TINY_CAPTIONS, change)
 
 

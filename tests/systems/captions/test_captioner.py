@@ -11,7 +11,7 @@ from vsemb.encoders import ImageEncoder, WordEmbedding
 from vsemb.systems.captions.captioner import NeuralCaptioner, detokenize
 from vsemb.systems.captions.decoding import Sampler, SearchOptions
 from vsemb.systems.captions.multimodal_rnn import MultimodalRNN
-from vsemb.text.vocabulary import Vocabulary
+from vsemb.text import Vocabulary
 
 VOCABULARY = Vocabulary(["a", "dog", "'s", "ball", "größer", "犬"])
 
@@ -34,8 +34,8 @@ def test_words_become_texts():
 
 @pytest.mark.parametrize("shape", [(0, 4), (2, 0), (0, 3, 5)])
 def test_no_words(shape):
-    found = detokenize(tf.zeros(shape, tf.int32), VOCABULARY.tokens)
-    assert found.shape == shape[:-1] and not any(found.numpy().ravel())
+    texts = detokenize(tf.zeros(shape, tf.int32), VOCABULARY.tokens)
+    assert texts.shape == shape[:-1] and not any(texts.numpy().ravel())
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.raising import raises_argument
 from vsemb import recipes
 from vsemb.data.features.store import FeatureStore
-from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.errors import DataError
 from vsemb.systems.captions.captioner import NeuralCaptioner
 from vsemb.systems.captions.captioning import (
     CaptionOptions,
@@ -36,8 +37,8 @@ def test_captions_of_a_split_are_the_captioners(written, caption_run, scenes) ->
     assert [[text for text, _ in captions] for captions in written] == [
         [text.decode() for text in row] for row in texts.numpy()
     ]
-    found = [[log_prob for _, log_prob in captions] for captions in written]
-    np.testing.assert_allclose(found, log_probs, rtol=1e-5)
+    values = [[log_prob for _, log_prob in captions] for captions in written]
+    np.testing.assert_allclose(values, log_probs, rtol=1e-5)
 
 
 def test_log_probabilities_are_those_of_the_model(written, caption_run, scenes) -> None:
@@ -65,8 +66,8 @@ def test_options_go_before_the_recipe(caption_run, scenes) -> None:
     rows = np.arange(4)
 
     def texts(**options):
-        found = caption_split(caption_run, scenes, "val", CaptionOptions(**options), rows=rows)
-        return [[text for text, _ in captions] for captions in found]
+        written = caption_split(caption_run, scenes, "val", CaptionOptions(**options), rows=rows)
+        return [[text for text, _ in captions] for captions in written]
 
     def search(**options):
         return caption_run.recipe.captioner(caption_run, CaptionOptions(**options)).search
@@ -86,30 +87,31 @@ def test_options_go_before_the_recipe(caption_run, scenes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "name"),
     [
-        ({"n_best": 0}, "`n_best`"),
-        ({"beam": 2, "n_best": 3}, "`n_best`"),
-        ({"beam": 0}, "`beam`"),
-        ({"max_words": 0}, "`max_words`"),
-        ({"candidates": 9}, "`candidates` must be .*multimodal-rnn.*; got 9"),
-        ({"sample": "loud"}, "`sample` must be .*; got 'loud'"),
-        ({"sample": "random", "beam": 3}, "`beam` must be .*words are sampled.*; got 3"),
-        ({"sample": "random", "length_penalty": 1.0}, "`length_penalty` must be .*words are sampled.*; got 1.0"),
-        ({"temperature": 0.5}, "`temperature` must be .*`sample`.*; got 0.5"),
-        ({"seed": 5}, "`seed` must be .*`sample`.*; got 5"),
+        ({"n_best": 0}, "n_best"),
+        ({"beam": 2, "n_best": 3}, "n_best"),
+        ({"beam": 0}, "beam"),
+        ({"max_words": 0}, "max_words"),
+        ({"candidates": 9}, "candidates"),
+        ({"sample": "loud"}, "sample"),
+        ({"sample": "random", "beam": 3}, "beam"),
+        ({"sample": "random", "length_penalty": 1.0}, "length_penalty"),
+        ({"sample": "random", "max_words": 0}, "max_words"),
+        ({"temperature": 0.5}, "temperature"),
+        ({"seed": 5}, "seed"),
     ],
 )
-def test_options_that_are_not_read_are_refused(caption_run, options, said) -> None:
-    with pytest.raises(InvalidArgumentError, match=said):
+def test_options_that_are_not_read_are_refused(caption_run, options, name) -> None:
+    with raises_argument(name):
         caption_run.recipe.captioner(caption_run, CaptionOptions(**options))
 
 
 def test_runs_that_write_no_captions_are_refused(tmp_path) -> None:
     (tmp_path / "recipe.json").write_text(json.dumps(recipes.get("vsepp").to_json()))
-    with pytest.raises(DataError, match="run that writes captions.*which is for retrieval"):
+    with pytest.raises(DataError, match="'vsepp'"):
         open_captioning_run(tmp_path)
-    with pytest.raises(DataError, match="must be a run directory"):
+    with pytest.raises(DataError, match="none"):
         open_captioning_run(tmp_path / "none")
 
 
@@ -117,16 +119,16 @@ def test_keys_are_captioned_from_features_and_files_are_not(written, caption_run
     part, new = scenes.split("val"), tmp_path / "new.png"
     new.write_bytes(part.read_image(3))
     images = [part.keys[3], str(new), "nowhere.png", part.keys[0]]
-    found = caption_images(caption_run, images, scenes, CaptionOptions(n_best=3))
-    assert [result.error is None for result in found] == [True, False, False, True]
-    assert "precomputed features" in found[1].error and "nowhere.png" in found[2].error
-    for result, row in ((found[0], 3), (found[3], 0)):
+    captioned = caption_images(caption_run, images, scenes, CaptionOptions(n_best=3))
+    assert [result.error is None for result in captioned] == [True, False, False, True]
+    assert "precomputed features" in captioned[1].error and "nowhere.png" in captioned[2].error
+    for result, row in ((captioned[0], 3), (captioned[3], 0)):
         assert [text for text, _ in result.captions] == [text for text, _ in written[row]]
-    assert found[0].to_json()["captions"][0] == {
+    assert captioned[0].to_json()["captions"][0] == {
         "text": written[3][0][0],
         "log_prob": pytest.approx(written[3][0][1], rel=1e-5),
     }
-    assert found[1].to_json() == {"image": str(new), "error": found[1].error}
+    assert captioned[1].to_json() == {"image": str(new), "error": captioned[1].error}
 
 
 @pytest.mark.parametrize("sample", [None, "greedy"])
@@ -134,8 +136,8 @@ def test_a_broken_model_is_no_model_without_captions(caption_run, scenes, sample
     broken = dataclasses.replace(caption_run)  # With a model of its own.
     broken.model.set_weights([np.full_like(value, np.nan) for value in broken.model.get_weights()])
     options, keys = CaptionOptions(sample=sample), scenes.split("val").keys[:2]
-    found = caption_images(broken, keys, scenes, options)
-    assert all("NaN" in result.error for result in found)
+    captioned = caption_images(broken, keys, scenes, options)
+    assert all("NaN" in result.error for result in captioned)
     if sample:
         with pytest.raises(DataError, match="NaN"):
             caption_split(broken, scenes, "val", options)
@@ -155,12 +157,12 @@ def test_files_of_a_run_on_regions_are_captioned_whole(region_caption_run, regio
     part, good, bad = region_scenes.split("val"), tmp_path / "good.png", tmp_path / "bad.png"
     good.write_bytes(part.read_image(2))
     bad.write_bytes(b"\x89PNG nothing")
-    found = caption_images(region_caption_run, [str(good), str(bad), part.keys[2]], region_scenes)
-    assert found[0].error is None and "unreadable" in found[1].error and found[2].error is None
+    captioned = caption_images(region_caption_run, [str(good), str(bad), part.keys[2]], region_scenes)
+    assert captioned[0].error is None and "unreadable" in captioned[1].error and captioned[2].error is None
     # The file and the key are one image; features of the cache are those of the served network, rounded.
-    (first, second), (first_log, second_log) = zip(found[0].captions[0], found[2].captions[0], strict=True)
+    (first, second), (first_log, second_log) = zip(captioned[0].captions[0], captioned[2].captions[0], strict=True)
     assert first == second and first_log == pytest.approx(second_log, rel=1e-2)
     split = caption_split(region_caption_run, region_scenes, "val", rows=np.array([2]))
     assert split[0][0][0] == second
     # Files need no dataset.
-    assert caption_images(region_caption_run, [str(good)])[0].captions == found[0].captions
+    assert caption_images(region_caption_run, [str(good)])[0].captions == captioned[0].captions

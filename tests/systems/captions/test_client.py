@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.raising import raises_argument
 from tests.serving.asking import ask
 from tests.systems.captions.caption_model import caption_parts, pictures
-from vsemb.errors import InvalidArgumentError
 from vsemb.serving.batching import Batcher
 from vsemb.serving.client import Client
 from vsemb.serving.models import LoadedModel
@@ -46,8 +46,8 @@ def wanted() -> list[ImageCaptions]:
     return captions_of({name: values.numpy() for name, values in answer.items()}, None)
 
 
-def same(found: list[ImageCaptions], wanted: list[ImageCaptions]) -> None:
-    for one, other in zip(found, wanted, strict=True):
+def same(images: list[ImageCaptions], wanted: list[ImageCaptions]) -> None:
+    for one, other in zip(images, wanted, strict=True):
         assert one.valid == other.valid
         assert [caption.text for caption in one.captions] == [caption.text for caption in other.captions]
         for here, there in zip(one.captions, other.captions, strict=True):
@@ -61,9 +61,9 @@ def test_images_are_captioned(url, wanted, tmp_path):
     nothing = ImageCaptions([], False)
     # Sent in parts of two rows.
     with Client(url, "captions", timeout=60, batch_size=2) as client:
-        found = client.caption([first, b"no image", tmp_path / "two.png", str(tmp_path / "two.png"), b"", third])
-        same(found, [wanted[0], nothing, wanted[1], wanted[1], nothing, wanted[2]])
-        assert len(found[0].captions) == 3 and isinstance(found[0].captions[0], Caption)
+        captions = client.caption([first, b"no image", tmp_path / "two.png", str(tmp_path / "two.png"), b"", third])
+        same(captions, [wanted[0], nothing, wanted[1], wanted[1], nothing, wanted[2]])
+        assert len(captions[0].captions) == 3 and isinstance(captions[0].captions[0], Caption)
         same(client.caption([first], n=1), [ImageCaptions(wanted[0].captions[:1], True)])
         assert client.caption([]) == []
 
@@ -73,7 +73,7 @@ def test_images_are_captioned(url, wanted, tmp_path):
 def test_other_numbers_of_captions_are_refused(n, server):
     with (
         Client(url_of(server, "http"), "captions", timeout=60) as client,
-        pytest.raises(InvalidArgumentError, match="`n` must be .*from 1 to 3"),
+        raises_argument("n"),
     ):
         client.caption(pictures(), n=n)
 
@@ -81,28 +81,28 @@ def test_other_numbers_of_captions_are_refused(n, server):
 @pytest.mark.slow
 def test_a_model_of_embeddings_writes_none(server):
     with Client(url_of(server, "http"), "captions", timeout=60) as client:
-        with pytest.raises(InvalidArgumentError, match="`signature` must be .*caption.*; got 'encode_image'"):
+        with raises_argument("signature"):
             client.encode_image(pictures())
-        with pytest.raises(InvalidArgumentError, match="`images` must be a list.*; got 'bytes'"):
+        with raises_argument("images"):
             client.caption(pictures()[0])
         others = {"encode_text": client.signatures()["caption"]}
         client.signatures = lambda refresh=False: others  # type: ignore[method-assign]
-        with pytest.raises(InvalidArgumentError, match="`signature` must be .*encode_text.*; got 'caption'"):
+        with raises_argument("signature"):
             client.caption(pictures())
 
 
 @pytest.mark.slow
 def test_rest_and_grpc_give_equal_arrays(server):
-    found = []
+    answers = []
     for protocol in ("http", "grpc"):
         with Client(url_of(server, protocol), "captions", timeout=60) as client:
-            found.append(client.predict("caption", image_bytes=[*pictures(), b"none"]))
+            answers.append(client.predict("caption", image_bytes=[*pictures(), b"none"]))
             shapes = {name: it.shape for name, it in client.signatures()["caption"].outputs.items()}
             assert shapes == {"captions": (None, 3), "log_probs": (None, 3), "valid": (None,)}
-    assert found[0].keys() == found[1].keys()
-    for name, values in found[0].items():
-        assert values.dtype == found[1][name].dtype and np.array_equal(values, found[1][name])
-    assert found[0]["captions"].shape == (3, 3)
+    assert answers[0].keys() == answers[1].keys()
+    for name, values in answers[0].items():
+        assert values.dtype == answers[1][name].dtype and np.array_equal(values, answers[1][name])
+    assert answers[0]["captions"].shape == (3, 3)
 
 
 @pytest.mark.slow
@@ -152,9 +152,9 @@ def test_merged_requests_give_what_each_gives_alone(exported_captioner):
         batcher.close()
         return held.rows, results[1:]
 
-    rows, found = asyncio.run(merged())
+    rows, answers = asyncio.run(merged())
     assert rows == [1, 7]
-    for one, inputs in zip(found, requests, strict=True):
+    for one, inputs in zip(answers, requests, strict=True):
         alone = model.run("caption", inputs)
         assert np.array_equal(one["captions"], alone["captions"])
         assert np.array_equal(one["valid"], alone["valid"])
@@ -170,8 +170,8 @@ def test_captions_over_rest_need_no_tensorflow(server, tmp_path):
         from vsemb.serving.client import Client
 
         with Client(sys.argv[1], "captions", timeout=60) as client:
-            (found,) = client.caption([sys.argv[2]])
-        assert found.valid and found.captions[0].text and found.captions[0].log_prob < 0, found
+            (image,) = client.caption([sys.argv[2]])
+        assert image.valid and image.captions[0].text and image.captions[0].log_prob < 0, image
         assert not {"tensorflow", "keras", "grpc"} & set(sys.modules)
     """
     command = [sys.executable, "-c", textwrap.dedent(code), url_of(server, "http"), str(tmp_path / "one.png")]

@@ -27,12 +27,12 @@ def test_a_run_scores_captions_of_a_split(tiny_run, scenes):
     part, rows = scenes.split("val"), np.array([4, 1])
     references = [part.captions_of(row) for row in rows]
     scorer = ClipScorer(tiny_run, scenes, "val", rows)
-    found, with_references = scorer([references[0][2], " "], references)
+    scores, with_references = scorer([references[0][2], " "], references)
     image = tiny_run.model.encode_images(tiny_run.images_of(scenes, part).gather(rows[:1])).numpy()[0]
     text = tiny_run.model.encode_texts(tiny_run.tokenizer([references[0][2]])).numpy()[0]
     score = 250 * max(float(image @ text), 0)
     # The caption is one of its references: the largest cosine is 1. A caption without words scores 0.
-    assert found.tolist() == pytest.approx([score, 0], rel=1e-3)
+    assert scores.tolist() == pytest.approx([score, 0], rel=1e-3)
     assert with_references.tolist() == pytest.approx([2 * score / (score / 100 + 1), 0], rel=1e-3)
 
 
@@ -52,18 +52,18 @@ def test_the_table_and_json_have_both(caption_run, tiny_run, capsys, tmp_path):
     header = capsys.readouterr().out.splitlines()[0].split()
     assert header[header.index("CIDEr") + 1 :][:2] == ["CLIP-S", "RefCLIP-S"]
     assert main([*command, str(caption_run.path)]) == 1
-    assert "must embed images and captions as one vector each, for CLIPScore" in capsys.readouterr().err
+    assert str(caption_run.path) in capsys.readouterr().err
 
 
 def test_a_run_of_trees_parses_captions(tree_run, parsed_scenes):
     part, rows = parsed_scenes.split("val"), np.arange(2)
     references = [part.captions_of(row) for row in rows]
-    found, _ = ClipScorer(tree_run, parsed_scenes, "val", rows)([own[0] for own in references], references)
+    scores, _ = ClipScorer(tree_run, parsed_scenes, "val", rows)([own[0] for own in references], references)
     images = tree_run.model.encode_images(tree_run.images_of(parsed_scenes, part).gather(rows)).numpy()
     texts = vsemb.load(tree_run).encode_texts([own[0] for own in references])
-    assert found.tolist() == pytest.approx(250 * np.maximum((images * texts).sum(axis=1), 0), rel=1e-3)
+    assert scores.tolist() == pytest.approx(250 * np.maximum((images * texts).sum(axis=1), 0), rel=1e-3)
 
 
 def test_runs_of_sets_are_refused(region_run, region_scenes):
-    with pytest.raises(DataError, match="for CLIPScore; its recipe 'dvsa' does not"):
+    with pytest.raises(DataError, match="'dvsa'"):
         ClipScorer(region_run, region_scenes, "val", np.arange(1))

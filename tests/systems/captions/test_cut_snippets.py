@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from vsemb.errors import DataError, InvalidArgumentError
+from tests.raising import raises_argument
+from vsemb.errors import DataError
 from vsemb.systems.captions import snippets as module
 from vsemb.systems.captions.snippets import (
     find_snippets,
@@ -54,8 +55,8 @@ def test_captions_are_cut_as_one_at_a_time(region_run, region_scenes, unaries, m
     monkeypatch.setattr(module, "_BLOCK", 13)
     monkeypatch.setattr(module, "_BATCH", 4)
     part = region_scenes.split("val")
-    found = find_snippets(region_run, region_scenes, part)
-    affinity = found.affinity
+    cut = find_snippets(region_run, region_scenes, part)
+    affinity = cut.affinity
     assert affinity > 0
     at = 0
     for caption, text in enumerate(part.captions):
@@ -63,20 +64,20 @@ def test_captions_are_cut_as_one_at_a_time(region_run, region_scenes, unaries, m
         boxes = regions_of(region_run, region_scenes).boxes(part.ids[[row]])[0]
         path: list[int] = []
         while len(path) < len(words):
-            snippet = found.texts[at].split()
+            snippet = cut.texts[at].split()
             assert snippet == words[len(path) : len(path) + len(snippet)]
-            assert (found.image_rows[at], found.image_ids[at]) == (row, part.ids[row])
+            assert (cut.image_rows[at], cut.image_ids[at]) == (row, part.ids[row])
             # No padding, and another region than the snippet before.
-            assert boxes[found.regions[at]].any() and path[-1:] != [found.regions[at]]
-            path += [int(found.regions[at])] * len(snippet)
+            assert boxes[cut.regions[at]].any() and path[-1:] != [cut.regions[at]]
+            path += [int(cut.regions[at])] * len(snippet)
             at += 1
         own = unaries[caption][:, np.any(boxes != 0, axis=1)]
         stays = sum(one == other for one, other in itertools.pairwise(path))
         energy = float(own[np.arange(len(path)), path].sum()) + affinity * stays
         # Sums of 20 float32 numbers.
         np.testing.assert_allclose(energy, slow_best(own, affinity), rtol=1e-5)
-    assert at == len(found) and found.affinity == affinity
-    assert find_snippets(region_run, region_scenes, part, affinity=affinity).texts == found.texts
+    assert at == len(cut) and cut.affinity == affinity
+    assert find_snippets(region_run, region_scenes, part, affinity=affinity).texts == cut.texts
 
 
 @pytest.mark.slow
@@ -90,8 +91,8 @@ def test_affinity_joins_words(region_run, region_scenes, capfd):
     # One region a caption, with all of its words; no word is lost at any affinity.
     assert [text.split() for text in whole.texts] == words
     assert whole.image_rows.tolist() == part.caption_rows.tolist()
-    for found in (alone, chosen):
-        assert " ".join(found.texts) == " ".join(" ".join(each) for each in words)
+    for snippets in (alone, chosen):
+        assert " ".join(snippets.texts) == " ".join(" ".join(each) for each in words)
     # Chosen on the validation split, whatever is cut.
     assert chosen.affinity == find_snippets(region_run, region_scenes, region_scenes.split("val")).affinity
     said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("snippets     ")]
@@ -116,19 +117,16 @@ def test_words_that_are_not_known_and_long_captions(region_run, region_scenes):
     captions[0] = [" ".join(["red"] * 60)]
     captions[1] = ["..."]
     other = part.with_captions(captions)
-    found = find_snippets(region_run, region_scenes, other, affinity=1e30)
-    assert found.texts[0] == " ".join(["red"] * region_run.tokenizer.max_length)
+    snippets = find_snippets(region_run, region_scenes, other, affinity=1e30)
+    assert snippets.texts[0] == " ".join(["red"] * region_run.tokenizer.max_length)
     # A caption without a word has no snippet.
-    assert found.image_rows.tolist() == [0, *range(2, len(part))]
-    assert set(found.texts[1:]) == {"a man's dog house zyzzyva"}
-    assert words_of(found.texts[1]) == ["a", "man", "'s", "dog", "house", "zyzzyva"]
-    for found in (find_snippets(region_run, region_scenes, other, affinity=value) for value in (0.0, 0.1)):
-        assert all(words_of(text) == text.replace("'s", " 's").split() for text in found.texts)
-
-
-def test_joined_words_begin_with_no_apostrophe():
-    assert module._joined(["'s", "dog"]) == "dog" and module._joined(["'s"]) == module._joined([]) == ""
-    assert module._joined(["man", "'s"]) == "man's"
+    assert snippets.image_rows.tolist() == [0, *range(2, len(part))]
+    assert set(snippets.texts[1:]) == {"a man's dog house zyzzyva"}
+    assert words_of(snippets.texts[1]) == ["a", "man", "'s", "dog", "house", "zyzzyva"]
+    for snippets in (find_snippets(region_run, region_scenes, other, affinity=value) for value in (0.0, 0.1)):
+        assert all(words_of(text) == text.replace("'s", " 's").split() for text in snippets.texts)
+        # Cut between man and 's, the end is left out.
+        assert all(text and not text.startswith("'") for text in snippets.texts)
 
 
 def test_stored_snippets_are_cut_once(region_run, region_scenes, tmp_path, monkeypatch):
@@ -154,15 +152,15 @@ def test_stored_snippets_are_cut_once(region_run, region_scenes, tmp_path, monke
 
 def test_mistakes(region_run, region_scenes, tiny_run, scenes):
     for affinity in (-1.0, float("nan"), float("inf")):
-        with pytest.raises(InvalidArgumentError, match="`affinity`"):
+        with raises_argument("affinity"):
             find_snippets(region_run, region_scenes, region_scenes.split("val"), affinity=affinity)
-    with pytest.raises(DataError, match="must be a run on regions"):
+    with pytest.raises(DataError, match="region"):
         find_snippets(tiny_run, region_scenes, region_scenes.split("val"), affinity=0.0)
     with pytest.raises(DataError, match="vsemb regions"):
         find_snippets(region_run, scenes, scenes.split("val"), affinity=0.0)
     recipe = region_run.recipe
     letters = dataclasses.replace(region_run, recipe=recipe.with_overrides(["text.tokenizer=characters"]))
-    with pytest.raises(InvalidArgumentError, match="reads words"):
+    with raises_argument("alignment"):
         find_snippets(letters, region_scenes, region_scenes.split("val"), affinity=0.0)
 
 

@@ -6,11 +6,12 @@ import shutil
 
 import pytest
 
+from tests.raising import raises_argument
+from vsemb import Run
 from vsemb.demo.answers import Demo
 from vsemb.demo.page import Cards, build_page, open_tabs
 from vsemb.demo.server import serve_page
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.runs.run import Run
 from vsemb.systems.captions.captioning import CaptionOptions, caption_images
 from vsemb.systems.captions.demo import CaptionDemo
 
@@ -25,8 +26,8 @@ def test_answers_are_those_of_the_caption_command(region_caption_run, region_sce
     # Dropped, the same image is read by the served network: its features are those of the cache, rounded.
     dropped = demo.written(part.read_image(3))
     assert [text for text, _ in dropped] == [text for text, _ in wanted.captions]
-    for image, message in ((b"", "empty"), (b"no image", "known format")):
-        with pytest.raises(DataError, match=message):
+    for image in (b"", b"no image"):
+        with pytest.raises(DataError):
             demo.written(image)
     with pytest.raises(InvalidArgumentError, match="no-such"):
         demo.written("no-such")
@@ -69,5 +70,5 @@ def test_the_page_writes_captions_of_a_key(caption_run, scenes):
 
 def test_a_second_run_that_writes_captions_is_refused(caption_run, scenes):
     pytest.importorskip("gradio", reason="the extra demo is not installed")
-    with pytest.raises(InvalidArgumentError, match="`captions`.*generates captions itself"):
+    with raises_argument("captions"):
         serve_page(caption_run, scenes, captioning=caption_run)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image, ImageColor
 
+from tests.raising import raises_argument
 from vsemb.drawing.pictures import PAPER
-from vsemb.errors import InvalidArgumentError
-from vsemb.systems.captions.region_captions import _stacked, draw_captions
+from vsemb.systems.captions.region_captions import draw_captions, stack_blocks
 from vsemb.systems.regions.drawing import COLOURS
 
 WHITE = Image.new("RGB", (100, 80), "white")
@@ -56,24 +56,24 @@ def test_nothing_is_cut_off(size, shown, texts) -> None:
 
 def test_stacking() -> None:
     # Alone, each is where it belongs; together they move apart, in order, and stay above the bottom.
-    assert _stacked([50], [20], 100, 5) == ([40], 65)
-    assert _stacked([50, 48], [20, 20], 100, 5) == ([63, 38], 88)
-    assert _stacked([95, 90], [20, 20], 100, 5) == ([75, 50], 100)
+    assert stack_blocks([50], [20], 100, 5) == ([40], 65)
+    assert stack_blocks([50, 48], [20, 20], 100, 5) == ([63, 38], 88)
+    assert stack_blocks([95, 90], [20, 20], 100, 5) == ([75, 50], 100)
     # Where there is too little room, there is more of it.
-    assert _stacked([95, 90], [60, 60], 100, 5) == ([70, 5], 135)
-    assert _stacked([], [], 100, 5) == ([], 5)
+    assert stack_blocks([95, 90], [60, 60], 100, 5) == ([70, 5], 135)
+    assert stack_blocks([], [], 100, 5) == ([], 5)
     random = np.random.default_rng(1)
     for _ in range(50):
         heights = random.integers(1, 40, size=6).tolist()
         centres = random.integers(0, 200, size=6).tolist()
-        tops, bottom = _stacked(centres, heights, 200, 3)
+        tops, bottom = stack_blocks(centres, heights, 200, 3)
         order = np.argsort(centres, kind="stable")
         edges = [0, *(edge for each in order for edge in (tops[each], tops[each] + heights[each])), bottom]
         assert min(np.diff(edges)[::2]) >= 3 and bottom <= max(200, sum(heights) + 7 * 3)
 
 
 def test_mistakes() -> None:
-    with pytest.raises(InvalidArgumentError, match="`texts`"):
+    with raises_argument("texts"):
         draw_captions(WHITE, [(0, 0, 9, 9)], [])
-    with pytest.raises(InvalidArgumentError, match="`side`"):
+    with raises_argument("side"):
         draw_captions(WHITE, [], [], side=63)

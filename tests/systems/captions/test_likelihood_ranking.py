@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.raising import raises_argument
+from vsemb import Run
 from vsemb.cli.__main__ import main
-from vsemb.errors import InvalidArgumentError
-from vsemb.evaluation.retrieval import retrieval_ranks
-from vsemb.runs.run import Run
+from vsemb.evaluation import retrieval_ranks
 from vsemb.systems.captions.likelihood_ranking import log_likelihoods, measure_ranking, score_ranks
 
 
@@ -21,22 +21,22 @@ def test_ranks_are_those_of_retrieval() -> None:
     own = np.repeat(np.arange(7), [1, 2, 3, 1, 2, 4, 1])
     scores = generator.integers(0, 6, (7, len(own))).astype(np.float32)
     expected = retrieval_ranks(scores, np.eye(len(own), dtype=np.float32), None, own, "dot")
-    for found, ranks in zip(score_ranks(scores, own), expected, strict=True):
-        np.testing.assert_array_equal(found, ranks)
+    for measured, ranks in zip(score_ranks(scores, own), expected, strict=True):
+        np.testing.assert_array_equal(measured, ranks)
 
 
 def test_likelihoods_are_those_of_single_pairs(caption_run, scenes) -> None:
     part = scenes.split("val")
     captions = [part.captions[0], part.captions[7], "a"]
     images = caption_run.images_of(scenes, part).gather(np.arange(9))  # More than a block of images.
-    found = log_likelihoods(caption_run, tf.constant(images), *caption_run.tokenizer.encode(captions))
-    assert found.shape == (9, 3)
+    log_probs = log_likelihoods(caption_run, tf.constant(images), *caption_run.tokenizer.encode(captions))
+    assert log_probs.shape == (9, 3)
     for column, caption in enumerate(captions):
         text = caption_run.tokenizer(tf.constant([caption]))
         for row in (0, 4, 8):
             pair = {"image": images[row : row + 1], "text": text}
             alone = caption_run.model.log_likelihoods(pair).numpy().sum()
-            np.testing.assert_allclose(found[row, column], alone, rtol=1e-4)
+            np.testing.assert_allclose(log_probs[row, column], alone, rtol=1e-4)
 
 
 def test_a_run_that_was_just_opened_has_its_weights(caption_run, scenes) -> None:
@@ -61,9 +61,9 @@ def test_common_captions_are_discounted_and_images_are_ranked_as_without(caption
 
 
 def test_numbers_out_of_range(caption_run, scenes) -> None:
-    for options in ({"first": 0}, {"first": 1000}, {"prior": 0}):
-        with pytest.raises(InvalidArgumentError, match=next(iter(options))):
-            measure_ranking(caption_run, scenes, **options)
+    for name, value in (("first", 0), ("first", 1000), ("prior", 0)):
+        with raises_argument(name):
+            measure_ranking(caption_run, scenes, **{name: value})
 
 
 def test_all_training_images_where_they_are_few(caption_run, scenes) -> None:

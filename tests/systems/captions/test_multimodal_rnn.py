@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 
 from tests.contract import BFLOAT16, SAME
+from tests.raising import raises_argument
 from vsemb.encoders import ImageEncoder, PixelEncoder, WordEmbedding
-from vsemb.errors import InvalidArgumentError
 from vsemb.systems.captions.multimodal_rnn import GATES, MultimodalRNN
 from vsemb.systems.captions.next_word import NextWordCrossEntropy
 
@@ -84,8 +84,8 @@ def float64(variables: dict[str, Any]) -> dict[str, np.ndarray]:
 def test_equations_13_to_15_and_their_gradient(image_steps: str) -> None:
     model, inputs = make_model("rnn", image_steps), make_inputs()
     weights = float64(parts(model))
-    found = tf.nn.log_softmax(model(inputs))
-    np.testing.assert_allclose(found, slow(weights, inputs, image_steps), rtol=1e-5, atol=1e-5)
+    log_probs = tf.nn.log_softmax(model(inputs))
+    np.testing.assert_allclose(log_probs, slow(weights, inputs, image_steps), rtol=1e-5, atol=1e-5)
     model.compile(loss=NextWordCrossEntropy())
     with tf.GradientTape() as tape:
         loss = model.compute_loss(inputs, y_pred=model(inputs, training=True))
@@ -168,9 +168,9 @@ def test_a_sentence_s_probabilities_are_those_of_all_sentences() -> None:
     ]
     padded = np.array([[*text, *[0] * (2 - len(text))] for text in texts], np.int32)
     image = np.repeat(make_inputs(1)["image"], len(texts), axis=0)
-    found = model.log_likelihoods({"image": image, "text": padded}).numpy().astype(np.float64)
+    log_probs = model.log_likelihoods({"image": image, "text": padded}).numpy().astype(np.float64)
     lengths = np.array([len(text) for text in texts])
-    total = np.exp(found[lengths < 2].sum(1)).sum() + np.exp(found[lengths == 2, :2].sum(1)).sum()
+    total = np.exp(log_probs[lengths < 2].sum(1)).sum() + np.exp(log_probs[lengths == 2, :2].sum(1)).sum()
     assert total == pytest.approx(1, rel=1e-5)
 
 
@@ -204,9 +204,9 @@ def test_frequencies_are_the_first_prediction() -> None:
     model = make_model("lstm")
     model.output_map.kernel.assign(np.zeros((UNITS, WORDS)))
     model.set_frequencies(np.array([10, 5, 20, 6, 4, 3, 2]))
-    found = np.exp(tf.nn.log_softmax(model(make_inputs()))[0, 0])
-    np.testing.assert_allclose(found, np.array([10, 5, 20, 6, 4, 3, 2]) / 50, rtol=1e-5)
-    with pytest.raises(InvalidArgumentError, match="counts.*7"):
+    predicted = np.exp(tf.nn.log_softmax(model(make_inputs()))[0, 0])
+    np.testing.assert_allclose(predicted, np.array([10, 5, 20, 6, 4, 3, 2]) / 50, rtol=1e-5)
+    with raises_argument("counts"):
         model.set_frequencies(np.ones(6))
 
 
@@ -252,13 +252,13 @@ def test_pixels() -> None:
 
 def test_errors() -> None:
     words = WordEmbedding(WORDS, DIM)
-    with pytest.raises(InvalidArgumentError, match="image_encoder.*16 = 4 x units"):
+    with raises_argument("image_encoder"):
         MultimodalRNN(ImageEncoder(8), words, cell="lstm", units=4)
-    with pytest.raises(InvalidArgumentError, match="cell"):
+    with raises_argument("cell"):
         MultimodalRNN(ImageEncoder(8), words, cell="lsmt", units=4)
-    with pytest.raises(InvalidArgumentError, match="image_steps"):
+    with raises_argument("image_steps"):
         MultimodalRNN(ImageEncoder(16), words, units=4, image_steps="last")
-    with pytest.raises(InvalidArgumentError, match="units"):
+    with raises_argument("units"):
         MultimodalRNN(ImageEncoder(4), words, units=0)
 
 

@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 
 from tests.oracles import TOLERANCE, oracle
+from tests.raising import raises_argument
 from vsemb.encoders import WordEmbedding
-from vsemb.errors import InvalidArgumentError
 from vsemb.models.replicated import l2_penalties
 from vsemb.systems.captions.next_word import NextWordCrossEntropy, NextWordModel, frequency_bias, read_ids
 
@@ -73,15 +73,15 @@ def test_frequencies() -> None:
 
 
 def test_errors() -> None:
-    with pytest.raises(InvalidArgumentError, match="vocabulary_size.*>= 2"):
+    with raises_argument("vocabulary_size"):
         Unigram(1)
-    with pytest.raises(InvalidArgumentError, match="l2.*>= 0"):
+    with raises_argument("l2"):
         Unigram(4, l2=-1.0)
-    with pytest.raises(InvalidArgumentError, match="counts"):
+    with raises_argument("counts"):
         frequency_bias(np.array([1, -2]))
     model = make_model()
     model.compile("sgd", loss="mse")
-    with pytest.raises(InvalidArgumentError, match="NextWordCrossEntropy"):
+    with raises_argument("loss"):
         model.compute_loss({"text": TEXT}, y_pred=model({"text": TEXT}))
     for call in (model.start, lambda x: model.step(x, TEXT), lambda x: NextWordModel.call(model, x)):
         with pytest.raises(NotImplementedError):

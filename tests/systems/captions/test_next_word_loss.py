@@ -64,16 +64,16 @@ def test_padding_changes_nothing_whatever_the_logits_there() -> None:
 @pytest.mark.parametrize("steps", [0, 1, 4])
 def test_few_rows_and_steps(rows: int, steps: int) -> None:
     text = TEXT[:rows, :steps]
-    found = next_word_log_probs(text, make_logits(text))
-    np.testing.assert_allclose(found, slow(text, make_logits(text))[0], rtol=1e-5, atol=1e-6)
+    log_probs = next_word_log_probs(text, make_logits(text))
+    np.testing.assert_allclose(log_probs, slow(text, make_logits(text))[0], rtol=1e-5, atol=1e-6)
     assert NextWordCrossEntropy().call(text, make_logits(text)).shape == (rows,)
 
 
 def test_low_precision_logits_are_read_in_float32() -> None:
     logits = tf.cast(make_logits(TEXT), tf.bfloat16)
-    found = next_word_log_probs(TEXT, logits)
-    assert found.dtype == tf.float32
-    np.testing.assert_allclose(found, slow(TEXT, logits.numpy().astype(np.float64))[0], rtol=1e-5, atol=1e-6)
+    log_probs = next_word_log_probs(TEXT, logits)
+    assert log_probs.dtype == tf.float32
+    np.testing.assert_allclose(log_probs, slow(TEXT, logits.numpy().astype(np.float64))[0], rtol=1e-5, atol=1e-6)
 
 
 def test_config() -> None:

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from vsemb.errors import InvalidArgumentError
+from tests.raising import raises_argument
 from vsemb.systems.captions.training_captions import TrainingCaptions
 from vsemb.text.normalize import words_of
 
@@ -38,11 +38,11 @@ def slow_similarity(one: str, other: str, train: list[str]) -> float:
         return [*words, *pairwise(words)]
 
     def vector(text: str) -> dict[object, float]:
-        found = features(text)
+        counted = features(text)
         return {
-            feature: found.count(feature)
+            feature: counted.count(feature)
             * (1 + math.log(len(train) / max(sum(feature in features(each) for each in train), 1)))
-            for feature in found
+            for feature in counted
         }
 
     first, second = vector(one), vector(other)
@@ -70,7 +70,7 @@ def test_nearest_takes_the_first_and_nothing_where_no_word_is_shared() -> None:
 
 @pytest.mark.parametrize("wrong", [[], "a dog"])
 def test_refusals(wrong) -> None:
-    with pytest.raises(InvalidArgumentError, match="one or more"):
+    with raises_argument("captions"):
         TrainingCaptions(wrong)
-    with pytest.raises(InvalidArgumentError, match="one or more"):
+    with raises_argument("captions"):
         TrainingCaptions(["a"]).novelty(wrong)

@@ -14,8 +14,8 @@ from vsemb.systems.captions.validation import Likelihood, uniform_likelihood, un
 
 def test_oracle() -> None:
     given, expected = oracle("perplexity_base2").inputs, oracle("perplexity_base2").expected
-    found = [math.log(p) for of_one in given["token_probabilities"] for p in of_one]
-    likelihood = Likelihood(sum(found), len(found))
+    log_probs = [math.log(p) for of_one in given["token_probabilities"] for p in of_one]
+    likelihood = Likelihood(sum(log_probs), len(log_probs))
     np.testing.assert_allclose(likelihood.perplexity, expected["ppl"], **TOLERANCE)
     np.testing.assert_allclose(2**-likelihood.log2_likelihood, expected["ppl"], **TOLERANCE)
 
@@ -34,8 +34,8 @@ def test_baselines_by_hand() -> None:
     counts, training = np.array([2, 0, 3, 1]), np.array([1, 0, 3, 4])
     assert uniform_likelihood(counts).perplexity == pytest.approx(4)
     expected = 2 * math.log(1 / 8.5) + 3 * math.log(3 / 8.5) + math.log(4 / 8.5)
-    found = unigram_likelihood(counts, training)
-    assert found.total == pytest.approx(expected) and found.count == 6
+    likelihood = unigram_likelihood(counts, training)
+    assert likelihood.total == pytest.approx(expected) and likelihood.count == 6
     # The best there is without context: where training is as the targets are.
     best = unigram_likelihood(counts, 1000 * counts).perplexity
-    assert best < found.perplexity and best < 4
+    assert best < likelihood.perplexity and best < 4

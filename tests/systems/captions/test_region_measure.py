@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import shutil
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from vsemb import Dataset
 from vsemb.cli.__main__ import main
-from vsemb.data.store import Dataset
 from vsemb.errors import DataError
 from vsemb.image.backbones import build_backbone
 from vsemb.image.decode import decode_images
@@ -35,8 +36,8 @@ def test_features_are_those_of_the_cache(region_caption_run, dataset) -> None:
     boxes, rows = store.boxes(part.ids[:3]), np.array([0, 0, 2, 2])
     # In any order, and the whole image too.
     chosen = np.array([2, 1, 1, 0])
-    found = region_features(region_caption_run, part, rows, boxes[rows, chosen])
-    np.testing.assert_allclose(found, store.rows(part.ids[:3])[rows, chosen], rtol=2**-9, atol=1e-3)
+    features = region_features(region_caption_run, part, rows, boxes[rows, chosen])
+    np.testing.assert_allclose(features, store.rows(part.ids[:3])[rows, chosen], rtol=2**-9, atol=1e-3)
 
 
 def test_a_snippet_is_ranked_by_its_score_with_the_region(region_run) -> None:
@@ -59,12 +60,12 @@ def test_a_run_on_whole_images_embeds_crops(region_caption_run, caption_run, dat
     config, weights = kept_backbone(path)
     pixels, _ = decode_images(tf.constant([part.read_image(1)]), config.size)
     wanted = build_backbone(config, weights)(pixels).numpy()[0]
-    found = region_features(run, part, np.array([1, 1]), np.array([[0, 0, 1, 1], [0, 0, 0.5, 0.5]], np.float32))
-    np.testing.assert_allclose(found[0], wanted, rtol=1e-4, atol=1e-5)
-    assert np.abs(found[1] - wanted).max() > 1e-3
-    with pytest.raises(DataError, match="no image network"):
+    features = region_features(run, part, np.array([1, 1]), np.array([[0, 0, 1, 1], [0, 0, 0.5, 0.5]], np.float32))
+    np.testing.assert_allclose(features[0], wanted, rtol=1e-4, atol=1e-5)
+    assert np.abs(features[1] - wanted).max() > 1e-3
+    with pytest.raises(DataError, match=re.escape(str(caption_run.path))):
         region_features(caption_run, part, np.array([0]), np.ones((1, 4), np.float32))
-    with pytest.raises(DataError, match="with snippets"):
+    with pytest.raises(DataError, match=re.escape(str(path))):
         measure_region_captions([run], part, named_region_texts(part), alignment=run, limit=1, meteor=False)
 
 
@@ -73,16 +74,16 @@ def test_the_table_has_runs_ranking_and_people(region_caption_run, region_run, d
     part = dataset.split("val")
     texts = named_region_texts(part)
     references = [each for each in texts.references() if len(each) > 1][:4]
-    found = measure_region_captions([region_caption_run], part, texts, alignment=region_run, limit=4, meteor=False)
-    assert [row.name for row in found.rows][1:] == ["best training snippet", "a person"]
-    assert found.references == references and found.rows[2].captions == [each[0] for each in references]
-    assert all(len(row.captions) == 4 and all(row.captions) for row in found.rows)
+    table = measure_region_captions([region_caption_run], part, texts, alignment=region_run, limit=4, meteor=False)
+    assert [row.name for row in table.rows][1:] == ["best training snippet", "a person"]
+    assert table.references == references and table.rows[2].captions == [each[0] for each in references]
+    assert all(len(row.captions) == 4 and all(row.captions) for row in table.rows)
     # Without the penalty of brevity, unigrams of people by hand: the words that another text of the region has.
     words = [(word, other) for own, *other in references for word in own.split()]
     precision = np.mean([any(word in each.split() for each in other) for word, other in words])
-    assert 0 < found.rows[2].metrics.bleu[0] <= 100 * precision + 1e-6
-    assert "val: 4 regions" in captions_table(found, "regions")
-    assert len(json.loads(json.dumps(found.to_json()))["images"]) == 4
+    assert 0 < table.rows[2].metrics.bleu[0] <= 100 * precision + 1e-6
+    assert "val: 4 regions" in captions_table(table, "regions")
+    assert len(json.loads(json.dumps(table.to_json()))["images"]) == 4
 
 
 @pytest.mark.slow

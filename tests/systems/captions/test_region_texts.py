@@ -25,18 +25,18 @@ def test_visual_genome_and_coco_say_the_same(region_scenes, tmp_path) -> None:
     for content in (genome, coco):
         path = tmp_path / "regions.json"
         path.write_text(json.dumps(content))
-        found = read_region_texts(path, region_scenes, part)
-        assert found.rows.tolist() == [0, 2] and found.texts == ["the sky", "a dog"]
-        assert found.boxes.tolist() == [[0, 0, 1, 0.5], [0.25, 0.125, 0.5, 0.25]]
+        annotations = read_region_texts(path, region_scenes, part)
+        assert annotations.rows.tolist() == [0, 2] and annotations.texts == ["the sky", "a dog"]
+        assert annotations.boxes.tolist() == [[0, 0, 1, 0.5], [0.25, 0.125, 0.5, 0.25]]
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ([{"regions": [{"image_id": 1}]}], "Visual Genome"),
-        ({"images": []}, "Visual Genome"),
+        ([{"regions": [{"image_id": 1}]}], "regions.json"),
+        ({"images": []}, "regions.json"),
         ({"annotations": [{"image_id": 1, "bbox": [0, 0, 2], "caption": "a"}]}, "annotation 0"),
-        ({"annotations": [{"image_id": "no", "bbox": [0, 0, 2, 2], "caption": "a"}]}, "none of its images"),
+        ({"annotations": [{"image_id": "no", "bbox": [0, 0, 2, 2], "caption": "a"}]}, "'val'"),
     ],
 )
 def test_other_files_are_refused(region_scenes, tmp_path, content, message: str) -> None:
@@ -64,10 +64,10 @@ class OneImage:
 
 
 def test_phrases_name_one_object() -> None:
-    found = named_region_texts(OneImage())  # type: ignore[arg-type]
-    assert found.texts == ["red ring", "ring"] and found.rows.tolist() == [0, 0]
-    assert found.boxes.tolist() == [[0, 0, 0.5, 1], [0, 0, 0.5, 1]]
-    assert found.references() == [["red ring", "ring"], ["ring", "red ring"]]
+    phrases = named_region_texts(OneImage())  # type: ignore[arg-type]
+    assert phrases.texts == ["red ring", "ring"] and phrases.rows.tolist() == [0, 0]
+    assert phrases.boxes.tolist() == [[0, 0, 0.5, 1], [0, 0, 0.5, 1]]
+    assert phrases.references() == [["red ring", "ring"], ["ring", "red ring"]]
 
 
 def test_regions_of_other_images_are_others() -> None:

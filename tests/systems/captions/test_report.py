@@ -13,7 +13,7 @@ from vsemb.report import report_run
 from vsemb.systems.captions import report as module
 from vsemb.systems.captions.caption_metrics import evaluate_captions
 from vsemb.systems.captions.captioning import caption_split
-from vsemb.systems.captions.report_option import CaptionedImages
+from vsemb.systems.captions.options import ReportedImages
 from vsemb.systems.captions.training_captions import TrainingCaptions
 
 
@@ -69,7 +69,7 @@ def test_each_image_stands_with_its_captions_and_references(reported, written, s
         assert people == [" ".join(text.split()) for text in part.captions_of(row)]
     best = [written[row][0][0] for row in rows]
     references = [list(part.captions_of(row)) for row in rows]
-    scores = evaluate_captions(best, references, train=train, meteor=False).each["cider"]
+    scores = evaluate_captions(best, references, train=train, meteor=False).per_image["cider"]
     worst = page.one("section", id="worst").all("div", kind="captioned")
     wanted = np.argsort(scores, kind="stable")[:2]
     assert [each.attributes["data-key"] for each in worst] == [part.keys[rows[place]] for place in wanted]
@@ -95,7 +95,7 @@ def test_without_the_extra_captions_are_shown_and_not_measured(caption_run, scen
 
     monkeypatch.setattr(module, "evaluate_captions", refused)
     out = tmp_path / "report.html"
-    made = report_run(caption_run, scenes, "val", out, shown=2, options=[CaptionedImages(limit=3)])
+    made = report_run(caption_run, scenes, "val", out, shown=2, options=[ReportedImages(limit=3)])
     page = Page(out.read_text(encoding="utf-8")).root
     said = page.one("section", id="metrics").text
     assert (
@@ -124,7 +124,7 @@ def test_options_for_captions_are_refused_for_other_runs(tiny_run, tmp_path) -> 
 def test_a_run_on_regions_shows_captions_of_them(region_caption_run, region_scenes, tmp_path) -> None:
     pytest.importorskip("pycocoevalcap", reason="the extra captions is not installed")
     out = tmp_path / "report.html"
-    report_run(region_caption_run, region_scenes, "val", out, shown=2, options=[CaptionedImages(limit=2)])
+    report_run(region_caption_run, region_scenes, "val", out, shown=2, options=[ReportedImages(limit=2)])
     page = Page(out.read_text(encoding="utf-8")).root
     shown = [each.attributes["data-key"] for each in page.one("section", id="captions").all("div", kind="captioned")]
     figures = page.one("section", id="regions").all("figure")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vsemb.errors import InvalidArgumentError
+from tests.raising import raises_argument
 from vsemb.systems.captions.sentences import SentenceBatches, Sentences, sentence_batches
 
 
@@ -25,7 +25,7 @@ def test_a_batch_by_hand() -> None:
     assert batch["text"].tolist() == [[7, 0, 0], [4, 5, 6], [0, 0, 0]]
     assert batch["tags"].tolist() == [[4, 0, 0], [1, 2, 3], [0, 0, 0]]
     assert batch["content"].tolist() == [[0, 0, 1], [1, 0, 0], [0, 1, 0]]
-    assert (len(sentences), sentences.targets) == (3, 7)
+    assert (len(sentences), len(sentences.ids)) == (3, 4)
     assert sentences.word_counts(9).tolist() == [3, 0, 0, 0, 1, 1, 1, 1, 0]
 
 
@@ -35,9 +35,9 @@ def test_an_epoch_has_each_sentence_once(content: bool, tags: bool) -> None:
     batches = SentenceBatches(sentences, batch_size=4, seed=1)
     assert batches.steps_per_epoch == 6
     assert sorted(batches.plan(0).ravel().tolist()) == list(range(24))
-    found = list(batches.dataset())
-    assert len(found) == 6
-    for rows, batch in zip(batches.plan(0), found, strict=True):
+    read = list(batches.dataset())
+    assert len(read) == 6
+    for rows, batch in zip(batches.plan(0), read, strict=True):
         expected = sentences.batch(rows)
         assert set(batch) == set(expected) == {"text", *["content"] * content, *["tags"] * tags}
         for name, value in expected.items():
@@ -51,8 +51,8 @@ def test_the_rest_of_an_epoch() -> None:
     whole = [batch["text"].numpy() for batch in batches.dataset(2)]
     rest = [batch["text"].numpy() for batch in batches.dataset(2, 3)]
     assert len(rest) == len(whole) - 3 == len(batches.dataset(2, 3))
-    for expected, found in zip(whole[3:], rest, strict=True):
-        np.testing.assert_array_equal(found, expected)
+    for expected, batch in zip(whole[3:], rest, strict=True):
+        np.testing.assert_array_equal(batch, expected)
     # One dataset gives one epoch after the other.
     going = batches.dataset(1)
     for epoch in (1, 2):
@@ -65,20 +65,20 @@ def test_all_are_measured() -> None:
     sentences = make_sentences()
     batches = sentence_batches(sentences, batch_size=5)
     for _ in range(2):
-        found = list(batches)
-        assert [len(batch["text"]) for batch in found] == [5, 5, 5, 5, 3]
-        rows = np.concatenate([batch["content"][:, 0] for batch in found]).astype(int)
+        items = list(batches)
+        assert [len(batch["text"]) for batch in items] == [5, 5, 5, 5, 3]
+        rows = np.concatenate([batch["content"][:, 0] for batch in items]).astype(int)
         assert sorted(rows.tolist()) == list(range(23))
-        lengths = np.concatenate([np.count_nonzero(batch["text"], axis=1) for batch in found])
+        lengths = np.concatenate([np.count_nonzero(batch["text"], axis=1) for batch in items])
         np.testing.assert_array_equal(lengths, sentences.lengths[rows])
 
 
 def test_refusals() -> None:
     sentences = make_sentences(5)
-    with pytest.raises(InvalidArgumentError, match="batch_size"):
+    with raises_argument("batch_size"):
         SentenceBatches(sentences, batch_size=0)
     assert SentenceBatches(sentences, batch_size=6).batch_size == 5
-    with pytest.raises(InvalidArgumentError, match="one per sentence"):
+    with raises_argument("content"):
         Sentences(sentences.ids, sentences.offsets, np.zeros((4, 2), np.float32))
-    with pytest.raises(InvalidArgumentError, match="one per word"):
+    with raises_argument("tags"):
         Sentences(sentences.ids, sentences.offsets, None, sentences.tags[1:])

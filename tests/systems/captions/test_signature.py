@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.raising import raises_argument
 from tests.systems.captions.caption_model import FACTS, LONGEST, WORDS, caption_parts, pictures
-from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.errors import DataError
 from vsemb.exporting import ImageInput, export_savedmodel
 from vsemb.exporting.card import card_path
 from vsemb.exporting.contract import Contract, changes, contract_path
@@ -36,27 +37,27 @@ def answers(function, images: list[bytes]) -> dict[str, np.ndarray]:
 
 
 def test_images_have_captions_best_first(served):
-    found = answers(served.caption, pictures(3))
-    assert found["captions"].shape == found["log_probs"].shape == (3, 3) and found["valid"].all()
-    assert (np.diff(found["log_probs"], axis=1) <= 0).all() and (found["log_probs"] < 0).all()
-    for row in found["captions"].tolist():
+    outputs = answers(served.caption, pictures(3))
+    assert outputs["captions"].shape == outputs["log_probs"].shape == (3, 3) and outputs["valid"].all()
+    assert (np.diff(outputs["log_probs"], axis=1) <= 0).all() and (outputs["log_probs"] < 0).all()
+    for row in outputs["captions"].tolist():
         assert len(set(row)) == 3
         assert all(1 <= len(text.replace(b"'s", b" 's").split()) <= LONGEST for text in row)
-    assert len({row[0] for row in found["captions"].tolist()}) > 1
+    assert len({row[0] for row in outputs["captions"].tolist()}) > 1
     images, _ = served.image_input(tf.constant(pictures(3)))
     wanted = served.captioner(images)
-    assert found["captions"].tolist() == wanted.texts.numpy().tolist()
-    np.testing.assert_allclose(found["log_probs"], wanted.log_probs, rtol=1e-5)
+    assert outputs["captions"].tolist() == wanted.texts.numpy().tolist()
+    np.testing.assert_allclose(outputs["log_probs"], wanted.log_probs, rtol=1e-5)
 
 
 def test_bad_rows_are_empty_and_disturb_no_other(served):
     first, second = pictures()
-    found = answers(served.caption, [b"no image", first, first[:60], second, b""])
-    assert found["valid"].tolist() == [False, True, False, True, False]
-    bad = ~found["valid"]
-    assert (found["captions"][bad] == b"").all() and not found["log_probs"][bad].any()
+    outputs = answers(served.caption, [b"no image", first, first[:60], second, b""])
+    assert outputs["valid"].tolist() == [False, True, False, True, False]
+    bad = ~outputs["valid"]
+    assert (outputs["captions"][bad] == b"").all() and not outputs["log_probs"][bad].any()
     alone = answers(served.caption, [first, second])
-    assert compare(alone, {name: values[~bad] for name, values in found.items()}, 1e-5)[1] is None
+    assert compare(alone, {name: values[~bad] for name, values in outputs.items()}, 1e-5)[1] is None
 
 
 def test_any_number_of_rows(served):
@@ -70,7 +71,7 @@ def test_any_number_of_rows(served):
 
 def test_sets_of_regions_are_refused():
     captioner, _ = caption_parts()
-    with pytest.raises(InvalidArgumentError, match="image_input.*one row per image"):
+    with raises_argument("image_input"):
         ServedCaptioner(captioner, SimpleNamespace(multi_vector=True))  # type: ignore[arg-type]
 
 
@@ -78,9 +79,9 @@ def test_sets_of_regions_are_refused():
 def test_the_export_passes_in_another_process(exported_captioner):
     # Without Python's TensorFlow, which takes seconds to import; with it the tests of exporting try others.
     name = "TensorFlow's C library"
-    found = verify_model(exported_captioner, probes={name: PROBES[name]})
-    assert not found.failed
-    checked = {it.signature: it.rows for it in found.checks if it.signature}
+    verification = verify_model(exported_captioner, probes={name: PROBES[name]})
+    assert not verification.failed
+    checked = {it.signature: it.rows for it in verification.checks if it.signature}
     assert checked == dict.fromkeys(SIGNATURES, 5)
 
 
@@ -93,8 +94,8 @@ def test_the_file_writes_what_the_model_writes(exported_captioner, served):
     assert shapes == {"captions": [None, 3], "log_probs": [None, 3], "valid": [None]}
     images = [*pictures(5), b"none"]
     wanted = answers(served.caption, images)
-    found = {name: value.numpy() for name, value in function(image_bytes=tf.constant(images)).items()}
-    assert compare(wanted, found, 1e-5)[1] is None
+    outputs = {name: value.numpy() for name, value in function(image_bytes=tf.constant(images)).items()}
+    assert compare(wanted, outputs, 1e-5)[1] is None
 
 
 @pytest.mark.slow
@@ -178,8 +179,8 @@ def test_variables_and_tables_that_are_not_keras_are_written(tmp_path):
     path = export_savedmodel(ServedCaptioner(Looking(), image_input), tmp_path / "looking")
     loaded = tf.saved_model.load(str(path))
     blue = tf.io.encode_png(np.full((8, 8, 3), (0, 0, 255), np.uint8)).numpy()
-    found = answers(lambda images: loaded.signatures["caption"](image_bytes=images), [blue, b""])
-    assert found["captions"].tolist() == [[b"blue", b"red"], [b"", b""]]
+    outputs = answers(lambda images: loaded.signatures["caption"](image_bytes=images), [blue, b""])
+    assert outputs["captions"].tolist() == [[b"blue", b"red"], [b"", b""]]
     assert [tuple(variable.shape) for variable in loaded.weights] == [(3, 2)]
 
 
@@ -193,7 +194,7 @@ class Drawing(Looking):
 
 def test_captions_drawn_by_chance_are_not_published(tmp_path):
     image_input = ImageInput(BackboneConfig("SmallConvNet", size=32))
-    with pytest.raises(DataError, match="caption must equal the model's.*not published"):
+    with pytest.raises(DataError, match="caption"):
         export_savedmodel(ServedCaptioner(Drawing(), image_input), tmp_path / "drawing")
     assert list(tmp_path.iterdir()) == []
 
@@ -208,7 +209,7 @@ class Silent(Looking):
 
 def test_what_writes_no_caption_is_not_published(tmp_path):
     image_input = ImageInput(BackboneConfig("SmallConvNet", size=32))
-    with pytest.raises(DataError, match="no caption of an image.*not published"):
+    with pytest.raises(DataError, match="no caption"):
         export_savedmodel(ServedCaptioner(Silent(), image_input), tmp_path / "silent")
     assert list(tmp_path.iterdir()) == []
 
@@ -243,9 +244,9 @@ def test_golden_pictures_are_those_whose_captions_rounding_does_not_change():
 
 
 def test_golden_pictures_are_images_and_all_different():
-    found = list(golden_pictures(6))
-    assert len(set(found)) == 6 and found[:2] == golden_images()[0:3:2]
-    _, valid = ImageInput(BackboneConfig("SmallConvNet"))(tf.constant(found))
+    golden = list(golden_pictures(6))
+    assert len(set(golden)) == 6 and golden[:2] == golden_images()[0:3:2]
+    _, valid = ImageInput(BackboneConfig("SmallConvNet"))(tf.constant(golden))
     assert valid.numpy().all() and len(list(golden_pictures(1))) == 1
 
 
@@ -270,8 +271,12 @@ def test_cudnn_stays_out_and_is_put_back():
 def test_bfloat16_is_allowed_more(served):
     low = ServedCaptioner(*caption_parts(dtype="mixed_bfloat16"))
     assert (served.tolerance, low.tolerance) == (1e-5, 5e-3)
-    found = answers(low.caption_rows, pictures(1))
-    assert found["log_probs"].dtype == np.float32 and np.isfinite(found["log_probs"]).all() and found["captions"].all()
+    outputs = answers(low.caption_rows, pictures(1))
+    assert (
+        outputs["log_probs"].dtype == np.float32
+        and np.isfinite(outputs["log_probs"]).all()
+        and outputs["captions"].all()
+    )
     assert len(WORDS) == FACTS["words"]
 
 

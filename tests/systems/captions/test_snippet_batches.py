@@ -7,12 +7,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from vsemb.errors import DataError, InvalidArgumentError
+from tests.raising import raises_argument
+from vsemb.errors import DataError
 from vsemb.systems.captions.sentences import SentenceBatches
 from vsemb.systems.captions.snippets import Snippets, snippet_sentences
 from vsemb.systems.regions.region_store import RegionStore
-from vsemb.text.tokenizers import WordTokenizer
-from vsemb.text.vocabulary import Vocabulary
+from vsemb.text import Vocabulary, WordTokenizer
 
 # Each snippet's text says its number, by the words of its binary digits.
 WORDS = ("zero", "one")
@@ -49,11 +49,11 @@ def numbers(texts: np.ndarray) -> list[int]:
 
 def check(batch: dict, snippets: Snippets, store: RegionStore) -> list[int]:
     """Each row's features are those of the snippet that its words name."""
-    found = numbers(batch["text"])
-    rows = store.rows(snippets.image_ids[found])[np.arange(len(found)), snippets.regions[found]]
+    ids = numbers(batch["text"])
+    rows = store.rows(snippets.image_ids[ids])[np.arange(len(ids)), snippets.regions[ids]]
     np.testing.assert_array_equal(batch["image"], rows)
     assert batch["image"].dtype == np.float32 and batch["text"].dtype == np.int32
-    return found
+    return ids
 
 
 @pytest.mark.parametrize("memory", [1 << 30, 0], ids=["in memory", "from disk"])
@@ -98,12 +98,12 @@ def test_batches_are_of_nearly_one_length(snippets, store, tokenizer):
 
 
 def test_mistakes(snippets, store, tokenizer):
-    with pytest.raises(InvalidArgumentError, match="batch_size"):
+    with raises_argument("batch_size"):
         snippet_batches(snippets, store, tokenizer, 0)
     assert snippet_batches(snippets, store, tokenizer, 51).batch_size == 50
     others = dataclasses.replace(snippets, store="0123")
     with pytest.raises(DataError, match=r"image\.fingerprint=0123"):
         snippet_batches(others, store, tokenizer, 8)
     none = Snippets(*[np.zeros(0, np.int64)] * 3, [], 0.5, store.fingerprint, "c0ffee")
-    with pytest.raises(DataError, match="at least 1 snippets; got 0"):
+    with pytest.raises(DataError, match="snippets; got 0"):
         snippet_batches(none, store, tokenizer, 1)

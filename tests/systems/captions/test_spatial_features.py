@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import keras
 import numpy as np
-import pytest
 
 from tests.contract import SAME
-from vsemb.errors import InvalidArgumentError
+from tests.raising import raises_argument
 from vsemb.systems.captions.multimodal_rnn import SpatialFeatureEncoder
 
 
@@ -16,8 +15,8 @@ def test_by_hand() -> None:
     encoder.build((None, 4))
     encoder.affine.kernel.assign([[1.0, 0.0], [0.0, 2.0]])
     encoder.position.assign([[0.5, 0.0], [0.0, -1.0]])
-    found = encoder(np.array([[1.0, 2.0, -3.0, 4.0]], np.float32))
-    assert found.numpy().tolist() == [[[1.5, 4.0], [0.0, 7.0]]]
+    encoded = encoder(np.array([[1.0, 2.0, -3.0, 4.0]], np.float32))
+    assert encoded.numpy().tolist() == [[[1.5, 4.0], [0.0, 7.0]]]
 
 
 def test_dropout_acts_in_training_alone_and_configs_come_back() -> None:
@@ -33,7 +32,7 @@ def test_dropout_acts_in_training_alone_and_configs_come_back() -> None:
 
 
 def test_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match="cells.*>= 1"):
+    with raises_argument("cells"):
         SpatialFeatureEncoder(0, 3)
-    with pytest.raises(InvalidArgumentError, match="features.*a multiple of cells=3"):
+    with raises_argument("features"):
         SpatialFeatureEncoder(3, 2).build((None, 4))

@@ -10,9 +10,9 @@ import pytest
 import tensorflow as tf
 
 from tests.systems.captions.test_next_word import make_model
+from vsemb import Run
 from vsemb.data.sources import FeatureImages, ImageSource
 from vsemb.errors import DataError
-from vsemb.runs.run import Run
 from vsemb.systems.captions.captioner import NeuralCaptioner
 from vsemb.systems.captions.decoding import SearchOptions
 from vsemb.systems.captions.sentences import Sentences, sentence_batches
@@ -48,15 +48,15 @@ def test_the_moving_average_is_what_is_measured() -> None:
     validation = PerplexityValidation(data)
     validation.set_model(model)
     expected = tf.nn.log_softmax(average).numpy()
-    found = validation.measure().log2_likelihood
-    assert found == pytest.approx((2 * expected[3] + expected[0]) / 3 / math.log(2), rel=1e-5)
-    assert found != pytest.approx((2 * tf.nn.log_softmax(model.scores).numpy()[3]) / 3, rel=1e-2)
+    likelihood = validation.measure().log2_likelihood
+    assert likelihood == pytest.approx((2 * expected[3] + expected[0]) / 3 / math.log(2), rel=1e-5)
+    assert likelihood != pytest.approx((2 * tf.nn.log_softmax(model.scores).numpy()[3]) / 3, rel=1e-2)
 
 
 def test_no_sentences_and_a_model_that_came_apart() -> None:
     validation = PerplexityValidation(word_batches([]))
     validation.set_model(make_model())
-    with pytest.raises(DataError, match="at least one sentence"):
+    with pytest.raises(DataError, match="sentence"):
         validation.on_epoch_end(0, {})
     model = make_model()
     model.scores.assign([1e6, 0, 0, 0])
@@ -78,11 +78,11 @@ def test_batches_have_every_sentence_with_its_image() -> None:
     ids, offsets = np.arange(2, 8, dtype=np.int32), np.array([0, 3, 3, 4, 6])
     rows = np.array([4, 4, 0, 2])
     batches = sentence_batches(Sentences(ids, offsets, images=Features(), image_rows=rows), batch_size=3)
-    found = {}
+    images = {}
     for batch in batches:
         for image, text in zip(batch["image"].numpy(), batch["text"].numpy(), strict=True):
-            found[tuple(text[text > 0].tolist())] = image.tolist()
-    assert found == {(2, 3, 4): [8, 9], (): [8, 9], (5,): [0, 1], (6, 7): [4, 5]}
+            images[tuple(text[text > 0].tolist())] = image.tolist()
+    assert images == {(2, 3, 4): [8, 9], (): [8, 9], (5,): [0, 1], (6, 7): [4, 5]}
     assert len(list(batches)) == 2
 
 

@@ -25,8 +25,8 @@ def slow_reconstruction(energies: np.ndarray, edges: np.ndarray, closure: np.nda
         own = [energies[u, v] for low, v in edges if low == u]
         before = [sum(w <= e for w in wrong) for e in own]
         ranks += [1 + b for b in before]
-        found = [sum(o <= e for o in own) for e in own]
-        precisions.append(np.mean([f / (f + b) for f, b in zip(found, before, strict=True)]))
+        correct = [sum(o <= e for o in own) for e in own]
+        precisions.append(np.mean([f / (f + b) for f, b in zip(correct, before, strict=True)]))
     return float(np.mean(ranks)), float(np.mean(precisions))
 
 
@@ -90,7 +90,7 @@ def test_reconstruction_of_what_is_known_and_of_nothing():
 
 def test_reconstruction_refuses():
     edges = np.array([[1, 0]])
-    with pytest.raises(DataError, match="at least one direct edge; got 0"):
+    with pytest.raises(DataError, match="`edges`"):
         reconstruct(membership_energies(edges, 2), edges[:0], edges, 2)
     with pytest.raises(DataError, match="NaN"):
         reconstruct(lambda queries: np.full((len(queries), 2), np.nan), edges, edges, 2)

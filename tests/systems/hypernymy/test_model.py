@@ -10,7 +10,7 @@ import pytest
 
 from tests.contract import SAME, check_config
 from tests.oracles import TOLERANCE, oracle
-from vsemb.errors import InvalidArgumentError
+from tests.raising import raises_argument
 from vsemb.losses.max_margin import MaxMargin
 from vsemb.systems.hypernymy.model import COMPARISONS, GaussianComparison, HypernymModel
 
@@ -144,23 +144,23 @@ def test_scale_is_the_deviation():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "name"),
     [
         ({"concepts": 0}, "concepts"),
         ({"concepts": 3, "dim": 0}, "dim"),
         ({"concepts": 3, "scale": 0.0}, "scale"),
         ({"concepts": 3, "scale": math.inf}, "scale"),
-        ({"concepts": 3, "comparison": "odrer"}, "Did you mean 'order'"),
+        ({"concepts": 3, "comparison": "odrer"}, "comparison"),
     ],
 )
-def test_bad_arguments(arguments, message):
-    with pytest.raises(InvalidArgumentError, match=message):
+def test_bad_arguments(arguments, name):
+    with raises_argument(name):
         HypernymModel(**arguments)
 
 
 @pytest.mark.parametrize("bounds", [(0.0, 1.0), (1.0, 1.0), (2.0, 1.0), (1.0, math.inf)])
 def test_bad_variances(bounds):
-    with pytest.raises(InvalidArgumentError, match="most_variance"):
+    with raises_argument("most_variance"):
         GaussianComparison(*bounds)
 
 

@@ -6,7 +6,8 @@ import keras
 import numpy as np
 import pytest
 
-from vsemb.errors import DataError, InvalidArgumentError
+from tests.raising import raises_argument
+from vsemb.errors import DataError
 from vsemb.evaluation.binary import accuracy, find_threshold
 from vsemb.losses.max_margin import MaxMargin
 from vsemb.systems.hypernymy.metrics import pair_energies
@@ -203,23 +204,16 @@ def test_known_pairs_are_never_corrupted_ones(tree, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"epochs": 0}, "epochs"),
-        ({"batch": 0}, "batch"),
-        ({"patience": 0}, "patience"),
-        ({"adam": "lasy"}, "Did you mean 'lazy'"),
-        ({"margin": -1.0}, "margin"),
-    ],
+    ("name", "value"), [("epochs", 0), ("batch", 0), ("patience", 0), ("adam", "lasy"), ("margin", -1.0)]
 )
-def test_bad_arguments(tree, options, message):
-    with pytest.raises(InvalidArgumentError, match=message):
-        trained_on(tree, **options)
+def test_bad_arguments(tree, name, value):
+    with raises_argument(name):
+        trained_on(tree, **{name: value})
 
 
 def test_nothing_to_learn_from_and_divergence(tree):
     _, pairs, labels, _ = tree
-    with pytest.raises(DataError, match="at least one true pair; got 0"):
+    with pytest.raises(DataError, match="`train`"):
         train_hypernymy(model(), np.empty((0, 2), np.int32), pairs, labels)
-    with pytest.raises(DataError, match="smaller learning rate"):
+    with pytest.raises(DataError, match="epoch 1"):
         trained_on(tree, learning_rate=1e30)

@@ -9,7 +9,8 @@ import pytest
 
 from tests.data.wordnet_files import LICENCE, TINY, concept_line, write_wordnet
 from tests.oracles import oracle
-from vsemb.errors import DataError, InvalidArgumentError
+from tests.raising import raises_argument
+from vsemb.errors import DataError
 from vsemb.systems.hypernymy.wordnet import (
     PairSet,
     corrupt,
@@ -29,7 +30,7 @@ def slow_paths(edges: list[list[int]]) -> list[tuple[int, int]]:
         above.setdefault(low, []).append(high)
 
     def walk(concept: int) -> list[int]:
-        return [found for high in above.get(concept, []) for found in (high, *walk(high))]
+        return [node for high in above.get(concept, []) for node in (high, *walk(high))]
 
     return sorted((low, high) for low in above for high in walk(low))
 
@@ -94,7 +95,7 @@ def test_circles_are_found(edges, paths):
 
 def test_circle_in_a_file_is_named(tmp_path):
     write_wordnet(tmp_path, {"top": [], "hen": ["egg"], "egg": ["hen"], "chick": ["hen"]})
-    with pytest.raises(DataError, match=r"data\.noun: hypernyms must have no cycle; got one above (hen|egg|chick)"):
+    with pytest.raises(DataError, match=r"data\.noun.*(hen|egg|chick)"):
         read_wordnet(tmp_path)
 
 
@@ -109,14 +110,11 @@ GOOD = concept_line("00000001", ["top"], [])
         (GOOD + "00000002 03 n 01 low\n", "line 2 .* ends too early"),
         (GOOD + "00000002 03 n 01 low 0 002 @ 00000001 n 0000 | gloss\n", "2 pointers announced, 4"),
         (GOOD + "00000002 03 n zz low 0 000 | gloss\n", "line 2 .* 'zz'"),
-        (GOOD + "00000002 03 n 00 000 | gloss\n", "line 2 .* without a word"),
-        (GOOD + "2 03 n 01 low 0 000 | gloss\n", "line 2 .* not an offset of eight digits"),
-        (GOOD + "00000002 03 v 01 run 0 000 | gloss\n", "line 2 .* expected a noun"),
-        (GOOD + GOOD, "line 2: offsets must be distinct; got 00000001 a second time"),
-        (
-            GOOD + concept_line("00000002", ["low"], [("@", "00000009", "n")]),
-            "line 2: a pointer must be .* 00000009",
-        ),
+        (GOOD + "00000002 03 n 00 000 | gloss\n", "line 2 "),
+        (GOOD + "2 03 n 01 low 0 000 | gloss\n", "line 2 .*'2'"),
+        (GOOD + "00000002 03 v 01 run 0 000 | gloss\n", "line 2 .*'v'"),
+        (GOOD + GOOD, "line 2: .*00000001"),
+        (GOOD + concept_line("00000002", ["low"], [("@", "00000009", "n")]), "line 2: .*00000009"),
     ],
 )
 def test_broken_files(tmp_path, lines, message):
@@ -126,8 +124,8 @@ def test_broken_files(tmp_path, lines, message):
     assert str(tmp_path / "data.noun") in str(caught.value)
     if lines.startswith(GOOD):  # Without the line, the concept of the first.
         said = []
-        found = read_wordnet(tmp_path, said.append)
-        assert found.names[0] == "top.n.00000001" and len(found.edges) == 0
+        wordnet = read_wordnet(tmp_path, said.append)
+        assert wordnet.names[0] == "top.n.00000001" and len(wordnet.edges) == 0
         assert len(said) == 1 and said[0].startswith("left out: ") and "line 2" in said[0]
 
 
@@ -136,9 +134,9 @@ def test_bytes_that_are_no_text(tmp_path):
     with pytest.raises(DataError, match="line 2"):
         read_wordnet(tmp_path)
     (tmp_path / "data.noun").write_bytes(GOOD.encode() + b"short\n\xff\n")
-    with pytest.raises(DataError, match="line 2 is not in.*; .*line 3 is not in"):
+    with pytest.raises(DataError, match="line 2 .*; .*line 3 "):
         read_wordnet(tmp_path)
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError, match="nowhere"):
         read_wordnet(tmp_path / "nowhere")
 
 
@@ -178,7 +176,7 @@ def test_numbers_beyond_32_bits():
 def test_empty_set_and_strangers():
     assert PairSet(np.empty((0, 2), np.int32), 3).contains(all_pairs(3)).sum() == 0
     for wrong in (-1, 3):
-        with pytest.raises(DataError, match="0 to 2"):
+        with pytest.raises(DataError, match=str(wrong)):
             PairSet(np.array([[0, wrong]]), 3)
 
 
@@ -191,7 +189,7 @@ def test_split_is_a_partition_by_seed():
     assert split_pairs(pairs, held_out=3, seed=1).test.tolist() == split.test.tolist()
     assert split_pairs(pairs, held_out=3, seed=2).test.tolist() != split.test.tolist()
     for held_out in (0, 10):
-        with pytest.raises(InvalidArgumentError, match="held_out"):
+        with raises_argument("held_out"):
             split_pairs(pairs, held_out=held_out)
 
 
@@ -231,7 +229,7 @@ def test_corruption_by_seed():
 def test_no_false_pair_to_be_had():
     # Of the four pairs of two concepts (0, 0) and (1, 1) are no candidates and (0, 1) is true.
     pairs = np.array([[0, 1]])
-    with pytest.raises(DataError, match=r"Pair \(0, 1\) must have a false version"):
+    with pytest.raises(DataError, match=r"\(0, 1\)"):
         corrupt(pairs, 2, np.random.default_rng(0), PairSet(pairs, 2))
 
 

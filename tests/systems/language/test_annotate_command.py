@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from vsemb import Dataset
 from vsemb.cli.__main__ import main
-from vsemb.data.store import Dataset
 from vsemb.systems.language import tags as tagging
 
 
@@ -43,7 +43,7 @@ def test_a_file(scenes_copy, file, tmp_path, capsys):
     assert tag(scenes_copy.path, "--file", file) == 0
     file.write_text(file.read_text().replace("/NN", "/JJ"))
     assert tag(scenes_copy.path, "--file", file) == 1
-    assert "already holds tags from a file; replace them with --overwrite" in capsys.readouterr().err
+    assert "--overwrite" in capsys.readouterr().err
     assert tag(scenes_copy.path, "--file", file, "--overwrite") == 0
     assert Dataset.open(scenes_copy.path).annotation("tags").fingerprint != tags.fingerprint
 
@@ -65,7 +65,7 @@ def test_a_tagger(scenes_copy, monkeypatch, capsys):
     ("arguments", "message"),
     [
         (["nowhere"], "nowhere"),
-        (["{data}", "--file", "nowhere.txt"], "nowhere.txt cannot be read: No such file"),
+        (["{data}", "--file", "nowhere.txt"], "nowhere.txt"),
     ],
 )
 def test_errors_are_one_line(scenes_copy, capsys, arguments, message):

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.raising import raises_argument
 from vsemb.encoders import ImageEncoder, RecurrentSentenceEncoder, WordEmbedding
-from vsemb.errors import InvalidArgumentError
 from vsemb.models import DualEncoder
 from vsemb.systems.language.candidates import (
     RankingWeights,
@@ -27,7 +27,7 @@ from vsemb.systems.language.candidates import (
 from vsemb.systems.language.kneser_ney import KneserNeyTrigram
 from vsemb.systems.language.multiplicative import Multiplicative
 from vsemb.systems.language.structure_content import StructureContent
-from vsemb.text.vocabulary import Vocabulary
+from vsemb.text import Vocabulary
 
 WORDS = ("a", "dog", "cat", "runs", "'s", "red")
 # The encoder has other ids, knows a word more and does not know "cat".
@@ -101,11 +101,11 @@ def greedily(model: Any, vector: np.ndarray, tags: np.ndarray) -> tuple[list[int
 
 
 def slow_vectors(given: dict[str, Any], embedding: np.ndarray, neighbours: int) -> list[np.ndarray]:
-    found = [embedding]
+    vectors = [embedding]
     for table in (given["words"], given["sentences"]):
         mean = table[np.argsort(-table @ embedding)[:neighbours]].mean(axis=0)
-        found.append(mean / np.linalg.norm(mean))
-    return found
+        vectors.append(mean / np.linalg.norm(mean))
+    return vectors
 
 
 def slow_captions(
@@ -115,7 +115,7 @@ def slow_captions(
     vectors = slow_vectors(given, embedding, 2)
     sequences = SEQUENCES[: -(-candidates // 3)]
     order = sorted(range(len(sequences)), key=lambda row: -np.count_nonzero(sequences[row]))
-    weights, found = given["weights"], {}
+    weights, captions = given["weights"], {}
     for number in range(min(candidates, 3 * len(sequences))):
         words, log_prob = search(given["model"], vectors[number % 3], sequences[order[number // 3]])
         texts = [WORDS[word - 2] for word in words]
@@ -125,8 +125,8 @@ def slow_captions(
         cosine = cosine / times if cosine > 0 else cosine * times
         language = float(given["trigrams"].log_probs([words])[0])
         score = weights.translation * cosine + weights.language * language
-        found.setdefault(" ".join(texts).replace(" '", "'"), (score, log_prob))
-    return found
+        captions.setdefault(" ".join(texts).replace(" '", "'"), (score, log_prob))
+    return captions
 
 
 @pytest.fixture(scope="module")
@@ -150,9 +150,9 @@ def test_equals_one_caption_after_the_other(given, captioner, beam: int, search:
     for row, embedding in enumerate(given["encoder"].encode_images(IMAGES[:2]).numpy()):
         expected = slow_captions(given, embedding, candidates, search)
         ordered = sorted(expected, key=lambda text: -expected[text][0])
-        found = [text.decode() for text in texts[row].numpy()]
-        assert found[: len(ordered)] == ordered
-        assert not any(found[len(ordered) :])
+        captions = [text.decode() for text in texts[row].numpy()]
+        assert captions[: len(ordered)] == ordered
+        assert not any(captions[len(ordered) :])
         np.testing.assert_allclose(log_probs[row, : len(ordered)], [expected[text][1] for text in ordered], **CLOSE)
         assert not log_probs[row, len(ordered) :].numpy().any()
 
@@ -168,21 +168,21 @@ def test_sampled_candidates_are_each_of_a_vector_and_a_sequence(given) -> None:
     embedding = given["encoder"].encode_images(IMAGES[:1])[0]
     vectors = slow_vectors(given, embedding.numpy(), 2)
     drawn = [greedily(given["model"], vectors[v], sequences[s]) for s, v in zip(which, sources, strict=True)]
-    found = captioner.write(embedding)
-    assert {tuple(ids[ids > 0]) for ids in found.ids.numpy()} == {tuple(words) for words, _ in drawn}
+    candidates = captioner.write(embedding)
+    assert {tuple(ids[ids > 0]) for ids in candidates.ids.numpy()} == {tuple(words) for words, _ in drawn}
 
 
 def test_the_parts_of_a_score(given, captioner) -> None:
     embedding = given["encoder"].encode_images(IMAGES[:1])[0]
-    found = captioner.write(embedding)
+    candidates = captioner.write(embedding)
     expected = slow_vectors(given, embedding.numpy(), 2)
     np.testing.assert_allclose(captioner.vectors(embedding), expected, **CLOSE)
-    rows = {tuple(ids) for ids in found.ids.numpy()}
-    assert len(rows) == len(found.ids) == len(found.cosine) == len(found.language)
-    assert found.ids.numpy().min() >= 0
-    assert not (found.ids.numpy() == 1).any()
-    assert (np.diff(np.count_nonzero(found.ids, axis=1)) <= 0).all()
-    assert (np.abs(found.cosine) <= 1 + 1e-6).all()
+    rows = {tuple(ids) for ids in candidates.ids.numpy()}
+    assert len(rows) == len(candidates.ids) == len(candidates.cosine) == len(candidates.language)
+    assert candidates.ids.numpy().min() >= 0
+    assert not (candidates.ids.numpy() == 1).any()
+    assert (np.diff(np.count_nonzero(candidates.ids, axis=1)) <= 0).all()
+    assert (np.abs(candidates.cosine) <= 1 + 1e-6).all()
 
 
 def test_images_do_not_see_each_other(captioner) -> None:
@@ -219,20 +219,20 @@ def test_a_saved_model_writes_the_same(captioner, tmp_path: Path) -> None:
     tf.saved_model.save(holder, tmp_path / "model", signatures={"caption": caption})
     again = tf.saved_model.load(tmp_path / "model").signatures["caption"]
     for rows in (4, 1, 0):
-        found, expected = again(tf.constant(IMAGES[:rows])), captioner(IMAGES[:rows])
-        np.testing.assert_array_equal(found["texts"], expected.texts)
-        np.testing.assert_allclose(found["log_probs"], expected.log_probs, **CLOSE)
+        outputs, expected = again(tf.constant(IMAGES[:rows])), captioner(IMAGES[:rows])
+        np.testing.assert_array_equal(outputs["texts"], expected.texts)
+        np.testing.assert_allclose(outputs["log_probs"], expected.log_probs, **CLOSE)
 
 
 @pytest.mark.parametrize("name", ["n_best", "candidates", "neighbours", "beam"])
 def test_numbers_out_of_range_are_refused(given, name: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=name):
+    with raises_argument(name):
         StructureContentCaptioner(**given, **{name: 0})
 
 
 @pytest.mark.parametrize("sequences", [np.zeros((0, 4)), np.zeros((2, 4)), np.ones(3)])
 def test_sequences_that_are_none_are_refused(given, sequences: np.ndarray) -> None:
-    with pytest.raises(InvalidArgumentError, match="sequences"):
+    with raises_argument("sequences"):
         StructureContentCaptioner(**{**given, "sequences": sequences})
 
 
@@ -285,5 +285,5 @@ def test_the_first_of_each_row() -> None:
 
 @pytest.mark.parametrize("value", [-1, float("nan"), float("inf")])
 def test_weights_out_of_range_are_refused(value: float) -> None:
-    with pytest.raises(InvalidArgumentError, match="language"):
+    with raises_argument("language"):
         RankingWeights(language=value)

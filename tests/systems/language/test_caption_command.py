@@ -21,15 +21,9 @@ def test_commands_that_search_refuse_language_models(recipe, tmp_path, capsys):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("command", "said"),
-    [
-        (["caption", "dog.jpg"], "must be a run that writes captions"),
-        (["report"], "its model sees no image"),
-        (["demo", "--port", "0"], "its model sees no image"),
-    ],
-    ids=lambda value: value[0] if isinstance(value, list) else "",
+    "command", [["caption", "dog.jpg"], ["report"], ["demo", "--port", "0"]], ids=lambda command: command[0]
 )
-def test_language_models_that_see_no_image_are_refused(command, said, bilinear_run, capsys):
+def test_language_models_that_see_no_image_are_refused(command, bilinear_run, capsys):
     assert main([command[0], str(bilinear_run.path), *command[1:]]) == 1
     error = capsys.readouterr().err
-    assert said in error and "sees no image" in error and error.count("\n") == 1
+    assert str(bilinear_run.path) in error and error.count("\n") == 1

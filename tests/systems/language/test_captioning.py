@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.raising import raises_argument
 from vsemb import recipes
-from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.exporting import export_savedmodel
+from vsemb.errors import DataError
+from vsemb.exporting import ImageInput, export_savedmodel
 from vsemb.exporting.contract import Contract, contract_path
-from vsemb.exporting.served_inputs import ImageInput
 from vsemb.image.backbones import BackboneConfig
 from vsemb.image.decode import decode_images
 from vsemb.runs.serve import export_run, model_facts
@@ -37,27 +38,27 @@ def test_language_models_write_for_their_encoder(language_run, tagged_scenes) ->
     split = caption_split(language_run, tagged_scenes, "val", options, rows=rows)
     assert all(1 <= len(captions) <= 2 for captions in split)
     keys = [tagged_scenes.split("val").keys[row] for row in rows]
-    found = caption_images(language_run, keys, tagged_scenes, options)
-    assert [[text for text, _ in each.captions] for each in found] == [
+    captioned = caption_images(language_run, keys, tagged_scenes, options)
+    assert [[text for text, _ in each.captions] for each in captioned] == [
         [text for text, _ in captions] for captions in split
     ]
-    for refused in ({"sample": "random"}, {"max_words": 5}, {"length_penalty": 1.0}):
-        with pytest.raises(InvalidArgumentError, match=f"`{next(iter(refused))}` must be .*sc-nlm"):
-            language_run.recipe.captioner(language_run, CaptionOptions(**refused))
+    for name, value in {"sample": "random", "max_words": 5, "length_penalty": 1.0}.items():
+        with raises_argument(name):
+            language_run.recipe.captioner(language_run, CaptionOptions(**{name: value}))
 
 
 def test_a_model_that_sees_no_image_writes_no_captions(tmp_path) -> None:
     (tmp_path / "recipe.json").write_text(json.dumps(recipes.get("log-bilinear").to_json()))
-    with pytest.raises(DataError, match="which sees no image"):
+    with pytest.raises(DataError, match="log-bilinear"):
         open_captioning_run(tmp_path)
 
 
 @pytest.mark.slow
 def test_a_language_model_stands_beside(caption_run, language_run, scenes) -> None:
-    found = measure_captions(
+    table = measure_captions(
         [caption_run, language_run], scenes, "val", limit=3, meteor=False, options=CaptionOptions(beam=2)
     )
-    assert [row.recipe for row in found.rows] == ["multimodal-rnn", "sc-nlm", None]
+    assert [row.recipe for row in table.rows] == ["multimodal-rnn", "sc-nlm", None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +74,7 @@ class PixelFeatures(ImageInput):
 
 @pytest.mark.slow
 def test_an_encoder_on_features_captions_no_new_images(language_run, tmp_path):
-    with pytest.raises(DataError, match="must hold an image network"):
+    with pytest.raises(DataError, match=re.escape(str(language_run.path))):
         export_run(language_run, tmp_path / "captions")
 
 

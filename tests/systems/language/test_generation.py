@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -13,8 +14,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from vsemb.errors import DataError, InvalidArgumentError, MissingExtraError
-from vsemb.runs.run import Run
+from tests.raising import raises_argument
+from vsemb import Run
+from vsemb.errors import DataError, MissingExtraError
 from vsemb.systems.language import generation
 from vsemb.systems.language.candidates import RankingWeights
 from vsemb.systems.language.conditioning import encoder_of
@@ -68,7 +70,7 @@ def test_the_recipe_is_followed_unless_told_otherwise(language_run) -> None:
     assert (captioner.beam, captioner.neighbours, captioner.n_best) == (recipe.beam, recipe.neighbours, 5)
     other = load_captioner(language_run, candidates=7, beam=2, n_best=1)
     assert (other.candidates, other.beam, other.n_best) == (7, 2, 1)
-    with pytest.raises(InvalidArgumentError, match="candidates"):
+    with raises_argument("candidates"):
         load_captioner(language_run, candidates=0)
 
 
@@ -115,7 +117,7 @@ def test_what_was_interrupted_is_made_again(copied, tagged_scenes, monkeypatch) 
         with pytest.raises(KeyboardInterrupt):
             prepare_generation(copied, tagged_scenes)
     assert not (copied.path / FOLDER).exists()
-    with pytest.raises(DataError, match=r"not prepared.*vsemb train"):
+    with pytest.raises(DataError, match=re.escape(str(copied.path))):
         load_captioner(copied)
     prepare_generation(copied, tagged_scenes)
     after = {path.name: path.read_bytes() for path in (copied.path / FOLDER).iterdir()}
@@ -129,7 +131,7 @@ def test_what_belongs_to_other_weights_is_refused(copied) -> None:
     path = copied.path / FOLDER / "generation.json"
     content = json.loads(path.read_text())
     path.write_text(json.dumps({**content, "run": "c0ffee"}))
-    with pytest.raises(DataError, match="not prepared"):
+    with pytest.raises(DataError, match=re.escape(str(copied.path))):
         load_captioner(copied)
 
 
@@ -156,7 +158,7 @@ def test_parts_of_another_size_are_refused(copied) -> None:
     content = json.loads((path.parent / CONTENT).read_text())
     del content["sha256"]
     (path.parent / CONTENT).write_text(json.dumps(content))
-    with pytest.raises(DataError, match="do not fit the run"):
+    with pytest.raises(DataError, match="generation"):
         load_captioner(copied)
 
 
@@ -178,7 +180,7 @@ class TestDrawing:
         np.testing.assert_array_equal(draw_sequences(self.sequences, 3, seed=4), draw_sequences(turned, 3, seed=4))
 
     def test_none_is_refused(self) -> None:
-        with pytest.raises(DataError, match="4 to 12 words"):
+        with pytest.raises(DataError, match="4 to 12"):
             draw_sequences([[1], [1] * 20], 3, seed=0)
 
 
@@ -233,7 +235,7 @@ class TestChecking:
             return SimpleNamespace(split=others.__getitem__)
 
         for count in (3, 13):
-            with pytest.raises(DataError, match="No training caption has 4 to 12 words"):
+            with pytest.raises(DataError, match="4 to 12"):
                 check_generation(recipe, of_words(count), self.any_encoder)
         check_generation(recipe, of_words(4), self.any_encoder)
         # Of a longer caption a model that reads no parts of speech knows what its tokenizer reads.
@@ -241,7 +243,7 @@ class TestChecking:
         if model == "multiplicative":
             check_generation(cut, of_words(13), self.any_encoder)
         else:
-            with pytest.raises(DataError, match="4 to 12 words"):
+            with pytest.raises(DataError, match="4 to 12"):
                 check_generation(cut, of_words(13), self.any_encoder)
 
     def test_the_extra(self, language_recipe, tagged_scenes, monkeypatch) -> None:
@@ -263,13 +265,13 @@ def test_a_file_of_stop_words_is_split_as_captions_are(tmp_path: Path) -> None:
 
 
 def test_stop_words_that_are_none(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"missing\.txt cannot be read.*nltk"):
+    with pytest.raises(DataError, match=r"missing\.txt"):
         read_stopwords(str(tmp_path / "missing.txt"))
     (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError, match="bytes"):
         read_stopwords(str(tmp_path / "bytes"))
     (tmp_path / "empty").write_text("\n...\n")
-    with pytest.raises(DataError, match="no stop word"):
+    with pytest.raises(DataError, match="empty"):
         read_stopwords(str(tmp_path / "empty"))
 
 
@@ -291,12 +293,12 @@ def test_without_the_corpus_of_stop_words(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(nltk.data, "path", [])
     monkeypatch.setattr(nltk.corpus, "stopwords", LazyCorpusLoader("stopwords", WordListCorpusReader))
-    with pytest.raises(DataError, match=r"downloader stopwords.*NLTK_DATA.*stopwords=FILE") as caught:
+    with pytest.raises(DataError, match="nltk.downloader stopwords") as caught:
         read_stopwords("nltk")
     assert "\n" not in str(caught.value)
 
 
 def test_without_nltk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "nltk.corpus", None)
-    with pytest.raises(MissingExtraError, match=r"vsemb\[captions\]"):
+    with pytest.raises(MissingExtraError, match="nltk"):
         read_stopwords("nltk")

@@ -14,7 +14,8 @@ import pytest
 import tensorflow as tf
 
 from tests.oracles import TOLERANCE, oracle
-from vsemb.errors import DataError, InvalidArgumentError
+from tests.raising import raises_argument
+from vsemb.errors import DataError
 from vsemb.systems.language.kneser_ney import KneserNeyTrigram
 
 CASE = oracle("kneser_ney_trigram")
@@ -86,8 +87,8 @@ def model() -> KneserNeyTrigram:
 class TestOracle:
     @pytest.mark.parametrize("text", CASE.expected["logprob"])
     def test_sentences(self, model: KneserNeyTrigram, text: str) -> None:
-        found = model.log_probs([[IDS[word] for word in text.split()]])
-        np.testing.assert_allclose(found, [CASE.expected["logprob"][text]], **TOLERANCE)
+        logarithms = model.log_probs([[IDS[word] for word in text.split()]])
+        np.testing.assert_allclose(logarithms, [CASE.expected["logprob"][text]], **TOLERANCE)
 
     @pytest.mark.parametrize(
         ("context", "key"),
@@ -99,8 +100,8 @@ class TestOracle:
     )
     def test_words(self, model: KneserNeyTrigram, context: str, key: str) -> None:
         word = key[2:].split("|")[0]
-        found = model.word_log_probs([[IDS[each] for each in [*context.split(), word]]])
-        np.testing.assert_allclose(np.exp(found[0, 2]), CASE.expected[key], **TOLERANCE)
+        logarithms = model.word_log_probs([[IDS[each] for each in [*context.split(), word]]])
+        np.testing.assert_allclose(np.exp(logarithms[0, 2]), CASE.expected[key], **TOLERANCE)
 
     def test_single_words(self, model: KneserNeyTrigram) -> None:
         expected = CASE.expected["p_uni_continuation"]
@@ -115,11 +116,11 @@ def test_equals_the_dictionaries(discount: float) -> None:
     training = random_sentences(1, 40, 8)
     model, slow = fitted(training, 8, discount), Slow(training, discount)
     tested = [[], *random_sentences(2, 40, 8)]
-    found = model.word_log_probs(padded(tested)).numpy()
-    for row, sentence in zip(found, tested, strict=True):
+    logarithms = model.word_log_probs(padded(tested)).numpy()
+    for row, sentence in zip(logarithms, tested, strict=True):
         np.testing.assert_allclose(row[: len(sentence) + 1], slow.log_probs(sentence), **CLOSE)
         assert not row[len(sentence) + 1 :].any()
-    np.testing.assert_allclose(model.log_probs(padded(tested)), found.sum(axis=1), **CLOSE)
+    np.testing.assert_allclose(model.log_probs(padded(tested)), logarithms.sum(axis=1), **CLOSE)
 
 
 def test_probabilities_sum_to_one_over_the_words_seen() -> None:
@@ -187,29 +188,29 @@ def test_thirty_thousand_sentences_take_a_second_or_so() -> None:
 
 @pytest.mark.parametrize("discount", [0, 1, -0.5, float("nan")])
 def test_discounts_out_of_range_are_refused(discount: float) -> None:
-    with pytest.raises(InvalidArgumentError, match="discount"):
+    with raises_argument("discount"):
         fitted([[2]], 3, discount)
 
 
 def test_bad_arguments_are_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match="ids"):
+    with raises_argument("ids"):
         fitted([[3]], 3)
-    with pytest.raises(InvalidArgumentError, match="ids"):
+    with raises_argument("ids"):
         fitted([[0]], 3)
-    with pytest.raises(InvalidArgumentError, match="vocabulary_size"):
+    with raises_argument("vocabulary_size"):
         fitted([[2]], (1 << 21) + 1)
-    with pytest.raises(InvalidArgumentError, match="at least one sentence"):
+    with raises_argument("offsets"):
         KneserNeyTrigram.fit(np.zeros(0, int), np.zeros(1, int), 3)
 
 
 def test_arrays_that_do_not_belong_together_are_refused() -> None:
     arrays = fitted([[2, 3]], 4).arrays()
-    with pytest.raises(DataError, match="lacks bigram_keys"):
+    with pytest.raises(DataError, match="bigram_keys"):
         KneserNeyTrigram({name: array for name, array in arrays.items() if name != "bigram_keys"})
     for name, broken in {
         "trigram_keys": arrays["trigram_keys"][::-1],
         "bigram_values": arrays["bigram_values"][1:],
         "word_weights": arrays["word_weights"][:, None],
     }.items():
-        with pytest.raises(DataError, match="do not belong together"):
+        with pytest.raises(DataError):
             KneserNeyTrigram({**arrays, name: broken})

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tests.contract import BFLOAT16, SAME, check_config
 from tests.oracles import TOLERANCE, oracle
-from vsemb.errors import InvalidArgumentError
+from tests.raising import raises_argument
 from vsemb.systems.captions.next_word import NextWordCrossEntropy, NextWordModel
 from vsemb.systems.language.log_bilinear import LogBilinear
 from vsemb.systems.language.multiplicative import Multiplicative
@@ -60,8 +60,8 @@ class Loop:
         self.weights = {weight.path: weight.numpy().astype(np.float64) for weight in model.trainable_variables}
 
     def __getitem__(self, name: str) -> np.ndarray:
-        (found,) = [value for path, value in self.weights.items() if path.endswith(name)]
-        return found
+        (weight,) = [value for path, value in self.weights.items() if path.endswith(name)]
+        return weight
 
     def probabilities(self, context, content=None, tags=None) -> np.ndarray:
         """Of every word after `context`, farthest word first; `tags` are those of the word and the next."""
@@ -89,12 +89,12 @@ class Loop:
             read = [0] * CONTEXT + words
             tags = [*inputs["tags"][row].tolist(), *[0] * (STRUCTURE + 1)]
             for place, target in enumerate([*words, 0]):
-                found = self.probabilities(
+                shares = self.probabilities(
                     read[place : place + CONTEXT],
                     inputs["content"][row].astype(np.float64),
                     tags[place : place + STRUCTURE + 1],
                 )
-                result[row, place] = np.log(found[target])
+                result[row, place] = np.log(shares[target])
         return result
 
 
@@ -172,7 +172,7 @@ def test_gradients_equal_those_of_the_loop(kind: str) -> None:
     loop, small = Loop(model, kind), 1e-5
     for weight, gradient in zip(model.trainable_variables, gradients, strict=True):
         # A word's rows come from its contexts and from the softmax; they are one gradient.
-        found = tf.convert_to_tensor(gradient).numpy()
+        computed = tf.convert_to_tensor(gradient).numpy()
         numeric = np.zeros(weight.shape)
         values = loop.weights[weight.path]
         for place in np.ndindex(*weight.shape):
@@ -184,7 +184,7 @@ def test_gradients_equal_those_of_the_loop(kind: str) -> None:
             values[place] = kept
             numeric[place] = (sides[0] - sides[1]) / (2 * small)
         # float32 against central differences in float64, gradients of the order of 1.
-        np.testing.assert_allclose(found, numeric, rtol=1e-3, atol=1e-4, err_msg=weight.path)
+        np.testing.assert_allclose(computed, numeric, rtol=1e-3, atol=1e-4, err_msg=weight.path)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -220,9 +220,9 @@ def test_padding_and_other_rows_change_nothing(kind: str) -> None:
     model, inputs = make_model(kind), make_inputs()
     expected = model.log_likelihoods(inputs).numpy()
     wider = {name: np.pad(inputs[name], [(0, 0), (0, 3)]) for name in ("text", "tags")}
-    found = model.log_likelihoods({**inputs, **wider}).numpy()
-    np.testing.assert_allclose(found[:, :6], expected, **SAME)
-    assert not found[:, 6:].any()
+    log_probs = model.log_likelihoods({**inputs, **wider}).numpy()
+    np.testing.assert_allclose(log_probs[:, :6], expected, **SAME)
+    assert not log_probs[:, 6:].any()
     order = np.array([2, 0, 3, 1])
     shuffled = model.log_likelihoods({name: value[order] for name, value in inputs.items()})
     np.testing.assert_allclose(shuffled, expected[order], **SAME)
@@ -293,7 +293,7 @@ def test_the_bias_starts_at_frequencies() -> None:
     model = make_model("log-bilinear")
     model.set_frequencies(np.array([10, 0, 20, 6, 4, 5, 5]))
     np.testing.assert_allclose(model.output_bias.numpy()[[0, 2, 3]], np.log([10 / 20, 1, 6 / 20]), rtol=1e-5)
-    with pytest.raises(InvalidArgumentError, match="7 numbers"):
+    with raises_argument("counts"):
         model.set_frequencies(np.ones(3))
 
 
@@ -310,10 +310,10 @@ def test_the_bias_starts_at_frequencies() -> None:
     ],
 )
 def test_refusals(kind: str, option: str, value: float) -> None:
-    with pytest.raises(InvalidArgumentError, match=f"`{option}`"):
+    with raises_argument(option):
         make_model(kind, **{option: value})
 
 
 def test_nothing_says_how_many_rows_there_are() -> None:
-    with pytest.raises(InvalidArgumentError, match="at least one tensor"):
+    with raises_argument("inputs"):
         make_model("log-bilinear").start({})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -14,11 +15,10 @@ from tests.conftest import TINY_LANGUAGE
 from tests.raising import raises_argument
 from tests.tiny import tiny
 from tests.training.test_resume import check_same_training, metrics, position
-from vsemb import recipes
+from vsemb import Run, recipes
 from vsemb.cli.__main__ import main
-from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.errors import DataError
 from vsemb.files import write_json
-from vsemb.runs.run import Run
 from vsemb.runs.train import train
 from vsemb.systems.captions.sentences import sentence_batches
 from vsemb.systems.captions.validation import LikelihoodMeasure, PerplexityValidation
@@ -44,10 +44,10 @@ def test_what_a_run_holds(language_run, tagged_scenes, kiros_run) -> None:
     assert run.info["encoder"] == kiros_run.fingerprint and run.info["content_dim"] == 16
     assert tags_of(run) == ("CC", "DT", "IN", "NN", "VBZ", "<unk>")
     assert isinstance(run.model, StructureContent) and run.model.tags == 6 and run.model.factors == 8
-    found = metrics(run.path)
-    best = max(row["val_log2_likelihood"] for row in found)
+    logs = metrics(run.path)
+    best = max(row["val_log2_likelihood"] for row in logs)
     assert run.info["best_log2_likelihood"] == best
-    assert found[1]["val_perplexity"] == pytest.approx(2 ** -found[1]["val_log2_likelihood"])
+    assert logs[1]["val_perplexity"] == pytest.approx(2 ** -logs[1]["val_log2_likelihood"])
     # What validation measured is what the stored weights and the kept encoder give.
     sentences = read_sentences(tagged_scenes.split("val"), run.tokenizer, encoder=encoder_of(run), names=tags_of(run))
     assert LikelihoodMeasure(run.model)(sentence_batches(sentences)).log2_likelihood == pytest.approx(best)
@@ -67,7 +67,7 @@ def test_the_encoder_needs_no_other_directory(language_run, kiros_run, tmp_path:
     recipe["training"]["seed"] = 99
     (run.path / "encoder" / "recipe.json").unlink()
     write_json(run.path / "encoder" / "recipe.json", recipe)
-    with pytest.raises(DataError, match="must be the encoder that"):
+    with pytest.raises(DataError, match=re.escape(str(run.path / "encoder"))):
         encoder_of(Run.open(run.path))
     with pytest.raises(DataError, match="another encoder"):
         train(run.recipe, run.open_data(), run.path, inputs={"encoder": Run.open(run.path / "encoder")})
@@ -129,7 +129,7 @@ def test_from_the_command_line(scenes_path: Path, tmp_path: Path, capsys) -> Non
     said = capsys.readouterr().out
     assert "validation perplexity" in said and "vsemb evaluate" in said
     assert main(["train", "sc-nlm", *command[2:-1], str(tmp_path / "other")]) == 1
-    assert "`inputs.encoder` must be" in capsys.readouterr().err
+    assert "`inputs.encoder`" in capsys.readouterr().err
     # A training that went astray is told as any other: 2 to the power of this has no float.
     info = json.loads((tmp_path / "run" / "run.json").read_text())
     write_json(tmp_path / "run" / "run.json", info | {"best_log2_likelihood": -5000.0})
@@ -142,9 +142,9 @@ def test_log_bilinear_has_no_encoder(bilinear_run, scenes, kiros_run) -> None:
     assert isinstance(bilinear_run.model, LogBilinear)
     assert (encoder_of(bilinear_run), tags_of(bilinear_run), bilinear_run.info["content_dim"]) == (None, (), None)
     assert not (bilinear_run.path / "encoder").exists() and not (bilinear_run.path / "generation").exists()
-    with pytest.raises(DataError, match="sees no image"):
+    with pytest.raises(DataError, match=re.escape(str(bilinear_run.path))):
         require_encoder(bilinear_run)
-    with pytest.raises(InvalidArgumentError, match="omitted for log-bilinear models"):
+    with raises_argument("inputs.encoder"):
         train(bilinear_run.recipe, scenes, bilinear_run.path, inputs={"encoder": kiros_run})
 
 
@@ -163,7 +163,8 @@ def test_every_variant_is_built(name: str) -> None:
     classes = {"log-bilinear": LogBilinear, "multiplicative": Multiplicative, "sc-nlm": StructureContent}
     for recipe in recipes.variants(name).values():
         model = recipe.build(50, INFO, "float32")
-        assert type(model) is classes[name] and model.dim == 300 and model.context == 5
+        assert type(model) is classes[name]
+        assert (model.dim, model.context) == (recipe.model.dim, recipe.model.context)
 
 
 def test_the_seed_decides_the_first_weights() -> None:
@@ -174,20 +175,20 @@ def test_the_seed_decides_the_first_weights() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "setting", "message"),
+    ("name", "setting", "field"),
     [
-        ("log-bilinear", "model.factors=7", "model.factors"),
-        ("log-bilinear", "model.writing.candidates=7", "model.writing"),
-        ("multiplicative", "model.structure=1", "model.structure"),
-        ("sc-nlm", "model.image_steps=all", "model.image_steps"),
-        ("sc-nlm", "text.units=7", "text.units"),
-        ("sc-nlm", "model=lstm", "one of log-bilinear, multiplicative, sc-nlm"),
-        ("sc-nlm", "validation=cider", "validation"),
-        ("sc-nlm", "training.precision=float16", "float32"),
+        ("log-bilinear", "model.factors=7", "recipe field"),
+        ("log-bilinear", "model.writing.candidates=7", "recipe field"),
+        ("multiplicative", "model.structure=1", "recipe field"),
+        ("sc-nlm", "model.image_steps=all", "recipe field"),
+        ("sc-nlm", "text.units=7", "recipe field"),
+        ("sc-nlm", "model=lstm", "model"),
+        ("sc-nlm", "validation=cider", "recipe field"),
+        ("sc-nlm", "training.precision=float16", "training.precision"),
     ],
 )
-def test_fields_that_are_refused(name: str, setting: str, message: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=message):
+def test_fields_that_are_refused(name: str, setting: str, field: str) -> None:
+    with raises_argument(field):
         recipes.get(name).with_overrides([setting])
 
 
@@ -200,10 +201,10 @@ def test_refusals_leave_nothing_behind(scenes, kiros_run, language_recipe, tmp_p
     assert not out.exists()
     out.mkdir()
     (out / "mine.txt").write_text("x")
-    with pytest.raises(DataError, match="must be a run directory"):
+    with pytest.raises(DataError, match=re.escape(str(out))):
         train(language_recipe, scenes, out, inputs={"encoder": kiros_run})
     # A run of another task is called that, and not damaged.
-    with pytest.raises(DataError, match="holds a run of another recipe"):
+    with pytest.raises(DataError, match=re.escape(str(kiros_run.path))):
         train(tiny(recipes.get("log-bilinear"), *TINY_LANGUAGE), scenes, kiros_run.path)
 
 
@@ -212,11 +213,11 @@ def test_encoders_that_are_refused(kiros_run, region_run, bilinear_run) -> None:
     check_encoder(kiros_run)
     for tokenizer in ("characters", "wordpiece", "bpe"):
         other = kiros_run.recipe.with_overrides([f"text.tokenizer={tokenizer}"])
-        with pytest.raises(DataError, match=f"reads {tokenizer}, not words"):
+        with pytest.raises(DataError, match=tokenizer):
             check_encoder(dataclasses.replace(kiros_run, recipe=other))
-    with pytest.raises(DataError, match="sets of vectors"):
+    with pytest.raises(DataError, match=re.escape(str(region_run.path))):
         check_encoder(region_run)
-    with pytest.raises(DataError, match="is for language"):
+    with pytest.raises(DataError, match=re.escape(str(bilinear_run.path))):
         check_encoder(bilinear_run)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 
@@ -10,11 +11,10 @@ import pytest
 
 from tests.conftest import TINY_LANGUAGE
 from tests.tiny import tiny
-from vsemb import recipes
+from vsemb import Dataset, recipes
 from vsemb.api.data import prepare
 from vsemb.cli.__main__ import command_parser
 from vsemb.data.readers import read
-from vsemb.data.store import Dataset
 from vsemb.errors import DataError
 from vsemb.runs.describe import info
 from vsemb.systems.language.tags import write_tags
@@ -53,7 +53,7 @@ def test_other_files_are_split_by_hash_or_by_the_option(tmp_path: Path) -> None:
     assert {record.split for record in records} == {"train"}
     assert [record.key for record in records] == [record.key for record in records]
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="got none that ends in .txt"):
+    with pytest.raises(DataError, match="empty"):
         read("sentences", tmp_path / "empty")
 
 
@@ -77,7 +77,7 @@ def test_parts_of_speech_and_vectors_of_sentences(
 ) -> None:
     pytest.importorskip("pycocoevalcap", reason="the extra captions is not installed")
     recipe = language_recipe.with_overrides([f"sentences={books.path}"])
-    with pytest.raises(DataError, match=f"{books.path} must have parts of speech"):
+    with pytest.raises(DataError, match=re.escape(str(books.path))):
         recipe.prepare(tagged_scenes, tmp_path / "run", {"encoder": kiros_run})
     tags = {"train": [["DT", "NN", "VBZ", "IN", "DT", "NN"], ["DT", "NN"], ["PRP", "VBZ", "JJ"]], "val": [["DT"] * 3]}
     write_tags(books, tags, source={"tagger": "by hand"})

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pytest
 
+from vsemb import Dataset
 from vsemb.data import annotations
-from vsemb.data.store import Dataset
 from vsemb.errors import DataError, MissingExtraError
 from vsemb.systems.language.tags import (
     CaptionTags,
@@ -81,13 +81,13 @@ def test_files_are_read_whatever_their_name(tmp_path, packed):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"0\ta/DT\n1 a/DT\n", "line 2: '1 a/DT' has no tab"),
-        (b"0\ta/DT dog\n", "line 1: 'dog' must be a word with its tag"),
-        (b"0\ta/\n", "'a/' must be a word with its tag"),
-        (b"0\t/DT\n", "'/DT' must be a word with its tag"),
-        (b"0\ta/\xff\n", "cannot be read: .*decode"),
-        (gzip.compress(b"0\ta/DT\n" * 99)[:-9], "cannot be read: Compressed file ended"),
-        (b"\x1f\x8bnonsense", "cannot be read"),
+        (b"0\ta/DT\n1 a/DT\n", "line 2: '1 a/DT'"),
+        (b"0\ta/DT dog\n", "line 1: 'dog'"),
+        (b"0\ta/\n", "line 1: 'a/'"),
+        (b"0\t/DT\n", "line 1: '/DT'"),
+        (b"0\ta/\xff\n", "tags.txt"),
+        (gzip.compress(b"0\ta/DT\n" * 99)[:-9], "tags.txt"),
+        (b"\x1f\x8bnonsense", "tags.txt"),
     ],
     # The bytes hold the time, and processes must agree on names.
     ids=range(7),
@@ -100,7 +100,7 @@ def test_broken_files(tmp_path, content, message):
 
 
 def test_missing_files(tmp_path):
-    with pytest.raises(DataError, match="nowhere cannot be read: No such file"):
+    with pytest.raises(DataError, match="nowhere"):
         list(read_tags(tmp_path / "nowhere"))
 
 
@@ -115,14 +115,14 @@ def test_without_nltk(monkeypatch):
         return real(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", refuse)
-    with pytest.raises(MissingExtraError, match=r"`nltk`.*vsemb\[captions\]"):
+    with pytest.raises(MissingExtraError, match="nltk"):
         open_tagger()
 
 
 def test_without_its_model(monkeypatch):
     nltk = pytest.importorskip("nltk")
     monkeypatch.setattr(nltk.data, "path", [])
-    with pytest.raises(DataError, match="nltk.downloader averaged_perceptron_tagger_eng.*NLTK_DATA"):
+    with pytest.raises(DataError, match="averaged_perceptron_tagger_eng"):
         open_tagger()
 
 
@@ -203,10 +203,10 @@ def test_what_was_written_is_read_back(dataset, tiny):
     tags = some_tags(dataset)
     written = write_tags(dataset, tags, source=SOURCE)
     assert {name: data for name, data in tiny.contents(dataset.path).items() if name in before} == before
-    for found in (written, dataset.annotation("tags"), Dataset.open(dataset.path).annotation("tags")):
-        assert (found.count, found.source, found.path) == (12, SOURCE, dataset.path / "tags")
-        assert found.fingerprint == written.fingerprint
-        assert {name: found.of(dataset.split(name)) for name in dataset.splits} == tags
+    for opened in (written, dataset.annotation("tags"), Dataset.open(dataset.path).annotation("tags")):
+        assert (opened.count, opened.source, opened.path) == (12, SOURCE, dataset.path / "tags")
+        assert opened.fingerprint == written.fingerprint
+        assert {name: opened.of(dataset.split(name)) for name in dataset.splits} == tags
     assert Dataset.open(dataset.path).fingerprint == dataset.fingerprint
 
 
@@ -226,14 +226,14 @@ def test_a_split_with_fewer_captions(dataset):
     split = dataset.split("val")
     few = split.with_captions([split.captions[1:3], split.captions[5:]])
     assert dataset.annotation("tags").of(few) == [["1"] * 4, ["2"] * 4, ["5"] * 4]
-    with pytest.raises(DataError, match="are not its captions"):
+    with pytest.raises(DataError, match="'val'"):
         dataset.annotation("tags").of(split.with_captions([["a"], ["b"]]))
 
 
 def test_splits_of_other_datasets(dataset, tiny, tmp_path):
     write_tags(dataset, some_tags(dataset), source=SOURCE)
     other = tiny.write(tiny.records(9), tmp_path / "other")
-    with pytest.raises(DataError, match="of another dataset than these tags"):
+    with pytest.raises(DataError, match="'val'"):
         dataset.annotation("tags").of(other.split("val"))
 
 
@@ -241,7 +241,7 @@ def test_the_same_again_and_others(dataset, tiny):
     first = write_tags(dataset, some_tags(dataset), source=SOURCE)
     before = tiny.contents(dataset.path)
     assert write_tags(dataset, some_tags(dataset), source=SOURCE).fingerprint == first.fingerprint
-    with pytest.raises(DataError, match="already holds tags of by hand; replace them with --overwrite"):
+    with pytest.raises(DataError, match="by hand.*--overwrite"):
         write_tags(dataset, some_tags(dataset), source={"file": "x"})
     assert tiny.contents(dataset.path) == before
     second = write_tags(dataset, some_tags(dataset, "JJ"), source=SOURCE, overwrite=True)
@@ -254,8 +254,8 @@ def test_the_same_again_and_others(dataset, tiny):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda tags: tags.pop("val"), "the splits train; .* has train, val"),
-        (lambda tags: tags["val"].pop(), "Tags are given for 5 captions; the split 'val' .* has 6"),
+        (lambda tags: tags.pop("val"), " train;.* train, val"),
+        (lambda tags: tags["val"].pop(), " 5 .*'val'.* 6"),
     ],
 )
 def test_tags_that_do_not_fit(dataset, change, message):
@@ -277,16 +277,16 @@ def damage_list(key, value):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda folder: (folder / "tags.json").unlink(), "No list of tags"),
-        (lambda folder: (folder / "tags.json").write_text("[]"), "is not a list of tags"),
-        (damage_list("format", "x"), "is not a list of tags"),
-        (damage_list("version", 2), "version 2; this vsemb reads version 1"),
-        (damage_list("splits", {"val": {}}), "is damaged"),
-        (damage_list("splits", {"val": {"captions": 6, "sha256": "x"}}), "counts other captions"),
-        (damage_list("source", None), "is damaged"),
-        (damage_list("dataset", "0"), "of another dataset than .* is now.*vsemb annotate DATA pos-tags --overwrite"),
-        (lambda folder: (folder / "val.tags.gz").unlink(), "val.tags.gz is missing"),
-        (lambda folder: (folder / "val.tags.gz").write_bytes(b"x"), "val.tags.gz has other content"),
+        (lambda folder: (folder / "tags.json").unlink(), "tags.json"),
+        (lambda folder: (folder / "tags.json").write_text("[]"), "tags.json"),
+        (damage_list("format", "x"), "tags.json"),
+        (damage_list("version", 2), "version 2.*version 1"),
+        (damage_list("splits", {"val": {}}), "tags.json"),
+        (damage_list("splits", {"val": {"captions": 6, "sha256": "x"}}), "tags.json"),
+        (damage_list("source", None), "tags.json"),
+        (damage_list("dataset", "0"), "vsemb annotate DATA pos-tags --overwrite"),
+        (lambda folder: (folder / "val.tags.gz").unlink(), "val.tags.gz"),
+        (lambda folder: (folder / "val.tags.gz").write_bytes(b"x"), "val.tags.gz"),
     ],
 )
 def test_damaged_tags_are_not_opened(dataset, damage, message):
@@ -309,7 +309,7 @@ def test_a_crash_leaves_nothing(dataset, monkeypatch):
 
 
 def test_none_are_there(dataset):
-    with pytest.raises(DataError, match="has no tags.*vsemb annotate .* pos-tags"):
+    with pytest.raises(DataError, match="vsemb annotate .* pos-tags"):
         CaptionTags.open(dataset)
 
 
@@ -336,12 +336,12 @@ def test_tags_that_are_there_cost_no_work(dataset, tmp_path):
     first = tag_captions(dataset, Tagger(Words(), Words(), "lengths"))
     # Not a caption is tagged, and not a line is read.
     assert tag_captions(dataset, Tagger(None, None, "lengths")).fingerprint == first.fingerprint
-    with pytest.raises(DataError, match="already holds tags of lengths; replace them with --overwrite"):
+    with pytest.raises(DataError, match="lengths.*--overwrite"):
         tag_captions(dataset, Tagger(None, None, "others"))
     (tmp_path / "broken.txt").write_text("no tab")
-    with pytest.raises(DataError, match="already holds tags of lengths"):
+    with pytest.raises(DataError, match="lengths.*--overwrite"):
         import_tags(dataset, tmp_path / "broken.txt")
-    with pytest.raises(DataError, match="no tab"):
+    with pytest.raises(DataError, match="broken.txt, line 1"):
         import_tags(dataset, tmp_path / "broken.txt", overwrite=True)
     file = file_of(dataset, tmp_path / "tags.txt")
     second = import_tags(dataset, file, overwrite=True)
@@ -353,7 +353,7 @@ def test_a_tagger_that_changes_words(dataset):
         def tokenize(self, text):
             return [*text.split(), "more"]
 
-    with pytest.raises(DataError, match="The tagger odd has other words than the caption '0.jpg#0'.*more"):
+    with pytest.raises(DataError, match="odd.*'0.jpg#0'.*more"):
         tag_captions(dataset, Tagger(Others(), Words(), "odd"))
 
 
@@ -382,13 +382,13 @@ def test_a_file(tiny, tmp_path, own):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda lines: lines[1:], "No line for the caption '5.jpg#2' of the split 'val'.*every caption"),
-        (lambda lines: [*lines[:-1], "x\ta/DT"], r"'0.jpg#0' of the split 'train'.*Ids in the file look like 'x'"),
-        (lambda lines: lines[:4], "No line for the caption '0.jpg#0' .*, and for 7 more"),
-        (lambda lines: [*lines, lines[0]], "'5.jpg#2' .line 13. is of the same caption as the line of line 1"),
+        (lambda lines: lines[1:], "'5.jpg#2'.*'val'"),
+        (lambda lines: [*lines[:-1], "x\ta/DT"], "'0.jpg#0'.*'train'.*'x'"),
+        (lambda lines: lines[:4], "'0.jpg#0'.* 7 more"),
+        (lambda lines: [*lines, lines[0]], "'5.jpg#2'.*line 13.*line 1"),
         (
             lambda lines: [lines[0].replace("caption/", "cap/"), *lines[1:]],
-            "line 1, has other words than the caption '5.jpg#2': it has 'cap 2 of 5 .'",
+            "line 1,.*'5.jpg#2'.*'cap 2 of 5 .'",
         ),
     ],
 )

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.raising import raises_argument
 from tests.systems.presets.preset_files import photographs
-from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.errors import DataError
 from vsemb.image.backbones import BackboneConfig, build_backbone
 from vsemb.image.resizing import Resizing
 from vsemb.image.views import decode_views, encode_images
@@ -66,9 +67,9 @@ def test_embeddings_of_photographs_are_those_of_keras_hub(kind: str, fields: dic
         theirs = keras.ops.mean(theirs, axis=(1, 2))
     config = BackboneConfig(f"hub:{path}")
     backbone = build_backbone(config, "preset")
-    found, valid = encode_images(backbone, config, tf.constant(rows))
+    embedded, valid = encode_images(backbone, config, tf.constant(rows))
     assert valid.numpy().all()
-    assert _least_cosine(found, theirs) >= 0.9995
+    assert _least_cosine(embedded, theirs) >= 0.9995
     squashed = BackboneConfig(f"hub:{path}", resize="squash")
     others, _ = encode_images(backbone, squashed, tf.constant(rows))
     assert _least_cosine(others, theirs) < 0.9995, "the images are equal with any resizing"
@@ -125,10 +126,10 @@ def test_fields_without_effect_and_older_names_are_taken(preset_with) -> None:
     path = preset_with(
         "vit", ("image_size", "offset"), bounding_box_format="xywh", data_format="channels_last", **older
     )
-    found = Converter.read(path)
-    assert found is not None and found.image_size == (32, 32)
-    np.testing.assert_allclose(found.scale, [2 / 255] * 3)
-    np.testing.assert_allclose(found.offset, [-1.0, -0.8, -0.6])
+    converter = Converter.read(path)
+    assert converter is not None and converter.image_size == (32, 32)
+    np.testing.assert_allclose(converter.scale, [2 / 255] * 3)
+    np.testing.assert_allclose(converter.offset, [-1.0, -0.8, -0.6])
 
 
 def test_without_an_image_size_the_network_has_it(preset_with) -> None:
@@ -144,7 +145,7 @@ def test_another_resizing_can_be_asked_for_and_is_kept(preset_path) -> None:
     for config in (own, squashed):
         again = BackboneConfig.from_json(json.loads(json.dumps(config.to_json())))
         assert again.resizing == config.resizing and again.identity() == config.identity()
-    with pytest.raises(InvalidArgumentError, match="resize"):
+    with raises_argument("resize"):
         BackboneConfig("SmallConvNet", resize="preset")
 
 

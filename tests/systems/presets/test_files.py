@@ -15,18 +15,18 @@ from vsemb.systems.presets.tokenizer import PresetText
 
 
 def test_a_name_that_is_none_is_told_the_nearest() -> None:
-    with pytest.raises(DataError, match="Did you mean 'hub:clip_vit_base_patch16'") as found:
+    with pytest.raises(DataError, match="hub:clip_vit_base_patch16") as raised:
         preset_directory("hub:clip_vit_base_patch61")
-    assert "\n" not in str(found.value)
+    assert "\n" not in str(raised.value)
 
 
 def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="A directory of this name does not exist either"):
+    with pytest.raises(DataError, match="nothing"):
         preset_directory(f"hub:{tmp_path / 'nothing'}")
 
 
 def test_a_directory_without_a_preset(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"must be a preset of keras-hub with a config\.json"):
+    with pytest.raises(DataError, match="config.json"):
         preset_directory(f"hub:{tmp_path}")
 
 
@@ -37,9 +37,9 @@ def test_a_download_that_fails_is_one_line_and_says_what_to_do(monkeypatch: pyte
         raise ConnectionError("no\nroute to host")
 
     monkeypatch.setattr(keras_hub.models.Backbone, "from_preset", offline)
-    with pytest.raises(DataError, match="Without a network, download the files of kaggle://") as found:
+    with pytest.raises(DataError, match="kaggle://") as raised:
         ImagePreset.open("hub:vit_base_patch16_224_imagenet")
-    assert "\n" not in str(found.value) and "hub:DIRECTORY" in str(found.value)
+    assert "\n" not in str(raised.value) and "hub:DIRECTORY" in str(raised.value)
     # What failed is tried again.
     assert presets._fetched.cache_info().currsize == 0
 
@@ -77,16 +77,16 @@ def test_a_preset_that_is_kept_says_what_it_was_called(preset_path, tmp_path: Pa
 
 def test_a_preset_without_a_converter_says_how_to_add_one(preset_path, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text((preset_path("vit") / "config.json").read_text())
-    with pytest.raises(DataError, match=r"ImageConverter\(\.\.\.\)\.save_to_preset"):
+    with pytest.raises(DataError, match="image_converter.json"):
         ImagePreset.open(f"hub:{tmp_path}")
 
 
 def test_a_preset_without_texts_is_refused_for_texts(preset_path) -> None:
-    with pytest.raises(DataError, match="ViTBackbone with none as tokenizer"):
+    with pytest.raises(DataError, match="ViTBackbone"):
         PresetText.open(f"hub:{preset_path('vit')}")
 
 
 def test_other_json_is_no_preset(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"registered_name": "x"}))
-    with pytest.raises(DataError, match="must have a `config`"):
+    with pytest.raises(DataError, match="config.json"):
         PresetText.open(f"hub:{tmp_path}")

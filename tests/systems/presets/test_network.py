@@ -6,8 +6,9 @@ import keras
 import numpy as np
 import pytest
 
+from tests.raising import raises_argument
 from vsemb.data.features.store import feature_fingerprint
-from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.errors import DataError
 from vsemb.image.backbones import BackboneConfig, build_backbone, save_backbone_weights, weights_sha256
 from vsemb.image.pooling import pooled_map
 
@@ -67,12 +68,12 @@ def test_poolings_of_patches(preset_path) -> None:
     for pooling, expected in wanted.items():
         config = BackboneConfig(f"hub:{preset_path('vit')}", pooling=pooling)
         assert config.network is not None
-        found = config.network.pooled(
+        pooled = config.network.pooled(
             keras.ops.convert_to_tensor(vectors),
             pooling,
             lambda features: pooled_map(features, pooling, []),  # noqa: B023
         )
-        np.testing.assert_allclose(keras.ops.convert_to_numpy(found), expected, rtol=1e-6)
+        np.testing.assert_allclose(keras.ops.convert_to_numpy(pooled), expected, rtol=1e-6)
     for pooling, size in (("mean", 16), ("mean+max", 32), ("flat", 256)):
         config = BackboneConfig(f"hub:{preset_path('vit')}", pooling=pooling)
         assert build_backbone(config).output_shape == (None, size)
@@ -82,18 +83,18 @@ def test_poolings_of_patches(preset_path) -> None:
 def test_a_map_takes_other_sizes_and_patches_do_not(pooling, preset_path) -> None:
     config = BackboneConfig(f"hub:{preset_path('resnet')}", size=64, pooling=pooling)
     assert build_backbone(config).output_shape == (None, 128)
-    with pytest.raises(InvalidArgumentError, match="`size` must be 32.*; got 64"):
+    with raises_argument("size"):
         BackboneConfig(f"hub:{preset_path('vit')}", size=64)
 
 
 def test_what_does_not_go_together(preset_path) -> None:
-    with pytest.raises(InvalidArgumentError, match="one of embedding"):
+    with raises_argument("pooling"):
         BackboneConfig(f"hub:{preset_path('clip')}", pooling="mean")
-    with pytest.raises(InvalidArgumentError, match="'preset', a path or 'random'"):
+    with raises_argument("weights"):
         build_backbone(BackboneConfig(f"hub:{preset_path('vit')}"), "imagenet")
 
 
 def test_weights_of_another_network_are_refused(preset_path) -> None:
     weights = preset_path("resnet") / "model.weights.h5"
-    with pytest.raises(DataError, match="do not fit hub:"):
+    with pytest.raises(DataError, match="hub:"):
         build_backbone(BackboneConfig(f"hub:{preset_path('vit')}"), weights)

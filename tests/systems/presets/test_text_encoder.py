@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from vsemb.errors import InvalidArgumentError
+from tests.raising import raises_argument
 from vsemb.systems.presets.text_encoder import PresetTextEncoder
 
 
@@ -64,5 +64,5 @@ def test_it_is_stored_whole(tmp_path) -> None:
 
 
 def test_a_length_that_holds_nothing_is_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match="above the count of start and end ids"):
+    with raises_argument("length"):
         PresetTextEncoder(network(), 2, start=1, end=2)

@@ -94,15 +94,15 @@ def test_sentence_pieces_are_those_of_the_library(options: dict) -> None:
     random = np.random.default_rng(3)
     words = ["".join(random.choice(list("aeorsdgtbl"), size=random.integers(1, 12))) for _ in range(300)]
     texts = [*TEXTS, *(" ".join(words[start : start + 6]) for start in range(0, 300, 6))]
-    found = tokenizer.ragged(tf.constant(texts)).to_list()
-    for text, ids in zip(texts, found, strict=True):
+    rows = tokenizer.ragged(tf.constant(texts)).to_list()
+    for text, ids in zip(texts, rows, strict=True):
         assert [one - 2 for one in ids] == library.Encode(text), text
 
 
 def test_models_of_another_kind_are_refused() -> None:
-    with pytest.raises(DataError, match="must be a unigram model"):
+    with pytest.raises(DataError, match="unigram"):
         PieceModel.read(sentencepiece_model(model_type="bpe"))
-    with pytest.raises(DataError, match="must be a sentencepiece model"):
+    with pytest.raises(DataError):
         PieceModel.read(io.BytesIO(b"\xff" * 40).getvalue())
 
 

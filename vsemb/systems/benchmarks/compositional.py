@@ -10,6 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -88,9 +89,10 @@ def read_cases(path: str | os.PathLike[str]) -> list[Case]:
     else:
         entries = read_json(path, "file of compositional tests")
         entries = list(entries.values()) if isinstance(entries, dict) else entries
-    first = entries[0] if isinstance(entries, list) and entries and isinstance(entries[0], dict) else {}
-    build = next((build for name, build in _FORMATS.items() if name in first), None)
-    if build is None:
+    first = entries[0] if isinstance(entries, list) and entries else None
+    fields = first if isinstance(first, dict) else {}
+    builds = [build for name, build in _FORMATS.items() if name in fields]
+    if not builds:
         raise DataError(
             f"{path} must be Winoground's examples.jsonl, a file of SugarCrepe, or visual_genome_relation.json or "
             "visual_genome_attribution.json of ARO."
@@ -98,11 +100,11 @@ def read_cases(path: str | os.PathLike[str]) -> list[Case]:
     cases = []
     for place, entry in enumerate(entries):
         try:
-            cases.append(build(entry))
+            cases.append(builds[0](entry))
         except (KeyError, TypeError) as error:
             raise DataError(f"{path}: entry {place} must have the fields of the format; {error} is missing.") from error
     counts = Counter(case.kind for case in cases)
-    least = 1 if "relation_name" in first else _FEWEST_ATTRIBUTES
+    least = 1 if "relation_name" in fields else _FEWEST_ATTRIBUTES
     return [case if counts[case.kind] >= least else replace(case, kind=None) for case in cases]
 
 
@@ -134,11 +136,15 @@ class CompositionalMetrics:
 
     def to_json(self) -> dict[str, Any]:
         """Return the scores as `vsemb evaluate --json` writes them, without scores that the cases do not have."""
-        values = {"text": self.text, "image": self.image, "group": self.group, "text_by_kind": self.by_kind}
-        kinds = [{"kind": kind, "cases": cases, "text": text} for kind, (cases, text) in self.kinds.items()]
-        found = {"cases": self.cases, **{name: value for name, value in values.items() if value is not None}}
-        unknown = {} if self.unknown is None else {"unknown": asdict(self.unknown)}
-        return {**found, **unknown, **({"kinds": kinds} if kinds else {})}
+        scores = {"text": self.text, "image": self.image, "group": self.group, "text_by_kind": self.by_kind}
+        values: dict[str, Any] = {"cases": self.cases}
+        values |= {name: score for name, score in scores.items() if score is not None}
+        if self.unknown is not None:
+            values["unknown"] = asdict(self.unknown)
+        if self.kinds:
+            kinds = self.kinds.items()
+            values["kinds"] = [{"kind": kind, "cases": cases, "text": text} for kind, (cases, text) in kinds]
+        return values
 
 
 def case_scores(scores: np.ndarray) -> tuple[bool, bool]:
@@ -198,11 +204,13 @@ def measure_compositional(run: Run, cases: Sequence[Case], images: str | os.Path
 
         measure_compositional(Run.open("runs/vsepp"), read_cases("swap_att.json"), "coco/val2017").text
     """
-    crops = list(dict.fromkeys(crop for case in cases for crop in case.images))
-    captions = list(dict.fromkeys(caption for case in cases for caption in case.captions))
+    crops = list(dict.fromkeys(chain.from_iterable(case.images for case in cases)))
+    captions = list(dict.fromkeys(chain.from_iterable(case.captions for case in cases)))
     model = load(run)
-    blocks = [crops[start : start + _IMAGES] for start in range(0, len(crops), _IMAGES)]
-    embedded = [model.encode_images([_image(Path(images), *crop) for crop in block]) for block in blocks]
+    embedded = []
+    for start in range(0, len(crops), _IMAGES):
+        pictures = [_image(Path(images), *crop) for crop in crops[start : start + _IMAGES]]
+        embedded.append(model.encode_images(pictures))
     if run.multi_vector:
         # Blocks may differ in the number of vectors per set.
         most = max(block.shape[1] for block in embedded)
@@ -214,17 +222,14 @@ def measure_compositional(run: Run, cases: Sequence[Case], images: str | os.Path
     results = []
     for start in range(0, len(cases), _CASES):
         block = cases[start : start + _CASES]
-        scores = np.asarray(
-            run.model.similarity.scores(
-                np.stack([of_crop[crop] for case in block for crop in case.images]),
-                np.stack([of_caption[caption] for case in block for caption in case.captions]),
-            )
-        )
+        rows = [of_crop[crop] for crop in chain.from_iterable(case.images for case in block)]
+        columns = [of_caption[caption] for caption in chain.from_iterable(case.captions for case in block)]
+        scores = np.asarray(run.model.similarity.scores(np.stack(rows), np.stack(columns)))
         row = column = 0
         for case in block:
-            rows, columns = len(case.images), len(case.captions)
-            results.append(case_scores(scores[row : row + rows, column : column + columns]))
-            row, column = row + rows, column + columns
+            own = scores[row : row + len(case.images), column : column + len(case.captions)]
+            results.append(case_scores(own))
+            row, column = row + len(case.images), column + len(case.captions)
     return replace(score_cases(cases, results), unknown=coverage(run.tokenizer, ids, offsets, captions).counts)
 
 

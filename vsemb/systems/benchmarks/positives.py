@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -36,24 +36,6 @@ _DIRECTIONS = ("image_to_caption", "caption_to_image")
 
 #: Queries of one direction: row of the query, (positives,) int64 rows of its positive candidates.
 Queries = Iterator[tuple[int, np.ndarray]]
-
-
-class Positives(Protocol):
-    """Positive candidates of the queries of a split."""
-
-    @property
-    def name(self) -> str:
-        """Name of the judgements. Metrics of equal names are averaged."""
-
-    @property
-    def ranked(self) -> np.ndarray:
-        """Images that are ranked, with their captions: (images,) bool."""
-
-    def of_images(self) -> Queries:
-        """Yield image queries with their positive captions."""
-
-    def of_captions(self) -> Queries:
-        """Yield caption queries with their positive images."""
 
 
 class Judged:
@@ -121,32 +103,20 @@ class Plausible:
             yield caption, np.flatnonzero(self._near(self._rows[caption]))
 
 
-class SomeQueries:
-    """Positives of some queries; candidates stay.
-
-    Args:
-        positives: the positives of all queries.
-        images: (images,) bool, the image queries.
-        captions: (captions,) bool, the caption queries.
-    """
-
-    def __init__(self, positives: Positives, images: np.ndarray, captions: np.ndarray) -> None:
-        self.name, self.ranked = positives.name, positives.ranked
-        self.positives, self.images, self.captions = positives, images, captions
-
-    def of_images(self) -> Queries:
-        """Yield the chosen image queries with their positive captions."""
-        return (query for query in self.positives.of_images() if self.images[query[0]])
-
-    def of_captions(self) -> Queries:
-        """Yield the chosen caption queries with their positive images."""
-        return (query for query in self.positives.of_captions() if self.captions[query[0]])
+#: Positive candidates of the queries of a split. Of `ranked` images, and their captions, the ranks are measured.
+Positives: TypeAlias = Judged | Plausible
 
 
-def _rows(judged: Mapping[int, Iterable[int]], queries: Mapping[int, int], found: Mapping[int, int]) -> dict[int, Any]:
-    known = {queries[query]: own for query, own in judged.items() if query in queries}
-    rows = {query: sorted({found[each] for each in own if each in found}) for query, own in known.items()}
-    return {query: np.array(own) for query, own in rows.items() if own}
+def _rows(
+    judged: Mapping[int, Iterable[int]], queries: Mapping[int, int], candidates: Mapping[int, int]
+) -> dict[int, Any]:
+    """Replace ids by rows; `queries` and `candidates` map the ids of the split to rows."""
+    rows = {}
+    for query, positives in judged.items():
+        own = sorted({candidates[positive] for positive in positives if positive in candidates})
+        if own and query in queries:
+            rows[queries[query]] = np.array(own)
+    return rows
 
 
 def _image_rows(split: Split) -> dict[int, int]:
@@ -158,20 +128,22 @@ def _image_rows(split: Split) -> dict[int, int]:
 def _read_judgements(path: Path, split: Split) -> list[Positives] | None:
     """Read `NAME_image_to_caption.json` and `NAME_caption_to_image.json` of the package eccv_caption."""
     files = sorted(path.glob(f"*_{_DIRECTIONS[0]}.json")) if path.is_dir() else [path]
-    found: list[Positives] = []
+    positives: list[Positives] = []
     for file in files:
-        name = next((file.stem.removesuffix(f"_{each}") for each in _DIRECTIONS if file.stem.endswith(each)), None)
-        if name is None:
+        name = file.stem
+        for direction in _DIRECTIONS:
+            name = name.removesuffix(f"_{direction}")
+        if name == file.stem:
             return None
-        of_images, of_captions = (_judgements(file.with_name(f"{name}_{each}.json")) for each in _DIRECTIONS)
-        found.append(Judged(name, split, of_images, of_captions))
-    return found or None
+        of_images, of_captions = (_judgements(file.with_name(f"{name}_{way}.json")) for way in _DIRECTIONS)
+        positives.append(Judged(name, split, of_images, of_captions))
+    return positives or None
 
 
 def _judgements(file: Path) -> dict[int, list[int]]:
     content = read_json(file, "file of positives")
     try:
-        return {int(query): [int(each) for each in own] for query, own in content.items()}
+        return {int(query): list(map(int, positives)) for query, positives in content.items()}
     except (AttributeError, TypeError, ValueError) as error:
         raise DataError(f"{file} must map ids to lists of ids; {error}.") from error
 
@@ -252,18 +224,19 @@ def read_positives(files: Sequence[str | os.PathLike[str]], split: Split) -> lis
         read_positives(["eccv_caption/data", "sits_test.csv", "instances_val2014.json"], dataset.split("test"))
     """
     if not files:
-        return plausible_matches([{each["label"] for each in own} for own in split.objects], split)
-    found: list[Positives] = []
+        return plausible_matches([{item["label"] for item in objects} for objects in split.objects], split)
+    positives: list[Positives] = []
     for file in files:
-        read = (reader(Path(file), split) for reader in _READERS)
-        sets = next((each for each in read if each is not None), None)
-        if sets is None:
+        sets = None
+        for read in _READERS:
+            sets = sets or read(Path(file), split)
+        if not sets:
             raise DataError(
                 f"{file} must hold positives: a folder with NAME_image_to_caption.json and NAME_caption_to_image.json, "
                 "a CxC file sits_*.csv, or COCO's instances_*.json."
             )
-        found += sets
-    return found
+        positives += sets
+    return positives
 
 
 def query_metrics(scores: np.ndarray, positives: np.ndarray) -> np.ndarray:
@@ -321,6 +294,7 @@ def measure_positives(
     text_rows: np.ndarray,
     similarity: Similarity,
     positives: Sequence[Positives],
+    chosen: np.ndarray | None = None,
 ) -> list[PositiveMetrics]:
     """Measure retrieval with several positives per query.
 
@@ -330,21 +304,32 @@ def measure_positives(
         text_rows: (m,) int64, row of each text's image.
         similarity: similarity of the embeddings.
         positives: the positives; metrics of equal names are averaged.
+        chosen: (m,) bool, texts that are queries, as are their images; all stay candidates. Default: all.
 
     Raises:
         DataError: for NaN scores.
     """
-    found: dict[str, list[tuple[Any, ...]]] = {}
-    for each in positives:
-        of_images, image_queries = _mean(
-            each.of_images(), lambda rows: similarity.scores(images[rows], texts), each.ranked[text_rows]
-        )
-        of_texts, text_queries = _mean(
-            each.of_captions(), lambda rows: np.transpose(similarity.scores(images, texts[rows])), each.ranked
-        )
-        found.setdefault(each.name, []).append((of_images, of_texts, (image_queries, text_queries)))
+    shown = np.ones(len(images), bool)
+    if chosen is None:
+        chosen = np.ones(len(texts), bool)
+    else:
+        shown = np.isin(np.arange(len(images)), text_rows[chosen])
+
+    def text_scores(rows: np.ndarray) -> Any:
+        return similarity.scores(images[rows], texts)
+
+    def image_scores(rows: np.ndarray) -> Any:
+        return np.transpose(similarity.scores(images, texts[rows]))
+
+    measured: dict[str, list[tuple[Any, ...]]] = {}
+    for own in positives:
+        image_queries = (query for query in own.of_images() if shown[query[0]])
+        text_queries = (query for query in own.of_captions() if chosen[query[0]])
+        of_images, image_count = _mean(image_queries, text_scores, own.ranked[text_rows])
+        of_texts, text_count = _mean(text_queries, image_scores, own.ranked)
+        measured.setdefault(own.name, []).append((of_images, of_texts, (image_count, text_count)))
     metrics = []
-    for name, sets in found.items():
+    for name, sets in measured.items():
         image_to_text, text_to_image, queries = zip(*sets, strict=True)
         metrics.append(PositiveMetrics(name, _named(image_to_text), _named(text_to_image), queries[0]))
     return metrics
@@ -356,12 +341,13 @@ def _named(sets: Sequence[np.ndarray]) -> dict[str, float]:
 
 def _mean(queries: Queries, score: Callable[[np.ndarray], Any], ranked: np.ndarray) -> tuple[np.ndarray, int]:
     """Return the mean metrics of the queries, and their number."""
-    found: list[np.ndarray] = []
+    metrics: list[np.ndarray] = []
     queries = iter(progress(queries, "rank", unit="query", leave=False))
     while block := list(itertools.islice(queries, _BLOCK)):
         scores = np.asarray(score(np.array([row for row, _ in block])))
         if not np.isfinite(scores).all():
             raise DataError(NOT_FINITE)
         scores = np.where(ranked, scores, -np.inf)
-        found += [query_metrics(own, right) for own, (_, right) in zip(scores, block, strict=True)]
-    return np.mean(found, axis=0) if found else np.full(len(METRICS), np.nan), len(found)
+        metrics += [query_metrics(own, right) for own, (_, right) in zip(scores, block, strict=True)]
+    mean = np.mean(metrics, axis=0) if metrics else np.full(len(METRICS), np.nan)
+    return mean, len(metrics)

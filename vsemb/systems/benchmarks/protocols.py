@@ -40,7 +40,7 @@ class Positives(Protocol, kind="positives"):
 
         from vsemb.errors import DataError
         from vsemb.runs.measure import embedded_with_coverage
-        from vsemb.systems.benchmarks.positives import METRICS, SomeQueries, measure_positives, read_positives
+        from vsemb.systems.benchmarks.positives import METRICS, measure_positives, read_positives
 
         part = data.split(split)
         positives = read_positives(self.files, part)
@@ -48,22 +48,20 @@ class Positives(Protocol, kind="positives"):
         if not np.array_equal(rows, part.caption_rows):
             raise DataError(f"{run.path} must embed captions; it embeds other texts, which have no judged positives.")
         measured = {"": measure_positives(images, texts, rows, run.model.similarity, positives)}
-        for name, known in (("with_known_word", coverage.share > 0), ("all_words_known", coverage.share == 1)):
-            if known.any() and not known.all():
-                shown = np.isin(np.arange(len(images)), rows[known])
-                some = [SomeQueries(each, shown, known) for each in positives]
-                found = measure_positives(images, texts, rows, run.model.similarity, some)
-                measured[name] = [each for each in found if all(each.queries)]
+        for name, chosen in (("with_known_word", coverage.share > 0), ("all_words_known", coverage.share == 1)):
+            if chosen.any() and not chosen.all():
+                metrics = measure_positives(images, texts, rows, run.model.similarity, positives, chosen)
+                measured[name] = [own for own in metrics if all(own.queries)]
         lines = []
-        for name, found in measured.items():
-            which = f", {name.replace('_', ' ')}" if name else ""
-            for each in found:
-                sides = each.image_to_text, each.text_to_image
-                for title, side, queries in zip(("image → text", "text → image"), sides, each.queries, strict=True):
+        for name, metrics in measured.items():
+            texts_of = f", {name.replace('_', ' ')}" if name else ""
+            for own in metrics:
+                sides = own.image_to_text, own.text_to_image
+                for title, side, queries in zip(("image → text", "text → image"), sides, own.queries, strict=True):
                     numbers = [f"{side[metric]:.1f}" for metric in METRICS]
-                    lines.append([f"{each.name}{which}: {title}", str(queries), *numbers])
+                    lines.append([f"{own.name}{texts_of}: {title}", str(queries), *numbers])
         text = table([f"{split}: {len(images)} images, {len(texts)} texts", "queries", *METRICS], lines)
-        values = {name: {each.name: each.to_json() for each in found} for name, found in measured.items()}
+        values = {name: {own.name: own.to_json() for own in metrics} for name, metrics in measured.items()}
         unknown = coverage.counts
         named = {"split": split, **values.pop(""), "unknown": asdict(unknown), **values}
         return Table("\n".join([text, *unknown.notes]), named)
@@ -94,11 +92,14 @@ class Compositional(Protocol, kind="compositional"):
         from vsemb.systems.benchmarks.compositional import measure_compositional, read_cases
 
         cases = {Path(file): read_cases(file) for file in self.files}
-        found = {file: measure_compositional(run, own, self.images or file.parent) for file, own in cases.items()}
-        rows = []
-        for file, each in found.items():
-            scores = each.text, each.image, each.group, each.by_kind
-            rows.append([file.stem, str(each.cases), *("" if score is None else f"{score:.1f}" for score in scores)])
+        rows, notes, values = [], [], {}
+        for file, own in cases.items():
+            metrics = measure_compositional(run, own, self.images or file.parent)
+            scores = metrics.text, metrics.image, metrics.group, metrics.by_kind
+            percents = ["" if score is None else f"{score:.1f}" for score in scores]
+            rows.append([file.stem, str(metrics.cases), *percents])
+            if metrics.unknown:
+                notes += [f"{file.stem}: {note}" for note in metrics.unknown.notes]
+            values[file.stem] = metrics.to_json()
         text = table(["", "tests", "text", "image", "group", "by kind"], rows)
-        notes = [f"{file.stem}: {note}" for file, each in found.items() if each.unknown for note in each.unknown.notes]
-        return Table("\n".join([text, *notes]), {file.stem: each.to_json() for file, each in found.items()})
+        return Table("\n".join([text, *notes]), values)

@@ -21,8 +21,8 @@ SYSTEM = System(
         "protocol": dict.fromkeys(
             ("captions", "region-captions", "perplexity", "likelihood"), "vsemb.systems.captions.protocols"
         ),
-        "export option": {"captions": "vsemb.systems.captions.export"},
-        "report option": {"captions": "vsemb.systems.captions.report_option"},
+        "export option": {"captions": "vsemb.systems.captions.options"},
+        "report option": {"captions": "vsemb.systems.captions.options"},
         "demo option": {"captions": "vsemb.systems.captions.options"},
         "caption validation": dict.fromkeys(("perplexity", "cider"), "vsemb.systems.captions.validation"),
     },

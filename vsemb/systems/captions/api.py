@@ -60,8 +60,8 @@ def caption(
 
     Example:
 
-        found = caption("runs/captions", ["dog.jpg"], n_best=1)
-        text, log_prob = found[0].captions[0]
+        images = caption("runs/captions", ["dog.jpg"], n_best=1)
+        text, log_prob = images[0].captions[0]
     """
     from vsemb.runs.images import open_keys
     from vsemb.systems.captions.captioner import CaptionOptions
@@ -108,8 +108,8 @@ def caption_regions(
 
     Example:
 
-        found = caption_regions("runs/snippets", "dog.jpg", most=3, out="regions.png")
-        found.captions[0].text
+        regions = caption_regions("runs/snippets", "dog.jpg", most=3, out="regions.png")
+        regions.captions[0].text
     """
     from vsemb.drawing.pictures import check_picture_path, save_picture
     from vsemb.runs.images import open_keys
@@ -120,7 +120,7 @@ def caption_regions(
     if out is not None:
         check_picture_path(out, [name])
     opened = open_captioning_run(run)
-    found = region_captions.caption_regions(
+    regions = region_captions.caption_regions(
         opened,
         name,
         open_keys(opened, data, [name]),
@@ -132,6 +132,6 @@ def caption_regions(
         report=say,
     )
     if out is None:
-        return found
-    save_picture(found.drawn(), out)
-    return dataclasses.replace(found, out=os.fspath(out))
+        return regions
+    save_picture(regions.drawn(), out)
+    return dataclasses.replace(regions, out=os.fspath(out))

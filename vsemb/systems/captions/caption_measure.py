@@ -17,16 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import invalid_argument
-from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, require
 from vsemb.runs.run import Run
 from vsemb.searching.scan import best_of_blocks
 from vsemb.systems.captions.caption_metrics import CaptionMetrics, evaluate_captions
 from vsemb.systems.captions.captioner import CaptionOptions
-from vsemb.systems.captions.captioning import caption_split
+from vsemb.systems.captions.captioning import caption_split, image_inputs
 from vsemb.systems.captions.clip_score import ClipScorer
 from vsemb.systems.captions.scene_truth import background_of, has_truth, is_true
 from vsemb.systems.captions.training_captions import NearestSentences, TrainingCaptions
@@ -42,22 +40,22 @@ class MeasuredCaptions:
 
     Attributes:
         name: run directory, or name of a baseline.
-        recipe: recipe of the run; None for a baseline.
         captions: one caption per image; "" if none was found.
-        log_probs: natural logarithm of the probability, per image; None for a baseline.
         metrics: see `evaluate_captions`.
+        recipe: recipe of the run; None for a baseline.
+        log_probs: natural logarithm of the probability, per image; None for a baseline.
         truths: whether the caption is true, per image, or None for a caption that cannot be parsed. None for a dataset
             without labelled scenes.
         nearest: the most similar training sentence per caption; None without training captions.
     """
 
     name: str
-    recipe: str | None
     captions: list[str]
-    log_probs: list[float] | None
     metrics: CaptionMetrics
-    truths: list[bool | None] | None
-    nearest: NearestSentences | None
+    recipe: str | None = None
+    log_probs: list[float] | None = None
+    truths: list[bool | None] | None = None
+    nearest: NearestSentences | None = None
 
     @property
     def true(self) -> float | None:
@@ -103,32 +101,29 @@ class CaptionTable:
 
     def to_json(self) -> dict[str, Any]:
         """Return the metrics of the rows, and the captions and scores of each image."""
-        rows = [
-            {"name": row.name, "recipe": row.recipe, **row.metrics.to_json()}
-            | ({} if row.true is None else {"true": row.true})
-            for row in self.rows
-        ]
-        images = [
-            {
-                "key": key,
-                "references": references,
-                "captions": [{"name": row.name, **self._caption(row, image)} for row in self.rows],
-            }
-            for image, (key, references) in enumerate(zip(self.keys, self.references, strict=True))
-        ]
-        return {"split": self.split, "notes": self.notes, "measured": rows, "images": images}
+        measured = []
+        for row in self.rows:
+            values = {"name": row.name, "recipe": row.recipe, **row.metrics.to_json()}
+            if row.true is not None:
+                values["true"] = row.true
+            measured.append(values)
+        images = []
+        for image, key in enumerate(self.keys):
+            captions = [self._caption(row, image) for row in self.rows]
+            images.append({"key": key, "references": self.references[image], "captions": captions})
+        return {"split": self.split, "notes": self.notes, "measured": measured, "images": images}
 
     def _caption(self, row: MeasuredCaptions, image: int) -> dict[str, Any]:
-        found: dict[str, Any] = {"text": row.captions[image]}
+        caption: dict[str, Any] = {"name": row.name, "text": row.captions[image]}
         if row.log_probs is not None:
-            found["log_prob"] = row.log_probs[image]
-        found |= {name: float(values[image]) for name, values in row.metrics.each.items()}
+            caption["log_prob"] = row.log_probs[image]
+        caption |= {name: float(values[image]) for name, values in row.metrics.per_image.items()}
         if row.truths is not None:
-            found["true"] = row.truths[image]
+            caption["true"] = row.truths[image]
         if row.nearest is not None:
-            found["nearest"] = self.nearest_sentence(row, image)
-            found["nearest_similarity"] = float(row.nearest.similarities[image])
-        return found
+            caption["nearest"] = self.nearest_sentence(row, image)
+            caption["nearest_similarity"] = float(row.nearest.similarities[image])
+        return caption
 
 
 def measure_captions(
@@ -189,31 +184,33 @@ def measure_captions(
             for caption, row, background in zip(captions, rows, backgrounds, strict=True)
         ]
 
-    def measured(
+    def measure(
         name: str,
         captions: list[str],
+        compared: Sequence[Sequence[str]] = wanted,
         recipe: str | None = None,
         log_probs: list[float] | None = None,
-        compared: Sequence[Sequence[str]] = wanted,
     ) -> MeasuredCaptions:
         metrics = evaluate_captions(captions, compared, train=train, meteor=meteor)
         if scorer is not None:
             score, with_references = scorer(captions, compared)
             metrics = dataclasses.replace(
                 metrics,
-                each={**metrics.each, "clip_score": score, "ref_clip_score": with_references},
+                per_image={**metrics.per_image, "clip_score": score, "ref_clip_score": with_references},
                 clip_score=float(score.mean()),
                 ref_clip_score=float(with_references.mean()),
             )
         nearest = None if train is None else train.nearest(captions)
-        return MeasuredCaptions(name, recipe, captions, log_probs, metrics, truths(captions), nearest)
+        return MeasuredCaptions(name, captions, metrics, recipe, log_probs, truths(captions), nearest)
 
-    found = []
+    measured = []
     for run in runs:
-        asked = _options_for(run, runs, options or CaptionOptions())
-        best = [written[:1] or [("", 0.0)] for written in caption_split(run, dataset, split, asked, rows=rows)]
-        texts, log_probs = [written[0][0] for written in best], [written[0][1] for written in best]
-        found.append(measured(str(run.path), texts, run.recipe.name, log_probs))
+        texts, log_probs = [], []
+        for captions in caption_split(run, dataset, split, _options_for(run, runs, options), rows=rows):
+            text, log_prob = captions[0] if captions else ("", 0.0)
+            texts.append(text)
+            log_probs.append(log_prob)
+        measured.append(measure(str(run.path), texts, recipe=run.recipe.name, log_probs=log_probs))
     if train_part is not None:
         neighbours = _nearest_images(runs[0], dataset, part, rows, train_part)
         if neighbours is None:
@@ -221,27 +218,30 @@ def measure_captions(
         else:
             assert train is not None
             chosen = [_consensus(train, train_part.captions_of(row)) for row in neighbours]
-            found.append(measured(_NEIGHBOUR, chosen))
+            measured.append(measure(_NEIGHBOUR, chosen))
     if references:
         if min(map(len, wanted)) < 2:
             notes.append("An image has one caption alone, so what people score cannot be measured.")
         else:
-            others = [captions[1:] for captions in wanted]
-            found.append(measured(_PERSON, [captions[0] for captions in wanted], compared=others))
+            measured.append(
+                measure(_PERSON, [captions[0] for captions in wanted], [captions[1:] for captions in wanted])
+            )
             notes.append(
                 f"{_PERSON}: the first caption of each image against its others, one reference fewer than "
                 "the other rows have."
             )
     if train is not None and split == _TRAIN:
         notes.append("These images were trained on.")
-    notes += dict.fromkeys(note for row in found for note in row.metrics.notes)
-    return CaptionTable(split, [part.keys[row] for row in rows], wanted, train, found, notes)
+    notes += dict.fromkeys(note for row in measured for note in row.metrics.notes)
+    return CaptionTable(split, [part.keys[row] for row in rows], wanted, train, measured, notes)
 
 
-def _options_for(run: Run, runs: Sequence[Run], options: CaptionOptions) -> CaptionOptions:
-    if run.recipe.ranks_candidates and not all(each.recipe.ranks_candidates for each in runs):
+def _options_for(run: Run, runs: Sequence[Run], options: CaptionOptions | None) -> CaptionOptions:
+    options = dataclasses.replace(options or CaptionOptions(), n_best=1)
+    # A beam for the other runs does not set that of a run with ranked candidates.
+    if run.recipe.ranks_candidates and not all(other.recipe.ranks_candidates for other in runs):
         options = dataclasses.replace(options, beam=None, length_penalty=None)
-    return dataclasses.replace(options, n_best=1)
+    return options
 
 
 def _backgrounds(part: Split, rows: np.ndarray) -> list[str]:
@@ -257,22 +257,19 @@ def _nearest_images(run: Run, dataset: Dataset, part: Split, rows: np.ndarray, t
     source = run.images_of(dataset, part)
     if len(source.spec.shape) != 1:
         return None
-    images, train_source = _features(source, rows), run.images_of(dataset, train)
+    images = np.asarray(image_inputs(source, rows), np.float32)
+    train_source = run.images_of(dataset, train)
 
     def similarities(start: int, stop: int) -> np.ndarray:
-        others = _features(train_source, np.arange(start, stop))
+        others = np.asarray(image_inputs(train_source, np.arange(start, stop)), np.float32)
         # -||x - y||² without ||x||², which is the same for all y.
-        found = 2 * images @ others.T - np.square(others).sum(axis=1)
+        negative_distances = 2 * images @ others.T - np.square(others).sum(axis=1)
         # Exclude the image itself.
-        found[part.ids[rows][:, None] == train.ids[start:stop]] = -np.inf
-        return found
+        negative_distances[part.ids[rows][:, None] == train.ids[start:stop]] = -np.inf
+        return negative_distances
 
     nearest, _ = best_of_blocks(similarities, len(train), len(rows), k=1, dim=images.shape[1])
     return nearest[:, 0]
-
-
-def _features(source: ImageSource, rows: np.ndarray) -> np.ndarray:
-    return np.asarray(source.finish(tf.constant(source.gather(rows)), None), np.float32)
 
 
 def _consensus(train: TrainingCaptions, captions: Sequence[str]) -> str:

@@ -41,8 +41,8 @@ class CaptionMetrics:
         novelty: percent of captions that differ from every training caption, compared as words; None without
             training captions.
         train_vocabulary: number of distinct words of the training captions, or None.
-        each: score -> (images,) float64 in percent: `rouge_l`, `cider` and, if measured, `meteor`, `clip_score` and
-            `ref_clip_score`.
+        per_image: score -> (images,) float64 in percent: `rouge_l`, `cider` and, if measured, `meteor`,
+            `clip_score` and `ref_clip_score`.
         notes: notes on the metrics, one line each.
         clip_score: mean CLIPScore; None if not measured.
         ref_clip_score: mean RefCLIPScore; None if not measured.
@@ -57,13 +57,13 @@ class CaptionMetrics:
     vocabulary: int
     novelty: float | None = None
     train_vocabulary: int | None = None
-    each: Mapping[str, np.ndarray] = field(default_factory=dict, compare=False, repr=False)
+    per_image: Mapping[str, np.ndarray] = field(default_factory=dict, compare=False, repr=False)
     notes: tuple[str, ...] = ()
     clip_score: float | None = None
     ref_clip_score: float | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the scores of the corpus, without `each`.
+        """Return the scores of the corpus, without `per_image`.
 
         Example:
 
@@ -114,23 +114,23 @@ def evaluate_captions(
     >>> [round(score, 1) for score in metrics.bleu[:2]], round(metrics.rouge_l, 1), metrics.vocabulary
     ([54.9, 54.9], 76.5, 5)
     """
-    found, wanted = _tokens(candidates, references)
-    bleu, _ = _scorer("bleu.bleu", "Bleu")(4).compute_score(wanted, found, verbose=0)
-    rouge_l, rouge_each = _scorer("rouge.rouge", "Rouge")().compute_score(wanted, found)
-    cider_d, cider_each = _cider(found, wanted)
-    each = {"rouge_l": 100 * np.asarray(rouge_each), "cider": 100 * cider_each}
-    notes = [_ONE_IMAGE] if len(found) == 1 else []
+    written, wanted = _tokens(candidates, references)
+    bleu, _ = _scorer("bleu.bleu", "Bleu")(4).compute_score(wanted, written, verbose=0)
+    rouge_l, rouge_each = _scorer("rouge.rouge", "Rouge")().compute_score(wanted, written)
+    cider_d, cider_each = _cider(written, wanted)
+    per_image = {"rouge_l": 100 * np.asarray(rouge_each), "cider": 100 * cider_each}
+    notes = [_ONE_IMAGE] if len(written) == 1 else []
     score = None
     if meteor:
         try:
-            score, meteor_each = meteor_of_tokens([found[row][0] for row in found], list(wanted.values()))
-            score, each["meteor"] = 100 * score, 100 * meteor_each
+            score, meteor_each = meteor_of_tokens([text for (text,) in written.values()], list(wanted.values()))
+            score, per_image["meteor"] = 100 * score, 100 * meteor_each
         except DataError as error:
             notes.append(f"METEOR was not measured. {error}")
     words = list(words_of(candidates))
     first, second, third, fourth = (100 * float(value) for value in bleu)
     return CaptionMetrics(
-        images=len(found),
+        images=len(written),
         bleu=(first, second, third, fourth),
         rouge_l=100 * float(rouge_l),
         cider=100 * cider_d,
@@ -139,7 +139,7 @@ def evaluate_captions(
         vocabulary=len({word for caption in words for word in caption}),
         novelty=None if train is None else train.novelty(candidates),
         train_vocabulary=None if train is None else train.vocabulary,
-        each=each,
+        per_image=per_image,
         notes=tuple(notes),
     )
 
@@ -168,10 +168,10 @@ def cider(candidates: Sequence[str], references: Sequence[Sequence[str]]) -> tup
     return _cider(*_tokens(candidates, references))
 
 
-def _cider(found: Tokens, wanted: Tokens) -> tuple[float, np.ndarray]:
-    if not any(caption for captions in wanted.values() for caption in captions):
-        return 0.0, np.zeros(len(found))  # pycocoevalcap fails if no reference has a word.
-    corpus, each = _scorer("cider.cider", "Cider")().compute_score(wanted, found)
+def _cider(written: Tokens, wanted: Tokens) -> tuple[float, np.ndarray]:
+    if not any(map(any, wanted.values())):
+        return 0.0, np.zeros(len(written))  # pycocoevalcap fails if no reference has a word.
+    corpus, each = _scorer("cider.cider", "Cider")().compute_score(wanted, written)
     return float(corpus), np.asarray(each, np.float64)
 
 
@@ -185,11 +185,13 @@ def _tokens(candidates: Sequence[str], references: Sequence[Sequence[str]]) -> t
     for row, captions in enumerate(references):
         if isinstance(captions, str) or not len(captions):
             raise invalid_argument("references", captions, f"a list of captions for image {row}, one or more")
-    found = {row: [" ".join(caption_tokens(caption))] for row, caption in enumerate(candidates)}
-    wanted = {
-        row: [" ".join(caption_tokens(caption)) for caption in captions] for row, captions in enumerate(references)
-    }
-    return found, wanted
+    written = {row: [_spaced(caption)] for row, caption in enumerate(candidates)}
+    wanted = {row: [_spaced(caption) for caption in captions] for row, captions in enumerate(references)}
+    return written, wanted
+
+
+def _spaced(caption: str) -> str:
+    return " ".join(caption_tokens(caption))
 
 
 def _scorer(module: str, name: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from vsemb.errors import invalid_argument
 from vsemb.ops.tensorflow import tf
@@ -47,6 +47,11 @@ class CaptionOptions:
 
     def __post_init__(self) -> None:
         require_fields(self)
+
+    def chosen(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return the options that are set, of some names."""
+        values = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in values.items() if value is not None}
 
     def check_only(self, names: Sequence[str], allowed: str) -> None:
         """Check that only supported options are set.
@@ -144,11 +149,11 @@ class NeuralCaptioner(Captioner):
     def _write(self, images: Tensor) -> Captions:
         state, rows = self.model.start({"image": images}), tf.shape(images)[0]
         if self._sampler is None:
-            found = beam_search(self.model.step, state, self.search, rows=rows)
+            hypotheses = beam_search(self.model.step, state, self.search, rows=rows)
         else:
-            found = sample(self.model.step, state, self._sampler, self.search, rows=rows)
-        texts = tf.where(found.exists, detokenize(found.tokens, self._tokens), "")
-        return Captions(texts, tf.where(found.exists, found.log_probs, 0.0))
+            hypotheses = sample(self.model.step, state, self._sampler, self.search, rows=rows)
+        texts = tf.where(hypotheses.exists, detokenize(hypotheses.tokens, self._tokens), "")
+        return Captions(texts, tf.where(hypotheses.exists, hypotheses.log_probs, 0.0))
 
 
 def detokenize(ids: Tensor, vocabulary_tokens: Sequence[str] | Tensor) -> Tensor:

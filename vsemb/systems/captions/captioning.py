@@ -45,14 +45,15 @@ def open_captioning_run(run: Run | str | os.PathLike[str]) -> Run:
 
         open_captioning_run("runs/captions")
     """
-    recipe, path = (run.recipe, run.path) if isinstance(run, Run) else (read_recipe(Path(run)), run)
+    path = run.path if isinstance(run, Run) else Path(run)
+    recipe = run.recipe if isinstance(run, Run) else read_recipe(path)
     reason = recipe.refusal() if isinstance(recipe, NextWordTask) else f"is for {recipe.kind}"
-    if reason is None:
-        return Run.open(run)
-    raise DataError(
-        f"{path} must be a run that writes captions, such as one of multimodal-rnn or sc-nlm; it was trained with the "
-        f"recipe {recipe.name!r}, which {reason}."
-    )
+    if reason is not None:
+        raise DataError(
+            f"{path} must be a run that writes captions, such as one of multimodal-rnn or sc-nlm; it was "
+            f"trained with the recipe {recipe.name!r}, which {reason}."
+        )
+    return Run.open(run)
 
 
 class CaptionWriter:
@@ -112,8 +113,7 @@ class CaptionWriter:
         outputs = self._served.caption(tf.constant([encoded]))
         if not outputs["valid"].numpy()[0]:
             raise DataError(f"The image {f'{name!r} ' if name else ''}does not decode as JPEG or PNG.")
-        (found,) = written_of(Captions(outputs["captions"], outputs["log_probs"]))
-        return found
+        return written_of(Captions(outputs["captions"], outputs["log_probs"]))[0]
 
     @cached_property
     def _served(self) -> ServedCaptioner:
@@ -145,7 +145,12 @@ class CaptionWriter:
         if place not in self._sources:
             self._sources[place] = self.images.images_of(dataset, split)
         source = self._sources[place]
-        return self.of_rows(source.finish(tf.constant(source.gather(np.array([row]))), None))[0]
+        return self.of_rows(image_inputs(source, np.array([row])))[0]
+
+
+def image_inputs(source: ImageSource, rows: np.ndarray) -> tf.Tensor:
+    """Return images of a split as inputs of a model, (rows, ...)."""
+    return source.finish(tf.constant(source.gather(rows)), None)
 
 
 def written_of(captions: Captions) -> list[list[Written]]:
@@ -164,10 +169,11 @@ def written_of(captions: Captions) -> list[list[Written]]:
             "The probabilities of a caption's words hold NaN or infinity. The model is broken, or the "
             "image's features are."
         )
-    return [
-        [(text.decode(errors="replace"), float(each)) for text, each in zip(*row, strict=True) if text]
-        for row in zip(texts, log_probs, strict=True)
-    ]
+    written = []
+    for row in zip(texts, log_probs, strict=True):
+        pairs = zip(*row, strict=True)
+        written.append([(text.decode(errors="replace"), float(log_prob)) for text, log_prob in pairs if text])
+    return written
 
 
 def caption_split(
@@ -205,12 +211,12 @@ def caption_split(
     source = writer.images.images_of(dataset, part)
     # Captioners with ranked candidates process the images of a batch one by one anyway.
     size = _RANKED if run.recipe.ranks_candidates else _SEARCHED
-    found: list[list[Written]] = []
+    written: list[list[Written]] = []
     with progress(total=len(rows), desc="captions", unit="image", leave=False) as bar:
         for batch in image_batches(source, rows, size):
-            found += writer.of_rows(batch["image"])
-            bar.update(len(found) - bar.n)
-    return found
+            written += writer.of_rows(batch["image"])
+            bar.update(len(written) - bar.n)
+    return written
 
 
 @dataclass(frozen=True)
@@ -267,17 +273,17 @@ def caption_images(
 
     Example:
 
-        (found,) = caption_images(open_captioning_run("runs/captions"), ["dog.jpg"])
-        print(found.captions[0])
+        (image,) = caption_images(open_captioning_run("runs/captions"), ["dog.jpg"])
+        print(image.captions[0])
     """
     writer = CaptionWriter(run, options)
-    found = []
+    captioned = []
     for image in progress(images, desc="captions", unit="image", leave=False):
         try:
-            found.append(ImageCaptions(image, tuple(_captions_of(writer, image, dataset))))
+            captioned.append(ImageCaptions(image, tuple(_captions_of(writer, image, dataset))))
         except DataError as error:
-            found.append(ImageCaptions(image, (), one_line(error)))
-    return CaptionedImages(tuple(found))
+            captioned.append(ImageCaptions(image, (), one_line(error)))
+    return CaptionedImages(tuple(captioned))
 
 
 def _captions_of(writer: CaptionWriter, image: str, dataset: Dataset | None) -> list[Written]:

@@ -85,18 +85,14 @@ def captions_of(answer: dict[str, np.ndarray], n: int | None) -> list[ImageCapti
     [['a dog'], []]
     """
     rows = zip(answer["captions"], answer["log_probs"].tolist(), answer["valid"].tolist(), strict=True)
-    return [
-        ImageCaptions(
-            [
-                Caption(text.decode("utf-8", errors="replace"), log_prob)
-                for text, log_prob in zip(texts[:n], log_probs[:n], strict=True)
-                # If fewer captions were found, the last ones are empty.
-                if text
-            ],
-            valid,
-        )
-        for texts, log_probs, valid in rows
-    ]
+    images = []
+    for texts, log_probs, valid in rows:
+        captions = [
+            Caption(text.decode(errors="replace"), log_prob) for text, log_prob in zip(texts, log_probs, strict=True)
+        ]
+        # If fewer captions were found, the last ones are empty.
+        images.append(ImageCaptions([caption for caption in captions[:n] if caption.text], valid))
+    return images
 
 
 def check_n(n: int | None, outputs: Mapping[str, TensorInfo]) -> None:

@@ -6,6 +6,7 @@ Values of two captioners can be compared if the same run measured both.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -96,7 +97,7 @@ class ClipScorer:
         # An empty text has no tokens to embed.
         embedded = [caption.strip() or own[0] for caption, own in zip(captions, references, strict=True)]
         wordless = np.array([not caption.strip() for caption in captions])
-        texts = self._embedder.texts(*self._run.encode([*embedded, *(text for own in references for text in own)]))
+        texts = self._embedder.texts(*self._run.encode([*embedded, *itertools.chain.from_iterable(references)]))
         of_captions, of_references = np.split(texts, [len(embedded)])
         score, with_references = clip_scores(self._images, of_captions, of_references, rows)
         return np.where(wordless, 0.0, 100 * score), np.where(wordless, 0.0, 100 * with_references)

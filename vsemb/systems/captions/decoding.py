@@ -31,7 +31,7 @@ _COLDEST = 1e-6
 
 
 class Hypotheses(NamedTuple):
-    """The hypotheses found by a search, best first per row.
+    """The hypotheses of a search, best first per row.
 
     Args:
         tokens: (rows, n, max_words) int32, word ids; 0 after the end.
@@ -110,10 +110,10 @@ def beam_search(step: Step, state: State, options: SearchOptions, *, rows: int |
     Example: a model of three ids, which prefers 2 after START, and END after other words.
 
     >>> table = tf.math.log([[0.0, 0.0, 1.0], [0.5, 0.5, 0.0], [0.6, 0.0, 0.4]])
-    >>> found = beam_search(lambda state, words: (tf.gather(table, words), state), {}, SearchOptions(n_best=2), rows=1)
-    >>> found.tokens[0, :, :3].numpy().tolist()
+    >>> best = beam_search(lambda state, words: (tf.gather(table, words), state), {}, SearchOptions(n_best=2), rows=1)
+    >>> best.tokens[0, :, :3].numpy().tolist()
     [[2, 0, 0], [2, 2, 0]]
-    >>> print(tf.exp(found.log_probs).numpy().round(2))
+    >>> print(tf.exp(best.log_probs).numpy().round(2))
     [[0.6  0.24]]
     """
     beam = options.beam
@@ -330,8 +330,8 @@ def sample(step: Step, state: Any, sampler: Sampler, options: SearchOptions, *, 
 
     >>> table = tf.math.log([[0.0, 0.0, 1.0], [0.5, 0.5, 0.0], [0.6, 0.0, 0.4]])
     >>> greedy = Sampler("greedy")
-    >>> found = sample(lambda state, words: (tf.gather(table, words), state), {}, greedy, SearchOptions(), rows=1)
-    >>> found.tokens[0, 0, :3].numpy().tolist()
+    >>> hypotheses = sample(lambda state, words: (tf.gather(table, words), state), {}, greedy, SearchOptions(), rows=1)
+    >>> hypotheses.tokens[0, 0, :3].numpy().tolist()
     [2, 0, 0]
     """
 

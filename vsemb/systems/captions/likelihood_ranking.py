@@ -11,12 +11,13 @@ import numpy as np
 
 from vsemb.console import progress
 from vsemb.data.batches import pad_ids
-from vsemb.data.store import Dataset, Split
+from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument
 from vsemb.evaluation.retrieval import RetrievalMetrics, rank_metrics
 from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, require
 from vsemb.runs.run import Run
+from vsemb.systems.captions.captioning import image_inputs
 
 # Pairs of an image and a caption per batch.
 _IMAGES, _CAPTIONS = 8, 64
@@ -56,16 +57,14 @@ def measure_ranking(
     own = part.caption_rows[: part.caption_offsets[first]]
     tokens = run.tokenizer.encode(part.captions[: len(own)])
     of_train = np.linspace(0, len(train) - 1, prior).astype(np.int64)
-    images = [_images(run, dataset, part, np.arange(first)), _images(run, dataset, train, of_train)]
+    images = [
+        image_inputs(run.images_of(dataset, part), np.arange(first)),
+        image_inputs(run.images_of(dataset, train), of_train),
+    ]
     likelihoods = log_likelihoods(run, tf.concat(images, axis=0), *tokens)
     scores = likelihoods[:first] - _log_mean(likelihoods[first:])
     of_images, of_captions = score_ranks(scores, own)
     return RetrievalMetrics(rank_metrics(of_images), rank_metrics(of_captions), first, len(own))
-
-
-def _images(run: Run, dataset: Dataset, part: Split, rows: np.ndarray) -> tf.Tensor:
-    source = run.images_of(dataset, part)
-    return source.finish(tf.constant(source.gather(rows)), None)
 
 
 def _log_mean(logarithms: np.ndarray) -> np.ndarray:
@@ -97,17 +96,17 @@ def log_likelihoods(run: Run, images: tf.Tensor, ids: np.ndarray, offsets: np.nd
         inputs = {"image": tf.repeat(some, columns, axis=0), "text": tf.tile(text, [rows, 1])}
         return tf.reshape(tf.reduce_sum(run.model.log_likelihoods(inputs), axis=1), [rows, columns])
 
-    found = np.empty((len(images), len(offsets) - 1))
+    likelihoods = np.empty((len(images), len(offsets) - 1))
     # Captions of similar length are batched together, to reduce padding.
     order = np.argsort(np.diff(offsets), kind="stable")
     for start in progress(range(0, len(order), _CAPTIONS), desc="likelihoods", unit="batch", leave=False):
         captions = order[start : start + _CAPTIONS]
         text = tf.constant(pad_ids(ids, offsets, captions), tf.int32)
         for row in range(0, len(images), _IMAGES):
-            found[row : row + _IMAGES, captions] = pairs(images[row : row + _IMAGES], text).numpy()
-    if np.isnan(found).any():
+            likelihoods[row : row + _IMAGES, captions] = pairs(images[row : row + _IMAGES], text).numpy()
+    if np.isnan(likelihoods).any():
         raise DataError("The likelihoods hold NaN. The model is broken; nothing was ranked.")
-    return found
+    return likelihoods
 
 
 def score_ranks(scores: np.ndarray, own: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -115,7 +115,8 @@ class MultimodalRNN(NextWordModel):
 
     def _check_image_encoder(self, encoder: keras.layers.Layer) -> None:
         size = GATES[self.cell] * self.units
-        if (dim := encoder.compute_output_shape((None, 1))[-1]) != size:
+        dim = encoder.compute_output_shape((None, 1))[-1]
+        if dim != size:
             allowed = f"a layer to {size} = {GATES[self.cell]} x units entries with cell={self.cell!r}"
             raise invalid_argument("image_encoder", f"one to {dim} entries", allowed)
 
@@ -388,10 +389,11 @@ class AttentiveDecoder(Decoder, kind="attentive"):
         if not image.from_pixels:
             fix = "Train from pixels: see the variant attention of multimodal-rnn."
             raise invalid_argument("image", image.kind, "'pixels' with decoder=attentive", fix)
-        if image.pooling != "flat" or image.layer is not None:
-            name, value = ("pooling", image.pooling) if image.pooling != "flat" else ("layer", image.layer)
-            allowed = "'flat', and no image.layer, with decoder=attentive"
-            raise invalid_argument(f"image.{name}", value, allowed, "Set image.pooling=flat.")
+        if image.pooling != "flat":
+            fix = "Set image.pooling=flat."
+            raise invalid_argument("image.pooling", image.pooling, "'flat' with decoder=attentive", fix)
+        if image.layer is not None:
+            raise invalid_argument("image.layer", image.layer, "omitted with decoder=attentive")
         if not image.projection.keeps_size:
             fix = "The decoder maps each grid cell by itself."
             raise invalid_argument("image.projection", image.projection.kind, "'none' with decoder=attentive", fix)

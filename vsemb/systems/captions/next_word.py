@@ -35,8 +35,8 @@ def next_word_log_probs(text: Tensor, logits: Tensor) -> Tensor:
 
     Example: two words and the end, all equally probable. The second sentence has one word less.
 
-    >>> found = next_word_log_probs(ops.array([[1, 2], [2, 0]]), ops.zeros((2, 3, 3)))
-    >>> [[round(value, 2) for value in row] for row in found.numpy().tolist()]
+    >>> log_probs = next_word_log_probs(ops.array([[1, 2], [2, 0]]), ops.zeros((2, 3, 3)))
+    >>> [[round(value, 2) for value in row] for row in log_probs.numpy().tolist()]
     [[-1.1, -1.1, -1.1], [-1.1, -1.1, 0.0]]
     """
     text = ops.cast(text, "int32")
@@ -165,10 +165,10 @@ class NextWordModel(Configured, ReplicatedModel):
         if not isinstance(self.loss, NextWordCrossEntropy):
             fix = "Compile with loss=NextWordCrossEntropy()."
             raise invalid_argument("loss", self.loss, "a vsemb.systems.captions.next_word.NextWordCrossEntropy", fix)
-        if y is not None or sample_weight is not None:
-            name = "y" if y is not None else "sample_weight"
-            fix = "The words are in x: fit({'image': …, 'text': …})."
-            raise invalid_argument(name, "targets" if name == "y" else "weights", "omitted", fix)
+        for name, value in {"y": y, "sample_weight": sample_weight}.items():
+            if value is not None:
+                fix = "The words are in x: fit({'image': …, 'text': …})."
+                raise invalid_argument(name, type(value).__name__, "omitted", fix)
         weights = self.row_weights(ops.shape(y_pred)[0])
         return self.with_penalties(self.loss(x["text"], y_pred, sample_weight=weights))
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from vsemb.data.store import Dataset
     from vsemb.evaluation import RetrievalMetrics
     from vsemb.runs.run import Run
-    from vsemb.systems.captions.caption_measure import CaptionTable
+    from vsemb.systems.captions.caption_measure import CaptionTable, MeasuredCaptions
     from vsemb.systems.captions.captioner import CaptionOptions
     from vsemb.systems.captions.validation import PerplexityRow
 
@@ -70,7 +70,7 @@ class Captions(_Captions, kind="captions"):
         from vsemb.systems.captions.caption_measure import measure_captions
         from vsemb.systems.captions.captioning import open_captioning_run
 
-        found = measure_captions(
+        captions = measure_captions(
             [open_captioning_run(path) for path in (str(run.path), *self.beside)],
             data,
             split,
@@ -80,8 +80,8 @@ class Captions(_Captions, kind="captions"):
             limit=self.limit,
             references=self.references,
         )
-        examples = [_example(found, image) for image in range(min(self.examples, len(found.keys)))]
-        return Table("\n\n".join([captions_table(found), *examples]), found.to_json())
+        examples = [_example(captions, image) for image in range(min(self.examples, len(captions.keys)))]
+        return Table("\n\n".join([captions_table(captions), *examples]), captions.to_json())
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class RegionCaptions(_Captions, kind="region-captions"):
             texts = named_region_texts(part)
         else:
             texts = read_region_texts(self.annotations, data, part, self.image_list)
-        found = measure_region_captions(
+        captions = measure_region_captions(
             [run, *map(open_captioning_run, self.beside)],
             part,
             texts,
@@ -124,7 +124,7 @@ class RegionCaptions(_Captions, kind="region-captions"):
             limit=self.limit,
             meteor=self.meteor,
         )
-        return Table(captions_table(found, "regions"), found.to_json())
+        return Table(captions_table(captions, "regions"), captions.to_json())
 
 
 @dataclass(frozen=True)
@@ -144,11 +144,11 @@ class Perplexity(Protocol, kind="perplexity"):
         from vsemb.systems.captions.validation import difference_of, measure_perplexities
 
         runs = [run, *map(Run.open, self.beside)]
-        for each in runs:
-            if not self.measures(each.recipe):
+        for run in runs:
+            if not self.measures(run.recipe):
                 raise DataError(
-                    f"{each.path} must be a run that writes words, such as one of multimodal-rnn or sc-nlm; it was "
-                    f"trained with the recipe {each.recipe.name!r}, which is for {each.recipe.kind}."
+                    f"{run.path} must be a run that writes words, such as one of multimodal-rnn or sc-nlm; it was "
+                    f"trained with the recipe {run.recipe.name!r}, which is for {run.recipe.kind}."
                 )
         rows = measure_perplexities(runs, data, split)
         difference = difference_of(rows[: len(runs)])
@@ -178,53 +178,55 @@ class Likelihood(Protocol, kind="likelihood"):
         return measure_ranking(run, data, split, first=self.first, prior=self.prior)
 
 
-def captions_table(found: CaptionTable, unit: str = "images") -> str:
+def captions_table(captions: CaptionTable, unit: str = "images") -> str:
     """Format caption metrics as a table, in percent, one row per run or baseline, with notes below.
 
     Args:
-        found: see `vsemb.systems.captions.caption_measure.measure_captions`.
+        captions: see `vsemb.systems.captions.caption_measure.measure_captions`.
         unit: name of the captioned items, such as `images`.
     """
-    columns: dict[str, list[float | None]] = {
-        **{f"B-{order}": [row.metrics.bleu[order - 1] for row in found.rows] for order in range(1, 5)},
-        "METEOR": [row.metrics.meteor for row in found.rows],
-        "ROUGE-L": [row.metrics.rouge_l for row in found.rows],
-        "CIDEr": [row.metrics.cider for row in found.rows],
-        "CLIP-S": [row.metrics.clip_score for row in found.rows],
-        "RefCLIP-S": [row.metrics.ref_clip_score for row in found.rows],
-        "true": [row.true for row in found.rows],
-        "novel": [row.metrics.novelty for row in found.rows],
+    scores = [_scores(row) for row in captions.rows]
+    # A score that no row has is left out.
+    shown = [name for name in scores[0] if any(row[name] is not None for row in scores)]
+    cells = []
+    for row, values in zip(captions.rows, scores, strict=True):
+        percents = ["" if values[name] is None else f"{values[name]:.1f}" for name in shown]
+        cells.append([row.name, *percents, str(row.metrics.vocabulary), f"{row.metrics.words:.1f}"])
+    header = [f"{captions.split}: {len(captions.keys)} {unit}", *shown, "vocabulary", "words"]
+    lines = [table(header, cells)]
+    words = captions.rows[0].metrics.train_vocabulary
+    if words is not None:
+        lines.append(f"The training captions have {words:,} different words.")
+    return "\n".join([*lines, *captions.notes])
+
+
+def _scores(row: MeasuredCaptions) -> dict[str, float | None]:
+    metrics = row.metrics
+    return {
+        **{f"B-{order}": value for order, value in enumerate(metrics.bleu, 1)},
+        "METEOR": metrics.meteor,
+        "ROUGE-L": metrics.rouge_l,
+        "CIDEr": metrics.cider,
+        "CLIP-S": metrics.clip_score,
+        "RefCLIP-S": metrics.ref_clip_score,
+        "true": row.true,
+        "novel": metrics.novelty,
     }
-    columns = {name: values for name, values in columns.items() if any(v is not None for v in values)}
-    rows = [
-        [
-            row.name,
-            *("" if values[number] is None else f"{values[number]:.1f}" for values in columns.values()),
-            str(row.metrics.vocabulary),
-            f"{row.metrics.words:.1f}",
-        ]
-        for number, row in enumerate(found.rows)
-    ]
-    header = [f"{found.split}: {len(found.keys)} {unit}", *columns, "vocabulary", "words"]
-    lines = [table(header, rows)]
-    known = found.rows[0].metrics.train_vocabulary
-    if known is not None:
-        lines.append(f"The training captions have {known:,} different words.")
-    return "\n".join([*lines, *found.notes])
 
 
-def _example(found: CaptionTable, image: int) -> str:
+def _example(captions: CaptionTable, image: int) -> str:
     """Format the captions of one image, each with its nearest training sentence."""
     rows = []
-    for row in found.rows:
-        marks = {None: "", True: "  (true)", False: "  (not true)"}
-        truth = None if row.truths is None else row.truths[image] is True
-        rows.append(["", row.name, f"{row.captions[image] or '(none)'}{marks[truth]}"])
-        nearest = found.nearest_sentence(row, image)
+    for row in captions.rows:
+        text = row.captions[image] or "(none)"
+        if row.truths is not None:
+            text += "  (true)" if row.truths[image] else "  (not true)"
+        rows.append(["", row.name, text])
+        nearest = captions.nearest_sentence(row, image)
         if row.recipe is not None and nearest is not None:
             rows.append(["", "  nearest training sentence", nearest])
-    rows.append(["", "a reference", found.references[image][0]])
-    return printable(table([found.keys[image], "", ""], rows, text=(0, 1, 2)))
+    rows.append(["", "a reference", captions.references[image][0]])
+    return printable(table([captions.keys[image], "", ""], rows, text=(0, 1, 2)))
 
 
 def perplexity_table(rows: Sequence[PerplexityRow], split: str, difference: str | None) -> str:
@@ -247,4 +249,5 @@ def perplexity_table(rows: Sequence[PerplexityRow], split: str, difference: str 
         for row in rows
     ]
     header = [split, "model", "perplexity", "bits per word", "words", "unknown"]
-    return "\n".join([table(header, cells, text=(0, 1)), *([difference] if difference else [])])
+    text = table(header, cells, text=(0, 1))
+    return text if difference is None else f"{text}\n{difference}"

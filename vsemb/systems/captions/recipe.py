@@ -134,8 +134,7 @@ class CaptionTask(NextWordTask):
         return run
 
     def captioner(self, run: Run, options: CaptionOptions) -> Captioner:
-        given = {name: getattr(options, name) for name in _SEARCH}
-        search = self.search.arguments() | {name: value for name, value in given.items() if value is not None}
+        search = self.search.arguments() | options.chosen(_SEARCH)
         sampler = None
         if options.sample is not None:
             options.check_only(_DRAWS, "omitted when words are sampled")

@@ -37,6 +37,7 @@ from vsemb.systems.regions.aligning import GivenImage, candidate_boxes
 from vsemb.systems.regions.drawing import COLOURS, draw_outlines, scaled_for_drawing
 from vsemb.systems.regions.extractor import RegionExtractor
 from vsemb.systems.regions.image_tower import kept_extractor
+from vsemb.systems.regions.pointing import box_iou
 from vsemb.systems.regions.signature import find_regions
 from vsemb.text.normalize import split_words
 
@@ -95,9 +96,9 @@ class RegionCaptions(Result):
 
     def __str__(self) -> str:
         rows = []
-        for each in self.captions:
-            numbers = [f"{each.log_prob:.2f}", f"{each.score:.2f}", str(each.region)]
-            rows.append([printable(each.text), *numbers, box_text(each.box)])
+        for caption in self.captions:
+            numbers = [f"{caption.log_prob:.2f}", f"{caption.score:.2f}", str(caption.region)]
+            rows.append([printable(caption.text), *numbers, box_text(caption.box)])
         header = ["caption", "log-prob", "per word", "region", "box (x y w h)"]
         return with_picture(table(header, rows, text=(0, 4)), self.out)
 
@@ -138,8 +139,8 @@ def caption_regions(
 
     Example:
 
-        found = caption_regions(Run.open("runs/regions"), "dog.jpg", most=3)
-        found.drawn().save("regions.png")
+        regions = caption_regions(Run.open("runs/regions"), "dog.jpg", most=3)
+        regions.drawn().save("regions.png")
     """
     require("most", most, Count)
     require("overlap", overlap, Probability)
@@ -150,34 +151,26 @@ def caption_regions(
         )
     captioner = run.recipe.captioner(run, CaptionOptions(beam=beam, n_best=1))
     # Invalid inputs are reported before the network is built.
-    given = GivenImage.of(image, dataset)
-    candidates = candidate_boxes(run, given, dataset, boxes, report)
-    asked = None if candidates is None else tf.constant(candidates[None], tf.float32)
-    found = find_regions(_extractor(run.path, run.info.get("features")), tf.constant([given.encoded]), asked)
-    if not found.valid.numpy()[0]:
+    opened = GivenImage.of(image, dataset)
+    candidates = candidate_boxes(run, opened, dataset, boxes, report)
+    proposals = None if candidates is None else tf.constant(candidates[None], tf.float32)
+    extractor = _extractor(run.path, run.info.get("features"))
+    regions = find_regions(extractor, tf.constant([opened.encoded]), proposals)
+    if not regions.valid.numpy()[0]:
         raise DataError(f"The image {image!r} does not decode as JPEG or PNG.")
-    real = np.flatnonzero(np.any(found.boxes.numpy()[0] != 0, axis=1))
+    numbers = np.flatnonzero(np.any(regions.boxes.numpy()[0] != 0, axis=1))
     if parts:
-        real = real[real != 0]
-    rectangles = found.boxes.numpy()[0, real]  # (regions, 4)
-    written = [captions[0] for captions in written_of(captioner(tf.gather(found.features[0], real)))]
-    texts, log_probs = [text for text, _ in written], np.array([each for _, each in written])
-    scores = log_probs / (split_words(tf.constant(texts, tf.string)).row_lengths().numpy() + 1)
-    chosen = choose_regions(rectangles, scores, texts, most, overlap)
-    return RegionCaptions(
-        image,
-        given.picture,
-        tuple(
-            RegionCaption(
-                texts[row],
-                written[row][1],
-                float(scores[row]),
-                int(real[row]),
-                pixel_box(rectangles[row], given.picture.size),
-            )
-            for row in chosen
-        ),
-    )
+        numbers = numbers[numbers != 0]
+    rectangles = regions.boxes.numpy()[0, numbers]  # (regions, 4)
+    best = [captions[0] for captions in written_of(captioner(tf.gather(regions.features[0], numbers)))]
+    texts = [text for text, _ in best]
+    words = split_words(tf.constant(texts, tf.string)).row_lengths().numpy()
+    scores = np.array([log_prob for _, log_prob in best]) / (words + 1)
+    described = []
+    for row in choose_regions(rectangles, scores, texts, most, overlap):
+        box = pixel_box(rectangles[row], opened.picture.size)
+        described.append(RegionCaption(*best[row], float(scores[row]), int(numbers[row]), box))
+    return RegionCaptions(image, opened.picture, tuple(described))
 
 
 @functools.lru_cache(maxsize=1)  # Without a cache, its graph would be traced again for each image, in seconds.
@@ -210,17 +203,14 @@ def choose_regions(
     >>> choose_regions(boxes, [-1.0, -1.5, -2.0, -3.0], ["a dog", "a cat", "a dog", "a ball"], 5)
     [0, 3]
     """
-    low, sides = np.asarray(boxes, np.float64)[:, :2], np.asarray(boxes, np.float64)[:, 2:]
-    areas = sides.prod(axis=1)
+    boxes = np.asarray(boxes, np.float64)
     chosen: list[int] = []
     for row in np.argsort(-np.asarray(scores, np.float64), kind="stable").tolist():
         if len(chosen) == most:
             break
         if not texts[row] or any(texts[row] == texts[other] for other in chosen):
             continue
-        ends = np.minimum(low[row] + sides[row], low[chosen] + sides[chosen])
-        common = np.maximum(ends - np.maximum(low[row], low[chosen]), 0.0).prod(axis=1)
-        if np.all(common <= overlap * (areas[row] + areas[chosen] - common)):
+        if np.all(box_iou(boxes[[row]], boxes[chosen]) <= overlap):
             chosen.append(row)
     return chosen
 
@@ -263,7 +253,7 @@ def draw_captions(
     colours = [COLOURS[number % len(COLOURS)] for number in range(len(boxes))]
     blocks = [_wrapped(text, font, column - 3 * gap) for text in texts]
     heights = [round(1.3 * size) * len(block) for block in blocks]
-    tops, bottom = _stacked([y + height // 2 for _, y, _, height in places], heights, scaled.height, gap)
+    tops, bottom = stack_blocks([y + height // 2 for _, y, _, height in places], heights, scaled.height, gap)
     picture = Image.new("RGB", (scaled.width + column, max(scaled.height, bottom)), PAPER)
     draw_outlines(scaled, list(zip(places, colours, strict=True)), line)
     picture.paste(scaled, (0, 0))
@@ -291,7 +281,7 @@ def _wrapped(text: str, font: Font, width: float) -> list[str]:
     return lines or [""]
 
 
-def _stacked(centres: Sequence[int], heights: Sequence[int], limit: int, gap: int) -> tuple[list[int], int]:
+def stack_blocks(centres: Sequence[int], heights: Sequence[int], limit: int, gap: int) -> tuple[list[int], int]:
     """Stack blocks without overlap, in order, near their preferred places.
 
     Args:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from keras import ops
@@ -73,37 +74,37 @@ def measure_region_captions(
         chosen = np.flatnonzero(several)
         notes.append(f"{np.sum(~several):,} of {len(several):,} annotations are the only text of their region.")
     chosen = chosen[:limit]
-    rows, boxes, wanted = annotations.rows[chosen], annotations.boxes[chosen], [references[place] for place in chosen]
+    rows, boxes = annotations.rows[chosen], annotations.boxes[chosen]
+    wanted = [references[place] for place in chosen]
+    measured = []
 
-    def measured(
-        name: str, captions: list[str], recipe: str | None, log_probs: list[float] | None, compared: list[list[str]]
-    ) -> MeasuredCaptions:
+    def measure(name: str, captions: list[str], compared: list[list[str]], **of_run: Any) -> None:
         metrics = evaluate_captions(captions, compared, meteor=meteor)
         notes.extend(note for note in metrics.notes if note not in notes)
-        return MeasuredCaptions(name, recipe, captions, log_probs, metrics, None, None)
+        measured.append(MeasuredCaptions(name, captions, metrics, **of_run))
 
-    found = []
     for run in runs:
         captioner = run.recipe.captioner(run, dataclasses.replace(options or CaptionOptions(), n_best=1))
         features = region_features(run, part, rows, boxes)
-        parts = [features[start : start + _BATCH] for start in range(0, len(features), _BATCH)]
-        written = [captions[0] for each in parts for captions in written_of(captioner(tf.constant(each)))]
-        texts, log_probs = [text for text, _ in written], [log_prob for _, log_prob in written]
-        found.append(measured(str(run.path), texts, run.recipe.name, log_probs, wanted))
+        best = []
+        for start in range(0, len(features), _BATCH):
+            written = written_of(captioner(tf.constant(features[start : start + _BATCH])))
+            best += [captions[0] for captions in written]
+        texts, log_probs = [text for text, _ in best], [log_prob for _, log_prob in best]
+        measure(str(run.path), texts, wanted, recipe=run.recipe.name, log_probs=log_probs)
     if alignment is not None:
         folder = runs[0].path / SNIPPETS / "train"
         if not folder.exists():
             raise DataError(f"{runs[0].path} must be a run of multimodal-rnn-regions, with snippets; it has none.")
         snippets = list(dict.fromkeys(Snippets.load(folder).texts))
-        best = best_snippets(alignment, region_features(alignment, part, rows, boxes), snippets)
-        found.append(measured("best training snippet", [snippets[place] for place in best], None, None, wanted))
+        places = best_snippets(alignment, region_features(alignment, part, rows, boxes), snippets)
+        measure("best training snippet", [snippets[place] for place in places], wanted)
     if several.any():
-        people, others = [texts[0] for texts in wanted], [texts[1:] for texts in wanted]
-        found.append(measured("a person", people, None, None, others))
+        measure("a person", [texts[0] for texts in wanted], [texts[1:] for texts in wanted])
         notes.append("a person: one text of each region against its others, one reference fewer than the other rows.")
     percent = np.round(100 * boxes).astype(int).tolist()
     keys = [f"{part.keys[row]} {box}" for row, box in zip(rows, percent, strict=True)]
-    return CaptionTable(part.name, keys, wanted, None, found, notes)
+    return CaptionTable(part.name, keys, wanted, None, measured, notes)
 
 
 def region_features(run: Run, part: Split, rows: np.ndarray, boxes: np.ndarray) -> np.ndarray:
@@ -129,19 +130,19 @@ def region_features(run: Run, part: Split, rows: np.ndarray, boxes: np.ndarray) 
     config, weights = kept
     # Boxes are squashed to squares, in whatever way the network sees whole images.
     config = dataclasses.replace(config, resize="squash")
-    regions = kept_regions(run.path) if keeps_network(run.path) else RegionConfig(pooling="crops")
+    settings = kept_regions(run.path) if keeps_network(run.path) else RegionConfig(pooling="crops")
     most = int(np.unique(rows, return_counts=True)[1].max())
-    regions = dataclasses.replace(regions, source="detections", rank="confidence", overlap=1.0, count=most)
-    extract = RegionExtractor(config, regions, build_backbone(config, weights))
+    settings = dataclasses.replace(settings, source="detections", rank="confidence", overlap=1.0, count=most)
+    extract = RegionExtractor(config, settings, build_backbone(config, weights))
     features = np.zeros((len(rows), extract.dim), np.float32)
     for row in progress(np.unique(rows), desc="regions", unit="image", leave=False):
         (places,) = np.nonzero(rows == row)
-        given = np.zeros((1, most, 4), np.float32)
-        given[0, : len(places)] = boxes[places]
-        found = extract(tf.constant([part.read_image(int(row))]), tf.constant(given))
+        proposals = np.zeros((1, most, 4), np.float32)
+        proposals[0, : len(places)] = boxes[places]
+        regions = extract(tf.constant([part.read_image(int(row))]), tf.constant(proposals))
         # A box that is nearly the whole image is dropped by the extractor; the best match is the first region.
-        same = box_iou(boxes[places], found.boxes.numpy()[0]).argmax(axis=1)
-        features[places] = found.features.numpy()[0, same]
+        same = box_iou(boxes[places], regions.boxes.numpy()[0]).argmax(axis=1)
+        features[places] = regions.features.numpy()[0, same]
     return features
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -46,13 +46,13 @@ class RegionTexts:
         >>> RegionTexts(np.zeros(3, int), boxes, ["a dog", "dog", "a ball"]).references()
         [['a dog', 'dog'], ['dog', 'a dog'], ['a ball']]
         """
-        found = []
+        references = []
         for row in np.unique(self.rows):
             (same,) = np.nonzero(self.rows == row)
             for place, overlaps in zip(same, box_iou(self.boxes[same], self.boxes[same]) >= SAME, strict=True):
                 others = [self.texts[other] for other in same[overlaps] if other != place]
-                found.append([self.texts[place], *others])
-        return found
+                references.append([self.texts[place], *others])
+        return references
 
 
 def read_region_texts(
@@ -94,21 +94,21 @@ def read_region_texts(
 
 def _entries(path: Path, content: Any) -> Iterator[tuple[int | str, list[float], str]]:
     """Yield image id, box in pixels and text of each annotation."""
+    annotations = []
     try:
         if isinstance(content, dict):
-            found = [(each["image_id"], each["bbox"], each["caption"]) for each in content["annotations"]]
+            for entry in content["annotations"]:
+                annotations.append((entry["image_id"], entry["bbox"], entry["caption"]))
         else:
-            found = [
-                (each["image_id"], [each[name] for name in ("x", "y", "width", "height")], each["phrase"])
-                for image in content
-                for each in image["regions"]
-            ]
+            for region in itertools.chain.from_iterable(image["regions"] for image in content):
+                box = [region[name] for name in ("x", "y", "width", "height")]
+                annotations.append((region["image_id"], box, region["phrase"]))
     except (KeyError, TypeError) as error:
         raise DataError(
             f"{path} must be region descriptions of Visual Genome, or COCO annotations with captions; got "
             f"{one_line(repr(error), 100)}."
         ) from error
-    for number, (image, box, text) in enumerate(found):
+    for number, (image, box, text) in enumerate(annotations):
         whole = isinstance(image, int | str) and isinstance(text, str) and bool(text.strip())
         if not (whole and len(box) == 4 and all(type(side) in (int, float) for side in box)):
             raise DataError(f"{path}: annotation {number} must have an image_id, four numbers and a text.")
@@ -131,7 +131,7 @@ def named_region_texts(part: Split) -> RegionTexts:
             words, named = caption.split(), named_objects(alignment)
             nouns = object_nouns(named)
             whose: list[tuple[int, ...]] = [named.get(word, ()) for word in range(len(words))]
-            for objects, run in groupby(range(len(words)), whose.__getitem__):
+            for objects, run in itertools.groupby(range(len(words)), whose.__getitem__):
                 places = list(run)
                 if len(objects) == 1 and nouns.intersection(places):
                     rows.append(row)

@@ -18,9 +18,9 @@ from vsemb.report.space import Picture, picture_of
 from vsemb.runs.run import Run
 from vsemb.systems.captions.caption_metrics import CaptionMetrics, evaluate_captions
 from vsemb.systems.captions.captioning import Written, caption_split
+from vsemb.systems.captions.options import ReportedImages
 from vsemb.systems.captions.recipe import RegionCaptioning
 from vsemb.systems.captions.region_captions import caption_regions
-from vsemb.systems.captions.report_option import CaptionedImages
 from vsemb.systems.captions.task import NextWordTask
 from vsemb.systems.captions.training_captions import TrainingCaptions
 
@@ -66,10 +66,11 @@ def sections(view: View) -> list[Section]:
         return []
     if view.arithmetic:
         raise invalid_argument("arithmetic", view.arithmetic[0], "omitted for a run that writes captions")
-    limit = view.option(CaptionedImages).limit
+    limit = view.option(ReportedImages).limit
     templates = page_template(__package__, "report.html.jinja").module
-    order = np.random.default_rng(view.seed).permutation(len(part))
-    rows = order[: limit or (_SLOW if run.recipe.ranks_candidates else None)]
+    if limit is None and run.recipe.ranks_candidates:
+        limit = _SLOW
+    rows = np.random.default_rng(view.seed).permutation(len(part))[:limit]
     view.step("captions")
     written = caption_split(run, view.dataset, part.name, rows=rows)
     train = training_captions(run, view.dataset)
@@ -83,7 +84,9 @@ def sections(view: View) -> list[Section]:
         notes += metrics.notes
     except MissingExtraError as error:
         notes.append(f"Captions were not measured. {error}")
-    found = [
+    scores = None if metrics is None else metrics.per_image["cider"]
+    drawn = _captioned(part, rows[: view.shown], written[: view.shown], scores, train)
+    parts = [
         Section(
             MEASURED,
             "metrics",
@@ -94,18 +97,17 @@ def sections(view: View) -> list[Section]:
             facts=_facts(run),
             lines=_lines(part.name, metrics),
             measured={} if metrics is None else metrics.to_json(),
-        )
+        ),
+        Section(FOUND, "captions", "Generated captions", templates.captions(drawn, run.recipe.how_written)),
     ]
-    scores = None if metrics is None else metrics.each["cider"]
-    drawn = _captioned(part, rows[: view.shown], written[: view.shown], scores, train)
-    found.append(Section(FOUND, "captions", "Generated captions", templates.captions(drawn, run.recipe.how_written)))
-    if regions := _regions(run, view.dataset, part, rows):
-        found.append(Section(EXPLAINED, "regions", "Captions of regions", templates.regions(regions)))
+    regions = _regions(run, view.dataset, part, rows)
+    if regions:
+        parts.append(Section(EXPLAINED, "regions", "Captions of regions", templates.regions(regions)))
     if scores is not None:
         last = np.argsort(scores, kind="stable")[: max(1, view.shown // 2)]
         worst = _captioned(part, rows[last], [written[place] for place in last], scores[last], train)
-        found.append(Section(WORST, "worst", "Failures", templates.worst(worst)))
-    return found
+        parts.append(Section(WORST, "worst", "Failures", templates.worst(worst)))
+    return parts
 
 
 def training_captions(run: Run, dataset: Dataset) -> TrainingCaptions | None:
@@ -153,9 +155,10 @@ def _regions(run: Run, dataset: Dataset, part: Split, rows: np.ndarray) -> list[
     pictures = []
     for row in rows[:_PICTURES].tolist():
         key = part.keys[row]
-        found = caption_regions(run, key, dataset, report=lambda line: None)
-        drawn = found.drawn(_SIDE)
-        alt = f"The image with captions of its regions: {'; '.join(each.text for each in found.captions)}"
+        regions = caption_regions(run, key, dataset, report=lambda line: None)
+        drawn = regions.drawn(_SIDE)
+        texts = "; ".join(caption.text for caption in regions.captions)
+        alt = f"The image with captions of its regions: {texts}"
         pictures.append(Picture(row, key, alt, data_uri(drawn), *drawn.size))
     return pictures
 
@@ -177,10 +180,10 @@ def _lines(split: str, metrics: CaptionMetrics | None) -> str:
 
 
 def _measures(metrics: CaptionMetrics) -> list[Measure]:
-    rows: list[tuple[str, str, str, float | None]] = [
-        (f"BLEU-{n}, %", f"precision of sequences of {n} words" if n > 1 else "precision of words", f"{x:.1f}", x)
-        for n, x in enumerate(metrics.bleu, 1)
-    ]
+    rows: list[tuple[str, str, str, float | None]] = []
+    for order, value in enumerate(metrics.bleu, 1):
+        words = "words" if order == 1 else f"sequences of {order} words"
+        rows.append((f"BLEU-{order}, %", f"precision of {words}", f"{value:.1f}", value))
     rows.append(("ROUGE-L, %", "longest common subsequence", f"{metrics.rouge_l:.1f}", metrics.rouge_l))
     rows.append(("CIDEr, %", "common words, weighted by rarity", f"{metrics.cider:.1f}", None))
     if metrics.novelty is not None:

@@ -27,21 +27,22 @@ _SIZES = {size: size for size in SIZES} | {"little": "small", "big": "large"}
 _COUNTS = {"two": 2, "three": 3, "four": 4}
 
 
-def _any(words: Iterable[str]) -> str:
+def _one_of(words: Iterable[str]) -> str:
     return f"(?:{'|'.join(words)})"
 
 
 _NOUN = re.compile(
-    rf"\b(?P<article>a(?= [^aeiou])|an(?= [aeiou])|the|another|(?P<many>{_any(_COUNTS)}))"
-    rf"(?P<different>(?(many) different(?= shapes)|!))?(?: (?P<size>{_any(_SIZES)}))?(?: (?P<colour>{_any(COLOURS)}))?"
-    rf" (?P<head>(?(many){_any(_PLURALS)}|{_any(_SINGULARS)}))\b"
+    rf"\b(?P<article>a(?= [^aeiou])|an(?= [aeiou])|the|another|(?P<many>{_one_of(_COUNTS)}))"
+    rf"(?P<different>(?(many) different(?= shapes)|!))?(?: (?P<size>{_one_of(_SIZES)}))?"
+    rf"(?: (?P<colour>{_one_of(COLOURS)}))?"
+    rf" (?P<head>(?(many){_one_of(_PLURALS)}|{_one_of(_SINGULARS)}))\b"
 )
 _PLACE = (
     r"(?:in the (?:top|bottom) (?:left|right) corner|on the (?:left|right)(?: side)?|at the (?:top|bottom)"
     r"|(?:in|near) the (?:middle|centre))"
 )
 _RELATION = r"(?:(?:to the )?(?:left|right) of|above|below|under|(?:larger|smaller) than)"
-_ATTRIBUTES = rf"({_any(_SIZES)}) and ({_any(COLOURS)})"
+_ATTRIBUTES = rf"({_one_of(_SIZES)}) and ({_one_of(COLOURS)})"
 # Captions whose noun phrases are replaced by their numbers: P0 for a plural, T0 after `the`, S0 for another singular.
 _CLAUSE = rf"(?:P\d+|[ST]\d+(?: {_PLACE}| {_RELATION} [ST]\d+)?)"
 _SENTENCE = rf"[ST]0 is (?:{_PLACE}|{_RELATION} [ST]1|{_ATTRIBUTES})"
@@ -50,7 +51,7 @@ _CAPTION = re.compile(
     rf"{_PLACE} (?:there )?is [ST]0"
     rf"|(?:(?:{_SENTENCE}|{_INTRODUCED}{_CLAUSE})(?: (?:and|with) {_CLAUSE})*"
     rf"|{_INTRODUCED}P0 of (?:the (?P<same>same) colour|(?P<different>different) colours))"
-    rf"(?: (?:on|against) a (?P<background>{_any(BACKGROUNDS)}) background)?"
+    rf"(?: (?:on|against) a (?P<background>{_one_of(BACKGROUNDS)}) background)?"
 )
 
 
@@ -94,17 +95,12 @@ def has_truth(objects: Sequence[Mapping[str, Any]], size: Sequence[int]) -> bool
     >>> has_truth([{"label": "dog"}], (64, 64))
     False
     """
-    return (
-        bool(objects)
-        and size[0] == size[1]
-        and all(
-            item.get("shape") in SHAPES
-            and item.get("colour") in COLOURS
-            and item.get("size") in SIZES
-            and {"box", "centre"} <= item.keys()
-            for item in objects
-        )
-    )
+    allowed = {"shape": SHAPES, "colour": COLOURS, "size": SIZES}
+    for item in objects:
+        labelled = all(item.get(name) in values for name, values in allowed.items())
+        if not labelled or not {"box", "centre"} <= item.keys():
+            return False
+    return bool(objects) and size[0] == size[1]
 
 
 def background_of(encoded: bytes) -> str:
@@ -168,10 +164,14 @@ def _read(caption: str) -> _Reading | None:
     nouns: list[_Noun] = []
 
     def numbered(match: re.Match[str]) -> str:
-        size, head = match["size"], match["head"]
-        shape = _PLURALS[head] if match["many"] else _SINGULARS[head]
+        size, shapes, letter = match["size"], _SINGULARS, "S"
+        if match["article"] == "the":
+            letter = "T"
+        if match["many"]:
+            shapes, letter = _PLURALS, "P"
+        shape = shapes[match["head"]]
         nouns.append(_Noun(match["article"], bool(match["different"]), size and _SIZES[size], match["colour"], shape))
-        return f"{'P' if match['many'] else 'T' if match['article'] == 'the' else 'S'}{len(nouns) - 1}"
+        return f"{letter}{len(nouns) - 1}"
 
     text = _NOUN.sub(numbered, " ".join(caption.lower().strip().removesuffix(".").split()))
     whole = _CAPTION.fullmatch(text)
@@ -182,17 +182,19 @@ def _read(caption: str) -> _Reading | None:
         alike = before is not None and (before.colour, before.shape) == (noun.colour, noun.shape)
         if noun.article == "another" and not alike:
             return None
-    attributes = re.search(rf"0 is {_ATTRIBUTES}", text)
-    if attributes and (nouns[0].size or nouns[0].colour):
-        return None
+    attributes: dict[str, str] = {}
+    named = re.search(rf"0 is {_ATTRIBUTES}", text)
+    if named:
+        if nouns[0].size or nouns[0].colour:
+            return None
+        attributes = {"size": _SIZES[named[1]], "colour": named[2]}
+    places = re.findall(rf"(?:[ST](\d+)(?: is)? |^)({_PLACE})", text)
+    relations = re.findall(rf"[ST](\d+)(?: is)? ({_RELATION}) [ST](\d+)", text)
     return _Reading(
         nouns,
-        [(int(noun or 0), where) for noun, where in re.findall(rf"(?:[ST](\d+)(?: is)? |^)({_PLACE})", text)],
-        [
-            (int(one), how, int(other))
-            for one, how, other in re.findall(rf"[ST](\d+)(?: is)? ({_RELATION}) [ST](\d+)", text)
-        ],
-        {"size": _SIZES[attributes[1]], "colour": attributes[2]} if attributes else {},
+        [(int(noun or 0), where) for noun, where in places],
+        [(int(one), how, int(other)) for one, how, other in relations],
+        attributes,
         whole["same"] or whole["different"],
         whole["background"],
     )
@@ -205,15 +207,15 @@ def _assigned(
     if len(groups) == len(said.nouns):
         return _holds(said, [[objects[index] for index in group] for group in groups], image_size)
     noun = said.nouns[len(groups)]
-    fitting = tuple(index for index, item in enumerate(objects) if noun.fits(item))
+    fitting = [index for index, item in enumerate(objects) if noun.fits(item)]
+    options: list[tuple[int, ...]] = [(index,) for index in fitting]
     if noun.count > 1 or noun.article == "the":
-        options = [fitting] if len(fitting) == noun.count else []
-    else:
-        options = [(index,) for index in fitting]
-    taken = {index for group in groups for index in group}
-    return any(
-        _assigned(said, objects, image_size, (*groups, option)) for option in options if taken.isdisjoint(option)
-    )
+        options = [tuple(fitting)] if len(fitting) == noun.count else []
+    for option in options:
+        taken = any(set(option).intersection(group) for group in groups)
+        if not taken and _assigned(said, objects, image_size, (*groups, option)):
+            return True
+    return False
 
 
 def _holds(said: _Reading, named: Sequence[Sequence[Mapping[str, Any]]], image_size: int) -> bool:
@@ -221,10 +223,12 @@ def _holds(said: _Reading, named: Sequence[Sequence[Mapping[str, Any]]], image_s
     for noun, items in zip(said.nouns, named, strict=True):
         if noun.different and len({item["shape"] for item in items}) < len(items):
             return False
-    first, colours = named[0][0], {item["colour"] for item in named[0]}
+    if said.colours is not None:
+        distinct = len({item["colour"] for item in named[0]})
+        if distinct != (1 if said.colours == "same" else len(named[0])):
+            return False
     return (
-        all(first[name] == value for name, value in said.attributes.items())
-        and (said.colours is None or len(colours) == (1 if said.colours == "same" else len(named[0])))
+        all(named[0][0][name] == value for name, value in said.attributes.items())
         and all(_lies(named[noun][0], where, image_size) for noun, where in said.places)
         and all(_related(named[one][0], how, named[other][0]) for one, how, other in said.relations)
     )
@@ -234,7 +238,8 @@ def _lies(item: Mapping[str, Any], where: str, image_size: int) -> bool:
     x, y = (value / image_size for value in item["centre"])
     rounding = 0.0051 / image_size  # Centres are stored with two decimals.
     low, high = 0.36 + rounding, 0.64 - rounding
-    middle = max(abs(x - 0.5), abs(y - 0.5)) <= (0.14 if where.startswith("near") else 0.09) + rounding
+    reach = 0.14 if where.startswith("near") else 0.09
+    middle = max(abs(x - 0.5), abs(y - 0.5)) <= reach + rounding
     lies = {"left": x < low, "right": x > high, "top": y < low, "bottom": y > high, "middle": middle, "centre": middle}
     return all(lies[word] for word in where.split() if word in lies)
 

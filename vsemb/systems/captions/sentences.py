@@ -52,11 +52,14 @@ class Sentences:
     def joined(cls, parts: Sequence[Sentences]) -> Sentences:
         """Concatenate sentences without images, which all have the same other inputs."""
         offsets = np.cumsum(np.concatenate([np.zeros(1, np.int64), *(part.lengths for part in parts)]))
-        content, tags = (
-            None if (found := [getattr(part, name) for part in parts])[0] is None else np.concatenate(found)
-            for name in ("content", "tags")
+        content = [part.content for part in parts if part.content is not None]
+        tags = [part.tags for part in parts if part.tags is not None]
+        return cls(
+            np.concatenate([part.ids for part in parts]),
+            offsets,
+            np.concatenate(content) if content else None,
+            np.concatenate(tags) if tags else None,
         )
-        return cls(np.concatenate([part.ids for part in parts]), offsets, content, tags)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -65,11 +68,6 @@ class Sentences:
     def lengths(self) -> np.ndarray:
         """Number of words of each sentence, int64 (sentences,)."""
         return np.diff(self.offsets)
-
-    @property
-    def targets(self) -> int:
-        """Number of targets: all words, and the end of each sentence."""
-        return len(self.ids) + len(self)
 
     def word_counts(self, vocabulary_size: int) -> np.ndarray:
         """Count each id among the targets, int64 (vocabulary_size,); id 0 is the end."""

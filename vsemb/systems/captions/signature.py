@@ -80,12 +80,12 @@ class ServedCaptioner(Exportable):
 
     def _written(self, images: tf.Tensor, valid: tf.Tensor) -> Outputs:
         with kernels_for_any_device(*self._layers()):
-            found = self.captioner(images)
+            captions = self.captioner(images)
         shape = [valid.shape[0], self.captioner.n_best]
         here = valid[:, None]
         return {
-            "captions": tf.ensure_shape(tf.where(here, found.texts, ""), shape),
-            "log_probs": tf.ensure_shape(tf.where(here, found.log_probs, 0.0), shape),
+            "captions": tf.ensure_shape(tf.where(here, captions.texts, ""), shape),
+            "log_probs": tf.ensure_shape(tf.where(here, captions.log_probs, 0.0), shape),
             "valid": valid,
         }
 
@@ -98,8 +98,10 @@ class ServedCaptioner(Exportable):
     def tolerance(self) -> float:
         """Maximum relative difference of two computations of one row."""
         # A model may have another precision than its layers.
-        layers = [part for layer in self._layers() for part in layer._flatten_layers()]
-        return tolerance_of(["float32", *(layer.compute_dtype for layer in layers)])
+        dtypes = ["float32"]
+        for layer in self._layers():
+            dtypes += [part.compute_dtype for part in layer._flatten_layers()]
+        return tolerance_of(dtypes)
 
     def examples(self) -> Arrays:
         """Return the test input of `caption`: two valid images and three invalid rows.
@@ -121,13 +123,13 @@ class ServedCaptioner(Exportable):
         """Description of the model, for the model card."""
         facts = self.facts
         most = facts["n_best"]
-        each = "a caption per image" if most == 1 else f"up to {most} captions per image, the best first"
+        captions = "a caption per image" if most == 1 else f"up to {most} captions per image, the best first"
         words = f", with a vocabulary of {facts['words']:,} words" if "words" in facts else ""
         limits = self.image_input.limits()
         if "max_words" in facts:
             limits.append(f"A caption has at most {facts['max_words']} words; longer ones are cut.")
         return About(
-            what=f"Writes {each}{words}.",
+            what=f"Writes {captions}{words}.",
             reading=self._reading(),
             made="captions",
             invalid='captions that are ""',
@@ -140,17 +142,17 @@ class ServedCaptioner(Exportable):
         )
 
     def _reading(self) -> str:
-        facts, found = self.facts, ["`log_probs` are natural logarithms of the probability of a caption."]
+        facts, sentences = self.facts, []
         if "beam" in facts:
             beam = facts["beam"]
             searched = f"a beam of {beam}" if beam > 1 else "choosing the most probable word at each step"
-            found.insert(0, f"Captions are found by {searched}.")
+            sentences.append(f"Captions are found by {searched}.")
+        sentences.append("`log_probs` are natural logarithms of the probability of a caption.")
         if facts.get("length_penalty"):
-            power = f"{facts['length_penalty']:g}"
-            found.append(f"Captions are ordered by `log_probs` / words ** {power}.")
+            sentences.append(f"Captions are ordered by `log_probs` / words ** {facts['length_penalty']:g}.")
         if "candidates" in facts:
-            found.append(f"The best of {facts['candidates']:,} candidates by the model's score are returned.")
-        return " ".join(found)
+            sentences.append(f"The best of {facts['candidates']:,} candidates by the model's score are returned.")
+        return " ".join(sentences)
 
     def _steady_pictures(self) -> list[bytes]:
         """Return images whose captions do not change by rounding.
@@ -167,14 +169,17 @@ class ServedCaptioner(Exportable):
             images, valid = self.image_input(tf.constant([picture]))
             noise = random.uniform(-1, 1, (_NOISES, *images.shape[1:])).astype(np.float32)
             noisy = images * (1 + self.tolerance * noise)
-            found = compiled(tf.concat([images, noisy], axis=0), tf.repeat(valid, 1 + _NOISES))
-            texts = found["captions"].numpy()
+            outputs = compiled(tf.concat([images, noisy], axis=0), tf.repeat(valid, 1 + _NOISES))
+            texts = outputs["captions"].numpy()
             if not texts[0, 0]:
                 raise DataError(
                     "The model writes no caption of an image, as where its probabilities hold NaN; it was "
                     "not published."
                 )
-            (steady if (texts == texts[:1]).all() else other).append(picture)
+            if (texts == texts[:1]).all():
+                steady.append(picture)
+            else:
+                other.append(picture)
             if len(steady) == _PICTURES:
                 break
         return [*steady, *other][:_PICTURES]
@@ -197,4 +202,5 @@ def golden_pictures(count: int) -> Iterator[bytes]:
         random = np.random.default_rng(number)
         # A few large areas of colour: networks distinguish noise images poorly.
         pixels = random.integers(0, 256, (4, 5, 3)).astype(np.uint8).repeat(12, axis=0).repeat(12, axis=1)
-        yield (tf.io.encode_png if number % 2 else tf.io.encode_jpeg)(pixels).numpy()
+        encode = tf.io.encode_png if number % 2 else tf.io.encode_jpeg
+        yield encode(pixels).numpy()

@@ -259,7 +259,7 @@ def find_snippets(alignment: Run, dataset: Dataset, part: Split, affinity: float
                         texts.append(text)
             bar.update(len(captions))
     image_rows = np.array(rows, np.int64)
-    found = Snippets(
+    snippets = Snippets(
         image_rows,
         part.ids[image_rows],
         np.array(regions, np.int64),
@@ -269,10 +269,10 @@ def find_snippets(alignment: Run, dataset: Dataset, part: Split, affinity: float
         fingerprint,
     )
     say(
-        f"snippets     {len(found):,} of {found.mean_words:.1f} words, "
-        f"{100 * found.whole_images:.0f} % of whole images; affinity {found.affinity:g}"
+        f"snippets     {len(snippets):,} of {snippets.mean_words:.1f} words, "
+        f"{100 * snippets.whole_images:.0f} % of whole images; affinity {snippets.affinity:g}"
     )
-    return found
+    return snippets
 
 
 def stored_snippets(
@@ -288,9 +288,9 @@ def stored_snippets(
         VsembError: see `find_snippets`; also `DataError` if the folder is damaged.
     """
     if path.exists():
-        found = Snippets.load(path)
-        if found.fingerprint == snippets_fingerprint(alignment, dataset, part, affinity):
-            return found
+        snippets = Snippets.load(path)
+        if snippets.fingerprint == snippets_fingerprint(alignment, dataset, part, affinity):
+            return snippets
     return find_snippets(alignment, dataset, part, affinity)
 
 
@@ -316,8 +316,8 @@ def _choose_affinity(aligner: _Aligner, dataset: Dataset) -> float:
     labels, more words choose the right region than without affinity, but some nouns follow their neighbours.
     `vsemb evaluate --protocol pointing` tries multiples of this value.
     """
-    known = dataset.manifest["splits"].get(_CHOOSING, {}).get("images")
-    spread = aligner.spread(dataset.split(_CHOOSING if known else dataset.splits[0]))
+    images = dataset.manifest["splits"].get(_CHOOSING, {}).get("images")
+    spread = aligner.spread(dataset.split(_CHOOSING if images else dataset.splits[0]))
     # Two digits, so that the value is easy to type.
     return float(f"{spread:.2g}")
 
@@ -367,14 +367,15 @@ class _Aligner:
         """Yield, block by block, the rows of captions, their words, and the region of each word."""
         finite = tf.constant(min(affinity, float(np.finfo(np.float32).max)))
         for captions, batches in self._scored(part, np.arange(len(part.captions))):
-            found: list[list[int]] = [[] for _ in captions]
+            regions: list[list[int]] = [[] for _ in captions]
             for rows, scores, words, real in batches:
                 _refuse_nan(bool(np.isfinite(scores[words[:, :, None] & real[:, None]]).all()))
                 path = chain_in_graph(tf.constant(scores), tf.constant(words), tf.constant(real), finite)
                 for row, chosen in zip(rows.tolist(), path.numpy().tolist(), strict=True):
-                    found[row] = chosen
-            pieces = self.run.tokenizer.pieces(tf.constant([part.captions[each] for each in captions]))
-            yield captions, [[word.decode() for word in of_caption] for of_caption in pieces.to_list()], found
+                    regions[row] = chosen
+            pieces = self.run.tokenizer.pieces(tf.constant([part.captions[caption] for caption in captions]))
+            words_of_captions = [[word.decode() for word in of_caption] for of_caption in pieces.to_list()]
+            yield captions, words_of_captions, regions
 
     def spread(self, part: Split) -> float:
         """Return the standard deviation of the scores of a word's regions."""
@@ -391,12 +392,13 @@ class _Aligner:
             block = captions[start : start + _BLOCK]
             images, places = np.unique(part.caption_rows[block], return_inverse=True)
             regions = self._embed(tf.constant(self.store.rows(part.ids[images], most)))
-            ids, offsets = self.run.tokenizer.encode([part.captions[each] for each in block])
+            ids, offsets = self.run.tokenizer.encode([part.captions[caption] for caption in block])
             lengths, batches = np.diff(offsets), []
             order = np.argsort(lengths, kind="stable")
-            for rows in (order[at : at + _BATCH] for at in range(0, len(order), _BATCH)):
-                given = (regions, places.reshape(-1)[rows], pad_ids(ids, offsets, rows), lengths[rows])
-                scores, words, real = (each.numpy() for each in self._score(*map(tf.constant, given)))
+            for at in range(0, len(order), _BATCH):
+                rows = order[at : at + _BATCH]
+                inputs = (regions, places.reshape(-1)[rows], pad_ids(ids, offsets, rows), lengths[rows])
+                scores, words, real = (output.numpy() for output in self._score(*map(tf.constant, inputs)))
                 batches.append((rows, scores, words, real))
             yield block, batches
 
@@ -413,4 +415,4 @@ def _joined(words: Sequence[str]) -> str:
     """Join words to a text that splits into the same words: 's is joined without a space."""
     while words and words[0].startswith("'"):
         words = words[1:]
-    return "".join(word if word.startswith("'") else f" {word}" for word in words).strip()
+    return " ".join(words).replace(" '", "'")

@@ -96,7 +96,7 @@ class TrainingCaptions:
         [1, -1]
         """
         numbers, sentences, weights, bounds, _ = self._index
-        found = np.full(len(captions), -1, np.int64)
+        rows = np.full(len(captions), -1, np.int64)
         similarities = np.zeros(len(captions))
         for row, vector in enumerate(map(self._vector, words_of(captions))):
             scores = np.zeros(len(self.captions))
@@ -108,8 +108,8 @@ class TrainingCaptions:
             best = int(scores.argmax())
             if scores[best] > 0:
                 # By rounding, the cosine of a copy may exceed 1.
-                found[row], similarities[row] = best, min(scores[best], 1.0)
-        return NearestSentences(found, similarities)
+                rows[row], similarities[row] = best, min(scores[best], 1.0)
+        return NearestSentences(rows, similarities)
 
     def similarities(self, captions: Sequence[str]) -> np.ndarray:
         """Return the similarities of all pairs of captions, see `nearest`: (captions, captions) float64.
@@ -123,12 +123,11 @@ class TrainingCaptions:
         [[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
         """
         vectors = [self._vector(words) for words in words_of(captions)]
-        return np.array(
-            [
-                [sum(weight * other.get(feature, 0.0) for feature, weight in one.items()) for other in vectors]
-                for one in vectors
-            ]
-        )
+        similarities = np.empty((len(vectors), len(vectors)))
+        for row, one in enumerate(vectors):
+            for column, other in enumerate(vectors):
+                similarities[row, column] = sum(weight * other.get(feature, 0.0) for feature, weight in one.items())
+        return similarities
 
     def _vector(self, words: Sequence[str]) -> dict[object, float]:
         """Return the weights of a caption's features, scaled to length 1."""
@@ -148,15 +147,15 @@ class TrainingCaptions:
         flat: list[int] = []
         lengths = []
         for words in self._words:
-            features = (*words, *pairwise(words))
-            flat += [numbers.setdefault(feature, len(numbers)) for feature in features]
-            lengths.append(len(features))
+            own = (*words, *pairwise(words))
+            flat += [numbers.setdefault(feature, len(numbers)) for feature in own]
+            lengths.append(len(own))
         rows = np.repeat(np.arange(len(lengths)), lengths)
         pairs, counts = np.unique(np.asarray(flat, np.int64) * len(lengths) + rows, return_counts=True)
-        found, sentences = np.divmod(pairs, len(lengths))
-        frequencies = np.bincount(found, minlength=len(numbers))
+        features, sentences = np.divmod(pairs, len(lengths))
+        frequencies = np.bincount(features, minlength=len(numbers))
         idf = 1 + np.log(len(lengths) / np.maximum(frequencies, 1))
-        weights = counts * idf[found]
+        weights = counts * idf[features]
         norms = np.sqrt(np.bincount(sentences, weights=weights**2, minlength=len(lengths)))
         bounds = np.concatenate([[0], np.cumsum(frequencies)])
         return numbers, sentences, weights / norms[sentences], bounds, idf

@@ -108,8 +108,8 @@ class LikelihoodMeasure:
                 self._log_likelihoods = tf.function(self._log_likelihoods, [batches.element_spec], autograph=False)
         total, count = 0.0, 0
         for batch in batches:
-            found = keras.ops.convert_to_numpy(self._log_likelihoods(batch))
-            total += float(found.sum(dtype=np.float64))
+            log_likelihoods = keras.ops.convert_to_numpy(self._log_likelihoods(batch))
+            total += float(log_likelihoods.sum(dtype=np.float64))
             count += int(np.count_nonzero(batch["text"])) + len(batch["text"])
         if not count:
             raise DataError("Perplexity needs at least one sentence; got none.")
@@ -251,11 +251,11 @@ def _baselines(run: Run, dataset: Dataset, name: str) -> list[PerplexityRow]:
     sentences = Sentences(*encoded_captions(dataset.split(name), run.tokenizer))
     size = len(run.vocabulary)
     counts = sentences.word_counts(size)
-    found = {"uniform": uniform_likelihood(counts)}
+    likelihoods = {"uniform": uniform_likelihood(counts)}
     if "train" in dataset.splits:
         training = Sentences(*encoded_captions(run.recipe.batches.training_split(dataset), run.tokenizer))
-        found["unigram"] = unigram_likelihood(counts, training.word_counts(size))
-    return [_row(run, sentences, likelihood, name) for name, likelihood in found.items()]
+        likelihoods["unigram"] = unigram_likelihood(counts, training.word_counts(size))
+    return [_row(run, sentences, likelihood, name) for name, likelihood in likelihoods.items()]
 
 
 class PerplexityValidation(Validation):
@@ -296,8 +296,8 @@ class PerplexityValidation(Validation):
         return f"val perplexity {logs['val_perplexity']:.2f}"
 
     def metrics(self) -> dict[str, float]:
-        found = self.measure()
-        return {"val_log2_likelihood": found.log2_likelihood, "val_perplexity": found.perplexity}
+        likelihood = self.measure()
+        return {"val_log2_likelihood": likelihood.log2_likelihood, "val_perplexity": likelihood.perplexity}
 
 
 class CiderValidation(PerplexityValidation):
@@ -345,8 +345,8 @@ class CiderValidation(PerplexityValidation):
         texts: list[str] = []
         with averaged_weights(self.model):
             for batch in image_batches(self.images, np.arange(len(self.split))):
-                found = self._captioner(batch["image"]).texts.numpy()[:, 0]
-                texts += [text.decode() for text in found.tolist()]
+                captions = self._captioner(batch["image"])
+                texts += [text.decode() for text in captions.texts.numpy()[:, 0].tolist()]
         return texts
 
     def shown(self, logs: dict[str, Any]) -> str:

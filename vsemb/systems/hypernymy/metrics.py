@@ -38,7 +38,7 @@ class PairMetrics:
 
     def to_json(self) -> dict[str, float | None]:
         """Return plain values; a threshold of -inf becomes None."""
-        return {k: v if np.isfinite(v) else None for k, v in asdict(self).items()}
+        return {name: value if np.isfinite(value) else None for name, value in asdict(self).items()}
 
 
 @dataclass(frozen=True)
@@ -112,8 +112,8 @@ def membership_energies(pairs: np.ndarray, concepts: int) -> Callable[[np.ndarra
 
     def energies(queries: np.ndarray) -> np.ndarray:
         result = np.ones((len(queries), concepts), np.float32)
-        found = _rows_of(queries, pairs)
-        result[np.searchsorted(queries, found[:, 0]), found[:, 1]] = 0.0
+        members = _rows_of(queries, pairs)
+        result[np.searchsorted(queries, members[:, 0]), members[:, 1]] = 0.0
         return result
 
     return energies
@@ -193,8 +193,8 @@ def reconstruct(
 def _rows_of(queries: np.ndarray, pairs: np.ndarray) -> np.ndarray:
     """Return the pairs whose first concept is a query; pairs and queries are sorted."""
     low, high = np.searchsorted(pairs[:, 0], [queries[0], queries[-1] + 1])
-    found = pairs[low:high]
-    return found[np.isin(found[:, 0], queries)]
+    between = pairs[low:high]
+    return between[np.isin(between[:, 0], queries)]
 
 
 def _count_before(
@@ -228,6 +228,6 @@ def _count_before(
 def _average_precisions(row: np.ndarray, own: np.ndarray, before: np.ndarray) -> np.ndarray:
     """Return the average precision of each row's edges, with ties as one step: (rows,) float64."""
     same = row[:, None] == row[None]
-    found = np.count_nonzero(same & (own[None] <= own[:, None]), axis=1)
-    precision = found / (found + before)
+    correct = np.count_nonzero(same & (own[None] <= own[:, None]), axis=1)
+    precision = correct / (correct + before)
     return np.bincount(row, weights=precision) / np.bincount(row)

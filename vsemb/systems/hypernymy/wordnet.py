@@ -61,20 +61,20 @@ def read_wordnet(folder: str | os.PathLike[str], report: Callable[[str], None] |
         raise DataError(listed(bad))
     if not names:
         raise DataError(f"{file.path} must contain concepts; got 0.")
-    found = []
+    pairs = []
     for line, hyponym, offset in pointers:
         with bad:
             if offset not in numbers:
                 raise DataError(f"{file.path}, line {line}: a pointer must be the offset of a concept; got {offset}.")
-            found.append((hyponym, numbers[offset]))
+            pairs.append((hyponym, numbers[offset]))
     if bad and report is None:
         raise DataError(listed(bad))
     if report is not None:
         for reason in bad:
             report(f"left out: {reason}")
-    edges = np.array(found, np.int32).reshape(-1, 2)
-    edges = np.unique(edges, axis=0)
-    if (circle := _first_in_circle(edges, len(names))) is not None:
+    edges = np.unique(np.array(pairs, np.int32).reshape(-1, 2), axis=0)
+    circle = _first_in_circle(edges, len(names))
+    if circle is not None:
         raise DataError(f"{file.path}: hypernyms must have no cycle; got one above {names[circle]}.")
     return WordNet(names, edges)
 
@@ -119,7 +119,8 @@ def transitive_closure(edges: np.ndarray, *, paths: bool = False) -> np.ndarray:
     if not len(edges):
         return np.empty((0, 2), np.int32)
     concepts = int(edges.max()) + 1
-    if (circle := _first_in_circle(edges, concepts)) is not None:
+    circle = _first_in_circle(edges, concepts)
+    if circle is not None:
         raise DataError(f"Hypernyms must have no cycle; got one above concept {circle}.")
     order = np.argsort(edges[:, 0], kind="stable")
     above = edges[order, 1].astype(np.int64)
@@ -127,7 +128,7 @@ def transitive_closure(edges: np.ndarray, *, paths: bool = False) -> np.ndarray:
     begin = np.cumsum(count) - count
     # A pair is one number. The first paths have length 1; each round adds one edge.
     newest = edges[:, 0].astype(np.int64) * concepts + edges[:, 1]
-    found = [newest]
+    paths_by_length = [newest]
     while len(newest):
         low, high = newest // concepts, newest % concepts
         ways = count[high]
@@ -135,8 +136,9 @@ def transitive_closure(edges: np.ndarray, *, paths: bool = False) -> np.ndarray:
         newest = np.repeat(low, ways) * concepts + above[np.repeat(begin[high], ways) + place]
         if not paths:
             newest = np.unique(newest)
-        found.append(newest)
-    keys = np.sort(np.concatenate(found)) if paths else np.unique(np.concatenate(found))
+        paths_by_length.append(newest)
+    keys = np.concatenate(paths_by_length)
+    keys = np.sort(keys) if paths else np.unique(keys)
     return np.stack([keys // concepts, keys % concepts], axis=1).astype(np.int32)
 
 

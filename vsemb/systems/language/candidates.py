@@ -154,15 +154,17 @@ class StructureContentCaptioner(Captioner):
         self.model, self.encoder, self.vocabulary = model, encoder, vocabulary
         self.trigrams, self.weights = trigrams, weights
         self.candidates, self.neighbours, self.beam = candidates, neighbours, beam
-        tags, which, vectors = _planned(sequences, candidates, sampled)
-        self._lengths = np.count_nonzero(tags, axis=1)[which]
+        tags, places, vectors = _planned(sequences, candidates, sampled)
+        self._lengths = np.count_nonzero(tags, axis=1)[places]
         tags = tags[:, : self.longest]
-        known = [0, 1, *(encoder_vocabulary.ids.get(composed(word), 1) for word in vocabulary.words)]
+        encoder_ids = [0, 1, *(encoder_vocabulary.ids.get(composed(word), 1) for word in vocabulary.words)]
         repeated = frozenset(stopwords)
         may_repeat = [word in repeated for word in vocabulary.tokens]
         # Variables instead of constants: a graph of more than 2 GB cannot be saved.
-        self._tags, self._which, self._vectors = (_fixed(each, tf.int32) for each in (tags, which, vectors))
-        self._encoder_ids = _fixed(known, tf.int32)
+        self._tags = _fixed(tags, tf.int32)
+        self._sequences = _fixed(places, tf.int32)
+        self._vectors = _fixed(vectors, tf.int32)
+        self._encoder_ids = _fixed(encoder_ids, tf.int32)
         self._may_repeat = _fixed(may_repeat, tf.bool)
         self._words, self._sentences = _fixed(_unit(words)), _fixed(_unit(sentences))
         self.facts = {"candidates": candidates, "beam": beam, "max_words": self.longest}
@@ -182,12 +184,12 @@ class StructureContentCaptioner(Captioner):
         return Captions(detokenize(ids, self.vocabulary.tokens), log_probs)
 
     def _best(self, embedding: Tensor) -> tuple[Tensor, Tensor]:
-        found = self.write(embedding)
+        captions = self.write(embedding)
         none = [[0, self.n_best]]
-        scores = tf.pad(found.scores(self.weights), none, constant_values=float("-inf"))
+        scores = tf.pad(captions.scores(self.weights), none, constant_values=float("-inf"))
         _, order = tf.math.top_k(scores, self.n_best)
-        ids = tf.gather(tf.pad(found.ids, [*none, [0, 0]]), order)
-        return ids, tf.gather(tf.pad(found.log_probs, none), order)
+        ids = tf.gather(tf.pad(captions.ids, [*none, [0, 0]]), order)
+        return ids, tf.gather(tf.pad(captions.log_probs, none), order)
 
     def write(self, embedding: Tensor) -> Candidates:
         """Write the candidates of one image.
@@ -199,7 +201,7 @@ class StructureContentCaptioner(Captioner):
             The distinct candidates, longer sequences first.
         """
         content = tf.gather(self.vectors(embedding), self._vectors)
-        tags = tf.gather(self._tags, self._which)
+        tags = tf.gather(self._tags, self._sequences)
         write = self._greedily if self.beam == 1 else self._by_beam
         ids, log_probs = write(self.model.start({"content": content, "tags": tags}))
         first = first_of_each(ids)
@@ -236,12 +238,13 @@ class StructureContentCaptioner(Captioner):
         log_probs = tf.zeros([rows])
         columns = []
         for step in range(self.longest + 1):
-            read, grow = (int(np.sum(self._lengths >= length)) for length in (step, step + 1))
+            read = int(np.sum(self._lengths >= step))
+            grow = int(np.sum(self._lengths > step))
             state = {name: tensor[:read] for name, tensor in state.items()}
             next_words, state = self.model.step(state, last[:read])
-            known = next_words[:grow, 2:]
-            last = tf.argmax(known, axis=1, output_type=tf.int32) + 2
-            gained = tf.concat([tf.reduce_max(known, axis=1), next_words[grow:, 0]], axis=0)
+            words = next_words[:grow, 2:]
+            last = tf.argmax(words, axis=1, output_type=tf.int32) + 2
+            gained = tf.concat([tf.reduce_max(words, axis=1), next_words[grow:, 0]], axis=0)
             log_probs += tf.pad(gained, [[0, rows - read]])
             columns.append(tf.pad(last, [[0, rows - grow]]))
         return tf.stack(columns[:-1], axis=1), log_probs
@@ -259,8 +262,8 @@ class StructureContentCaptioner(Captioner):
         rows = len(self._lengths)
         left = tf.constant(self._lengths[:, None], tf.int32)
         options = SearchOptions(beam=self.beam, max_words=self.longest + 1)
-        found = beam_search(step, {"model": state, "left": left}, options, rows=rows)
-        return found.tokens[:, 0, : self.longest], found.log_probs[:, 0]
+        best = beam_search(step, {"model": state, "left": left}, options, rows=rows)
+        return best.tokens[:, 0, : self.longest], best.log_probs[:, 0]
 
     def _embed(self, ids: Tensor) -> Tensor:
         """Embed sentences, longest first, with unit length: (rows, steps) -> (rows, dim)."""
@@ -282,14 +285,14 @@ def _planned(sequences: np.ndarray, candidates: int, sampled: bool) -> tuple[np.
     if sampled:
         generator = np.random.default_rng(0)
         # Sorted, so that lengths descend. Vectors are drawn independently.
-        which = np.sort(generator.integers(len(taken), size=candidates))
-        return taken, which, generator.integers(VECTORS, size=candidates)
+        places = np.sort(generator.integers(len(taken), size=candidates))
+        return taken, places, generator.integers(VECTORS, size=candidates)
     places = np.arange(min(candidates, VECTORS * len(taken)))
     return taken, places // VECTORS, places % VECTORS
 
 
-def _fixed(values: Any, kind: tf.DType = tf.float32) -> tf.Variable:
-    return tf.Variable(values, trainable=False, dtype=kind)
+def _fixed(values: Any, dtype: tf.DType = tf.float32) -> tf.Variable:
+    return tf.Variable(values, trainable=False, dtype=dtype)
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:
@@ -368,5 +371,5 @@ def first_of_each(ids: Tensor) -> Tensor:
     >>> first_of_each(tf.constant([[5, 6], [7, 0], [5, 6], [5, 0]])).numpy().tolist()
     [0, 1, 3]
     """
-    kinds, kind = tf.raw_ops.UniqueV2(x=ids, axis=tf.constant([0]))
-    return tf.math.unsorted_segment_min(tf.range(tf.shape(ids)[0]), kind, tf.shape(kinds)[0])
+    distinct, numbers = tf.raw_ops.UniqueV2(x=ids, axis=tf.constant([0]))
+    return tf.math.unsorted_segment_min(tf.range(tf.shape(ids)[0]), numbers, tf.shape(distinct)[0])

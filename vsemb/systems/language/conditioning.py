@@ -137,7 +137,7 @@ def tag_names(tags: Sequence[Sequence[str]]) -> tuple[str, ...]:
     >>> tag_names([["DT", "NN"], ["NN", "VBZ"]])
     ('DT', 'NN', 'VBZ', '<unk>')
     """
-    return (*sorted({tag for of_one in tags for tag in of_one}), UNKNOWN)
+    return (*sorted(set().union(*tags)), UNKNOWN)
 
 
 def tag_ids(tags: Sequence[Sequence[str]], names: Sequence[str]) -> list[list[int]]:
@@ -152,8 +152,8 @@ def tag_ids(tags: Sequence[Sequence[str]], names: Sequence[str]) -> list[list[in
     >>> tag_ids([["NN", "FW"]], ("DT", "NN", "<unk>"))
     [[2, 3]]
     """
-    places = {name: place for place, name in enumerate(names, 1)}
-    return [[places.get(tag, len(names)) for tag in of_one] for of_one in tags]
+    ids = {name: number for number, name in enumerate(names, 1)}
+    return [[ids.get(tag, len(names)) for tag in of_caption] for of_caption in tags]
 
 
 def read_sentences(
@@ -176,15 +176,16 @@ def read_sentences(
         return Sentences(ids, offsets, content)
     dataset = split.dataset
     assert dataset is not None
-    found = tag_ids(require_tags(dataset).of(split), names)
-    lengths = np.diff(offsets).tolist()
-    tags = np.array([tag for of_one, length in zip(found, lengths, strict=True) for tag in of_one[:length]], np.int32)
+    tags: list[int] = []
+    # The tokenizer may have cut the words of a caption.
+    for of_caption, length in zip(tag_ids(require_tags(dataset).of(split), names), np.diff(offsets), strict=True):
+        tags += of_caption[:length]
     if len(tags) != len(ids):
         raise DataError(
             f"{dataset.path} has {len(tags):,} parts of speech for the {len(ids):,} words of the split "
             f"{split.name!r}. Find them again with: vsemb annotate {dataset.path} pos-tags --overwrite"
         )
-    return Sentences(ids, offsets, content, tags)
+    return Sentences(ids, offsets, content, np.array(tags, np.int32))
 
 
 def embed_captions(encoder: Run, captions: Sequence[str]) -> np.ndarray:

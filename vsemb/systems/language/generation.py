@@ -13,6 +13,7 @@ The files are arguments of `vsemb.systems.language.candidates.StructureContentCa
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -23,13 +24,14 @@ import numpy as np
 
 from vsemb.console import progress
 from vsemb.data.store import Dataset, Split
-from vsemb.errors import DataError, missing_extra, one_line
+from vsemb.errors import DataError, missing_extra, needs_extra, one_line
 from vsemb.evaluation import Embedder
 from vsemb.files import read_json, read_text, replacing_directory, require_regular, sha256_file, write_json
 from vsemb.ops.tensorflow import tf
 from vsemb.runs.run import Run
 from vsemb.systems.captions.caption_metrics import cider
 from vsemb.systems.captions.captioner import detokenize
+from vsemb.systems.captions.captioning import image_inputs
 from vsemb.systems.language.candidates import RankingWeights, StructureContentCaptioner
 from vsemb.systems.language.conditioning import embed_captions, require_encoder, require_tags, tag_ids, tags_of
 from vsemb.systems.language.kneser_ney import KneserNeyTrigram
@@ -105,18 +107,17 @@ def prepare_generation(run: Run, dataset: Dataset) -> None:
         return
     split = run.recipe.batches.training_split(dataset)
     seed = run.recipe.training.seed
-    texts = [text for each in run.recipe.training_splits(dataset) for text in each.captions]
+    texts = itertools.chain.from_iterable(own.captions for own in run.recipe.training_splits(dataset))
     parts: dict[str, Any] = {
         "sequences": _sequences_of(run, dataset, split, seed),
         "words": _embed_words(encoder),
         "sentences": embed_captions(encoder, _different(split.captions, seed)),
-        "trigrams": KneserNeyTrigram.fit(*run.tokenizer.encode(texts), len(run.vocabulary)),
+        "trigrams": KneserNeyTrigram.fit(*run.tokenizer.encode(list(texts)), len(run.vocabulary)),
         "stopwords": read_stopwords(run.recipe.model.writing.stopwords),
     }
     val = dataset.split(_TUNING_SPLIT)
-    source = encoder.images_of(dataset, val)
     rows = np.arange(min(len(val), _TUNING_IMAGES))
-    images = source.finish(tf.constant(source.gather(rows)), None)
+    images = image_inputs(encoder.images_of(dataset, val), rows)
     references = [val.captions_of(row) for row in rows]
     weights, tried = tune_weights(_captioner(run, encoder, parts, RankingWeights()), images, references)
     with replacing_directory(run.path / FOLDER, overwrite=True) as folder:
@@ -161,9 +162,9 @@ def tune_weights(
     embed = tf.function(captioner.encoder.encode_images, autograph=False)
     for row in progress(range(len(images)), desc="tuning", unit="image", leave=False):
         embedding = tf.cast(embed(images[row : row + 1])[0], tf.float32)
-        found = write(embedding)
+        candidates = write(embedding)
         for weights, chosen in zip(grid, best, strict=True):
-            chosen.append(found.ids[int(tf.argmax(found.scores(weights)))])
+            chosen.append(candidates.ids[int(tf.argmax(candidates.scores(weights)))])
     scored: dict[tuple[str, ...], float] = {}
     tried: list[dict[str, Any]] = []
     for weights, chosen in zip(grid, best, strict=True):
@@ -172,7 +173,7 @@ def tune_weights(
         if captions not in scored:
             scored[captions] = 100.0 * cider(captions, references)[0]
         tried.append({**weights.to_json(), "cider": scored[captions]})
-    winner = int(np.argmax([each["cider"] for each in tried]))
+    winner = int(np.argmax([row["cider"] for row in tried]))
     return grid[winner], tried
 
 
@@ -237,8 +238,9 @@ def _is_prepared(run: Run) -> bool:
     if not path.exists():
         return False
     content = read_json(path, "preparation of captions")
-    made_for = {"format": _FORMAT, "run": run.fingerprint}
-    return isinstance(content, dict) and {name: content.get(name) for name in made_for} == made_for
+    if not isinstance(content, dict):
+        return False
+    return (content.get("format"), content.get("run")) == (_FORMAT, run.fingerprint)
 
 
 def _read_arrays(path: Path) -> dict[str, np.ndarray]:
@@ -248,10 +250,13 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 def _fit(parts: dict[str, Any], run: Run, encoder: Run) -> bool:
     dim = encoder.embedding_dim
-    vectors = all(parts[name].ndim == 2 and parts[name].shape[1] == dim for name in ("words", "sentences"))
+    for name in ("words", "sentences"):
+        if parts[name].ndim != 2 or parts[name].shape[1] != dim:
+            return False
     tags = parts["sequences"]
-    known = tags.ndim == 2 and tags.size and tags.min() >= 0 and tags.max() <= max(len(tags_of(run)), 1)
-    return vectors and bool(known) and parts["trigrams"].vocabulary_size == len(run.vocabulary)
+    if tags.ndim != 2 or not tags.size or tags.min() < 0 or tags.max() > max(len(tags_of(run)), 1):
+        return False
+    return parts["trigrams"].vocabulary_size == len(run.vocabulary)
 
 
 def read_stopwords(name: str) -> tuple[str, ...]:
@@ -276,13 +281,11 @@ def read_stopwords(name: str) -> tuple[str, ...]:
     """
     try:
         if name == NLTK:
-            from nltk.corpus import stopwords
-
+            with needs_extra("nltk", "captions"):
+                from nltk.corpus import stopwords
             lines = stopwords.words("english")
         else:
             lines = read_text(name, "utf-8-sig").split("\n")
-    except ImportError as error:
-        raise missing_extra("nltk", "captions") from error
     except LookupError as error:
         raise DataError(
             "NLTK does not find its corpus stopwords. Fetch it with `python -m nltk.downloader stopwords`, "
@@ -322,13 +325,13 @@ def draw_sequences(sequences: Iterable[Sequence[int]], most: int, seed: int) -> 
     counts = Counter(tuple(ids) for ids in sequences if _is_written(len(ids)))
     if not counts:
         raise _nothing_to_write()
-    kinds = sorted(counts)  # Independent of the order of counting.
-    often = np.array([counts[kind] for kind in kinds], np.float64)
-    size = min(most, len(kinds))
-    drawn = np.random.default_rng(seed).choice(len(kinds), size, replace=False, p=often / often.sum())
+    distinct = sorted(counts)  # Independent of the order of counting.
+    often = np.array([counts[ids] for ids in distinct], np.float64)
+    size = min(most, len(distinct))
+    drawn = np.random.default_rng(seed).choice(len(distinct), size, replace=False, p=often / often.sum())
     padded = np.zeros((size, LONGEST), np.int32)
-    for row, kind in enumerate(drawn):
-        padded[row, : len(kinds[kind])] = kinds[kind]
+    for row, place in enumerate(drawn):
+        padded[row, : len(distinct[place])] = distinct[place]
     return padded
 
 

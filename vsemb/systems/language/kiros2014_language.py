@@ -142,8 +142,7 @@ class Language(NextWordTask, kind="language"):
 
     def captioner(self, run: Run, options: CaptionOptions) -> Captioner:
         options.check_only(_OPTIONS, f"omitted for a run of the recipe {self.name!r}")
-        given = {name: getattr(options, name) for name in _OPTIONS}
-        return load_captioner(run, **{name: value for name, value in given.items() if value is not None})
+        return load_captioner(run, **options.chosen(_OPTIONS))
 
     def image_run(self, run: Run) -> Run:
         return require_encoder(run)
@@ -196,16 +195,17 @@ class LanguageJob(NextWordJob):
             check_generation(recipe, dataset, encoder)
         super().__init__(recipe, dataset)
         self._encoder = encoder
-        of_splits = [each for some, split in zip(tags, self._splits, strict=False) for each in some.of(split)]
-        self._names = tag_names(of_splits) if tags else ()
-        own = {
-            "encoder": None if encoder is None else encoder.fingerprint,
-            "content_dim": None if encoder is None else encoder.embedding_dim,
-            "tags": "+".join(some.fingerprint for some in tags) or None,
-            "sentences": "+".join(source.fingerprint for source in sources[1:]) or None,
-            "tag_names": list(self._names) or None,
-        }
-        untyped(self.info).update(own)
+        self._names: tuple[str, ...] = ()
+        if tags:
+            pairs = zip(tags, self._splits, strict=True)
+            self._names = tag_names([of_caption for own, split in pairs for of_caption in own.of(split)])
+        untyped(self.info).update(
+            encoder=None if encoder is None else encoder.fingerprint,
+            content_dim=None if encoder is None else encoder.embedding_dim,
+            tags="+".join(own.fingerprint for own in tags) or None,
+            sentences="+".join(source.fingerprint for source in sources[1:]) or None,
+            tag_names=list(self._names) or None,
+        )
 
     def keep(self, folder: Path) -> None:
         """Copy the encoder into the run directory."""
@@ -253,12 +253,8 @@ def _variants(model: LanguageModel, paper: LanguageModel | None = None) -> dict[
         batches=CaptionBatches(size=100),
         training=Training(epochs=20, patience=2),
     )
-    return {
-        "adam": recipe,
-        "paper": replace(
-            recipe, variant="paper", model=paper or model, optimizer=SGD(learning_rate=0.1, global_clipnorm=5.0)
-        ),
-    }
+    sgd = SGD(learning_rate=0.1, global_clipnorm=5.0)
+    return {"adam": recipe, "paper": replace(recipe, variant="paper", model=paper or model, optimizer=sgd)}
 
 
 LOG_BILINEAR = _variants(LogBilinearPart())

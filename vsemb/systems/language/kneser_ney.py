@@ -57,9 +57,9 @@ class KneserNeyTrigram(tf.Module):
     def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
         super().__init__()
         _check(arrays)
-        kinds = {**dict.fromkeys(_KEYS, tf.int64), **dict.fromkeys(_VALUES, tf.float32)}
-        for name, kind in kinds.items():
-            setattr(self, name, tf.Variable(arrays[name], trainable=False, dtype=kind, name=name))
+        dtypes = {**dict.fromkeys(_KEYS, tf.int64), **dict.fromkeys(_VALUES, tf.float32)}
+        for name, dtype in dtypes.items():
+            setattr(self, name, tf.Variable(arrays[name], trainable=False, dtype=dtype, name=name))
         self.vocabulary_size = len(arrays["word_values"])
 
     @classmethod
@@ -147,10 +147,10 @@ class KneserNeyTrigram(tf.Module):
         size = tf.constant(self.vocabulary_size, tf.int64)
         context = earlier * size + last
         alone = tf.gather(self.word_values, word)
-        after_one = _found(self.bigram_keys, self.bigram_values, last * size + word, 0.0)
+        after_one = _lookup(self.bigram_keys, self.bigram_values, last * size + word, 0.0)
         after_one += tf.gather(self.word_weights, last) * alone
-        after_two = _found(self.trigram_keys, self.trigram_values, context * size + word, 0.0)
-        return after_two + _found(self.context_keys, self.context_weights, context, 1.0) * after_one
+        after_two = _lookup(self.trigram_keys, self.trigram_values, context * size + word, 0.0)
+        return after_two + _lookup(self.context_keys, self.context_weights, context, 1.0) * after_one
 
 
 def _trigrams(ids: np.ndarray, offsets: np.ndarray, size: np.int64) -> np.ndarray:
@@ -166,19 +166,20 @@ def _trigrams(ids: np.ndarray, offsets: np.ndarray, size: np.int64) -> np.ndarra
     return (padded[places - 2] * size + padded[places - 1]) * size + padded[places]
 
 
-def _found(keys: tf.Variable, values: tf.Variable, wanted: tf.Tensor, missing: float) -> tf.Tensor:
+def _lookup(keys: tf.Variable, values: tf.Variable, wanted: tf.Tensor, missing: float) -> tf.Tensor:
     """Find values by binary search; `keys` are sorted, `wanted` has any shape."""
     flat = tf.reshape(wanted, [-1])
     place = tf.minimum(tf.searchsorted(keys, flat), tf.shape(keys)[0] - 1)
-    found = tf.where(tf.gather(keys, place) == flat, tf.gather(values, place), missing)
-    return tf.reshape(found, tf.shape(wanted))
+    values = tf.where(tf.gather(keys, place) == flat, tf.gather(values, place), missing)
+    return tf.reshape(values, tf.shape(wanted))
 
 
 def _check(arrays: Mapping[str, np.ndarray]) -> None:
-    if lacking := {*_KEYS, *_VALUES} - set(arrays):
+    lacking = {*_KEYS, *_VALUES} - set(arrays)
+    if lacking:
         raise DataError(f"The trigram model lacks {', '.join(sorted(lacking))}; prepare the run again.")
     paired = all(arrays[name].shape == arrays[key].shape for name, key in _BY_KEY.items())
-    flat = all(arrays[name].ndim == 1 and len(arrays[name]) for name in (*_KEYS, *_VALUES))
     sized = arrays["word_weights"].shape == arrays["word_values"].shape
-    if not (paired and flat and sized and all(np.all(np.diff(arrays[name]) > 0) for name in _KEYS)):
+    flat = all(arrays[name].ndim == 1 and len(arrays[name]) for name in (*_KEYS, *_VALUES))
+    if not (paired and sized and flat) or not all(np.all(np.diff(arrays[name]) > 0) for name in _KEYS):
         raise DataError("The arrays of the trigram model do not belong together; prepare the run again.")

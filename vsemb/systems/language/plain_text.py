@@ -25,11 +25,11 @@ class _Lines:
     def __iter__(self) -> Iterator[ImageRecord]:
         for file in self.files:
             named = split_name(file.stem)
+            split = self.split or (named if named in SPLITS else None)
             for number, (_, line) in enumerate(numbered_lines(file), 1):
                 key = f"{file.name}:{number}"
                 if line.strip():
-                    split = self.split or (named if named in SPLITS else hash_split(key))
-                    yield ImageRecord(key, (line.strip(),), split, None)
+                    yield ImageRecord(key, (line.strip(),), split or hash_split(key), None)
 
 
 @dataclass(frozen=True)

@@ -135,14 +135,14 @@ def align_tags(tokens: Sequence[Token], words: Sequence[str]) -> list[str] | Non
     ...            ["the", "man", "'s", "dog"])
     ['DT', 'NN', 'POS', 'NN']
     """
-    found, tags = "", []
+    letters, tags = "", []
     for token, tag in tokens:
         characters = "" if token in _BRACKETS else _characters(token)
-        found += characters
+        letters += characters
         tags += [tag] * len(characters)
     expected = [_characters(word) for word in words]
     # Without letters and digits the texts cannot be compared.
-    if "".join(expected) != found or bool(tags) != bool(words):
+    if "".join(expected) != letters or bool(tags) != bool(words):
         return None
     starts = itertools.accumulate(map(len, expected), initial=0)
     # A rare word without letters or digits may follow the last token.
@@ -270,7 +270,8 @@ def tag_captions(dataset: Dataset, tagger: Tagger, *, overwrite: bool = False) -
     ```
     """
     source = {"tagger": tagger.name}
-    if (present := _present_tags(dataset, source, overwrite)) is not None:
+    present = _present_tags(dataset, source, overwrite)
+    if present is not None:
         return present
     captions = CaptionIndex(dataset)
     tokens = ((f"The tagger {tagger.name}", tagger(text)) for text in captions.texts)
@@ -310,12 +311,13 @@ def import_tags(
     """
     with reading(file, "file of tags"):
         source = {"file": Path(file).name, "sha256": sha256_file(file)}
-    if (present := _present_tags(dataset, source, overwrite)) is not None:
+    present = _present_tags(dataset, source, overwrite)
+    if present is not None:
         return present
     captions = CaptionIndex(dataset)
     lines = progress(read_tags(file), desc="read", unit="caption", leave=False)
-    found = captions.match(lines, "line", report)
-    tokens = ((f"{file}, line {line.line},", line.tokens) for line in found)
+    matched = captions.match(lines, "line", report)
+    tokens = ((f"{file}, line {line.line},", line.tokens) for line in matched)
     return write_tags(dataset, _aligned(captions, tokens, "match"), source=source, overwrite=overwrite)
 
 
@@ -349,10 +351,11 @@ def write_tags(
     ```
     """
     CaptionTags.check_given(dataset, tags)
-    texts = {name: "".join(" ".join(some) + "\n" for some in tags[name]) for name in dataset.splits}
-    fingerprint = sha256_bytes("".join(f"{name}\n{text}" for name, text in texts.items()).encode())
-    if (present := _present_tags(dataset, source, overwrite)) is not None:
+    present = _present_tags(dataset, source, overwrite)
+    if present is not None:
         return present
+    texts = {name: "".join(f"{' '.join(of_caption)}\n" for of_caption in tags[name]) for name in dataset.splits}
+    fingerprint = sha256_bytes("".join(f"{name}\n{text}" for name, text in texts.items()).encode())
     described = {"fingerprint": fingerprint, "source": dict(source)}
     with CaptionTags.writing(dataset, described, overwrite) as (folder, splits):
         for name, text in texts.items():
@@ -381,7 +384,9 @@ def _present_tags(dataset: Dataset, source: Mapping[str, Any], overwrite: bool) 
 
 def describe_tags(dataset: Dataset, tags: CaptionTags) -> dict[str, Any]:
     """Return the statistics of a dataset's tags for `vsemb annotate DATA pos-tags`, as JSON values."""
-    counts = Counter(tag for name in dataset.splits for some in tags.of(dataset.split(name)) for tag in some)
+    counts: Counter[str] = Counter()
+    for name in dataset.splits:
+        counts.update(itertools.chain.from_iterable(tags.of(dataset.split(name))))
     return {
         "captions": tags.count,
         "splits": {name: len(dataset.split(name).captions) for name in dataset.splits},
@@ -398,13 +403,12 @@ def _aligned(
 ) -> dict[str, list[list[str]]]:
     """Assign tags to the words of all captions, from pairs (origin, tagged tokens)."""
     tags = []
-    found = progress(tokens, desc=step, unit="caption", total=len(captions.texts), leave=False)
-    for (where, some), words, name, text in zip(
-        found, words_of(captions.texts), captions.ids, captions.texts, strict=True
-    ):
-        aligned = align_tags(some, words)
+    tokens = progress(tokens, desc=step, unit="caption", total=len(captions.texts), leave=False)
+    rows = zip(tokens, words_of(captions.texts), captions.ids, captions.texts, strict=True)
+    for (where, tagged), words, name, text in rows:
+        aligned = align_tags(tagged, words)
         if aligned is None:
-            read = " ".join(token for token, _ in some)
+            read = " ".join(token for token, _ in tagged)
             raise DataError(
                 f"{where} has other words than the caption {name!r}: it has {read[:_SHOWN]!r} and the caption "
                 f"is {text[:_SHOWN]!r}."

@@ -45,4 +45,5 @@ def import_preset(
     """
     from vsemb.systems.presets.pretrained import pretrained_run
 
-    return pretrained_run(os.fspath(preset), out, weights=weights, seed=seed)
+    published = weights if weights == "preset" else None
+    return pretrained_run(os.fspath(preset), out, weights=published, seed=seed)

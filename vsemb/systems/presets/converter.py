@@ -68,9 +68,9 @@ class Converter:
             return None
         import keras_hub  # noqa: F401  # Registers the classes.
 
-        path, known = directory / CONVERTER, (*_HONOURED, *_WITHOUT_EFFECT, *_OLDER)
+        path = directory / CONVERTER
         for name, value in content["config"].items():
-            if name not in known:
+            if name not in (*_HONOURED, *_WITHOUT_EFFECT, *_OLDER):
                 raise _refused(path, name, value, f"absent, because it is not one of {', '.join(_HONOURED)}")
         if content["config"].get("crop_to_aspect_ratio") and content["config"].get("pad_to_aspect_ratio"):
             raise _refused(path, "pad_to_aspect_ratio", True, "false with crop_to_aspect_ratio=true")

@@ -79,17 +79,6 @@ def kept_name(name: str, run: Path, tower: Tower) -> str:
     return f"{PREFIX}{folder.resolve()}"
 
 
-def source_of(name: str) -> str:
-    """Return the name without `hub:`, for keras-hub.
-
-    Example:
-
-    >>> source_of("hub:clip_vit_base_patch16")
-    'clip_vit_base_patch16'
-    """
-    return name.removeprefix(PREFIX)
-
-
 def display_name(name: str) -> str:
     """Return the original name of a preset or of a run's copy; other names unchanged.
 
@@ -98,7 +87,7 @@ def display_name(name: str) -> str:
     >>> display_name("hub:clip_vit_base_patch16"), display_name("MobileNetV2")
     ('hub:clip_vit_base_patch16', 'MobileNetV2')
     """
-    kept = Path(source_of(name)) / _NAME
+    kept = Path(name.removeprefix(PREFIX)) / _NAME
     return read_text(kept).strip() if name.startswith(PREFIX) and kept.is_file() else name
 
 
@@ -114,7 +103,7 @@ def preset_directory(name: str) -> Path:
     Raises:
         DataError: for an unknown preset, a failed download, or a directory without a preset.
     """
-    source = source_of(name)
+    source = name.removeprefix(PREFIX)
     path = Path(source)
     if not path.is_dir():
         return Path(_fetched(source).name)
@@ -165,10 +154,10 @@ def read_part(directory: Path, file: str) -> dict[str, Any] | None:
     if not (directory / file).is_file():
         return None
     content = read_json(directory / file, "preset")
-    kinds = {"config": dict, "class_name": str}
-    if not isinstance(content, dict) or not all(isinstance(content.get(key), kind) for key, kind in kinds.items()):
+    fields = content if isinstance(content, dict) else {}
+    if not isinstance(fields.get("config"), dict) or not isinstance(fields.get("class_name"), str):
         raise DataError(f"{directory / file} must have a `config` and a `class_name`. Write it with save_to_preset.")
-    return content
+    return fields
 
 
 @contextmanager
@@ -215,7 +204,7 @@ def _fetched(source: str) -> tempfile.TemporaryDirectory[str]:
         backbone = keras_hub.models.Backbone.from_preset(source, load_weights=False)
         write_json(path / CONFIG, _uncompiled(keras.saving.serialize_keras_object(backbone)))
         kind = type(backbone).__name__
-        if kind in ("CLIPBackbone", "SigLIPBackbone"):
+        if kind in DUAL:
             preprocessor = getattr(keras_hub.models, kind.replace("Backbone", "Preprocessor"))
             preprocessor.from_preset(source).save_to_preset(folder.name)
         if not (path / CONVERTER).exists():
@@ -239,7 +228,7 @@ def load_network(name: str, dtype: Any = "float32") -> keras.Model:
     """
     import keras_hub
 
-    source = source_of(name)
+    source = name.removeprefix(PREFIX)
     preset_directory(name)
     with opening(source):
         return keras_hub.models.Backbone.from_preset(source, dtype=dtype)

@@ -91,18 +91,20 @@ class ImagePreset(Preset):
                     f"`image_size` in {directory / CONVERTER} must be {list(sides)}, the size of the network; got "
                     f"{list(converter.image_size)}."
                 )
-            found = cls(int(sides[0]), converter.resizing._asdict(), network, converter.scale, converter.offset)
+            preset = cls(int(sides[0]), converter.resizing._asdict(), network, converter.scale, converter.offset)
             # Values that are read later must be right, too.
-            _ = found.any_size, found.poolings
-        return found
+            _ = preset.any_size, preset.poolings
+        return preset
 
     @property
     def kind(self) -> str:
         """Kind of output: `"embedding"`, a vector per image in the space of texts; `"patches"`, a vector per patch;
         or `"map"`, a vector per grid cell.
         """
-        kind = self.network.get("class_name")
-        return "embedding" if kind in DUAL else "patches" if kind in _PATCHES else "map"
+        name = self.network.get("class_name")
+        if name in DUAL:
+            return "embedding"
+        return "patches" if name in _PATCHES else "map"
 
     @property
     def any_size(self) -> bool:
@@ -114,7 +116,9 @@ class ImagePreset(Preset):
     @property
     def before_patches(self) -> int:
         """Number of vectors of class and other tokens before the patches."""
-        return _PATCHES[self.network["class_name"]](self.network["config"]) if self.kind == "patches" else 0
+        if self.kind != "patches":
+            return 0
+        return _PATCHES[self.network["class_name"]](self.network["config"])
 
     @property
     def gives_map(self) -> bool:

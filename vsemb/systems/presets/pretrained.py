@@ -16,7 +16,7 @@ import keras
 
 from vsemb.console import say
 from vsemb.encoders.image import NoProjection
-from vsemb.errors import DataError, unknown_name
+from vsemb.errors import DataError
 from vsemb.files import write_json
 from vsemb.losses.contrastive import Contrastive, Sigmoid
 from vsemb.parts import rebuilt
@@ -32,7 +32,6 @@ from vsemb.systems.presets.files import (
     display_name,
     learned_scale,
     load_network,
-    source_of,
     text_network,
 )
 from vsemb.systems.presets.network import ImagePreset, image_network
@@ -43,7 +42,6 @@ from vsemb.weights import save_weights
 if TYPE_CHECKING:
     from vsemb.recipes.info import RunInfo
 
-WEIGHTS = ("preset", "random")
 _PAPERS = {
     "CLIP": "Radford et al. 2021, arXiv:2103.00020",
     "SigLIP": "Zhai, Mustafa, Kolesnikov, Beyer 2023, arXiv:2303.15343",
@@ -73,7 +71,7 @@ class PretrainedRun(Run):
 
 
 def pretrained_run(
-    preset: str, out: str | os.PathLike[str], *, weights: str = "preset", seed: int = 0
+    preset: str, out: str | os.PathLike[str], *, weights: Literal["preset"] | None = "preset", seed: int = 0
 ) -> PretrainedRun:
     """Make a run of a pretrained dual encoder, without training.
 
@@ -81,7 +79,7 @@ def pretrained_run(
         preset: preset of CLIP or SigLIP in keras-hub, with or without `hub:`: a name, a handle, or a directory written
             by `save_to_preset`, see `vsemb.systems.presets.files`. Names and handles are downloaded.
         out: the run directory.
-        weights: `"preset"`, or `"random"` for the architecture only; default `"preset"`.
+        weights: `"preset"`, or None for random ones; default `"preset"`.
         seed: seed of random weights.
 
     Returns:
@@ -89,16 +87,13 @@ def pretrained_run(
 
     Raises:
         DataError: if the preset cannot be loaded or has one tower, or `out` contains another run or other files.
-        InvalidArgumentError: for other weights.
 
     Example:
 
         run = pretrained_run("clip_vit_base_patch16", "runs/clip")
         run.model.encode_texts(run.tokenizer(["a dog on a beach"]))
     """
-    if weights not in WEIGHTS:
-        raise unknown_name("weights", weights, WEIGHTS)
-    out, name = Path(out), f"{PREFIX}{source_of(preset)}"
+    out, name = Path(out), f"{PREFIX}{preset.removeprefix(PREFIX)}"
     images = ImagePreset.open(name)
     if images.network.get("class_name") not in DUAL:
         raise DataError(
@@ -107,7 +102,7 @@ def pretrained_run(
         )
     texts = PresetText.open(name)
     keras.utils.set_random_seed(seed)
-    network = load_network(name) if weights == "preset" else build_network(images.network)
+    network = load_network(name) if weights else build_network(images.network)
     recipe = pretrained_recipe(name, network, texts, weights, seed)
     info: RunInfo = {"dataset": "", "dataset_name": "", "preset": display_name(name)}
     info |= {"data": None, "features": None, "feature_dim": None}
@@ -118,20 +113,17 @@ def pretrained_run(
         return PretrainedRun.open(out)
     recipe = rebuilt(rebuilt(recipe, methodcaller("localized", out)), methodcaller("without_downloads"))
     model = recipe.build(len(texts.vocabulary), info, "float32")
-    if weights == "preset":
-        towers = ((model.image_encoder.backbone, image_network), (model.text_encoder, text_network))
-        for holder, part in towers:
-            inner = getattr(holder, "network", None) or next(
-                layer for layer in holder.layers if isinstance(layer, keras.Model)
-            )
-            inner.set_weights(part(network).get_weights())
+    if weights:
+        nested = [layer for layer in model.image_encoder.backbone.layers if isinstance(layer, keras.Model)]
+        nested[0].set_weights(image_network(network).get_weights())
+        model.text_encoder.network.set_weights(text_network(network).get_weights())
     save_weights(model, out / BEST)
     write_json(out / STATUS, {**info, "status": "finished"})
     return PretrainedRun.open(out)
 
 
 def pretrained_recipe(
-    name: str, network: keras.Model, texts: PresetText, weights: str = "preset", seed: int = 0
+    name: str, network: keras.Model, texts: PresetText, weights: Literal["preset"] | None, seed: int
 ) -> Retrieval:
     """Return the recipe equivalent to a pretrained dual encoder.
 
@@ -139,12 +131,11 @@ def pretrained_recipe(
         name: name of the preset, with `hub:`.
         network: network of the preset.
         texts: text preprocessing of the preset.
-        weights: `"preset"` or `"random"`.
+        weights: `"preset"`, or None for random ones.
         seed: seed of random weights.
     """
     factor, bias = learned_scale(network)
     temperature = 1 / factor
-    own: Literal["preset"] | None = "preset" if weights == "preset" else None
     return Retrieval(
         name="pretrained",
         variant=texts.kind.lower(),
@@ -152,9 +143,9 @@ def pretrained_recipe(
         embedding_dim=None,
         text=Text(
             tokenizer=PresetTokens(name=name, max_length=texts.most_pieces),
-            encoder=PresetEncoder(name=name, weights=own),
+            encoder=PresetEncoder(name=name, weights=weights),
         ),
-        image=Pixels(backbone=name, weights=own, projection=NoProjection()),
+        image=Pixels(backbone=name, weights=weights, projection=NoProjection()),
         loss=Contrastive(temperature=temperature) if bias is None else Sigmoid(temperature=temperature, bias=bias),
         training=Training(seed=seed),
     )

@@ -5,6 +5,8 @@ They use core operations, so a SavedModel runs on every TensorFlow Serving. kera
 
 from __future__ import annotations
 
+import itertools
+import re
 import string
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -77,11 +79,17 @@ def piece_vocabulary(pieces: Sequence[str]) -> Vocabulary:
     """
     words: dict[str, None] = {}
     for number, piece in enumerate(pieces):
-        visible = (x if x.isprintable() and not x.isspace() else f"\\u{ord(x):04x}" for x in piece)
-        word = "".join(visible) or "[]"
-        word = f"[{word}]" if word in (PADDING, UNKNOWN) else word
-        words[f"{word}#{number}" if word in words else word] = None
+        word = "".join(map(_visible, piece)) or "[]"
+        if word in (PADDING, UNKNOWN):
+            word = f"[{word}]"
+        if word in words:
+            word = f"{word}#{number}"
+        words[word] = None
     return Vocabulary(list(words))
+
+
+def _visible(letter: str) -> str:
+    return letter if letter.isprintable() and not letter.isspace() else f"\\u{ord(letter):04x}"
 
 
 class BytePairTokenizer(PretrainedSubwordTokenizer):
@@ -133,15 +141,15 @@ class BytePairTokenizer(PretrainedSubwordTokenizer):
             pairs.append(ids[left] * self._size + ids[right])
             merged.append(ids[left + right])
         letters = byte_letters()
+        unknown += SHIFT
+        inside = [ids.get(letter, unknown) for letter in letters]
+        last = [ids.get(letter + END_OF_WORD, unknown) for letter in letters]
         # Row 0: bytes inside a word; row 1: its last byte.
-        self._bytes = tf.constant(
-            [[ids.get(letter + end, unknown + SHIFT) for letter in letters] for end in ("", END_OF_WORD)], tf.int32
-        )
+        self._bytes = tf.constant([inside, last], tf.int32)
         self._merged = tf.constant(merged or [0], tf.int32)
         self.ranks = _table(tf.constant(pairs or [-1], tf.int64), range(len(pairs) or 1), NEVER)
         self.specials = _table(tf.constant(specials, tf.string), [ids[word] for word in specials], 0)
-        quoted = ("".join(letter if letter.isalnum() else rf"\{letter}" for letter in word) for word in specials)
-        self._words = f"({'|'.join([*quoted, _WORDS])})"
+        self._words = f"({'|'.join([*map(re.escape, specials), _WORDS])})"
 
     def ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
         texts = readable(texts)
@@ -182,8 +190,8 @@ def byte_letters() -> list[str]:
     ('A', 'Ġ', 256)
     """
     seen = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
-    others = iter(range(256, 512))
-    return [chr(byte) if byte in seen else chr(next(others)) for byte in range(256)]
+    others = itertools.count(256)
+    return [chr(byte if byte in seen else next(others)) for byte in range(256)]
 
 
 @dataclass(frozen=True)
@@ -220,9 +228,8 @@ class PieceModel:
         try:
             model = list(_fields(proto))
             parts = [dict(_fields(value)) for number, value in model if number == 1]
-            trainer, normalizer = (
-                dict(_fields(next((value for found, value in model if found == number), b""))) for number in (2, 3)
-            )
+            messages = {number: dict(_fields(value)) for number, value in reversed(model) if number in (2, 3)}
+            trainer, normalizer = messages.get(2, {}), messages.get(3, {})
             pieces = tuple(part[1].decode() for part in parts)
             scores = np.array([struct.unpack("<f", part.get(2, b"\0\0\0\0"))[0] for part in parts], np.float32)
             kinds = tuple(part.get(3, _NORMAL) for part in parts)
@@ -236,11 +243,11 @@ class PieceModel:
             )
         # `|` is not composed with letters, so the two mark the ends of a normalized letter.
         whole = processor.Normalize([f"|{letter}|" for letter in _LETTERS])
-        found = {
-            letter: text.removeprefix(BLANK)[1:-1].replace(BLANK, " ")
-            for letter, text in zip(_LETTERS, whole, strict=True)
-        }
-        changed = {letter: text for letter, text in found.items() if text != letter}
+        changed = {}
+        for letter, marked in zip(_LETTERS, whole, strict=True):
+            text = marked.removeprefix(BLANK)[1:-1].replace(BLANK, " ")
+            if text != letter:
+                changed[letter] = text
         return cls(pieces, scores, kinds, changed, bool(normalizer.get(3, 1)))
 
 
@@ -272,26 +279,27 @@ class SentencePieceTokenizer(PretrainedSubwordTokenizer):
         self.canonical = canonical
         self.blank_first = model.blank_first
         self._unknown = model.kinds.index(_UNKNOWN) + SHIFT
-        known = [place for place, kind in enumerate(model.kinds) if kind in (_NORMAL, _DEFINED)]
-        across = [model.pieces[place] for place in known if model.pieces[place].strip(BLANK).count(BLANK)]
-        if across:
-            raise DataError(f"Subwords of the sentencepiece model must be within words; got {across[0]!r}.")
-        self._longest = max(len(model.pieces[place]) for place in known)
+        kinds = np.array(model.kinds)
+        words = np.flatnonzero(np.isin(kinds, (_NORMAL, _DEFINED))).tolist()
+        for place in words:
+            if BLANK in model.pieces[place].strip(BLANK):
+                raise DataError(
+                    f"Subwords of the sentencepiece model must be within words; got {model.pieces[place]!r}."
+                )
+        self._longest = max(len(model.pieces[place]) for place in words)
         scores = model.scores.copy()
-        normal = model.scores[[place for place in known if model.kinds[place] == _NORMAL] or known]
-        for place in known:
-            if model.kinds[place] == _DEFINED:
-                scores[place] = len(model.pieces[place].encode()) * normal.max() - 0.1
+        normal = model.scores[kinds == _NORMAL]
+        if not len(normal):
+            normal = model.scores[words]
+        for place in np.flatnonzero(kinds == _DEFINED).tolist():
+            scores[place] = len(model.pieces[place].encode()) * normal.max() - 0.1
         scores[self._unknown - SHIFT] = normal.min() - _UNKNOWN_PENALTY
         self._scores = tf.constant(np.append([-np.inf] * SHIFT, scores), tf.float32)
-        self.known = _table([model.pieces[place] for place in known], [place + SHIFT for place in known], 0)
-        spelling = sorted(
-            (int(piece[1:-1], 16), place + SHIFT)
-            for place, (piece, kind) in enumerate(zip(model.pieces, model.kinds, strict=True))
-            if kind == _BYTE
-        )
-        # Subwords of single bytes, which spell unknown letters, if the model has them.
-        self._bytes = tf.constant([place for _, place in spelling], tf.int32) if len(spelling) == 256 else None
+        self.known = _table([model.pieces[place] for place in words], [place + SHIFT for place in words], 0)
+        # Subwords of single bytes such as <0x0A>, which spell unknown letters, if the model has them.
+        of_bytes = np.flatnonzero(kinds == _BYTE).tolist()
+        of_bytes.sort(key=lambda place: int(model.pieces[place][1:-1], 16))
+        self._bytes = tf.constant(of_bytes, tf.int32) + SHIFT if len(of_bytes) == 256 else None
         letters = model.normalized or {"\0": "\0"}
         self.letters = _table(list(letters), list(letters.values()), "\0")
 
@@ -302,11 +310,10 @@ class SentencePieceTokenizer(PretrainedSubwordTokenizer):
         texts = readable(texts)
         if self.canonical:
             texts = tf.strings.lower(texts, encoding="utf-8")
-            signs = "".join(rf"\{sign}" for sign in string.punctuation)
-            texts = tf.strings.regex_replace(texts, f"[{signs}]", "")
+            texts = tf.strings.regex_replace(texts, f"[{re.escape(string.punctuation)}]", "")
         letters = tf.strings.unicode_split(texts, "UTF-8")
-        found = self.letters.lookup(letters.flat_values)
-        letters = letters.with_flat_values(tf.where(tf.equal(found, "\0"), letters.flat_values, found))
+        normalized = self.letters.lookup(letters.flat_values)
+        letters = letters.with_flat_values(tf.where(tf.equal(normalized, "\0"), letters.flat_values, normalized))
         texts = tf.strings.regex_replace(tf.strings.reduce_join(letters, axis=-1), f"[{WHITE_SPACE}]+", " ")
         words = tf.strings.split(tf.strings.strip(texts), sep=" ")
         words = tf.ragged.boolean_mask(words, tf.not_equal(words, ""))
@@ -365,13 +372,14 @@ def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
                 return value
 
     while place < len(message):
-        tag = varint()
-        kind = tag & 7
-        if kind == 0:
-            yield tag >> 3, varint()
+        number, wire_type = divmod(varint(), 8)
+        if wire_type == 0:
+            yield number, varint()
             continue
-        length = {1: 8, 5: 4}.get(kind) or (varint() if kind == 2 else -1)
-        if length < 0 or place + length > len(message):
-            raise ValueError("the file is truncated or malformed")
-        yield tag >> 3, message[place : place + length]
+        if wire_type not in (1, 2, 5):
+            raise ValueError("the file is malformed")
+        length = varint() if wire_type == 2 else {1: 8, 5: 4}[wire_type]
+        if place + length > len(message):
+            raise ValueError("the file is truncated")
+        yield number, message[place : place + length]
         place += length

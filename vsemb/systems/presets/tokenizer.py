@@ -90,14 +90,14 @@ class PresetText:
         network, tokenizer = read_part(directory, CONFIG), read_part(directory, TOKENIZER)
         assert network is not None
         preprocessor = (read_part(directory, PREPROCESSOR) or {"config": {}})["config"]
-        found = "" if tokenizer is None else str(tokenizer.get("class_name", "")).removesuffix("Tokenizer")
-        if tokenizer is None or found not in ("CLIP", "SigLIP") or network.get("class_name") != f"{found}Backbone":
-            what = "none" if tokenizer is None else str(tokenizer.get("class_name"))
+        class_name = "none" if tokenizer is None else tokenizer["class_name"]
+        kind = class_name.removesuffix("Tokenizer")
+        if tokenizer is None or kind not in _ONLY or network["class_name"] != f"{kind}Backbone":
             raise DataError(
                 f"The preset {name!r} must be a CLIP or SigLIP with its tokenizer, such as hub:clip_vit_base_patch16; "
-                f"got {network.get('class_name')} with {what} as tokenizer."
+                f"got {network['class_name']} with {class_name} as tokenizer."
             )
-        for field, only in _ONLY[found].items():
+        for field, only in _ONLY[kind].items():
             value = tokenizer["config"].get(field)
             if value not in (None, only):
                 path = directory / TOKENIZER
@@ -106,12 +106,13 @@ class PresetText:
             assets = directory / ASSETS
             text = network["config"]["text_encoder"]["config"]
             longest = int(text["max_sequence_length"])
-            pieces = _pieces(assets) if found == "CLIP" else _model(assets).pieces
-            if found == "CLIP":
+            if kind == "CLIP":
+                pieces, lower = _pieces(assets), "to_lower"
                 start, end = (_id(pieces, word, assets) for word in _CLIP_SPECIALS)
                 padding = end if tokenizer["config"].get("pad_with_end_token", False) else 0
                 length = min(int(preprocessor.get("sequence_length", 77)), longest)
             else:
+                pieces, lower = _model(assets).pieces, "canonicalize_text"
                 # SigLIP pads every text to the number of its positions.
                 start, length = None, longest
                 end = padding = _id(pieces, "</s>", assets)
@@ -121,10 +122,10 @@ class PresetText:
                     f"size of its network; got {len(pieces)}."
                 )
             return cls(
-                found,
+                kind,
                 network,
                 length,
-                bool(preprocessor.get("to_lower" if found == "CLIP" else "canonicalize_text", True)),
+                bool(preprocessor.get(lower, True)),
                 start if preprocessor.get("add_start_token", True) else None,
                 end if preprocessor.get("add_end_token", True) else None,
                 padding,
@@ -163,12 +164,11 @@ class PresetText:
 
 def _pieces(assets: Path) -> tuple[str, ...]:
     path = assets / "vocabulary.json"
-    found = read_json(path, "vocabulary")
-    if not isinstance(found, dict) or sorted(map(json.dumps, found.values())) != sorted(
-        map(json.dumps, range(len(found)))
-    ):
+    numbers = read_json(path, "vocabulary")
+    # As JSON, since True and 1.0 equal 1.
+    if not isinstance(numbers, dict) or set(map(json.dumps, numbers.values())) != set(map(str, range(len(numbers)))):
         raise DataError(f"{path} must map each subword to a distinct number from 0.")
-    return tuple(sorted(found, key=found.__getitem__))
+    return tuple(sorted(numbers, key=numbers.__getitem__))
 
 
 def _id(pieces: tuple[str, ...], piece: str, assets: Path) -> int:
@@ -181,8 +181,8 @@ def _merges(assets: Path) -> list[tuple[str, str]]:
     path = assets / "merges.txt"
     with reading(path, "list of merges"):
         lines = read_text(path).split("\n")
-    pairs = [line.split(" ") for line in lines if line.strip() and "#version:" not in line]
-    if any(len(pair) != 2 for pair in pairs) or len(set(map(tuple, pairs))) < len(pairs):
+    pairs = [tuple(line.split(" ")) for line in lines if line.strip() and "#version:" not in line]
+    if any(len(pair) != 2 for pair in pairs) or len(set(pairs)) < len(pairs):
         raise DataError(f"{path} must be a list of distinct merges, two subwords separated by a space per line.")
     return [(left, right) for left, right in pairs]
 
