@@ -141,8 +141,9 @@ def _from_json(fields: dict[str, Any]) -> ImageRecord:
     remote, image = fields.pop("remote"), fields.pop("image")
     for name in ("captions", "objects", "alignments", "caption_ids"):
         fields[name] = tuple(fields[name])
-    place = None if image is None else RemoteImage(image) if remote else Path(image)
-    return ImageRecord(image=place, **fields)
+    if image is not None:
+        image = RemoteImage(image) if remote else Path(image)
+    return ImageRecord(image=image, **fields)
 
 
 def examine_block(task: BlockTask) -> BlockSummary:

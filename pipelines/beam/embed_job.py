@@ -217,6 +217,10 @@ def embed(
             name="embed",
         )
     reports = [storage.read_json(files[number].report) for number in numbers]
+    described = []
+    for number, item in zip(numbers, reports, strict=True):
+        name = files[number].path.rpartition("/")[2]
+        described.append({"name": name, "rows": item["rows"], "bytes": item["bytes"], "sha256": item["sha256"]})
     manifest = {
         "format": FORMAT,
         "version": VERSION,
@@ -224,10 +228,7 @@ def embed(
         "run": model.contract.fingerprint,
         "rows": sum(item["rows"] for item in reports),
         "dim": reports[0]["dim"],
-        "files": [
-            {"name": files[number].path.rpartition("/")[2]} | {name: item[name] for name in ("rows", "bytes", "sha256")}
-            for number, item in zip(numbers, reports, strict=True)
-        ],
+        "files": described,
         "bad": [bad for item in reports for bad in item["bad"]],
     }
     _publish(out, work, manifest)

@@ -156,17 +156,17 @@ def prepare(
             unit="block",
             name="examine",
         )
-        found = storage.read_json(layout.plan)
-        _write_letters(letters, found["skipped"])
-        if found["error"] is not None:
-            raise DataError(found["error"])
-        if on_bad_image == "fail" and found["skipped"]:
-            raise _bad_image(found["skipped"][0], letters)
-        _finish(layout, area, described, opened, found)
+        plan = storage.read_json(layout.plan)
+        _write_letters(letters, plan["skipped"])
+        if plan["error"] is not None:
+            raise DataError(plan["error"])
+        if on_bad_image == "fail" and plan["skipped"]:
+            raise _bad_image(plan["skipped"][0], letters)
+        _finish(layout, area, described, opened, plan)
         _publish(out, layout, area)
-    manifest = read_json(Path(out) / MANIFEST) if area is not None else storage.read_json(storage.join(out, MANIFEST))
-    if found["skipped"]:
-        say(f"left out {len(found['skipped'])} images; {letters} says which, and why")
+    manifest = storage.read_json(storage.join(out, MANIFEST))
+    if plan["skipped"]:
+        say(f"left out {len(plan['skipped'])} images; {letters} says which, and why")
     return manifest
 
 
@@ -223,13 +223,13 @@ def _plan(
         shards = plan_shards(every, per_shard, layout.dataset, layout.reports)
     except DataError as error:
         problem = str(error)
-    found = {
+    plan = {
         "error": problem,
         "skipped": skipped,
         "dropped": sum(summary.dropped for summary in every),
         "shards": [[task.split, task.report] for task in shards],
     }
-    storage.write_json(layout.plan, found)
+    storage.write_json(layout.plan, plan)
     return shards if skip or not skipped else []
 
 
@@ -286,16 +286,16 @@ def _working(out: str, layout: Layout) -> Iterator[WorkArea | None]:
 
 
 def _finish(
-    layout: Layout, area: WorkArea | None, described: dict[str, Any], source: Source, found: dict[str, Any]
+    layout: Layout, area: WorkArea | None, described: dict[str, Any], source: Source, plan: dict[str, Any]
 ) -> None:
     """Write the remaining files of the dataset beside its shards."""
     reports: dict[str, list[str]] = {}
-    for split, path in found["shards"]:
+    for split, path in plan["shards"]:
         reports.setdefault(split, []).append(path)
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) if area is None else Path(layout.dataset)
         splits = {split: _finished(paths) for split, paths in reports.items()}
-        write_index_and_manifest(folder, described, splits, found["skipped"], found["dropped"])
+        write_index_and_manifest(folder, described, splits, plan["skipped"], plan["dropped"])
         manifest = read_json(folder / MANIFEST)
         wanted = {MANIFEST}
         for split in manifest["splits"].values():

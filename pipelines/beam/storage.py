@@ -47,8 +47,7 @@ def exists(path: str) -> bool:
     """Return whether a file exists."""
     if is_local(path):
         return os.path.exists(path)
-    found: bool = _systems(path).exists(path)
-    return found
+    return bool(_systems(path).exists(path))
 
 
 def listing(folder: str) -> dict[str, int]:
@@ -57,9 +56,8 @@ def listing(folder: str) -> dict[str, int]:
         if not os.path.isdir(folder):
             return {}
         return {item.name: item.stat().st_size for item in os.scandir(folder) if item.is_file()}
-    pattern = join(folder, "*")
-    found = _systems(folder).match([pattern])[0].metadata_list
-    return {item.path.rsplit("/", 1)[1]: item.size_in_bytes for item in found}
+    (matches,) = _systems(folder).match([join(folder, "*")])
+    return {item.path.rsplit("/", 1)[1]: item.size_in_bytes for item in matches.metadata_list}
 
 
 @contextlib.contextmanager

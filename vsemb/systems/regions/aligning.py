@@ -69,8 +69,8 @@ class Alignment(AlignedWords, Result):
             "regions": self.regions.tolist(),
             "scores": self.scores.tolist(),
             "phrases": [
-                {"words": list(each.words), "region": each.region, "box": each.box, "score": each.score}
-                for each in self.phrases
+                {"words": list(phrase.words), "region": phrase.region, "box": phrase.box, "score": phrase.score}
+                for phrase in self.phrases
             ],
             "boxes": {str(row): pixel_box(self.boxes[row], self.picture.size) for row in rows},
         }
@@ -119,8 +119,8 @@ def align_image(
 
     Example:
 
-        found = align_image(Run.open("runs/dvsa"), "dog.jpg", "a brown dog chases a child")
-        found.drawn().save("aligned.png")
+        aligned = align_image(Run.open("runs/dvsa"), "dog.jpg", "a brown dog chases a child")
+        aligned.drawn().save("aligned.png")
     """
     require_regions(run)
     if not 0 <= affinity < math.inf:
@@ -162,14 +162,14 @@ class GivenImage:
         encoded: image bytes as a dataset stores them.
         picture: the decoded image.
         pixels: width and height before shrinking, in pixels.
-        found: split and row of a key; None for a file.
+        row: split and row of a key; None for a file.
     """
 
     name: str
     encoded: bytes
     picture: Image.Image
     pixels: tuple[float, float]
-    found: tuple[Split, int] | None
+    row: tuple[Split, int] | None
 
     @classmethod
     def of(cls, image: str, dataset: Dataset | None) -> GivenImage:
@@ -178,15 +178,16 @@ class GivenImage:
         Raises:
             DataError: if the image cannot be read.
         """
-        found = find_key(dataset, image)
-        if found is not None:
-            split, row = found
+        place = find_key(dataset, image)
+        if place is not None:
+            split, row = place
             encoded = split.read_image(row)
             picture = read_picture(encoded, image)
-            return cls(image, encoded, picture, picture.size, found)
+            return cls(image, encoded, picture, picture.size, place)
         stored = read_image_file(image, dataset)
-        width, height = (side / scale for side, scale in zip((stored.width, stored.height), stored.scale, strict=True))
-        return cls(image, stored.encoded, read_picture(stored.encoded, image), (width, height), None)
+        across, down = stored.scale
+        pixels = (stored.width / across, stored.height / down)
+        return cls(image, stored.encoded, read_picture(stored.encoded, image), pixels, None)
 
 
 def candidate_boxes(
@@ -218,12 +219,12 @@ def candidate_boxes(
             raise invalid_argument("boxes", os.fspath(boxes), "omitted for a run that proposes its own regions")
         return None
     if boxes is not None:
-        found, notes = read_detections_of_one(boxes, given.pixels)
+        detected, notes = read_detections_of_one(boxes, given.pixels)
         for note in notes:
             report(note)
-        return found
-    if given.found is not None and dataset is not None:
-        split, row = given.found
+        return detected
+    if given.row is not None and dataset is not None:
+        split, row = given.row
         try:
             cached = regions_of(run, dataset).boxes(split.ids[[row]])[0]
             # The extractor adds the whole image again.

@@ -93,7 +93,8 @@ def read_boxes(path: Path) -> tuple[list[dict[str, Any]], dict[str, list[int]]]:
         if "<!" in text:
             raise ValueError("it has a document type")
         for item in ElementTree.fromstring(text).iter("object"):
-            if (box := item.find("bndbox")) is None:
+            box = item.find("bndbox")
+            if box is None:
                 continue
             left, top, right, bottom = (float(box.findtext(side, "")) for side in ("xmin", "ymin", "xmax", "ymax"))
             if not (0 <= left < right and 0 <= top < bottom):

@@ -119,10 +119,10 @@ def named_objects(alignment: Iterable[Sequence[int]]) -> dict[int, tuple[int, ..
     >>> named_objects([(1, 0), (1, 2), (2, 0), (2, 2)])
     {1: (0, 2), 2: (0, 2)}
     """
-    found: dict[int, set[int]] = {}
+    objects: dict[int, set[int]] = {}
     for word, item in alignment:
-        found.setdefault(int(word), set()).add(int(item))
-    return {word: tuple(sorted(found[word])) for word in sorted(found)}
+        objects.setdefault(int(word), set()).add(int(item))
+    return {word: tuple(sorted(objects[word])) for word in sorted(objects)}
 
 
 def object_nouns(named: Mapping[int, tuple[int, ...]]) -> set[int]:

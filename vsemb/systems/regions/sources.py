@@ -71,11 +71,11 @@ class Boxes(RegionSource):
         from vsemb.systems.regions.region_store import RegionConfig
 
         config = RegionConfig(self.kind, self.count, self.overlap, self.pooling, self.ranking())  # type: ignore[arg-type]
-        found = self.detections(dataset)
+        detections = self.detections(dataset)
         network = {"resize": "squash", "backbone": self.backbone, "size": self.size}
         with lent_backbone(self.weights, network) as (backbone, weights):
             return cache_regions(
-                dataset, backbone, config, weights=weights, detections=found, batch_size=self.batch_size
+                dataset, backbone, config, weights=weights, detections=detections, batch_size=self.batch_size
             )
 
 
@@ -130,10 +130,10 @@ class DetectedBoxes(Ranked, kind="detections"):
         from vsemb.systems.regions.detections import read_detections
 
         assert self.file is not None
-        found = read_detections(self.file, dataset, self.images)
-        for note in found.notes:
+        detections = read_detections(self.file, dataset, self.images)
+        for note in detections.notes:
             say(note)
-        return found
+        return detections
 
 
 @dataclass(frozen=True)

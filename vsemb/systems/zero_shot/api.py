@@ -50,8 +50,8 @@ def classify(
 
     Example:
 
-        found = classify("runs/vsepp", ["rex.jpg"], classes=["dog", "cat"], template=["a photo of a {}"])
-        found[0].scores
+        classified = classify("runs/vsepp", ["rex.jpg"], classes=["dog", "cat"], template=["a photo of a {}"])
+        classified[0].scores
     """
     from vsemb.runs.images import open_keys
     from vsemb.systems.zero_shot.classify import classify_images
@@ -89,8 +89,8 @@ def classify_split(
 
     Example:
 
-        found = classify_split("runs/vsepp", split="test", classes=["dog", "cat"])
-        found.counts, found.accuracy
+        classified = classify_split("runs/vsepp", split="test", classes=["dog", "cat"])
+        classified.counts, classified.accuracy
     """
     from vsemb.systems.zero_shot import classify as domain
 
