@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from tests.contract import SAME
+from tests.raising import raises_argument
 from tests.systems.entailment.test_model import DIM, WORDS, make_inputs
 from vsemb.encoders import LinearSentenceEncoder, WordEmbedding
-from vsemb.errors import InvalidArgumentError
 from vsemb.systems.entailment.classifier import PairClassifier
 
 
@@ -63,5 +63,5 @@ def test_saved_and_reloaded(tmp_path: Path) -> None:
 @pytest.mark.parametrize("options", [{"units": 0}, {"depth": 0}, {"dropout": 1.0}])
 def test_arguments_out_of_range(options: dict) -> None:
     (name,) = options
-    with pytest.raises(InvalidArgumentError, match=f"`{name}` must be"):
+    with raises_argument(name):
         make_model(**options)

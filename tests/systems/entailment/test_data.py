@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.raising import raises_argument
 from tests.systems.entailment.entailment_files import rows, write_jsonl, write_plain, write_snli, write_table
-from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.errors import DataError
 from vsemb.systems.entailment.data import (
     CLASSES,
     EntailmentData,
@@ -27,8 +28,7 @@ from vsemb.systems.entailment.data import (
     sentence,
     split_name,
 )
-from vsemb.text.tokenizers import WordTokenizer
-from vsemb.text.vocabulary import Vocabulary
+from vsemb.text import Vocabulary, WordTokenizer
 
 
 def encoded(data: EntailmentData, **options):
@@ -138,17 +138,17 @@ def test_fingerprints_follow_the_bytes(tmp_path: Path) -> None:
 def test_what_is_lacking_is_named(tmp_path: Path) -> None:
     folder = write_snli(tmp_path / "snli")
     tokenizer, _ = encoded(EntailmentData.open(folder))
-    with pytest.raises(InvalidArgumentError, match="Did you mean 'test'"):
+    with raises_argument("split"):
         EntailmentData.open(folder).encode(tokenizer, ("tset",))
     (folder / "snli_1.0_test.jsonl").unlink()
     (folder / "snli_1.0_train.jsonl").unlink()
     data = EntailmentData.open(folder)
-    with pytest.raises(DataError, match="labelled pairs in split 'test'; got 0"):
+    with pytest.raises(DataError, match="'test'"):
         data.encode(tokenizer, ("val", "test"))
-    with pytest.raises(DataError, match="labelled pairs in split 'train'; got 0"):
+    with pytest.raises(DataError, match="'train'"):
         list(data.texts("train"))
     write_plain(tmp_path / "none.tsv", [])
-    with pytest.raises(DataError, match="none.tsv must have sentence pairs; got 0"):
+    with pytest.raises(DataError, match=r"none\.tsv"):
         EntailmentData.open(tmp_path / "none.tsv")
 
 
@@ -214,7 +214,7 @@ def test_a_folder_of_snli(tmp_path: Path) -> None:
     (folder / "snli_1.0_train.jsonl").rename(folder / "snli_1.0_train.tsv")
     assert find_files(folder)["train"] == folder / "snli_1.0_train.tsv"
     (folder / "other_dev_set.jsonl").write_text("x")
-    with pytest.raises(DataError, match=r"one file of split 'val'; got other_dev_set.jsonl and snli_1.0_dev"):
+    with pytest.raises(DataError, match=r"'val'.*other_dev_set\.jsonl.*snli_1\.0_dev"):
         find_files(folder)
 
 
@@ -226,12 +226,12 @@ def test_one_file_or_the_folder_around_it(tmp_path: Path, name: str) -> None:
 
 
 def test_sources_that_are_none(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="must be an existing file"):
+    with pytest.raises(DataError, match="nothing"):
         find_files(tmp_path / "nothing")
-    with pytest.raises(DataError, match=r"must hold one file of sentence pairs.*snli_1.0_train"):
+    with pytest.raises(DataError, match=r"snli_1\.0_train"):
         find_files(tmp_path)
     (tmp_path / "pairs.csv").write_text("a,b")
-    with pytest.raises(DataError, match="tab-separated"):
+    with pytest.raises(DataError, match=r"pairs\.csv"):
         find_files(tmp_path / "pairs.csv")
 
 
@@ -263,37 +263,36 @@ def test_quotation_marks_and_other_line_ends_are_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "line"),
     [
-        (b"", "is empty"),
-        (b"premise\thypothesis\n", "line 1: no column label; got premise, hypothesis"),
-        (b"premise\tsentence1\thypothesis\tlabel\n", "several columns could be the premise"),
-        (b"premise\thypothesis\tlabel\na\tb\n", "line 2: the row must have 3 columns; got 2"),
-        (b"premise\thypothesis\tlabel\n\na\tb\tc\td\n", "line 3: the row must have 3 columns; got 4"),
-        (b"premise\thypothesis\tlabel\na\t\xff\t0\n", "line 2: not UTF-8"),
+        (b"", ""),
+        (b"premise\thypothesis\n", ", line 1"),
+        (b"premise\tsentence1\thypothesis\tlabel\n", ".*premise"),
+        (b"premise\thypothesis\tlabel\na\tb\n", ", line 2"),
+        (b"premise\thypothesis\tlabel\n\na\tb\tc\td\n", ", line 3"),
+        (b"premise\thypothesis\tlabel\na\t\xff\t0\n", ", line 2"),
     ],
 )
-def test_bad_tables(tmp_path: Path, content: bytes, message: str) -> None:
+def test_bad_tables(tmp_path: Path, content: bytes, line: str) -> None:
     file = tmp_path / "pairs.tsv"
     file.write_bytes(content)
-    with pytest.raises(DataError, match=message) as caught:
+    with pytest.raises(DataError, match=rf"pairs\.tsv{line}"):
         list(pair_rows(file))
-    assert str(file) in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
+    "line",
     [
-        ("{", "line 2: not JSON"),
-        ("[" * 100_000, "line 2: not JSON"),
-        ("[1]", "line 2: the line must be a JSON object"),
-        ('{"sentence1": "a", "sentence2": "b"}', "line 2: no column label"),
+        "{",
+        "[" * 100_000,
+        "[1]",
+        '{"sentence1": "a", "sentence2": "b"}',
     ],
 )
-def test_bad_json_lines(tmp_path: Path, line: str, message: str) -> None:
+def test_bad_json_lines(tmp_path: Path, line: str) -> None:
     file = write_jsonl(tmp_path / "pairs.jsonl", rows(1))
     file.write_text(file.read_text() + line + "\n")
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match=r"line 2\b"):
         list(pair_rows(file))
 
 
@@ -317,7 +316,7 @@ def test_labels(given, number) -> None:
 
 @pytest.mark.parametrize("given", ["", "entails", 3, True, 0.5])
 def test_other_labels_are_errors(given) -> None:
-    with pytest.raises(DataError, match=r"pairs.tsv, line 7: the label must be entailment, .*; got"):
+    with pytest.raises(DataError, match=r"pairs\.tsv, line 7"):
         label("pairs.tsv, line 7", {"label": given})
 
 
@@ -325,7 +324,7 @@ def test_sentences() -> None:
     assert sentence("x", {"premise": "Zoë"}, "premise") == "Zoë"
     assert sentence("x", {"premise": ""}, "premise") == ""
     for given in (None, 5, "half \ud83d"):
-        with pytest.raises(DataError, match="line 3: the premise must be"):
+        with pytest.raises(DataError, match="line 3.*premise"):
             sentence("line 3", {"premise": given}, "premise")
 
 
@@ -333,7 +332,7 @@ def test_splits() -> None:
     names = {"TRAIN": "train", "TRIAL": "val", "dev": "val", "validation": "val", " Test": "test"}
     assert {given: split_name("x", {"split": given}) for given in names} == names
     for given in ("", "holdout", None):
-        with pytest.raises(DataError, match="the split must be one of"):
+        with pytest.raises(DataError, match="^x: "):
             split_name("x", {"split": given})
 
 
@@ -412,7 +411,7 @@ def test_lengths_are_bucketed() -> None:
 
 
 def test_refusals(tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgumentError, match="batch_size"):
+    with raises_argument("batch_size"):
         SentencePairBatches(make_split(10), batch_size=0)
     assert SentencePairBatches(make_split(10), batch_size=11).batch_size == 10
 

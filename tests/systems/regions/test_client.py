@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.raising import raises_argument
 from tests.serving.asking import ask
 from tests.systems.regions.region_model import COUNT, DIM, LONGEST, TEXTS, candidates, pictures, region_parts
-from vsemb.errors import InvalidArgumentError
 from vsemb.exporting import ServedModel
+from vsemb.serving import Client
 from vsemb.serving.batching import Batcher
-from vsemb.serving.client import Client
 from vsemb.serving.models import LoadedModel
 from vsemb.serving.server import Server
 from vsemb.serving.transports import ServingError
@@ -102,11 +102,11 @@ def test_candidates_are_sent_with_the_images(url):
         np.testing.assert_allclose(found[2].boxes[1], [0.2, 0.2, 0.5, 0.5], atol=1e-6)
         embedded = client.encode_regions(pictures()[:1] * 3, boxes=boxes)
         assert embedded.boxes.any(axis=2).sum(axis=1).tolist() == [len(it.boxes) for it in found]
-        with pytest.raises(InvalidArgumentError, match="Give boxes"):
+        with raises_argument("input"):
             client.align(pictures()[:1], TEXTS[:1])
     with (
         Client(url, "sets", timeout=60) as client,
-        pytest.raises(InvalidArgumentError, match="`input` must be .*; got 'boxes'"),
+        raises_argument("input"),
     ):
         client.align(pictures()[:1], TEXTS[:1], boxes=[[]])
 
@@ -240,30 +240,30 @@ def test_parts_are_put_together_in_order(server):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    "arguments",
     [
-        ({"texts": TEXTS[:1]}, "one for each image.*1 texts for 2 images"),
-        ({"texts": "a dog"}, "`texts` must be a list.*; got 'str'"),
-        ({"images": b"a picture"}, "`images` must be a list.*; got 'bytes'"),
-        ({"affinity": -0.5}, "`affinity` must be a finite number >= 0, or a list of 2.*; got -0.5"),
-        ({"affinity": float("nan")}, "`affinity` must be .*; got nan"),
-        ({"affinity": float("inf")}, "`affinity` must be .*; got inf"),
-        ({"affinity": 1e39}, "`affinity` must be .*; got 1e"),
-        ({"affinity": "0.5"}, "`affinity` must be .*; got '0.5'"),
-        ({"affinity": True}, "`affinity` must be .*; got True"),
-        ({"affinity": None}, "`affinity` must be .*; got None"),
-        ({"affinity": [0.5]}, r"`affinity` must be .*; got \[0.5\]"),
-        ({"affinity": [0.5, -1]}, r"`affinity` must be .*; got \[0.5, -1\]"),
-        ({"affinity": [[0], [1, 2]]}, r"`affinity` must be .*; got \["),
-        ({"boxes": [[]]}, "`boxes` must be .*; got .*Give 2 of them"),
-        ({"boxes": 3}, "`boxes` must be .*; got 3.*Give 2 of them"),
-        ({"boxes": [[], [[0, 0, 1]]]}, "`boxes` must be .*; got .*image 1"),
-        ({"boxes": [[0, 0, 1, 1], []]}, "`boxes` must be .*; got .*image 0"),
-        ({"boxes": [[["a", 0, 1, 1]], []]}, "`boxes` must be .*; got .*image 0"),
-        ({"boxes": [[], [[0, 0, 0, 1]]]}, "`boxes` must be .*; got .*image 1.*w and h above 0"),
-        ({"boxes": [[[0, 0, float("nan"), 1]], []]}, "`boxes` must be .*; got .*image 0"),
-        ({"boxes": [[[0, 0], [1]], []]}, "`boxes` must be .*; got .*image 0"),
-        ({"boxes": [[[0, 0, 1e300, 1]], []]}, "`boxes` must be .*; got .*image 0"),
+        {"texts": TEXTS[:1]},
+        {"texts": "a dog"},
+        {"images": b"a picture"},
+        {"affinity": -0.5},
+        {"affinity": float("nan")},
+        {"affinity": float("inf")},
+        {"affinity": 1e39},
+        {"affinity": "0.5"},
+        {"affinity": True},
+        {"affinity": None},
+        {"affinity": [0.5]},
+        {"affinity": [0.5, -1]},
+        {"affinity": [[0], [1, 2]]},
+        {"boxes": [[]]},
+        {"boxes": 3},
+        {"boxes": [[], [[0, 0, 1]]]},
+        {"boxes": [[0, 0, 1, 1], []]},
+        {"boxes": [[["a", 0, 1, 1]], []]},
+        {"boxes": [[], [[0, 0, 0, 1]]]},
+        {"boxes": [[[0, 0, float("nan"), 1]], []]},
+        {"boxes": [[[0, 0], [1]], []]},
+        {"boxes": [[[0, 0, 1e300, 1]], []]},
     ],
     ids=[
         *("fewer texts", "one text", "one image", "negative", "nan", "infinite", "too large", "digits"),
@@ -272,8 +272,9 @@ def test_parts_are_put_together_in_order(server):
         "box too large",
     ],
 )
-def test_what_cannot_be_aligned(arguments, says):
-    with Client("http://host", "sets") as client, pytest.raises(InvalidArgumentError, match=says):
+def test_what_cannot_be_aligned(arguments):
+    (name,) = arguments
+    with Client("http://host", "sets") as client, raises_argument(name):
         client.align(**{"images": pictures(), "texts": TEXTS[:2], **arguments})
 
 
@@ -295,7 +296,7 @@ def test_an_answer_that_cannot_be_read_is_an_error():
     }
     (found,) = alignments_of(answer)
     assert isinstance(found, Alignment) and found.words == ["�a"] and len(found.boxes) == 1
-    with pytest.raises(ServingError, match="row 0 names the region 1 of 1"):
+    with pytest.raises(ServingError, match="row 0"):
         alignments_of({**answer, "regions": np.array([[1, -1]])})
 
 
@@ -305,9 +306,7 @@ def test_a_model_of_single_vectors_aligns_nothing(server):
         signatures = {name: info for name, info in client.signatures().items() if name != "align"}
         client._signatures = signatures
         client.signatures = lambda refresh=False: signatures  # type: ignore[method-assign]
-        with pytest.raises(
-            InvalidArgumentError, match="`signature` must be .*encode_image, encode_text.*; got 'align'"
-        ):
+        with raises_argument("signature"):
             client.align(pictures(), TEXTS[:2])
 
 

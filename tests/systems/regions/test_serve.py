@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from vsemb.errors import InvalidArgumentError
+from tests.raising import raises_argument
+from vsemb import Run
 from vsemb.runs.indexing import build_index
-from vsemb.runs.run import Run
 from vsemb.runs.serve import export_run, model_facts
 
 
@@ -73,6 +73,6 @@ def test_a_run_of_regions_of_an_unknown_network_embeds_texts_only(region_run, tm
 
 def test_a_run_of_regions_exports_no_index(region_run, tiny_run, scenes, tmp_path):
     index = build_index(tiny_run, scenes, "val", out=tmp_path / "index")
-    with pytest.raises(InvalidArgumentError, match="one vector per item.*vsemb search RUN"):
+    with raises_argument("index"):
         export_run(region_run, tmp_path / "model", index=index)
     assert not (tmp_path / "model").exists()

@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 
 from tests.contract import SAME
+from tests.raising import raises_argument
 from tests.systems.regions.region_model import COUNT, DIM, LONGEST, TEXTS, candidates, pictures, region_parts
-from vsemb.errors import InvalidArgumentError
 from vsemb.exporting import Corpus, ImageInput, ServedModel, export_savedmodel
 from vsemb.exporting.card import card_path
 from vsemb.exporting.contract import Contract, contract_path
@@ -155,11 +155,11 @@ def test_a_batch_may_be_empty(served, given):
 
 def test_inputs_of_different_numbers_of_rows_are_refused(served, given):
     image = pictures()[:1]
-    with pytest.raises(tf.errors.InvalidArgumentError, match="different numbers of rows"):
+    with pytest.raises(tf.errors.InvalidArgumentError):
         served.functions["align"](tf.constant(image * 2), tf.constant(TEXTS[:1]), tf.constant([0.0, 0.0]))
-    with pytest.raises(tf.errors.InvalidArgumentError, match="different numbers of rows"):
+    with pytest.raises(tf.errors.InvalidArgumentError):
         served.functions["align"](tf.constant(image * 2), tf.constant(TEXTS[:2]), tf.constant([0.0]))
-    with pytest.raises(tf.errors.InvalidArgumentError, match="different numbers of rows"):
+    with pytest.raises(tf.errors.InvalidArgumentError):
         given.encode_image(tf.constant(image * 2), tf.constant(candidates(1)))
 
 
@@ -252,13 +252,11 @@ def test_what_a_model_of_sets_offers(served):
     assert set(ServedModel(model, tokenizer).signatures) == {"serving_default", "encode_text", "describe"}
     assert ServedModel(model, tokenizer).encode_image is None
     corpus = Corpus(np.zeros((2, DIM), np.float32), np.arange(2), ["a", "b"])
-    with pytest.raises(
-        InvalidArgumentError, match="`index` must be .*one vector per item.*; got '2 items'.*vsemb search RUN"
-    ):
+    with raises_argument("index"):
         ServedModel(model, tokenizer, image_input, corpus=corpus)
-    with pytest.raises(InvalidArgumentError, match="image_input.*set of vectors per image.*MaxSim"):
+    with raises_argument("image_input"):
         ServedModel(model, tokenizer, ImageInput(image_input.config, image_input.backbone))
-    with pytest.raises(InvalidArgumentError, match="tokenizer.*a word tokenizer"):
+    with raises_argument("tokenizer"):
         ServedModel(model, lambda texts: tokenizer(texts), image_input)
 
 

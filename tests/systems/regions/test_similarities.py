@@ -12,8 +12,8 @@ import tensorflow as tf
 
 from tests.contract import check_config, check_similarity
 from tests.oracles import TOLERANCE, oracle
+from tests.raising import raises_argument
 from vsemb import registry, similarities
-from vsemb.errors import InvalidArgumentError
 from vsemb.ops.geometry import l2_normalize
 from vsemb.similarities import Similarity
 from vsemb.systems.regions import similarities as sets
@@ -102,19 +102,20 @@ def test_which_accept_multi_vectors() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "named"),
+    "options",
     [
-        ({"attend": "images"}, "regions, words"),
-        ({"temperature": 0.0}, "temperature.*above 0, at most 30"),
-        ({"temperature": 31.0}, "temperature.*above 0, at most 30"),
-        ({"temperature": math.nan}, "temperature.*above 0, at most 30"),
-        ({"pooling": "max"}, "mean, lse"),
-        ({"lse_temperature": -1.0}, "above 0, at most 80"),
+        {"attend": "images"},
+        {"temperature": 0.0},
+        {"temperature": 31.0},
+        {"temperature": math.nan},
+        {"pooling": "max"},
+        {"lse_temperature": -1.0},
     ],
     ids=str,
 )
-def test_options_out_of_range_are_refused(options: dict, named: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=named):
+def test_options_out_of_range_are_refused(options: dict) -> None:
+    (name,) = options
+    with raises_argument(name):
         CrossAttention(**options)
 
 

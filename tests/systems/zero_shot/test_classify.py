@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.raising import raises_argument
 from tests.tiny import tiny
-from vsemb import recipes
+from vsemb import Run, recipes
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.models.in_batch import LogitScale
-from vsemb.runs.run import Run
+from vsemb.models import LogitScale
 from vsemb.runs.train import train
 from vsemb.systems.zero_shot.classify import (
     ClassPrompts,
@@ -40,19 +40,19 @@ def test_prompts_are_each_name_in_each_template() -> None:
 
 
 @pytest.mark.parametrize(
-    ("classes", "templates", "message"),
+    ("classes", "templates", "argument"),
     [
-        ([], [], "one class or more"),
-        (["dog", " "], [], "non-empty names"),
-        (["dog", "cat", "dog "], [], "`classes` must be distinct.*; got 'dog'"),
-        (["dog"], ["a photo"], "`template` must be .*; got 'a photo'"),
-        (["dog"], ["{}", "{} and {}"], "exactly one {}"),
-        (["dog"], ["{name}"], "exactly one {}"),
-        (["dog"], [""], "exactly one {}"),
+        ([], [], "classes"),
+        (["dog", " "], [], "classes"),
+        (["dog", "cat", "dog "], [], "classes"),
+        (["dog"], ["a photo"], "template"),
+        (["dog"], ["{}", "{} and {}"], "template"),
+        (["dog"], ["{name}"], "template"),
+        (["dog"], [""], "template"),
     ],
 )
-def test_bad_classes_and_templates(classes, templates, message) -> None:
-    with pytest.raises(InvalidArgumentError, match=message):
+def test_bad_classes_and_templates(classes, templates, argument) -> None:
+    with raises_argument(argument):
         class_prompts(classes, templates)
 
 
@@ -91,7 +91,7 @@ def test_a_bad_image_does_not_stop_the_others(tiny_pixel_run, scenes, tmp_path) 
     # Files need no dataset; keys do.
     alone = classify_images(tiny_pixel_run, names[1:2] + names[3:], prompts)
     assert alone[0].scores == pytest.approx(found[1].scores) and "Expected: an image file." in alone[1].error
-    with pytest.raises(InvalidArgumentError, match="`top`"):
+    with raises_argument("top"):
         classify_images(tiny_pixel_run, names, prompts, top=0)
 
 
@@ -110,9 +110,7 @@ def test_classes_without_a_known_word_are_skipped(tiny_run) -> None:
     assert said == ["Warning: skipped classes without a known word: zyzzyva, ...."]
     wanted = embed_classes(tiny_run, ["red circle", "blue"], TEMPLATES)
     np.testing.assert_allclose(prompts.embeddings, wanted.embeddings, atol=1e-6)
-    with pytest.raises(
-        InvalidArgumentError, match=r"`classes` must be .*a word of the run's vocabulary.*; got \['zyzzyva', '\.\.\.'\]"
-    ):
+    with raises_argument("classes"):
         embed_classes(tiny_run, ["zyzzyva", "..."], ["a {}"])
     # A template that names nothing known does not matter, since the name does.
     assert embed_classes(tiny_run, ["red"], ["zyzzyva {}"]).skipped == ()
@@ -155,9 +153,9 @@ def test_the_scale_is_that_of_the_loss() -> None:
 def test_classes_that_the_run_cannot_tell_apart_are_refused(tiny_run) -> None:
     for names in (["blue", "Red", "red"], ["red zyzzyva", "blue", "red qwrt"]):
         both = [name for name in names if name != "blue"]
-        with pytest.raises(InvalidArgumentError, match="classes with different tokens") as caught:
+        with pytest.raises(InvalidArgumentError) as caught:
             embed_classes(tiny_run, names, TEMPLATES)
-        assert f"got {both!r}" in str(caught.value)
+        assert caught.value.argument == "classes" and repr(both) in str(caught.value)
     # A word that is not known is a word: these differ.
     embed_classes(tiny_run, ["red", "red zyzzyva", "zyzzyva red"], TEMPLATES, report=[].append)
 
@@ -197,9 +195,8 @@ def test_classes_in_a_file(tmp_path) -> None:
     path.write_bytes("\ufeffred circle\r\n\n  Brünnich's Guillemot \n".encode())
     assert read_classes(path) == ["red circle", "Brünnich's Guillemot"]
     path.write_bytes(b"\xff\xfe")
-    unreadable = [(tmp_path / "nowhere.txt", "cannot be read"), (tmp_path, "cannot be read")]
-    for wrong, message in ((path, "not UTF-8"), *unreadable):
-        with pytest.raises(DataError, match=message):
+    for wrong in (path, tmp_path / "nowhere.txt", tmp_path):
+        with pytest.raises(DataError, match=wrong.name):
             read_classes(wrong)
 
 

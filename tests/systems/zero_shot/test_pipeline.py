@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from pipelines import class_backbone, zero_shot
+from vsemb import Run
 from vsemb.data.features.compute import cache_features
 from vsemb.data.store import Dataset
 from vsemb.image.backbones import BackboneConfig
-from vsemb.runs.run import Run
 from vsemb.systems.zero_shot.recognition import ZeroShotTask
 
 QUICK = ["--set", "training.epochs=1"]

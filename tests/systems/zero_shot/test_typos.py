@@ -6,7 +6,7 @@ import string
 
 import pytest
 
-from vsemb.errors import InvalidArgumentError
+from tests.raising import raises_argument
 from vsemb.systems.zero_shot.recognition import mistyped
 
 TEXT = "This small bird has a bright red crown, a short pointed bill and two white wing bars. " * 60
@@ -58,5 +58,5 @@ def test_the_seed_and_the_place_decide() -> None:
 
 @pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
 def test_shares_out_of_range(share) -> None:
-    with pytest.raises(InvalidArgumentError, match="`share`"):
+    with raises_argument("share"):
         mistyped(["a"], share)

@@ -61,30 +61,30 @@ def test_names_of_classes(flowers):
     ]
     assert names in found.files
     names.write_text("pink primrose\n")
-    with pytest.raises(DataError, match="must have a line for class_00002; got 1 lines"):
+    with pytest.raises(DataError, match="class_00002"):
         read("flowers102", flowers, class_names=names)
     names.write_text("rose\nrose\n")
-    with pytest.raises(DataError, match="a distinct, non-empty name"):
+    with pytest.raises(DataError, match=r"names\.txt"):
         read("flowers102", flowers, class_names=names)
 
 
 @pytest.mark.parametrize(
-    ("breaking", "message"),
+    ("breaking", "value"),
     [
         (lambda root: (root / "text_c10").rename(root / "x"), "`descriptions`"),
-        (lambda root: (root / "jpg").rename(root / "x"), "No image of the source"),
-        (lambda root: (root / "testclasses.txt").unlink(), "must hold trainclasses.txt"),
+        (lambda root: (root / "jpg").rename(root / "x"), "`images`"),
+        (lambda root: (root / "testclasses.txt").unlink(), r"trainclasses\.txt"),
         (
             lambda root: (root / "text_c10" / "class_00002" / "image_06734.txt").write_text("x\n"),
-            "image_06734 must be in one class; it is also described in class_00001",
+            "image_06734.*class_00001",
         ),
         (
             lambda root: [file.unlink() for file in (root / "text_c10").rglob("*.txt")],
-            "must hold files such as class_00001/image_00001.txt",
+            "text_c10",
         ),
     ],
 )
-def test_broken_folders(flowers, breaking, message):
+def test_broken_folders(flowers, breaking, value):
     breaking(flowers)
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match=value):
         read("flowers102", flowers)

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.data.wordnet_files import LICENCE, concept_line, write_wordnet
+from tests.raising import raises_argument
 from vsemb.data.readers import read
 from vsemb.data.readers.hash_splits import ranked
 from vsemb.data.readers.source import BadRows
-from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.errors import DataError
 from vsemb.systems.zero_shot.readers.wnid import Concept, read_concepts
 
 REAL = os.environ.get("VSEMB_WORDNET")
@@ -124,20 +125,20 @@ def test_a_folder_train_is_looked_into(classes, wordnet):
 
 @pytest.mark.parametrize("given", ["150/20/30", "1/1", "a/b/c", "1/1/-1", "", "3/0/0", "2/0/1", "0/1/2"])
 def test_class_splits_that_do_not_fit(classes, wordnet, given):
-    with pytest.raises(InvalidArgumentError, match="class_splits"):
+    with raises_argument("class_splits"):
         read("wnid", classes, wordnet=wordnet, class_splits=given)
 
 
 def test_broken_sources(classes, wordnet, tmp_path, pictures):
-    with pytest.raises(DataError, match="must hold class folders named like n01443537"):
+    with pytest.raises(DataError, match="n01443537"):
         read("wnid", tmp_path, wordnet=wordnet)
     with pytest.raises(DataError, match=r"holds no data\.noun"):
         read("wnid", classes, wordnet=tmp_path)
     (classes / "n00000001").mkdir()
-    with pytest.raises(DataError, match="n00000001 or .*must hold images"):
+    with pytest.raises(DataError, match="n00000001"):
         read("wnid", classes, wordnet=wordnet)
     pictures(classes, "n00000001/x.jpg", *(f"n000000{number}/x.jpg" for number in range(94, 99)))
-    with pytest.raises(DataError, match="must have a concept at '00000098'"):
+    with pytest.raises(DataError, match="'00000098'"):
         read("wnid", classes, wordnet=wordnet)
 
 
@@ -187,14 +188,14 @@ def test_glosses(tmp_path, gloss, definition, examples):
 def test_concepts_that_are_not_there(tmp_path):
     write_wordnet(tmp_path)
     for offset in ("00000001", "", "1", "  1 This"):
-        with pytest.raises(DataError, match="must have a concept at"):
+        with pytest.raises(DataError, match=repr(offset)):
             read_concepts(tmp_path, [offset])
     bad = BadRows()
     assert read_concepts(tmp_path, ["00000001", "00000002"], bad) == {} and len(bad) == 2
     (tmp_path / "data.noun").write_text("00000001 03 n 01 x 0 002 @ 00000002 n 0000 | broken\n")
-    with pytest.raises(DataError, match="line 1 is not in WordNet's data format: 2 pointers announced"):
+    with pytest.raises(DataError, match=r"line 1\b"):
         read_concepts(tmp_path, ["00000001"])
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError, match="nowhere"):
         read_concepts(tmp_path / "nowhere", ["00000001"])
 
 
