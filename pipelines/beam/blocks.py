@@ -115,8 +115,7 @@ def write_blocks(
         done = f"{stem}.json" in there
         task = BlockTask(number, number * size, storage.join(folder, stem), max_side, threads, retry=done)
         if f"{stem}.records" not in there:
-            with storage.writing(f"{task.path}.records") as temporary, open(temporary, "w") as file:
-                file.writelines(json.dumps(_to_json(record)) + "\n" for record in block)
+            storage.write_lines(f"{task.path}.records", map(_to_json, block))
         yield task
         number += 1
 
@@ -158,8 +157,7 @@ def examine_block(task: BlockTask) -> BlockSummary:
         unread = any((line["reason"] or "").startswith(UNREADABLE) for line in report["lines"])
         if not (task.retry and unread):
             return _summary(task.number, report_path, report)
-    with storage.reading(f"{task.path}.records") as file:
-        records = [_from_json(json.loads(line)) for line in file.read().decode().split("\n") if line]
+    records = [_from_json(fields) for fields in storage.read_lines(f"{task.path}.records")]
     lines: list[dict[str, Any]] = []
     images_path = f"{task.path}-{uuid.uuid4().hex[:12]}.images"
     try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import json
 import os
 import re
 import shutil
@@ -157,7 +156,7 @@ def prepare(
             name="examine",
         )
         plan = storage.read_json(layout.plan)
-        _write_letters(letters, plan["skipped"])
+        storage.write_lines(letters, plan["skipped"])
         if plan["error"] is not None:
             raise DataError(plan["error"])
         if on_bad_image == "fail" and plan["skipped"]:
@@ -231,11 +230,6 @@ def _plan(
     }
     storage.write_json(layout.plan, plan)
     return shards if skip or not skipped else []
-
-
-def _write_letters(path: str, skipped: Sequence[dict[str, Any]]) -> None:
-    with storage.writing(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
-        file.writelines(json.dumps(item) + "\n" for item in skipped)
 
 
 @contextlib.contextmanager

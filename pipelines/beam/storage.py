@@ -8,7 +8,7 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -114,6 +114,22 @@ def write_json(path: str, value: Any) -> None:
     """Write a JSON file on one line, atomically."""
     with writing(path) as temporary:
         temporary.write_text(json.dumps(value, allow_nan=False), encoding="utf-8")
+
+
+def read_lines(path: str) -> list[Any]:
+    """Read a file of JSON lines.
+
+    Raises:
+        DataError: if the file cannot be opened.
+    """
+    with reading(path) as file:
+        return [json.loads(line) for line in file.read().decode().split("\n") if line]
+
+
+def write_lines(path: str, values: Iterable[Any]) -> None:
+    """Write JSON lines, atomically."""
+    with writing(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
+        file.writelines(json.dumps(value) + "\n" for value in values)
 
 
 def remove(paths: list[str]) -> None:

@@ -33,9 +33,9 @@ def test_the_network_in_numpy() -> None:
     for kernel, bias, slope in (weights[:3], weights[3:6]):
         x = x @ kernel + bias
         x = np.where(x > 0, x, slope * x)
-    found = model(inputs)
-    assert found.shape == (7, 3)
-    np.testing.assert_allclose(found, x @ weights[6] + weights[7], rtol=1e-5, atol=1e-5)
+    outputs = model(inputs)
+    assert outputs.shape == (7, 3)
+    np.testing.assert_allclose(outputs, x @ weights[6] + weights[7], rtol=1e-5, atol=1e-5)
 
 
 def test_dropout_acts_in_training_only() -> None:
@@ -45,9 +45,9 @@ def test_dropout_acts_in_training_only() -> None:
 
 
 def test_mixed_precision() -> None:
-    found = make_model("mixed_bfloat16")(make_inputs())
-    assert keras.backend.standardize_dtype(found.dtype) == "float32"
-    np.testing.assert_allclose(found, make_model()(make_inputs()), atol=0.1)
+    outputs = make_model("mixed_bfloat16")(make_inputs())
+    assert keras.backend.standardize_dtype(outputs.dtype) == "float32"
+    np.testing.assert_allclose(outputs, make_model()(make_inputs()), atol=0.1)
 
 
 def test_saved_and_reloaded(tmp_path: Path) -> None:

@@ -47,8 +47,8 @@ def test_pairs_keep_their_words_sides_and_labels(tmp_path: Path) -> None:
     train = splits["train"]
     for row, (premise, hypothesis, name) in enumerate(rows(9)):
         for side, text in ((train.premises, premise), (train.hypotheses, hypothesis)):
-            found = words_of(tokenizer, side.padded(np.array([row]))[0])
-            assert found == text.lower().removesuffix(".")
+            words = words_of(tokenizer, side.padded(np.array([row]))[0])
+            assert words == text.lower().removesuffix(".")
             assert side.lengths[row] == len(text.split())
         assert CLASSES[train.classes[row]] == name
     # Entailment alone is a true pair (section 5.2).
@@ -75,8 +75,8 @@ def test_more_pairs_than_are_tokenized_at_once(tmp_path: Path) -> None:
     train = splits["train"]
     assert list(splits) == ["train"] and len(train) == 10_000
     for row in (0, 4095, 4096, 9999):
-        found = words_of(tokenizer, train.premises.padded(np.array([row]))[0])
-        assert found == pairs[row][0].lower().removesuffix(".")
+        words = words_of(tokenizer, train.premises.padded(np.array([row]))[0])
+        assert words == pairs[row][0].lower().removesuffix(".")
         assert CLASSES[train.classes[row]] == pairs[row][2]
 
 
@@ -95,8 +95,8 @@ def test_the_splits_of_a_column(tmp_path: Path) -> None:
     data = EntailmentData.open(write_table(tmp_path / "SICK.txt", header, cells, "\r\n"))
     _, splits = encoded(data)
     # Labels go entailment, neutral, contradiction, entailment, neutral, contradiction.
-    found = {name: split.classes.tolist() for name, split in splits.items()}
-    assert found == {"train": [0, 1, 1], "val": [2], "test": [0, 2]}
+    values = {name: split.classes.tolist() for name, split in splits.items()}
+    assert values == {"train": [0, 1, 1], "val": [2], "test": [0, 2]}
     assert data.protocol == "the splits of SICK.txt" and not data.grouped
 
 
@@ -188,13 +188,13 @@ def test_snli_at_its_full_size_streams(tmp_path: Path) -> None:
                     file.write(json.dumps({"gold_label": label, **parses, **sides}) + "\n")
     command = [sys.executable, "-c", textwrap.dedent(FULL_SIZE), str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
-    found = json.loads(done.stdout)
-    print(found)
+    content = json.loads(done.stdout)
+    print(content)
     # One of 50 has no gold label.
-    assert found["pairs"] == {"train": 539_000, "val": 9_800, "test": 9_800}
-    assert found["tokens"] == 22 * 558_600
+    assert content["pairs"] == {"train": 539_000, "val": 9_800, "test": 9_800}
+    assert content["tokens"] == 22 * 558_600
     # The ids are 49 MB, and they are there twice for a moment; the strings alone would be over 300 MB.
-    assert found["mebibytes"] < 250
+    assert content["mebibytes"] < 250
 
 
 PLAIN = ["premise", "hypothesis", "label"]
@@ -402,9 +402,9 @@ def test_what_is_left_over_changes() -> None:
 
 def test_lengths_are_bucketed() -> None:
     split = make_split(4000)
-    found = batches_of(SentencePairBatches(split, batch_size=40).dataset())
+    batches = batches_of(SentencePairBatches(split, batch_size=40).dataset())
     words = split.premises.lengths.sum() + split.hypotheses.lengths.sum()
-    padded = sum(x.size for inputs, _ in found for x in inputs.values())
+    padded = sum(x.size for inputs, _ in batches for x in inputs.values())
     # Batches at random would pad both sides to 12 of 6.5 words on average: 1.85. In two windows of 2,000
     # with 12 lengths, premises are of one length in three of four batches, hypotheses within 3 words.
     assert padded < 1.25 * words

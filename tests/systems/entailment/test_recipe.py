@@ -76,14 +76,14 @@ def test_it_learns_and_the_threshold_comes_from_validation(snli_path: Path, tmp_
     assert "vsemb evaluate" in said.out and "validation accuracy" in said.out
     assert main(["evaluate", str(out), "--split", "test", "--json", str(report)]) == 0
     table = capsys.readouterr().out
-    found = json.loads(report.read_text())
-    assert found["pairs"] == 36 and found["entailed"] == 12
-    assert f"{100 * found['accuracy']:.1f}" in table and "66.7" in table and "the splits of" in table
+    content = json.loads(report.read_text())
+    assert content["pairs"] == 36 and content["entailed"] == 12
+    assert f"{100 * content['accuracy']:.1f}" in table and "66.7" in table and "the splits of" in table
     # Two of three pairs are not entailed; the rule of the pairs is learned.
-    assert found["majority"] == pytest.approx(2 / 3) and found["accuracy"] > 0.9
+    assert content["majority"] == pytest.approx(2 / 3) and content["accuracy"] > 0.9
     run = Run.open(out)
     on_val = run.recipe.measure(run, run.open_data(), "val")
-    assert found["threshold"] == on_val.threshold
+    assert content["threshold"] == on_val.threshold
 
 
 CLASSES = (*(one for one in SMALL if not one.startswith("loss.")), "units=16", "dropout=0.1")
@@ -184,12 +184,12 @@ def test_export_has_text_alone(tiny_entailment_run, tmp_path: Path, capsys) -> N
     assert "no encode_image: the run embeds no images" in capsys.readouterr().out
     loaded = tf.saved_model.load(str(tmp_path / "served" / "1"))
     assert set(loaded.signatures) == {"serving_default", "encode_text", "describe"}
-    found = loaded.signatures["encode_text"](text=tf.constant(["A dog runs.", ""]))
-    assert found["valid"].numpy().tolist() == [True, False]
+    outputs = loaded.signatures["encode_text"](text=tf.constant(["A dog runs.", ""]))
+    assert outputs["valid"].numpy().tolist() == [True, False]
     run = tiny_entailment_run
     expected = run.model.encode_texts(run.tokenizer(tf.constant(["A dog runs."])))
-    np.testing.assert_allclose(found["embedding"][:1], expected, atol=1e-5)
-    assert np.min(found["embedding"]) >= 0
+    np.testing.assert_allclose(outputs["embedding"][:1], expected, atol=1e-5)
+    assert np.min(outputs["embedding"]) >= 0
 
 
 @pytest.mark.parametrize(

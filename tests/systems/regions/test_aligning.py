@@ -55,20 +55,20 @@ def image(tmp_path) -> str:
 
 def test_phrases_and_their_boxes_in_pixels(asked, image) -> None:
     run, encoders = asked(RegionConfig())
-    found = align_image(run, image, SENTENCE, affinity=0.5)
-    assert [(each.words, each.region, each.box, each.scores) for each in found.phrases] == [
+    aligned = align_image(run, image, SENTENCE, affinity=0.5)
+    assert [(each.words, each.region, each.box, each.scores) for each in aligned.phrases] == [
         (("a", "brown", "dog"), 1, (20, 20, 40, 20), (0.25, 1.5, 2.0)),
         (("runs",), 0, (0, 0, 80, 40), (-0.5,)),
     ]
-    assert found.phrases[0].score == 3.75 and found.affinity == 0.5
+    assert aligned.phrases[0].score == 3.75 and aligned.affinity == 0.5
     encoded, text, affinity = encoders.asked
     assert Image.open(io.BytesIO(encoded[0])).size == (80, 40)
     assert text[0].decode() == SENTENCE and affinity.tolist() == [0.5] and affinity.dtype == np.float32
-    written = json.loads(json.dumps(found.to_json()))
+    written = json.loads(json.dumps(aligned.to_json()))
     assert written["phrases"][1] == {"words": ["runs"], "region": 0, "box": [0, 0, 80, 40], "score": -0.5}
     # Padding is no box.
     assert list(written["boxes"]) == ["0", "1", "2"] and written["boxes"]["2"] == [0, 0, 8, 8]
-    assert found.drawn().width == 512
+    assert aligned.drawn().width == 512
 
 
 def test_each_word_is_by_itself_unless_an_affinity_is_given(asked, image) -> None:
@@ -84,9 +84,9 @@ def test_each_word_is_by_itself_unless_an_affinity_is_given(asked, image) -> Non
 def test_an_image_of_the_dataset(asked) -> None:
     run, encoders = asked()
     images = Images(train=[["a"]], val=[["a"], ["a"]])
-    found = align_image(run, "2.png", SENTENCE, images)
+    aligned = align_image(run, "2.png", SENTENCE, images)
     assert encoders.asked[0][0] == images.split("val").read_image(1)
-    assert found.phrases[1].box == (0, 0, 20, 10)
+    assert aligned.phrases[1].box == (0, 0, 20, 10)
     with pytest.raises(DataError, match=r"nowhere\.png"):
         align_image(run, "nowhere.png", SENTENCE, images)
     with pytest.raises(DataError, match=r"2\.png"):
@@ -102,9 +102,9 @@ def test_images_and_sentences_that_cannot_be_read(asked, image, tmp_path) -> Non
     for sentence in ("", "...", "zyzzyva", "a \udcff dog"):
         with raises_argument("sentence"):
             align_image(run, image, sentence)
-    found = align_image(run, image, "a zyzzyva dog", report=said.append)
+    aligned = align_image(run, image, "a zyzzyva dog", report=said.append)
     assert said == ["Warning: not known to the run: zyzzyva."]
-    found.to_json()["sentence"].encode()
+    aligned.to_json()["sentence"].encode()
     run, _ = asked(scores=np.full(8, np.nan, np.float32))
     with pytest.raises(DataError, match="NaN"):
         align_image(run, image, SENTENCE)
@@ -162,8 +162,8 @@ def test_boxes_are_of_the_image_before_it_was_shrunk(asked, image, tmp_path) -> 
     images = Images(val=[["a"]])
     images.manifest["writing"] = {"max_side": 20}
     path = results(tmp_path / "boxes.json", ([40, 20, 40, 20], 0.5))
-    found = align_image(run, image, SENTENCE, images, boxes=path)
-    assert found.picture.size == (20, 10) and found.to_json()["width"] == 20
+    aligned = align_image(run, image, SENTENCE, images, boxes=path)
+    assert aligned.picture.size == (20, 10) and aligned.to_json()["width"] == 20
     np.testing.assert_allclose(encoders.asked[3], [[[0.5, 0.5, 0.5, 0.5]]], atol=1e-6)
 
 

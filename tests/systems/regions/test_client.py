@@ -58,9 +58,9 @@ def test_words_have_their_regions(url, wanted, tmp_path):
     (tmp_path / "one.png").write_bytes(pictures()[0])
     images = [pictures()[0], tmp_path / "one.png", str(tmp_path / "one.png"), b"no image", pictures()[0]]
     with Client(url, "sets", timeout=60) as client:
-        found = client.align(images, [*TEXTS, TEXTS[0], " "], affinity=0.5)
-    assert [it.valid for it in found] == [True, True, True, False, False]
-    for row, one in enumerate(found[:3]):
+        alignments = client.align(images, [*TEXTS, TEXTS[0], " "], affinity=0.5)
+    assert [it.valid for it in alignments] == [True, True, True, False, False]
+    for row, one in enumerate(alignments[:3]):
         count = len(TEXTS[row].split())
         assert one.words == TEXTS[row].lower().strip("!").split()
         assert one.regions.tolist() == wanted["regions"][row, :count].tolist()
@@ -69,7 +69,7 @@ def test_words_have_their_regions(url, wanted, tmp_path):
         said = [word for phrase in one.phrases for word in phrase.words]
         assert said == one.words
         assert all(phrase.box == tuple(one.boxes[phrase.region].tolist()) for phrase in one.phrases)
-    for one in found[3:]:
+    for one in alignments[3:]:
         assert one.words == one.phrases == [] and one.boxes.shape == (0, 4) and len(one.scores) == 0
 
 
@@ -96,13 +96,13 @@ def test_sets_are_embedded(url):
 def test_candidates_are_sent_with_the_images(url):
     boxes = [candidates(1)[0, :3], [], [[0.2, 0.2, 0.5, 0.5]]]
     with Client(url, "given", timeout=60) as client:
-        found = client.align(pictures()[:1] * 3, TEXTS, boxes=boxes)
-        assert [it.valid for it in found] == [True] * 3
-        assert [len(it.boxes) for it in found][1:] == [1, 2]
-        np.testing.assert_allclose(found[2].boxes[1], [0.2, 0.2, 0.5, 0.5], atol=1e-6)
+        alignments = client.align(pictures()[:1] * 3, TEXTS, boxes=boxes)
+        assert [it.valid for it in alignments] == [True] * 3
+        assert [len(it.boxes) for it in alignments][1:] == [1, 2]
+        np.testing.assert_allclose(alignments[2].boxes[1], [0.2, 0.2, 0.5, 0.5], atol=1e-6)
         embedded = client.encode_regions(pictures()[:1] * 3, boxes=boxes)
-        assert embedded.boxes.any(axis=2).sum(axis=1).tolist() == [len(it.boxes) for it in found]
-        with raises_argument("input"):
+        assert embedded.boxes.any(axis=2).sum(axis=1).tolist() == [len(it.boxes) for it in alignments]
+        with raises_argument("inputs"):
             client.align(pictures()[:1], TEXTS[:1])
     with (
         Client(url, "sets", timeout=60) as client,
@@ -234,9 +234,9 @@ def check_merged_requests(model: LoadedModel) -> None:
 def test_parts_are_put_together_in_order(server):
     with Client(url_of(server, "http"), "given", timeout=60, batch_size=2) as client:
         boxes = [candidates(1)[0, :count] for count in (0, 1, 2, 3, 0)]
-        found = client.align(pictures()[:1] * 5, [TEXTS[row % 3] for row in range(5)], boxes=boxes)
-    assert [len(it.words) for it in found] == [3, 7, 1, 3, 7]
-    assert [len(it.boxes) for it in found] == sorted(len(it.boxes) for it in found[:4]) + [1]
+        alignments = client.align(pictures()[:1] * 5, [TEXTS[row % 3] for row in range(5)], boxes=boxes)
+    assert [len(it.words) for it in alignments] == [3, 7, 1, 3, 7]
+    assert [len(it.boxes) for it in alignments] == sorted(len(it.boxes) for it in alignments[:4]) + [1]
 
 
 @pytest.mark.parametrize(
@@ -294,8 +294,8 @@ def test_an_answer_that_cannot_be_read_is_an_error():
         "scores": np.float32([[1, 0]]),
         "valid": np.array([True]),
     }
-    (found,) = alignments_of(answer)
-    assert isinstance(found, Alignment) and found.words == ["�a"] and len(found.boxes) == 1
+    (alignments,) = alignments_of(answer)
+    assert isinstance(alignments, Alignment) and alignments.words == ["�a"] and len(alignments.boxes) == 1
     with pytest.raises(ServingError, match="row 0"):
         alignments_of({**answer, "regions": np.array([[1, -1]])})
 

@@ -61,8 +61,8 @@ def bare(tiny, tmp_path) -> Dataset:
 def encoded(dataset: Dataset) -> list[bytes]:
     """The bytes of all images, in the order of their ids."""
     splits = [dataset.split(name) for name in dataset.splits]
-    found = {int(i): split.read_image(row) for split in splits for row, i in enumerate(split.ids)}
-    return [found[image] for image in sorted(found)]
+    values = {int(i): split.read_image(row) for split in splits for row, i in enumerate(split.ids)}
+    return [values[image] for image in sorted(values)]
 
 
 @pytest.mark.slow
@@ -169,9 +169,9 @@ def detected(ids, boxes, scores) -> Detections:
 def test_boxes_of_a_detector(bare):
     far = [0.1, 0.2, 0.25, 0.5]
     boxes = [far, [0.6, 0.6, 0.3, 0.3], far, [0.6, 0, 0.25, 0.25], [0, 0, 0.1, 0.1], [0.3, 0.6, 0.2, 0.2]]
-    found = detected([0, 0, 6, 6, 6, 6], boxes, [0.9, 0.5, 0.9, 0.8, 0.7, 0.6])
+    detections = detected([0, 0, 6, 6, 6, 6], boxes, [0.9, 0.5, 0.9, 0.8, 0.7, 0.6])
     config = RegionConfig("detections", count=3)
-    store = cache_regions(bare, CONFIG, config, weights=None, detections=found, batch_size=4)
+    store = cache_regions(bare, CONFIG, config, weights=None, detections=detections, batch_size=4)
     expected = np.zeros((3, 4, 4))
     expected[:, 0] = WHOLE
     expected[0, 1:3], expected[1, 1:] = boxes[:2], boxes[2:5]
@@ -241,14 +241,14 @@ def test_the_classifier_that_ranks_is_kept(tiny, tmp_path, monkeypatch):
     classifier = small_classifier(5)
     classifier.load_weights(kept)
     network, images = build_backbone(CONFIG, store.weights_path), encoded(data)
-    found = pad_rows([selective_search(np.asarray(Image.open(io.BytesIO(image)))) for image in images])
+    boxes = pad_rows([selective_search(np.asarray(Image.open(io.BytesIO(image)))) for image in images])
     extract = RegionExtractor(CONFIG, config, network, classifier)
-    served = extract(tf.constant(images), found)
+    served = extract(tf.constant(images), boxes)
     ids = np.arange(6)
     np.testing.assert_allclose(store.boxes(ids), served.boxes, atol=1e-6)
     np.testing.assert_allclose(store.scores(ids), served.scores, rtol=1e-4)  # batches of other sizes
     classifier.set_weights(small_classifier(5).get_weights())
-    other = extract(tf.constant(images), found)
+    other = extract(tf.constant(images), boxes)
     assert np.abs(store.scores(ids) - other.scores).max() > 0.01
     kept.unlink()
     with pytest.raises(DataError, match=r"classifier\.weights\.h5.*vsemb regions"):

@@ -64,8 +64,8 @@ def test_boxes_are_fractions_best_first_and_padded(data, write):
             entry(25, (0, 0, 2, 2), 0.2),
         ]
     )
-    found = read_detections(path, data)
-    boxes, scores = found.of(np.array([2, 0, 1]))
+    detections = read_detections(path, data)
+    boxes, scores = detections.of(np.array([2, 0, 1]))
     # 40 x 20 pixels: x and w are parts of 40, y and h of 20. Equal scores keep the order of the file.
     expected = np.zeros((3, 3, 4), np.float32)
     expected[0, 0] = [0.25, 0.25, 0.25, 0.25]
@@ -73,9 +73,9 @@ def test_boxes_are_fractions_best_first_and_padded(data, write):
     np.testing.assert_allclose(boxes, expected, rtol=1e-6)  # float32
     np.testing.assert_allclose(scores, [[-3, 0, 0], [0.9, 0.2, 0.2], [0, 0, 0]], rtol=1e-6)
     assert boxes.dtype == scores.dtype == np.float32
-    assert len(found.notes) == 1 and "1 of 4 images have no detection" in found.notes[0]
-    assert "'val/dog.v2.png'" in found.notes[0]
-    assert found.of(np.array([1]))[0].shape == (1, 0, 4)
+    assert len(detections.notes) == 1 and "1 of 4 images have no detection" in detections.notes[0]
+    assert "'val/dog.v2.png'" in detections.notes[0]
+    assert detections.of(np.array([1]))[0].shape == (1, 0, 4)
 
 
 @pytest.mark.parametrize(
@@ -112,8 +112,8 @@ def test_a_name_of_several_images_is_refused(tmp_path, write):
 
 
 def test_one_image_under_two_ids_is_refused(data, write):
-    found = read_detections(write([entry(25), entry("25"), entry(25.0)]), data)
-    assert found.ids.tolist() == [0, 0, 0]
+    detections = read_detections(write([entry(25), entry("25"), entry(25.0)]), data)
+    assert detections.ids.tolist() == [0, 0, 0]
     with pytest.raises(DataError, match="'a/cat.png'.*'b/cat.png'.*'val/cat.png'"):
         read_detections(write([entry("a/cat.png"), entry("b/cat.png")]), data)
     # Its boxes would be parts of the size of whichever came last.
@@ -123,9 +123,9 @@ def test_one_image_under_two_ids_is_refused(data, write):
 
 
 def test_ids_of_other_images_are_counted(data, write):
-    found = read_detections(write([entry(25), *[entry(n) for n in (100, 101, 102, 103, 100)]]), data)
-    assert "5 detections of 4 image_ids that" in found.notes[0]
-    assert "(100, 101, 102, …)" in found.notes[0]
+    detections = read_detections(write([entry(25), *[entry(n) for n in (100, 101, 102, 103, 100)]]), data)
+    assert "5 detections of 4 image_ids that" in detections.notes[0]
+    assert "(100, 101, 102, …)" in detections.notes[0]
     with pytest.raises(DataError, match="8, 'x'.*`images`"):
         read_detections(write([entry(8), entry("x")]), data)
 
@@ -139,9 +139,9 @@ LISTED = [
 
 def test_a_list_of_images_names_ids_and_sizes(data, write):
     images = write({"images": LISTED, "annotations": []}, "annotations.json")
-    found = read_detections(write([entry(1), entry("2"), entry(25)]), data, images)
-    assert found.ids.tolist() == [0, 1, 3]
-    np.testing.assert_allclose(found.boxes[:, 0], [4 / 400, 4 / 80, 4 / 40], rtol=1e-6)
+    detections = read_detections(write([entry(1), entry("2"), entry(25)]), data, images)
+    assert detections.ids.tolist() == [0, 1, 3]
+    np.testing.assert_allclose(detections.boxes[:, 0], [4 / 400, 4 / 80, 4 / 40], rtol=1e-6)
     with pytest.raises(DataError, match=r"annotations\.json"):
         read_detections(write([entry(7)]), data, images)
 
@@ -173,8 +173,8 @@ def test_shrunk_images_need_their_sizes(tmp_path, write):
     with pytest.raises(DataError, match="max_side=40.*`images`"):
         read_detections(write([entry(25)]), data)
     images = write({"images": LISTED}, "annotations.json")
-    found = read_detections(write([entry(1)]), data, images)
-    assert found.boxes[0].tolist() == pytest.approx([0.01, 0.01, 0.05, 0.05])
+    detections = read_detections(write([entry(1)]), data, images)
+    assert detections.boxes[0].tolist() == pytest.approx([0.01, 0.01, 0.05, 0.05])
     with pytest.raises(DataError, match="max_side"):
         read_detections(write([entry(2)]), data, images)
     # Of images below the limit it is known that they were not shrunk.
@@ -186,13 +186,13 @@ def test_turned_images_are_refused_and_other_shapes_noted(data, write):
     with pytest.raises(DataError, match="200 x 400.*40 x 20"):
         read_detections(write([entry(1)]), data, write({"images": [turned]}, "annotations.json"))
     square = turned | {"height": 200}
-    found = read_detections(write([entry(1)]), data, write({"images": [square]}, "annotations.json"))
-    assert "1 image has another shape" in found.notes[0]
-    assert found.boxes[0].tolist() == pytest.approx([0.02, 0.01, 0.1, 0.05])
+    detections = read_detections(write([entry(1)]), data, write({"images": [square]}, "annotations.json"))
+    assert "1 image has another shape" in detections.notes[0]
+    assert detections.boxes[0].tolist() == pytest.approx([0.02, 0.01, 0.1, 0.05])
 
 
 def test_boxes_are_clipped_and_those_without_area_left_out(data, write):
-    found = read_detections(
+    detections = read_detections(
         write(
             [
                 entry(box=(-4, 10, 24, 30), score=3),
@@ -203,8 +203,8 @@ def test_boxes_are_clipped_and_those_without_area_left_out(data, write):
         ),
         data,
     )
-    np.testing.assert_allclose(found.boxes, [[0, 0.5, 0.5, 0.5], [0.5, 0.5, 0.5, 0.5]], rtol=1e-6)
-    notes = " ".join(found.notes)
+    np.testing.assert_allclose(detections.boxes, [[0, 0.5, 0.5, 0.5], [0.5, 0.5, 0.5, 0.5]], rtol=1e-6)
+    notes = " ".join(detections.notes)
     # The second box reaches out by less than a pixel; the third lies outside.
     assert "2 boxes have no area" in notes and "2 of 4 boxes reach out of their image" in notes
 

@@ -51,8 +51,8 @@ def test_the_loss_is_that_of_loops(batch, margin: float) -> None:
     images, texts = batch
     labels = np.eye(4, dtype=int)
     mask = (IDS[:, None] != IDS) | (labels == 1)
-    found = FragmentAlignment(margin).of_items(images, texts, ops.array(labels), ops.array(mask))
-    np.testing.assert_allclose(found, slow_fragments(images, texts, margin), rtol=1e-5)
+    losses = FragmentAlignment(margin).of_items(images, texts, ops.array(labels), ops.array(mask))
+    np.testing.assert_allclose(losses, slow_fragments(images, texts, margin), rtol=1e-5)
     assert (texts[1, 0] @ images[1].T <= 0).all()
 
 

@@ -59,16 +59,16 @@ def test_the_mean_is_over_occurrences(run) -> None:
 
 
 def test_both_ends_and_regions(run) -> None:
-    found = measure_norms(run, IMAGES, k=2, min_count=1)
-    assert [word.word for word in found.smallest] == ["the", "runs"]
-    assert [word.word for word in found.largest] == ["kayak", "dog"]
-    assert [(region.key, region.region, region.score) for region in found.regions] == [
+    norms = measure_norms(run, IMAGES, k=2, min_count=1)
+    assert [word.word for word in norms.smallest] == ["the", "runs"]
+    assert [word.word for word in norms.largest] == ["kayak", "dog"]
+    assert [(region.key, region.region, region.score) for region in norms.regions] == [
         ("0.png", 1, 5.0),
         ("1.png", 0, 2.0),
     ]
     every = measure_norms(run, IMAGES, k=10, min_count=1, every=True, parts=True)
     assert len(every.largest) == 4 and [region.score for region in every.regions] == [5.0]
-    assert found.to_json()["largest"][0] == {"word": "kayak", "norm": 10.0, "count": 1}
+    assert norms.to_json()["largest"][0] == {"word": "kayak", "norm": 10.0, "count": 1}
 
 
 @pytest.mark.parametrize(("name", "value"), [("k", 0), ("min_count", 0), ("min_count", 5)])

@@ -145,9 +145,9 @@ def test_spread_is_that_of_the_regions_of_a_word(knowing, scenes, task) -> None:
             deviations += [*(scores - scores.mean(axis=0)).ravel()]
     # Scores are float32.
     assert task.spread == pytest.approx(math.sqrt(np.mean(np.square(deviations))), rel=1e-5)
-    found = task.affinities()
-    assert found[0] == 0 and len(found) == 5 and found == sorted(found)
-    assert found[3] == float(f"{task.spread:.2g}")
+    affinities = task.affinities()
+    assert affinities[0] == 0 and len(affinities) == 5 and affinities == sorted(affinities)
+    assert affinities[3] == float(f"{task.spread:.2g}")
 
 
 def test_affinity_is_chosen_on_val_whatever_is_measured(knowing, scenes, task, monkeypatch) -> None:
@@ -286,5 +286,5 @@ def test_a_run_of_whole_images_chooses_among_all_regions(region_run, region_scen
     run = dataclasses.replace(region_run, recipe=recipe)
     part = region_scenes.split("val")
     assert run.images_of(region_scenes, part).spec.shape[0] == 1
-    found, same = (PointingTask(each, region_scenes, "val").measure([0.0, 1.0]) for each in (run, region_run))
-    assert found == same and found.regions > 1
+    results, same = (PointingTask(each, region_scenes, "val").measure([0.0, 1.0]) for each in (run, region_run))
+    assert results == same and results.regions > 1

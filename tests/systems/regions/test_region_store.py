@@ -89,13 +89,13 @@ def test_damaged_folders_are_refused(with_regions):
     whole = content(folder)
 
     def refused(value: str, **files: bytes) -> None:
-        for stem, value in files.items():
+        for stem, damaged in files.items():
             name = next(name for name in whole if name.startswith(stem))
-            (folder / name).write_bytes(value)
+            (folder / name).write_bytes(damaged)
         with pytest.raises(DataError, match=value):
             RegionStore.open(folder, with_regions)
-        for name, value in whole.items():
-            (folder / name).write_bytes(value)
+        for name, stored in whole.items():
+            (folder / name).write_bytes(stored)
 
     manifest = json.loads(whole["manifest.json"])
 

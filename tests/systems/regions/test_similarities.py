@@ -53,8 +53,8 @@ def test_regions_and_words_by_hand() -> None:
     assert float(similarities.get("max-sim").scores(image, text)[0, 0]) == 3 - 1
     assert float(similarities.get("sum-sim").scores(image, text)[0, 0]) == 3 + 2
     for name in ("max-sim", "sum-sim"):
-        found = similarities.get(name).word_region_scores(image, text)
-        assert found.numpy().tolist() == [[[3, 2, 0], [-1, -2, 0], [0, 0, 0]]]
+        scores = similarities.get(name).word_region_scores(image, text)
+        assert scores.numpy().tolist() == [[[3, 2, 0], [-1, -2, 0], [0, 0, 0]]]
 
 
 def test_late_interaction_by_hand() -> None:
@@ -79,9 +79,9 @@ def test_attention_compares_unit_vectors(attend: str, temperature: float) -> Non
     # The published temperature is the default.
     published = CrossAttention(attend, temperature).scores(images, texts)
     np.testing.assert_array_equal(similarity.scores(images, texts), published)
-    found = similarity.word_region_scores(images, texts).numpy()
-    assert np.abs(found).max() <= 1 + 1e-6
-    np.testing.assert_allclose(found[2, 0, 0], np.dot(images[2, 0], texts[2, 0]), rtol=1e-5, atol=1e-6)
+    scores = similarity.word_region_scores(images, texts).numpy()
+    assert np.abs(scores).max() <= 1 + 1e-6
+    np.testing.assert_allclose(scores[2, 0, 0], np.dot(images[2, 0], texts[2, 0]), rtol=1e-5, atol=1e-6)
 
 
 def test_options_of_attention_arrive() -> None:
@@ -307,8 +307,8 @@ def test_gradient_equals_that_of_a_double_loop() -> None:
         slow = double_loop()
     for side in (regions, words):
         real = item_mask(side).numpy()
-        found, expected = (tape.gradient(total, side).numpy()[real] for total in (fast, slow))
-        np.testing.assert_allclose(found, expected, **CLOSE)
+        results, expected = (tape.gradient(total, side).numpy()[real] for total in (fast, slow))
+        np.testing.assert_allclose(results, expected, **CLOSE)
 
 
 @kinds
@@ -366,9 +366,9 @@ def test_sentences_are_scored_without_their_padding(monkeypatch: pytest.MonkeyPa
 
 def test_scores_of_words_and_regions() -> None:
     regions, words = examples("max")
-    found = item_products(words[:5], regions)
-    assert found.shape == (5, 6, 4)
-    np.testing.assert_allclose(found, np.einsum("ntd,nmd->ntm", words[:5], regions), rtol=1e-5, atol=1e-5)
+    products = item_products(words[:5], regions)
+    assert products.shape == (5, 6, 4)
+    np.testing.assert_allclose(products, np.einsum("ntd,nmd->ntm", words[:5], regions), rtol=1e-5, atol=1e-5)
 
 
 def test_nan_stays_nan() -> None:

@@ -63,10 +63,10 @@ def url(request, server) -> str:
 def test_trees_are_embedded(url, wanted):
     with Client(url, "trees", timeout=60) as client:
         first = Tree(*map(tuple, chain(TEXTS[0])))
-        found = client.encode_tree([first, chain(TEXTS[1]), ([], []), (["a", "b"], [2, 1]), chain(TEXTS[2])])
-        assert found.valid.tolist() == [True, True, False, False, True]
-        assert found.embedding.dtype == np.float32 and not found.embedding[2:4].any()
-        np.testing.assert_allclose(found.embedding[[0, 1, 4]], wanted, atol=1e-6)
+        embedded = client.encode_tree([first, chain(TEXTS[1]), ([], []), (["a", "b"], [2, 1]), chain(TEXTS[2])])
+        assert embedded.valid.tolist() == [True, True, False, False, True]
+        assert embedded.embedding.dtype == np.float32 and not embedded.embedding[2:4].any()
+        np.testing.assert_allclose(embedded.embedding[[0, 1, 4]], wanted, atol=1e-6)
         assert client.encode_tree([]).embedding.shape == (0, DIM)
         assert not client.encode_tree([([], [])]).valid.any()
 
@@ -80,9 +80,9 @@ def test_texts_are_parsed_before_the_call(url, wanted):
         return chains(texts)
 
     with Client(url, "trees", timeout=60, parser=record) as client:
-        found = client.encode_text([TEXTS[0], "", TEXTS[1].encode(), *parse(TEXTS[2:]), " \n"])
-        assert found.valid.tolist() == [True, False, True, True, False]
-        np.testing.assert_allclose(found.embedding[found.valid], wanted, atol=1e-6)
+        embedded = client.encode_text([TEXTS[0], "", TEXTS[1].encode(), *parse(TEXTS[2:]), " \n"])
+        assert embedded.valid.tolist() == [True, False, True, True, False]
+        np.testing.assert_allclose(embedded.embedding[embedded.valid], wanted, atol=1e-6)
         assert calls == [[TEXTS[0], TEXTS[1]]]
         assert client.encode_text(["", " "]).valid.tolist() == [False, False] and len(calls) == 1
         assert client.encode_text([]).embedding.shape == (0, DIM)
@@ -104,10 +104,10 @@ def test_searching(url, wanted):
     corpus = tree_corpus()
     best = np.argsort(-wanted @ corpus.embeddings.T, axis=1)[:, :2]
     with Client(url, "trees", timeout=60, parser=parse) as client:
-        for found in (client.search_text(TEXTS, k=2), client.search_tree(chains(TEXTS), k=2)):
-            assert found.ids.tolist() == corpus.ids[best].tolist() and found.valid.all()
-        found = client.search_tree([([], []), chain(TEXTS[0])], k=4)
-        assert [len(keys) for keys in found.keys] == [0, 4]
+        for hits in (client.search_text(TEXTS, k=2), client.search_tree(chains(TEXTS), k=2)):
+            assert hits.ids.tolist() == corpus.ids[best].tolist() and hits.valid.all()
+        hits = client.search_tree([([], []), chain(TEXTS[0])], k=4)
+        assert [len(keys) for keys in hits.keys] == [0, 4]
 
 
 @pytest.mark.slow
@@ -143,8 +143,8 @@ def test_a_parser_is_opened_once_and_when_it_is_needed(server, monkeypatch, want
 @pytest.mark.slow
 def test_parts_are_put_together_in_order(server, wanted):
     with Client(url_of(server, "http"), "trees", timeout=60, batch_size=2) as client:
-        found = client.encode_tree(chains(TEXTS) * 3)
-    np.testing.assert_allclose(found.embedding, np.tile(wanted, (3, 1)), atol=1e-6)
+        embedded = client.encode_tree(chains(TEXTS) * 3)
+    np.testing.assert_allclose(embedded.embedding, np.tile(wanted, (3, 1)), atol=1e-6)
 
 
 @pytest.mark.slow
@@ -243,9 +243,9 @@ def test_a_long_tree_among_others_is_answered_in_its_place(url, wanted):
     long = (["dog"] * 30_000, [*range(30_000)])
     with Client(url, "trees", timeout=60) as client:
         trees = [*chains(TEXTS), long, *chains(TEXTS)]
-        found = client.encode_tree(trees)
-        assert found.valid.all()
-        np.testing.assert_allclose(found.embedding[[0, 1, 2, 4, 5, 6]], np.tile(wanted, (2, 1)), atol=1e-6)
+        embedded = client.encode_tree(trees)
+        assert embedded.valid.all()
+        np.testing.assert_allclose(embedded.embedding[[0, 1, 2, 4, 5, 6]], np.tile(wanted, (2, 1)), atol=1e-6)
         ranked = client.search_tree(trees, k=2)
         alone = client.search_tree(trees[:3], k=2)
     assert ranked.ids.shape == (7, 2) and ranked.keys[4:] == alone.keys and len(ranked.keys) == 7

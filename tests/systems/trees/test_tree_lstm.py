@@ -281,9 +281,9 @@ def test_valid_trees_of_every_kind() -> None:
                 return False
         return (row == 0).sum() == 1
 
-    found = valid_trees(heads, np.ones(heads.shape, bool))[0].numpy()
-    np.testing.assert_array_equal(found, [is_tree(row) for row in heads])
-    assert found.sum() == 9  # Cayley: 3 ** (3 - 1) rooted trees over three words
+    valid = valid_trees(heads, np.ones(heads.shape, bool))[0].numpy()
+    np.testing.assert_array_equal(valid, [is_tree(row) for row in heads])
+    assert valid.sum() == 9  # Cayley: 3 ** (3 - 1) rooted trees over three words
 
 
 def test_slots_are_ranks_among_siblings_of_a_side() -> None:

@@ -254,9 +254,9 @@ def test_exported_and_asked(tree_run, without_parser, parsed_scenes, spacy_pipel
         Server({"trees": tmp_path / "models" / "trees"}, port=0, rest_port=0, poll=0) as server,
         Client(f"http://127.0.0.1:{server.rest_port}", "trees", parser=spacy_pipeline, timeout=60) as client,
     ):
-        found = client.encode_text([SENTENCE, ""])
-    assert found.valid.tolist() == [True, False]
-    np.testing.assert_allclose(found.embedding, wanted["embedding"], rtol=1e-4, atol=1e-5)
+        embedded = client.encode_text([SENTENCE, ""])
+    assert embedded.valid.tolist() == [True, False]
+    np.testing.assert_allclose(embedded.embedding, wanted["embedding"], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.slow

@@ -83,13 +83,13 @@ def test_scores_are_means_over_texts_in_blocks_of_any_size(monkeypatch, block) -
     each = -np.square(np.maximum(texts[None] - images[:, None], 0)).sum(axis=-1)  # (images, texts)
     wanted = np.stack([each[:, text_classes == label].mean(axis=1) for label in range(5)], axis=1)
     monkeypatch.setattr(zero_shot, "_SCORES", block * len(texts))
-    found = class_scores(images, texts, text_classes, OrderViolation())
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    scores = class_scores(images, texts, text_classes, OrderViolation())
+    assert scores.dtype == np.float32
+    np.testing.assert_allclose(scores, wanted, rtol=1e-5)
     # The score of the mean text is another one where scores are not linear.
     means = class_means(texts, text_classes, 5)
     of_means = -np.square(np.maximum(means[None] - images[:, None], 0)).sum(axis=-1)
-    assert np.abs(found - of_means).max() > 0.1
+    assert np.abs(scores - of_means).max() > 0.1
 
 
 @pytest.mark.parametrize("block", [1, 7, 1 << 20])

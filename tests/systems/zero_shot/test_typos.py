@@ -22,8 +22,8 @@ def test_the_share_of_characters_that_is_hit(share) -> None:
     changed = sum(text != "7" for text in mistyped(["7"] * 20000, share)) / 20000
     assert abs(changed - share / 2) < 0.015  # four deviations of 20,000 draws are 0.014 at most
     # In a long text deletions and doublings are equally frequent.
-    (found,) = mistyped([TEXT], share, seed=4)
-    assert found != TEXT and abs(len(found) - len(TEXT)) < 0.03 * len(TEXT)
+    (typed,) = mistyped([TEXT], share, seed=4)
+    assert typed != TEXT and abs(len(typed) - len(TEXT)) < 0.03 * len(TEXT)
 
 
 def test_all_kinds_of_errors_happen() -> None:

@@ -56,7 +56,7 @@ def classify(
     from vsemb.runs.images import open_keys
     from vsemb.systems.zero_shot.classify import classify_images
 
-    opened, prompts = _prompts(run, classes, classes_file, template)
+    opened, prompts = open_prompts(run, classes, classes_file, template)
     names = [os.fspath(image) for image in images]
     return classify_images(opened, names, prompts, open_keys(opened, data), top=top)
 
@@ -94,11 +94,11 @@ def classify_split(
     """
     from vsemb.systems.zero_shot import classify as domain
 
-    opened, prompts = _prompts(run, classes, classes_file, template)
+    opened, prompts = open_prompts(run, classes, classes_file, template)
     return domain.classify_split(opened, opened.open_data(data), split, prompts)
 
 
-def _prompts(
+def open_prompts(
     run: Run | str | os.PathLike[str],
     classes: Sequence[str] | None,
     classes_file: str | os.PathLike[str] | None,

@@ -95,9 +95,9 @@ def test_changed_descriptions_make_another_source(birds):
 def test_images_of_unlisted_classes_and_images_without_a_description(birds):
     (birds / "cvpr2016_cub" / "valclasses.txt").write_text("004.Ani\n")
     (birds / "cvpr2016_cub" / "text_c10" / IMAGES[1]).with_suffix(".txt").unlink()
-    found = read("cub", birds)
-    assert [(r.split, len(r.captions)) for r in found.records] == [("train", 2), ("train", 0), ("test", 2)]
-    assert found.notes == ("1 image of a class in no list is left out: 002.Laysan_Albatross",)
+    source = read("cub", birds)
+    assert [(r.split, len(r.captions)) for r in source.records] == [("train", 2), ("train", 0), ("test", 2)]
+    assert source.notes == ("1 image of a class in no list is left out: 002.Laysan_Albatross",)
 
 
 @pytest.mark.parametrize(

@@ -44,22 +44,22 @@ def test_train_and_val_in_one_list(flowers):
         (flowers / f"{split}classes.txt").unlink()
     names = [f"class_{kind:05d}" for kind in (1, 2, 3)]
     (flowers / "trainvalclasses.txt").write_text("\n".join(names))
-    found = read("flowers102", flowers)
+    source = read("flowers102", flowers)
     # A fifth of three is rounded to one.
-    assert {r.class_name for r in found.records if r.split == "val"} == set(ranked(names)[:1])
-    assert found.notes == ("1 of the 3 classes of trainvalclasses.txt are val, in the order of their hashes.",)
+    assert {r.class_name for r in source.records if r.split == "val"} == set(ranked(names)[:1])
+    assert source.notes == ("1 of the 3 classes of trainvalclasses.txt are val, in the order of their hashes.",)
 
 
 def test_names_of_classes(flowers):
     names = flowers / "names.txt"
     names.write_text("pink primrose\nhard-leaved pocket orchid\ncanterbury bells\nsweet pea\n")
-    found = read("flowers102", flowers, class_names=names)
-    assert [r.class_name for r in found.records][1:4] == [
+    source = read("flowers102", flowers, class_names=names)
+    assert [r.class_name for r in source.records][1:4] == [
         "pink primrose",
         "hard-leaved pocket orchid",
         "canterbury bells",
     ]
-    assert names in found.files
+    assert names in source.files
     names.write_text("pink primrose\n")
     with pytest.raises(DataError, match="class_00002"):
         read("flowers102", flowers, class_names=names)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from vsemb.data.readers import Reader
 from vsemb.data.readers.hash_splits import SPLITS, ranked
-from vsemb.data.readers.source import Source, existing, find_images, image_path, text_lines
+from vsemb.data.readers.source import Source, existing, find_images, image_folders, image_path, text_lines
 from vsemb.data.records import ImageRecord
 from vsemb.data.uris import RemoteFolder
 from vsemb.errors import DataError, counted
@@ -149,7 +149,7 @@ class Cub(Reader, kind="cub"):
         texts = Descriptions(
             self.descriptions, (root, root.parent, root / "cvpr2016_cub", root.parent / "cvpr2016_cub")
         )
-        folder = find_images(names, [root / "images" if self.images is None else Path(self.images)])
+        folder = find_images(names, image_folders(self.images, root / "images"))
         for name in names:
             if "/" not in name:
                 raise DataError(f"{listing}: the image {name!r} must be in a class folder.")
@@ -259,8 +259,7 @@ class Flowers102(Reader, kind="flowers102"):
                 )
         if not folder_of:
             raise DataError(f"{texts.folder} must hold files such as class_00001/image_00001.txt.")
-        usual = [root / "jpg", root]
-        folder = find_images(list(folder_of), usual if self.images is None else [Path(self.images)])
+        folder = find_images(list(folder_of), image_folders(self.images, root / "jpg", root))
         records = texts.records(folder_of.items(), folder, lambda name: _flower_name(name, names, self.class_names))
         files = tuple(texts.files)
         if self.class_names is not None:
