@@ -151,7 +151,7 @@ def embed(closure: np.ndarray, concepts: int, *, starts: int = STARTS, seed: int
     from vsemb.systems.hypernymy.model import HypernymModel
     from vsemb.systems.hypernymy.wordnet import PairSet
 
-    every = np.array([(u, v) for u in range(concepts) for v in range(concepts) if u != v], np.int32)
+    every = np.argwhere(~np.eye(concepts, dtype=bool)).astype(np.int32)
     labels = PairSet(closure, concepts).contains(every).astype(np.float32)
     pairs = np.concatenate([every + start * concepts for start in range(starts)])
     batch = (pairs, np.tile(labels, starts), np.tile(1 + (_TRUE_WEIGHT - 1) * labels, starts))

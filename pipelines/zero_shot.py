@@ -224,7 +224,7 @@ def _curve(trained: dict[str, list[ZeroShotTask]]) -> dict[str, Any]:
     heads: list[str] = []
     for encoder, tasks in trained.items():
         curves = [task.measure(curve=True).curve for task in tasks]
-        heads = ["all" if p.texts is None else str(p.texts) for p in curves[0]]
+        heads = [str(of_point.to_json()["texts"]) for of_point in curves[0]]
         rows[encoder] = [point(group) for group in zip(*curves, strict=True)]
     print_series("Texts a class in the test", heads, rows)
     return {"texts_per_class": heads, "measured": rows}

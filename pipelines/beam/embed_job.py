@@ -197,8 +197,8 @@ def embed(
     work = storage.join(folder, f".{base}.{digest}.partial")
     if storage.is_local(work):
         os.makedirs(work, exist_ok=True)
-    every = units(work)
-    numbers = sorted({unit.file for unit in every})
+    all_units = units(work)
+    numbers = sorted({unit.file for unit in all_units})
     files = {}
     for place, number in enumerate(numbers):
         name = f"embeddings-{place:05d}-of-{len(numbers):05d}.{format}"
@@ -207,7 +207,7 @@ def embed(
     done = {number for number, file in files.items() if file.report.rpartition("/")[2] in there}
     if done:
         report(f"Continuing an interrupted job: {len(done)} of {len(files)} files are done.")
-    todo = [unit for unit in every if unit.file not in done]
+    todo = [unit for unit in all_units if unit.file not in done]
     if todo:
         run_pipeline(
             functools.partial(_build, units=todo, files=files, model=model, kind=kind),

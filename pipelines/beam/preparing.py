@@ -212,20 +212,20 @@ def _plan(
     summaries: Iterable[dict[str, Any]], *, per_shard: int, layout: Layout, skip: bool, blocks: int
 ) -> list[ShardTask]:
     """Plan the shards and write the plan for the starting process; return [] if a bad image prevents publication."""
-    every = sorted((BlockSummary(**fields) for fields in summaries), key=lambda summary: summary.number)
-    skipped = [item for summary in every for item in summary.skipped]
+    ordered = sorted((BlockSummary(**fields) for fields in summaries), key=lambda summary: summary.number)
+    skipped = [item for summary in ordered for item in summary.skipped]
     shards: list[ShardTask] = []
     problem = None
     try:
-        if len(every) != blocks:
-            raise RuntimeError(f"{len(every)} of {blocks} blocks came back")
-        shards = plan_shards(every, per_shard, layout.dataset, layout.reports)
+        if len(ordered) != blocks:
+            raise RuntimeError(f"{len(ordered)} of {blocks} blocks came back")
+        shards = plan_shards(ordered, per_shard, layout.dataset, layout.reports)
     except DataError as error:
         problem = str(error)
     plan = {
         "error": problem,
         "skipped": skipped,
-        "dropped": sum(summary.dropped for summary in every),
+        "dropped": sum(summary.dropped for summary in ordered),
         "shards": [[task.split, task.report] for task in shards],
     }
     storage.write_json(layout.plan, plan)

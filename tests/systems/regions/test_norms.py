@@ -66,7 +66,7 @@ def test_both_ends_and_regions(run) -> None:
         ("0.png", 1, 5.0),
         ("1.png", 0, 2.0),
     ]
-    every = measure_norms(run, IMAGES, k=10, min_count=1, every=True, parts=True)
+    every = measure_norms(run, IMAGES, k=10, min_count=1, all_regions=True, parts=True)
     assert len(every.largest) == 4 and [region.score for region in every.regions] == [5.0]
     assert norms.to_json()["largest"][0] == {"word": "kayak", "norm": 10.0, "count": 1}
 

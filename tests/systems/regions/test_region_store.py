@@ -15,11 +15,10 @@ from vsemb.files import sha256_file
 from vsemb.systems.regions.region_store import RegionConfig, RegionStore
 
 
-def test_configuration_round_trip_and_defaults():
+def test_configuration_round_trip():
     config = RegionConfig("selective-search", count=7, overlap=1, pooling="crops", rank="confidence")
     assert RegionConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
     assert isinstance(config.overlap, float)
-    assert RegionConfig() == RegionConfig("grid", 19, 0.5, "map", "objectness")
     assert RegionConfig().in_graph and not RegionConfig("detections").in_graph
 
 

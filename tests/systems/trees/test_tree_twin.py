@@ -240,17 +240,17 @@ def test_a_bag_beside_the_tree() -> None:
 @pytest.mark.parametrize(
     ("overrides", "field"),
     [
-        (["image.projection=none"], "image.projection"),
-        (["image.projection.use_bias=false"], "image.projection.use_bias"),
-        (["image.projection.init_scale=0.1"], "image.projection.init_scale"),
-        (["text.encoder.encoder=recurrent"], "text.encoder.encoder"),
+        (["image.projection=none"], "embedding_dim"),
+        (["image.projection.use_bias=false"], "recipe field"),
+        (["image.projection.init_scale=0.1"], "recipe field"),
+        (["text.encoder.encoder=recurrent"], "text.encoder"),
         (["text.tokenizer=words"], "text.encoder"),
-        (["text.encoder=tree-lstm", "text.encoder.activate_first=false"], "text.encoder.activate_first"),
+        (["text.encoder=tree-lstm", "text.encoder.activate_first=false"], "recipe field"),
         (["text.encoder.encoder.pooling=first"], "pooling"),
         (["text.encoder.encoder.pooling=last"], "pooling"),
         (["text.encoder.encoder.slots=0"], "slots"),
         (["text.encoder.encoder.slots=17"], "slots"),
-        ([*CHILD_SUM, "text.encoder.encoder.slots=3"], "text.encoder.encoder.slots"),
+        ([*CHILD_SUM, "text.encoder.encoder.slots=3"], "recipe field"),
     ],
 )
 def test_what_does_not_go_together(overrides: list[str], field: str) -> None:

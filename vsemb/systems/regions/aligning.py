@@ -127,9 +127,9 @@ def align_image(
         raise invalid_argument("affinity", affinity, "a number >= 0")
     text = read_text(run, sentence, "sentence", report)
     # Invalid inputs are reported before the network is built.
-    given = GivenImage.of(image, dataset)
-    candidates = candidate_boxes(run, given, dataset, boxes, report)
-    inputs = [tf.constant([given.encoded]), text, tf.constant([affinity], tf.float32)]
+    opened = GivenImage.of(image, dataset)
+    candidates = candidate_boxes(run, opened, dataset, boxes, report)
+    inputs = [tf.constant([opened.encoded]), text, tf.constant([affinity], tf.float32)]
     if candidates is not None:
         inputs.append(tf.constant(candidates[None], tf.float32))
     outputs = {name: values.numpy()[0] for name, values in run.encoders().functions["align"](*inputs).items()}
@@ -147,7 +147,7 @@ def align_image(
         outputs["scores"][words],
         outputs["boxes"],
         image,
-        given.picture,
+        opened.picture,
         text.numpy()[0].decode(),
         affinity,
     )
@@ -192,7 +192,7 @@ class GivenImage:
 
 def candidate_boxes(
     run: Run,
-    given: GivenImage,
+    image: GivenImage,
     dataset: Dataset | None,
     boxes: str | os.PathLike[str] | None,
     report: Callable[[str], None],
@@ -201,7 +201,7 @@ def candidate_boxes(
 
     Args:
         run: run on regions.
-        given: the image.
+        image: the image.
         dataset: dataset for keys.
         boxes: file with results of a detector for this image; None for the boxes of its key, or proposed boxes.
         report: receives one-line notes.
@@ -219,12 +219,12 @@ def candidate_boxes(
             raise invalid_argument("boxes", os.fspath(boxes), "omitted for a run that proposes its own regions")
         return None
     if boxes is not None:
-        detected, notes = read_detections_of_one(boxes, given.pixels)
+        detected, notes = read_detections_of_one(boxes, image.pixels)
         for note in notes:
             report(note)
         return detected
-    if given.row is not None and dataset is not None:
-        split, row = given.row
+    if image.row is not None and dataset is not None:
+        split, row = image.row
         try:
             cached = regions_of(run, dataset).boxes(split.ids[[row]])[0]
             # The extractor adds the whole image again.
@@ -233,4 +233,4 @@ def candidate_boxes(
             if regions.source == "detections":
                 raise
     fix = "Name its results as `boxes`, or give"
-    return propose_boxes(regions, np.asarray(given.picture), given.name, fix)
+    return propose_boxes(regions, np.asarray(image.picture), image.name, fix)

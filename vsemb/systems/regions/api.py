@@ -151,7 +151,7 @@ def search_regions(
     opened = Run.open(run, "retrieval")
     dataset = opened.open_data(data)
     best = region_search.search_regions(
-        opened, dataset, text, k=k, split=split, every=all_regions, parts=parts, report=say
+        opened, dataset, text, k=k, split=split, all_regions=all_regions, parts=parts, report=say
     )
     if out is None or not best:
         return best

@@ -100,18 +100,19 @@ def cache_regions(
         if classifier is not None:
             save_weights(classifier, folder / CLASSIFIER_NAME)
 
+    described = {
+        "backbone": backbone.to_json(),
+        "weights_sha256": weights_sha256,
+        "regions": regions.to_json(),
+        "candidates_sha256": candidates_sha256,
+    }
     return fill_folder(
         RegionStore,
         dataset,
         region_fingerprint(backbone, weights_sha256, regions, candidates_sha256),
         compute,
         (extractor.count, extractor.dim),
-        {
-            "backbone": backbone.to_json(),
-            "weights_sha256": weights_sha256,
-            "regions": regions.to_json(),
-            "candidates_sha256": candidates_sha256,
-        },
+        described,
         save,
         batch_size=batch_size,
         dtype=np.float16,

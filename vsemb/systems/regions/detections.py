@@ -296,16 +296,16 @@ def clip_boxes(pixels: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.nd
     fractions = clipped / limits
     size = fractions[:, 2:] - fractions[:, :2]
     boxes = np.concatenate([fractions[:, :2], size], axis=1).astype(np.float32)
-    some = np.asarray((boxes[:, 2:] > 0).all(axis=1))
+    has_area = np.asarray((boxes[:, 2:] > 0).all(axis=1))
     notes = []
-    if (~some).any():
-        notes.append(f"{(~some).sum():,} boxes have no area inside their image and are left out.")
+    if (~has_area).any():
+        notes.append(f"{(~has_area).sum():,} boxes have no area inside their image and are left out.")
     if far.any():
         notes.append(
             f"{far.sum():,} of {len(far):,} boxes reach out of their image by more than a pixel and are "
             "clipped. If there are many, the sizes are wrong: name a file with the detector's as `images`."
         )
-    return boxes, some, notes
+    return boxes, has_area, notes
 
 
 def name_forms(name: str) -> tuple[str | None, ...]:

@@ -49,7 +49,7 @@ class Norms(Analysis, kind="norms"):
         if self.out is not None:
             check_picture_path(self.out)
         norms = measure_norms(
-            runs[0], data, split, k=self.k, min_count=self.min_count, every=self.all_regions, parts=self.parts
+            runs[0], data, split, k=self.k, min_count=self.min_count, all_regions=self.all_regions, parts=self.parts
         )
         digits = decimals(word.norm for word in norms.largest)
 

@@ -273,10 +273,10 @@ def score_spread(blocks: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]) ->
     squares, count = 0.0, 0
     for scores, words, regions in blocks:
         real = words[:, :, None] & regions[:, None]
-        known = np.where(real, scores, 0).astype(np.float64)
-        means = known.sum(axis=2, keepdims=True) / np.maximum(real.sum(axis=2, keepdims=True), 1)
+        values = np.where(real, scores, 0).astype(np.float64)
+        means = values.sum(axis=2, keepdims=True) / np.maximum(real.sum(axis=2, keepdims=True), 1)
         # If a score is NaN or infinite, so is the result.
         with np.errstate(invalid="ignore"):
-            squares += float(np.where(real, (known - means) ** 2, 0).sum())
+            squares += float(np.where(real, (values - means) ** 2, 0).sum())
         count += int(real.sum())
     return math.sqrt(squares / max(count, 1))

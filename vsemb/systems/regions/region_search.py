@@ -112,7 +112,7 @@ def search_regions(
     *,
     k: int = 10,
     split: str = ALL,
-    every: bool = False,
+    all_regions: bool = False,
     parts: bool = False,
     report: Callable[[str], None] = print,
 ) -> FoundRegions:
@@ -127,7 +127,7 @@ def search_regions(
         snippet: a few words, such as "red bus".
         k: number of regions; default 10.
         split: name of the split; default `all`, for all splits.
-        every: whether an image may be found by several regions; if false, only by its best one.
+        all_regions: whether an image may be found by several regions; if false, only by its best one.
         parts: whether whole images are left out.
         report: receives one-line notes about unknown words.
 
@@ -157,7 +157,7 @@ def search_regions(
         return scores.sum(axis=1).reshape(regions.shape[:2])
 
     names = split_names(dataset, split)
-    regions = best_regions(run, dataset, names, score, k, every=every, parts=parts)
+    regions = best_regions(run, dataset, names, score, k, all_regions=all_regions, parts=parts)
     return FoundRegions(snippet, tuple(regions))
 
 
@@ -168,7 +168,7 @@ def best_regions(
     score: Score,
     k: int,
     *,
-    every: bool = False,
+    all_regions: bool = False,
     parts: bool = False,
 ) -> list[FoundRegion]:
     """Find the regions with the largest scores, with one block of regions in memory at a time.
@@ -179,7 +179,7 @@ def best_regions(
         splits: names of the splits.
         score: maps embeddings of regions (images, regions, dim) to scores (images, regions).
         k: number of regions.
-        every, parts: see `search_regions`.
+        all_regions, parts: see `search_regions`.
 
     Returns:
         At most k regions, best first; equal scores keep the order of the dataset.
@@ -213,7 +213,7 @@ def best_regions(
                     "nothing was found."
                 )
             scores = np.where(real, scores, -np.inf)
-            if not every:
+            if not all_regions:
                 scores[np.arange(most) != scores.argmax(axis=1)[:, None]] = -np.inf
             candidates = np.concatenate([best, scores.ravel()])
             candidate_places = np.concatenate([places, seen * most + np.arange(scores.size)])
@@ -359,7 +359,7 @@ def measure_norms(
     *,
     k: int = 40,
     min_count: int = 5,
-    every: bool = False,
+    all_regions: bool = False,
     parts: bool = False,
 ) -> NormLists:
     """Find the words and regions of a split with the largest norms, and the words with the smallest norms.
@@ -370,7 +370,7 @@ def measure_norms(
         split: name of the split; default `val`.
         k: number of words per list, and of regions; default 40.
         min_count: see `word_norms`.
-        every, parts: see `vsemb.systems.regions.region_search.search_regions`.
+        all_regions, parts: see `vsemb.systems.regions.region_search.search_regions`.
 
     Raises:
         DataError: if the run is not on regions, or its embeddings are unit vectors.
@@ -396,5 +396,5 @@ def measure_norms(
     def norms(vectors: np.ndarray) -> np.ndarray:
         return np.linalg.norm(vectors, axis=2)
 
-    regions = best_regions(run, dataset, [split], norms, k, every=every, parts=parts)
+    regions = best_regions(run, dataset, [split], norms, k, all_regions=all_regions, parts=parts)
     return NormLists(words[:k], words[: -k - 1 : -1], regions)

@@ -9,7 +9,6 @@ import importlib.util
 import itertools
 import os
 import shutil
-import stat
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -370,7 +369,7 @@ def parser_files(folder: Path) -> dict[str, Path]:
                 )
             if name in names:
                 continue
-            if not real.exists() or not stat.S_ISREG(real.stat().st_mode):
+            if not real.is_file():
                 raise DataError(f"The parser {folder} cannot be copied: {path} must be a regular file.")
             copied[path.relative_to(folder).as_posix()] = real
     if not copied:

@@ -39,6 +39,14 @@ def test_images_descriptions_and_splits(flowers):
     assert records[2].image == flowers / "jpg" / "image_00005.jpg"
 
 
+def test_images_in_another_folder(flowers):
+    photos = (flowers / "jpg").rename(flowers / "photos")
+    for images in (photos, photos.as_uri()):
+        assert len(read("flowers102", flowers, images=images).records) == 5
+    with pytest.raises(DataError, match="nowhere"):
+        read("flowers102", flowers, images=flowers / "nowhere")
+
+
 def test_train_and_val_in_one_list(flowers):
     for split in ("train", "val"):
         (flowers / f"{split}classes.txt").unlink()

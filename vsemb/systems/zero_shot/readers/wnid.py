@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -95,14 +96,15 @@ class Wnid(Reader, kind="wnid"):
                 ImageRecord(f"{folder.name}/{image.name}", captions, split, image, class_name=names[folder.name])
                 for image in images
             ]
-        counts = [list(splits.values()).count(name) for name in ("train", "val", "test")]
+        sizes = Counter(splits.values())
+        train, val, test = sizes["train"], sizes["val"], sizes["test"]
         return Source(
             "wnid",
             root.resolve().name,
             records,
             files=(place / "data.noun",),
-            options={"class_splits": "/".join(map(str, counts))},
-            notes=(f"{counts[0]} classes are train, {counts[1]} val and {counts[2]} test, by a hash of their ids.",),
+            options={"class_splits": f"{train}/{val}/{test}"},
+            notes=(f"{train} classes are train, {val} val and {test} test, by a hash of their ids.",),
             bad=tuple(bad),
         )
 
@@ -208,8 +210,8 @@ def _is_image(path: Path) -> bool:
 
 def _class_names(wnids: list[str], concepts: dict[str, Concept]) -> dict[str, str]:
     first = {wnid: concepts[wnid[1:]].words[0] for wnid in wnids}
-    shared = list(first.values())
-    return {wnid: word if shared.count(word) == 1 else f"{word} ({wnid})" for wnid, word in first.items()}
+    counts = Counter(first.values())
+    return {wnid: f"{word} ({wnid})" if counts[word] > 1 else word for wnid, word in first.items()}
 
 
 def _counts(class_splits: str | None, classes: int) -> tuple[int, int, int]:
