@@ -127,7 +127,7 @@ def test_more_of_one_split_changes_nothing_else() -> None:
 def test_generation_is_lazy_and_arguments_are_checked_at_once() -> None:
     assert next(flowers.generate({"train": 10**12})).key == "train/000000.png"
     for options, name in [
-        ({"images": {"tran": 1}}, "split"),
+        ({"images": {"tran": 1}}, "images"),
         ({"images": {"train": -1}}, "images"),
         ({"image_size": 8}, "image_size"),
         ({"seed": 1.5}, "seed"),

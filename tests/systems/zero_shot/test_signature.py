@@ -54,6 +54,7 @@ def small_model(text_encoder: keras.layers.Layer) -> DualEncoder:
 
 @pytest.mark.slow
 def test_a_model_of_characters(tmp_path):
+    keras.utils.set_random_seed(1)
     tokenizer = CharacterTokenizer()
     words = WordEmbedding(len(tokenizer.vocabulary), 8)
     # The paper's lengths, and few filters.

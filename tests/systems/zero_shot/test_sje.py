@@ -176,7 +176,7 @@ def test_bad_combinations_are_refused(flowers, scenes, sje_recipe, tmp_path) -> 
         ("text.encoder", "ds-sje-bow", "text.encoder=convolutionnal"),
         ("text.tokenizer", "ds-sje-bow", "text.tokenizer=syllables"),
         ("recipe field", "ds-sje-attributes", "text.encoder.words.vectors=captions"),
-        ("batches.negatives", "ds-sje-bow", "batches.negatives=sampled"),
+        ("recipe field", "ds-sje-bow", "batches.negatives=sampled"),
         ("batches.negatives", "ds-sje-bow", "batches=pairs", "batches.negatives=sampled"),
         ("validation", "ds-sje-bow", "validation=loss"),
         ("embedding_dim", "ds-sje-bow", "image=pixels"),

@@ -31,7 +31,7 @@ def test_structured_loss_over_the_classes_of_a_batch(weights: tuple[float, float
 def test_sampled_negatives_are_refused() -> None:
     batch = make_batch([3, 1, 4])
     negatives = {"negative_text": batch["text"], "negative_text_id": batch["image_id"] + 9}
-    with raises_argument("negatives"):
+    with raises_argument("x"):
         loss_of(make_model(StructuredJointEmbedding()), {**batch, **negatives})
 
 

@@ -114,7 +114,7 @@ def test_images_of_unlisted_classes_and_images_without_a_description(birds):
         (lambda root: (root / "CUB_200_2011" / "images").rename(root / "x"), "`images`"),
         (
             lambda root: (root / "CUB_200_2011" / "classes.txt").write_text("1 a\n"),
-            r" 4 lines.*classes\.txt",
+            r"classes\.txt.* 4",
         ),
         (lambda root: (root / "attributes.txt").write_text("1 a\n"), r"\(1,\).*\(2,\)"),
         (
