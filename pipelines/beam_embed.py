@@ -16,7 +16,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pipelines.beam.running import RUNNER_HELP, main_of, parse
+from pipelines.beam.running import RUNNER_HELP, parse
+from pipelines.running import main_of, parser_of
 
 if TYPE_CHECKING:
     from pipelines.beam.embedding import Unit
@@ -34,13 +35,8 @@ EXAMPLE = """  python -m pipelines.beam_embed savedmodels/flickr8k --data data/f
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the job's arguments."""
-    parser = argparse.ArgumentParser(
-        prog="python -m pipelines.beam_embed",
-        description=__doc__,
-        epilog=f"{RUNNER_HELP}\n\nexample:\n{EXAMPLE}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    epilog = f"{RUNNER_HELP}\n\nexample:\n{EXAMPLE}"
+    parser = parser_of("beam_embed", __doc__, epilog, allow_abbrev=False)
     parser.add_argument("model", metavar="MODEL", help="the exported model")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--data", metavar="DATA", help="a dataset")

@@ -14,7 +14,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from pipelines.beam.running import RUNNER_HELP, main_of, parse
+from pipelines.beam.running import RUNNER_HELP, parse
+from pipelines.running import main_of
 from vsemb.cli.commands import COMMANDS
 from vsemb.cli.parser import SHARED, parser_of
 
@@ -54,8 +55,8 @@ def _run(arguments: argparse.Namespace, flags: list[str]) -> int:
     from pipelines.beam.preparing import prepare
     from vsemb.data.writing.prepare import summary
 
-    given = {name: value for name, value in vars(arguments).items() if name not in SHARED}
-    manifest = prepare(flags=flags, **given)
+    options = {name: value for name, value in vars(arguments).items() if name not in SHARED}
+    manifest = prepare(flags=flags, **options)
     print(f"{arguments.out}: {manifest['name']}, fingerprint {manifest['fingerprint'][:16]}")
     for line in summary(manifest):
         print(f"  {line}")

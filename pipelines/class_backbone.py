@@ -8,16 +8,15 @@ Only the split `train` is read, so that classes of other splits remain unseen. T
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
 import keras
 import tensorflow as tf
 
+from pipelines.running import main_of, parser_of
 from vsemb.data.sources import PixelImages
 from vsemb.data.store import Dataset
-from vsemb.errors import VsembError
 from vsemb.image.backbones import BackboneConfig, build_backbone, save_backbone_weights
 from vsemb.systems.zero_shot.class_batches import ClassBatches
 from vsemb.systems.zero_shot.class_names import ClassTokenizer
@@ -68,7 +67,7 @@ def _image_and_class(batch: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]
 
 def main(argv: list[str] | None = None) -> int:
     """Run the pipeline and return the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of("class_backbone", __doc__)
     parser.add_argument("data", type=Path, metavar="DATA", help="a dataset whose images have classes")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="NAME.weights.h5 to write")
     parser.add_argument("--epochs", type=int, default=20, help="passes over the images (%(default)s)")
@@ -76,15 +75,14 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     if not arguments.out.name.endswith(".weights.h5"):
         parser.error("--out: a name that ends in .weights.h5 is needed")
-    try:
-        accuracy = train_class_backbone(
-            Dataset.open(arguments.data), arguments.out, epochs=arguments.epochs, seed=arguments.seed
-        )
-    except VsembError as error:
-        print(f"class_backbone: {error}", file=sys.stderr)
-        return 1
-    print(f"{arguments.out}: training accuracy {100 * accuracy:.1f} %")
-    return 0
+
+    def job() -> int:
+        dataset = Dataset.open(arguments.data)
+        accuracy = train_class_backbone(dataset, arguments.out, epochs=arguments.epochs, seed=arguments.seed)
+        print(f"{arguments.out}: training accuracy {100 * accuracy:.1f} %")
+        return 0
+
+    return main_of("class_backbone", job, resumes=False)
 
 
 if __name__ == "__main__":

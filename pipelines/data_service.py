@@ -20,16 +20,12 @@ import sys
 import threading
 from collections.abc import Sequence
 
-from pipelines.beam.running import main_of
+from pipelines.running import main_of, parser_of
 
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser."""
-    parser = argparse.ArgumentParser(
-        prog="python -m pipelines.data_service",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("data_service", __doc__)
     roles = parser.add_subparsers(dest="role", required=True, metavar="ROLE")
     dispatcher = roles.add_parser("dispatcher", help="what trainings and workers connect to; one")
     dispatcher.add_argument("--port", type=int, default=5050, help="(%(default)s)")

@@ -9,7 +9,6 @@ spurious ones that are not in WordNet.
 
 from __future__ import annotations
 
-import argparse
 import math
 import os
 import sys
@@ -22,7 +21,8 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 from tqdm import tqdm
 
-from vsemb.errors import DataError, VsembError, invalid_argument
+from pipelines.running import main_of, parser_of
+from vsemb.errors import DataError, invalid_argument
 from vsemb.files import replacing
 
 if TYPE_CHECKING:
@@ -116,17 +116,18 @@ def subset(wordnet: WordNet, chosen: Sequence[tuple[str, str | None]]) -> tuple[
     words = np.array(wordnet.words())
     closure = transitive_closure(wordnet.edges)
     below = np.bincount(closure[:, 1], minlength=len(words))
-    found = []
+    concepts = []
     for word, above in chosen:
         senses = np.flatnonzero(words == word)
         if above is not None:
             senses = np.intersect1d(senses, closure[words[closure[:, 1]] == above, 0])
         if not len(senses):
-            raise DataError(f"WordNet has no {word} under {above}." if above else f"WordNet has no {word}.")
+            sense = f"{word} under {above}" if above else word
+            raise DataError(f"WordNet has no {sense}.")
         # The sense with the most hyponyms is the common one.
-        found.append(int(senses[np.argmax(below[senses])]))
-    inside = closure[np.isin(closure, found).all(axis=1)]
-    numbers = {concept: number for number, concept in enumerate(found)}
+        concepts.append(int(senses[np.argmax(below[senses])]))
+    inside = closure[np.isin(closure, concepts).all(axis=1)]
+    numbers = {concept: number for number, concept in enumerate(concepts)}
     pairs = np.array([[numbers[low], numbers[high]] for low, high in inside.tolist()], np.int32)
     return [word.replace("_", " ") for word, _ in chosen], pairs.reshape(-1, 2)
 
@@ -150,7 +151,7 @@ def embed(closure: np.ndarray, concepts: int, *, starts: int = STARTS, seed: int
     from vsemb.systems.hypernymy.model import HypernymModel
     from vsemb.systems.hypernymy.wordnet import PairSet
 
-    every = np.array([(u, v) for u in range(concepts) for v in range(concepts) if u != v], np.int32)
+    every = np.argwhere(~np.eye(concepts, dtype=bool)).astype(np.int32)
     labels = PairSet(closure, concepts).contains(every).astype(np.float32)
     pairs = np.concatenate([every + start * concepts for start in range(starts)])
     batch = (pairs, np.tile(labels, starts), np.tile(1 + (_TRUE_WEIGHT - 1) * labels, starts))
@@ -177,20 +178,15 @@ def direct(pairs: np.ndarray, concepts: int) -> np.ndarray:
 
 def compare(labels: list[str], embedding: Embedding, closure: np.ndarray) -> Drawing:
     """Sort the direct edges of WordNet and of the embedding into true, missed and spurious ones."""
-    has, holds = set(map(tuple, closure.tolist())), set(map(tuple, embedding.pairs.tolist()))
-    real = [tuple(pair) for pair in direct(closure, len(labels)).tolist()]
-    own = [tuple(pair) for pair in direct(embedding.pairs, len(labels)).tolist()]
+    real, own = direct(closure, len(labels)), direct(embedding.pairs, len(labels))
+    held = _contains(embedding.pairs, real)
+    spurious = own[~_contains(closure, own)]
+    return Drawing(labels, embedding.points, real[held], real[~held], spurious)
 
-    def rows(pairs: list[tuple[int, ...]]) -> np.ndarray:
-        return np.array(pairs, np.int32).reshape(-1, 2)
 
-    return Drawing(
-        labels,
-        embedding.points,
-        rows([pair for pair in real if pair in holds]),
-        rows([pair for pair in real if pair not in holds]),
-        rows([pair for pair in own if pair not in has]),
-    )
+def _contains(pairs: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Return which wanted pairs are among the pairs: (wanted,) bool."""
+    return (wanted[:, None] == pairs[None]).all(axis=2).any(axis=1)
 
 
 def draw(drawing: Drawing) -> Image.Image:
@@ -269,49 +265,49 @@ def _free_box(
     """Return the position of a label with the least overlap, of eight positions around its point."""
     left, top, right, bottom = pen.textbbox((0, 0), label, font=font, anchor="lt")
     width, height, gap = right - left, bottom - top, 9 * FINENESS
-    best: tuple[float, Box] | None = None
+    # Offsets of the box before, around and after its point.
+    across = {-1: -gap - width, 0: -width / 2, 1: gap}
+    down = {-1: -gap - height, 0: -height / 2, 1: gap}
+    boxes: list[Box] = []
     for dx, dy in ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1)):
-        x = place[0] + {1: gap, 0: -width / 2, -1: -gap - width}[dx]
-        y = place[1] + {1: gap, 0: -height / 2, -1: -gap - height}[dy]
-        box = (x, y, x + width, y + height)
-        covered = sum(
-            max(0.0, min(box[2], b[2]) - max(box[0], b[0])) * max(0.0, min(box[3], b[3]) - max(box[1], b[1]))
-            for b in taken
-        )
-        outside = x < 0 or y < 0 or box[2] > side or box[3] > side
-        cost = covered + outside * 1e9
-        if best is None or cost < best[0]:
-            best = cost, box
-    assert best is not None
-    return best[1]
+        x, y = place[0] + across[dx], place[1] + down[dy]
+        boxes.append((x, y, x + width, y + height))
+
+    def cost(box: Box) -> float:
+        outside = min(box) < 0 or max(box) > side
+        return outside * 1e9 + sum(_shared_area(box, other) for other in taken)
+
+    return min(boxes, key=cost)
+
+
+def _shared_area(box: Box, other: Box) -> float:
+    width = min(box[2], other[2]) - max(box[0], other[0])
+    height = min(box[3], other[3]) - max(box[1], other[1])
+    return max(0.0, width) * max(0.0, height)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Draw the picture; return 0, or 1 after an error with one line on stderr."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    parser = argparse.ArgumentParser(
-        prog="python -m pipelines.hypernym_picture",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("hypernym_picture", __doc__)
     parser.add_argument("--wordnet", type=Path, metavar="DIR", help="folder with data.noun")
     parser.add_argument("--out", type=Path, default=Path("docs/pictures/hypernymy.png"), help="(%(default)s)")
     arguments = parser.parse_args(argv)
-    try:
-        if arguments.out.is_dir():
-            raise invalid_argument("--out", str(arguments.out), "the name of a PNG file")
-        from vsemb.data.readers.wordnet import find_wordnet
-        from vsemb.systems.hypernymy.wordnet import read_wordnet
+    return main_of("hypernym_picture", lambda: _run(arguments.wordnet, arguments.out), resumes=False)
 
-        labels, closure = subset(read_wordnet(find_wordnet(arguments.wordnet)), SUBSET)
-        drawing = compare(labels, embed(closure, len(labels)), closure)
-        with replacing(arguments.out) as temporary:
-            draw(drawing).save(temporary, format="PNG", optimize=True)
-    except VsembError as error:
-        print(f"hypernym_picture: {' '.join(str(error).split())}", file=sys.stderr)
-        return 1
+
+def _run(folder: Path | None, out: Path) -> int:
+    if out.is_dir():
+        raise invalid_argument("--out", str(out), "the name of a PNG file")
+    from vsemb.data.readers.wordnet import find_wordnet
+    from vsemb.systems.hypernymy.wordnet import read_wordnet
+
+    labels, closure = subset(read_wordnet(find_wordnet(folder)), SUBSET)
+    drawing = compare(labels, embed(closure, len(labels)), closure)
+    with replacing(out) as temporary:
+        draw(drawing).save(temporary, format="PNG", optimize=True)
     print(
-        f"{arguments.out}: {len(labels)} concepts, {len(drawing.true)} true direct edges, "
+        f"{out}: {len(labels)} concepts, {len(drawing.true)} true direct edges, "
         f"{len(drawing.missed)} missed, {len(drawing.spurious)} spurious"
     )
     return 0

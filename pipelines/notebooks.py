@@ -8,7 +8,6 @@ notebooks again.
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import tempfile
@@ -16,6 +15,8 @@ from pathlib import Path
 
 import nbformat
 from nbclient import NotebookClient
+
+from pipelines.running import parser_of
 
 FOLDER = Path("docs/notebooks")
 
@@ -35,21 +36,14 @@ def execute(path: Path, folder: Path, timeout: int = 3600) -> nbformat.NotebookN
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     notebook = nbformat.read(path, as_version=4)
-    resources = {"metadata": {"path": str(folder)}}
-    NotebookClient(
-        notebook,
-        timeout=timeout,
-        kernel_name="python3",
-        record_timing=False,
-        coalesce_streams=True,
-        resources=resources,
-    ).execute()
+    options = {"record_timing": False, "coalesce_streams": True, "resources": {"metadata": {"path": str(folder)}}}
+    NotebookClient(notebook, timeout=timeout, kernel_name="python3", **options).execute()
     return notebook
 
 
 def main() -> None:
     """Run notebooks in temporary folders and write their outputs back."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of("notebooks", __doc__)
     parser.add_argument("notebooks", nargs="*", type=Path, help=f"all of {FOLDER}")
     for path in parser.parse_args().notebooks or sorted(FOLDER.glob("*.ipynb")):
         with tempfile.TemporaryDirectory() as folder:

@@ -5,13 +5,13 @@ python -m pipelines.picture [--quickstart quickstart] [--out docs/pictures/searc
 
 from __future__ import annotations
 
-import argparse
 import io
 from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from pipelines.running import parser_of
 from vsemb.data.store import Dataset, Split
 from vsemb.evaluation import Embedder
 from vsemb.runs.run import Run
@@ -61,7 +61,7 @@ def _image(split: Split, row: int, side: int) -> Image.Image:
 
 def main() -> None:
     """Draw the picture."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of("picture", __doc__)
     parser.add_argument("--quickstart", type=Path, default=Path("quickstart"))
     parser.add_argument("--out", type=Path, default=Path("docs/pictures/search.png"))
     arguments = parser.parse_args()

@@ -8,12 +8,12 @@ command resumes.
 
 from __future__ import annotations
 
-import argparse
 import shlex
 import sys
 import time
 from pathlib import Path
 
+from pipelines.running import parser_of
 from vsemb.cli.__main__ import main as vsemb
 
 QUERIES = ("two yellow shapes", "a large blue shape on a black background", "a red circle")
@@ -47,7 +47,7 @@ def commands(out: Path) -> list[list[str]]:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the quickstart and return the exit status of the first command that fails, or 0."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of("quickstart", __doc__)
     parser.add_argument("--out", type=Path, default=Path("quickstart"), help="where everything goes (%(default)s)")
     out: Path = parser.parse_args(argv).out
     started = time.monotonic()

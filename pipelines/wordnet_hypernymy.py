@@ -45,7 +45,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vsemb.errors import VsembError
+from pipelines.running import main_of, parser_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -88,7 +88,7 @@ SETTINGS = {
 
 PATIENCE = 10  # Epochs without a better dev accuracy.
 PROJECTED = 2000  # Concepts in the tables for TensorBoard's projector.
-_SEEDS = {"dev": 1, "test": 2}  # Seeds of the corrupted pairs, in addition to the run's.
+_DEV, _TEST = 1, 2  # Seeds of the corrupted pairs, in addition to the run's.
 
 
 @dataclass(frozen=True)
@@ -151,9 +151,8 @@ def make_task(wordnet: WordNet, edges: str, negatives: str, held_out: int, seed:
     if negatives == "filtered":
         filtered = whole
         known = PairSet(transitive_closure(np.unique(split.train, axis=0)), concepts)
-    dev, test = (
-        labelled_pairs(getattr(split, part), concepts, (seed, number), filtered) for part, number in _SEEDS.items()
-    )
+    dev = labelled_pairs(split.dev, concepts, (seed, _DEV), filtered)
+    test = labelled_pairs(split.test, concepts, (seed, _TEST), filtered)
     share = float(np.mean(whole.contains(test[0][test[1] == 0])))
     return Task(wordnet, closure, split, dev, test, known, share)
 
@@ -162,12 +161,7 @@ def closure_row(task: Task) -> Row:
     """Measure the baseline without training: pairs in the closure of train and dev are true."""
     import numpy as np
 
-    from vsemb.systems.hypernymy.metrics import (
-        closure_errors,
-        evaluate_pairs,
-        membership_energies,
-        reconstruct,
-    )
+    from vsemb.systems.hypernymy.metrics import closure_errors, evaluate_pairs, membership_energies, reconstruct
     from vsemb.systems.hypernymy.wordnet import transitive_closure
 
     started, concepts = time.perf_counter(), len(task.wordnet.names)
@@ -204,8 +198,9 @@ def trained_row(task: Task, name: str, adam: str, epochs: int | None, seed: int)
         seed=seed,
         name=f"{name}, training",
     )
-    of_dev, of_test = (pair_energies(model, pairs) for pairs, _ in (task.dev, task.test))
-    pairs = evaluate_pairs(of_dev, task.dev[1], of_test, task.test[1])
+    (dev_pairs, dev_labels), (test_pairs, test_labels) = task.dev, task.test
+    dev_energies, test_energies = pair_energies(model, dev_pairs), pair_energies(model, test_pairs)
+    pairs = evaluate_pairs(dev_energies, dev_labels, test_energies, test_labels)
     edges = reconstruct(
         lambda queries: model.energies_to_all(queries).numpy(),
         task.wordnet.edges,
@@ -223,10 +218,12 @@ def results_table(rows: Sequence[Row]) -> str:
 
     lines = []
     for row in rows:
-        percent = [100 * value for value in (row.pairs.average_precision, row.pairs.roc_auc)]
-        numbers = [100 * row.pairs.accuracy, SETTINGS[row.name].paper, *percent, row.edges.mean_rank]
+        measured = row.pairs
+        percent = [100 * measured.accuracy, SETTINGS[row.name].paper]
+        percent += [100 * measured.average_precision, 100 * measured.roc_auc]
+        cells = [f"{number:.1f}" for number in (*percent, row.edges.mean_rank)]
+        cells.append(f"{row.edges.mean_average_precision:.3f}")
         trained = [str(row.epochs), f"{row.seconds_per_epoch:.2f}"] if row.epochs else ["", ""]
-        cells = [f"{number:.1f}" for number in numbers] + [f"{row.edges.mean_average_precision:.3f}"]
         lines.append([row.name, *cells, *trained, f"{row.seconds:.0f}"])
     header = ["", "accuracy", "paper", "AP", "AUC", "mean rank", "MAP", "epochs", "s/epoch", "seconds"]
     return table(header, lines)
@@ -250,8 +247,8 @@ def save_vectors(out: Path, wordnet: WordNet, model: HypernymModel) -> None:
         (folder / "metadata.tsv").write_text(text, encoding="utf-8")
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Run the comparison and print its table."""
+def run(arguments: argparse.Namespace) -> int:
+    """Run the comparison, print its table, and return the exit status."""
     from vsemb.console import say
     from vsemb.data.readers.wordnet import find_wordnet
     from vsemb.errors import invalid_argument
@@ -276,14 +273,15 @@ def run(arguments: argparse.Namespace) -> None:
         stored[f"seed-{seed}"], order = comparison(wordnet, arguments, seed)
         if seed == 0 and arguments.out and order is not None:
             save_vectors(arguments.out, wordnet, order)
-    found = stored["seed-0"]
+    values = stored["seed-0"]
     if arguments.seeds > 1:
-        measured = over_seeds({name: _measures(each) for name, each in stored.items()})
+        measured = over_seeds({name: _measures(of_seed["rows"]) for name, of_seed in stored.items()})
         print(f"\n{measured.text}")
-        found = {**measured.values, "runs": stored}
+        values = {**measured.values, "runs": stored}
     print(f"\n{time.perf_counter() - started:.0f} s in all.")
     if arguments.json:
-        write_json(arguments.json, found)
+        write_json(arguments.json, values)
+    return 0
 
 
 def comparison(
@@ -307,7 +305,8 @@ def comparison(
         else:
             row, model = trained_row(task, name, arguments.adam, arguments.epochs, seed)
             rows.append(row)
-            order = model if name == "order" else order
+            if name == "order":
+                order = model
         print(f"{name}: {100 * rows[-1].pairs.accuracy:.1f} %, {rows[-1].seconds:.0f} s", file=sys.stderr)
     print(f"\n{results_table(rows)}")
     if task.true_among_corrupted:
@@ -328,15 +327,17 @@ def comparison(
     return stored, order
 
 
-def _measures(found: dict[str, Any]) -> dict[str, float]:
+def _measures(rows: list[dict[str, Any]]) -> dict[str, float]:
     """Return the measures of a comparison by model and name, in the units of `results_table`."""
-    names = {"accuracy, %": "accuracy", "AP, %": "average_precision", "AUC, %": "roc_auc"}
-    names |= {"mean rank": "mean_rank", "MAP": "mean_average_precision"}
-    return {
-        f"{row['model']} {name}": (100 if "%" in name else 1) * row[key]
-        for row in found["rows"]
-        for name, key in names.items()
-    }
+    measures = {}
+    for row in rows:
+        model = row["model"]
+        measures[f"{model} accuracy, %"] = 100 * row["accuracy"]
+        measures[f"{model} AP, %"] = 100 * row["average_precision"]
+        measures[f"{model} AUC, %"] = 100 * row["roc_auc"]
+        measures[f"{model} mean rank"] = row["mean_rank"]
+        measures[f"{model} MAP"] = row["mean_average_precision"]
+    return measures
 
 
 def one_thread() -> None:
@@ -351,11 +352,7 @@ def one_thread() -> None:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the pipeline's arguments."""
-    result = argparse.ArgumentParser(
-        prog="python -m pipelines.wordnet_hypernymy",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    result = parser_of("wordnet_hypernymy", __doc__)
     add = result.add_argument
     add("--wordnet", type=Path, metavar="DIR", help="folder with data.noun ($WNHOME/dict, /usr/share/wordnet)")
     add("--skip-bad-lines", action="store_true", help="leave out malformed lines of data.noun, and list them")
@@ -375,15 +372,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the pipeline; return 0, or 1 after an error with one line on stderr."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     arguments = parser().parse_args(argv)
-    try:
-        run(arguments)
-    except VsembError as error:
-        print(f"wordnet_hypernymy: {' '.join(str(error).split())}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("wordnet_hypernymy: interrupted.", file=sys.stderr)
-        return 130
-    return 0
+    return main_of("wordnet_hypernymy", lambda: run(arguments), resumes=False)
 
 
 if __name__ == "__main__":

@@ -22,10 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.class_backbone import train_class_backbone
+from pipelines.running import main_of, parser_of
 from vsemb import recipes, train
 from vsemb.cli.__main__ import main as vsemb
 from vsemb.data.store import Dataset
-from vsemb.errors import DataError, VsembError, invalid_argument, unknown_name
+from vsemb.errors import DataError, invalid_argument, unknown_name
 from vsemb.files import write_json
 from vsemb.printing import table
 from vsemb.runs.run import Run
@@ -86,15 +87,16 @@ class Runs:
             name: name of the recipe.
             captions: number of captions per training image; None for all.
         """
-        found = []
+        tasks = []
         for seed in range(self.seeds):
-            extra = [f"training.seed={seed}"]
-            extra += [] if captions is None else [f"batches.captions_per_image={captions}"]
-            recipe = recipes.get(name, self.variant).with_overrides([*extra, *self.settings])
-            folder = "-".join([name, self.variant, str(seed), *([] if captions is None else [f"captions{captions}"])])
+            folder, settings = f"{name}-{self.variant}-{seed}", [f"training.seed={seed}"]
+            if captions is not None:
+                folder += f"-captions{captions}"
+                settings.append(f"batches.captions_per_image={captions}")
+            recipe = recipes.get(name, self.variant).with_overrides([*settings, *self.settings])
             run: Run = train(recipe, self.dataset, self.out / "runs" / folder)
-            found.append(ZeroShotTask(run, self.dataset, self.split))
-        return found
+            tasks.append(ZeroShotTask(run, self.dataset, self.split))
+        return tasks
 
 
 def summary(metrics: Sequence[ZeroShotMetrics | CurvePoint]) -> dict[str, Any]:
@@ -111,42 +113,37 @@ def summary(metrics: Sequence[ZeroShotMetrics | CurvePoint]) -> dict[str, Any]:
 
 def point(points: Sequence[CurvePoint]) -> dict[str, Any]:
     """Return the means over the seeds of one point of a curve; deviations are over samples of texts."""
-    found = summary(points)
-    found["top1_deviation"] = statistics.fmean(p.top1_deviation for p in points)
-    found["average_precision_deviation"] = statistics.fmean(p.average_precision_deviation for p in points)
-    return found
+    means = summary(points)
+    means["top1_deviation"] = statistics.fmean(point.top1_deviation for point in points)
+    means["average_precision_deviation"] = statistics.fmean(point.average_precision_deviation for point in points)
+    return means
 
 
 def print_table(measured: dict[str, dict[str, Any]], encoders: Sequence[str], top: int) -> None:
     """Print the table of encoders and objectives, like tables 1 and 2 of the paper."""
-    objectives = [o for o in OBJECTIVES if any(o in found for found in measured.values())]
-    rows = [
-        [
-            encoder,
-            *(f"{measured[encoder][o]['top1']:.1f}" for o in objectives),
-            *(f"{measured[encoder][o]['average_precision']:.1f}" for o in objectives),
-        ]
-        for encoder in encoders
-    ]
-    titles = [f"top-1 {o.upper()}" for o in objectives] + [f"AP@{top} {o.upper()}" for o in objectives]
-    print(f"\n{table(['encoder', *titles], rows)}")
+    header, rows = ["encoder"], {encoder: [encoder] for encoder in encoders}
+    for name, title in (("top1", "top-1"), ("average_precision", f"AP@{top}")):
+        for objective in OBJECTIVES:
+            if objective not in measured[encoders[0]]:
+                continue
+            header.append(f"{title} {objective.upper()}")
+            for encoder in encoders:
+                rows[encoder].append(f"{measured[encoder][objective][name]:.1f}")
+    print(f"\n{table(header, list(rows.values()))}")
 
 
 def print_series(title: str, heads: Sequence[str], rows: dict[str, list[dict[str, Any]]]) -> None:
     """Print top-1 and AP@50 per encoder over the values in `heads`, with non-zero deviations."""
     for name, label in (("top1", "top-1"), ("average_precision", "AP@50")):
-        cells = [
-            [
-                encoder,
-                *(
-                    f"{value[name]:.1f}"
-                    + (f" ± {value[f'{name}_deviation']:.1f}" if value[f"{name}_deviation"] else "")
-                    for value in values
-                ),
-            ]
-            for encoder, values in rows.items()
-        ]
+        cells = []
+        for encoder, values in rows.items():
+            cells.append([encoder, *(_with_deviation(value, name) for value in values)])
         print(f"\n{title}, {label} of DS-SJE\n{table(['encoder', *heads], cells)}")
+
+
+def _with_deviation(value: dict[str, Any], name: str) -> str:
+    deviation = value[f"{name}_deviation"]
+    return f"{value[name]:.1f} ± {deviation:.1f}" if deviation else f"{value[name]:.1f}"
 
 
 def check(arguments: argparse.Namespace) -> None:
@@ -187,16 +184,16 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     runs = Runs(dataset, arguments.out, arguments.variant, arguments.set, arguments.seeds, arguments.split)
     measured: dict[str, dict[str, Any]] = {encoder: {} for encoder in encoders}
     trained: dict[str, list[ZeroShotTask]] = {}
-    found: list[ZeroShotMetrics] = []
+    every: list[ZeroShotMetrics] = []
     for encoder in encoders:
         for objective in arguments.objectives:
             tasks = runs.tasks(f"{objective}-sje-{encoder}")
             metrics = [task.measure() for task in tasks]
-            found += metrics
+            every += metrics
             measured[encoder][objective] = summary(metrics)
             if objective == "ds" and encoder not in WITHOUT_TEXT:
                 trained[encoder] = tasks
-    first = found[0]
+    first = every[0]
     result: dict[str, Any] = {"dataset": dataset.name, "split": arguments.split, "table": measured}
     result |= {name: getattr(first, name) for name in ("classes", "images", "chance")}
     print_table(measured, encoders, first.top)
@@ -214,10 +211,10 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _sentences(runs: Runs, encoders: list[str], counts: Sequence[int]) -> dict[str, Any]:
-    rows = {
-        encoder: [summary([t.measure() for t in runs.tasks(f"ds-sje-{encoder}", n)]) for n in counts]
-        for encoder in encoders
-    }
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for encoder in encoders:
+        tasks = [runs.tasks(f"ds-sje-{encoder}", count) for count in counts]
+        rows[encoder] = [summary([task.measure() for task in of_count]) for of_count in tasks]
     print_series("Captions a training image", [str(count) for count in counts], rows)
     return {"captions_per_image": list(counts), "measured": rows}
 
@@ -227,7 +224,7 @@ def _curve(trained: dict[str, list[ZeroShotTask]]) -> dict[str, Any]:
     heads: list[str] = []
     for encoder, tasks in trained.items():
         curves = [task.measure(curve=True).curve for task in tasks]
-        heads = ["all" if p.texts is None else str(p.texts) for p in curves[0]]
+        heads = [str(of_point.to_json()["texts"]) for of_point in curves[0]]
         rows[encoder] = [point(group) for group in zip(*curves, strict=True)]
     print_series("Texts a class in the test", heads, rows)
     return {"texts_per_class": heads, "measured": rows}
@@ -240,8 +237,8 @@ def _typos(trained: dict[str, list[ZeroShotTask]], shares: Sequence[float]) -> d
     every: dict[str, list[dict[str, Any]]] = {}
     for encoder, tasks in trained.items():
         curves = [[task.measure(corrupt=share, curve=True).curve for task in tasks] for share in shares]
-        for rows, place in ((one, 0), (every, -1)):
-            rows[encoder] = [point([curve[place] for curve in of_share]) for of_share in curves]
+        one[encoder] = [point([curve[0] for curve in of_share]) for of_share in curves]
+        every[encoder] = [point([curve[-1] for curve in of_share]) for of_share in curves]
     heads = [f"{share:.0%}" for share in shares]
     print_series("Characters with a typing error, one text a class", heads, one)
     print_series("Characters with a typing error, all texts", heads, every)
@@ -250,7 +247,7 @@ def _typos(trained: dict[str, list[ZeroShotTask]], shares: Sequence[float]) -> d
 
 def main(argv: list[str] | None = None) -> int:
     """Run the pipeline and return the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of("zero_shot", __doc__)
     parser.add_argument("--data", type=Path, help="a dataset with classes and features (synthetic flowers)")
     parser.add_argument("--out", type=Path, default=Path("zero_shot"), help="where everything goes (%(default)s)")
     parser.add_argument(
@@ -268,14 +265,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--typos", nargs="+", type=float, default=[], metavar="SHARE")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write everything to FILE as JSON")
     arguments = parser.parse_args(argv)
-    try:
-        result = measure(arguments)
-    except VsembError as error:
-        print(f"zero_shot: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("zero_shot: interrupted; the same command goes on from here.", file=sys.stderr)
-        return 130
+    return main_of("zero_shot", lambda: _run(arguments))
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    result = measure(arguments)
     if arguments.json:
         write_json(arguments.json, result)
     return 0

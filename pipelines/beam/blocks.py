@@ -115,8 +115,7 @@ def write_blocks(
         done = f"{stem}.json" in there
         task = BlockTask(number, number * size, storage.join(folder, stem), max_side, threads, retry=done)
         if f"{stem}.records" not in there:
-            with storage.writing(f"{task.path}.records") as temporary, open(temporary, "w") as file:
-                file.writelines(json.dumps(_to_json(record)) + "\n" for record in block)
+            storage.write_lines(f"{task.path}.records", map(_to_json, block))
         yield task
         number += 1
 
@@ -141,8 +140,9 @@ def _from_json(fields: dict[str, Any]) -> ImageRecord:
     remote, image = fields.pop("remote"), fields.pop("image")
     for name in ("captions", "objects", "alignments", "caption_ids"):
         fields[name] = tuple(fields[name])
-    place = None if image is None else RemoteImage(image) if remote else Path(image)
-    return ImageRecord(image=place, **fields)
+    if image is not None:
+        image = RemoteImage(image) if remote else Path(image)
+    return ImageRecord(image=image, **fields)
 
 
 def examine_block(task: BlockTask) -> BlockSummary:
@@ -157,8 +157,7 @@ def examine_block(task: BlockTask) -> BlockSummary:
         unread = any((line["reason"] or "").startswith(UNREADABLE) for line in report["lines"])
         if not (task.retry and unread):
             return _summary(task.number, report_path, report)
-    with storage.reading(f"{task.path}.records") as file:
-        records = [_from_json(json.loads(line)) for line in file.read().decode().split("\n") if line]
+    records = [_from_json(fields) for fields in storage.read_lines(f"{task.path}.records")]
     lines: list[dict[str, Any]] = []
     images_path = f"{task.path}-{uuid.uuid4().hex[:12]}.images"
     try:

@@ -69,9 +69,7 @@ def build_index(
     if manifest["bad"]:
         bad = manifest["bad"][0]
         raise DataError(f"{bad['key']!r} has no embedding ({bad['reason']}), so the index cannot be complete.")
-    if not np.array_equal(items.ids, vectors.ids) or any(
-        item.key != key for item, key in zip(items, vectors.keys, strict=True)
-    ):
+    if not np.array_equal(items.ids, vectors.ids) or [item.key for item in items] != list(vectors.keys):
         raise DataError(f"The embeddings in {embeddings} do not belong to {dataset.path}; make them again.")
     return write_index(
         out,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 import os
 import shutil
@@ -130,16 +129,18 @@ def list_units(path: str, kind: str, folder: str, rows_per_file: int) -> list[Un
     from vsemb.data.readers.source import text_lines
     from vsemb.data.uris import scheme
 
-    lines = [(number, line) for number, line in enumerate(text_lines(Path(path))) if line.strip()]
-    if kind == "image":
-        lines = [(number, line if scheme(line) else os.path.abspath(line)) for number, line in lines]
+    lines = []
+    for number, line in enumerate(text_lines(Path(path))):
+        if kind == "image" and line.strip() and not scheme(line):
+            line = os.path.abspath(line)
+        if line.strip():
+            lines.append((number, line))
     if not lines:
         raise DataError(f"{path} holds no lines to embed.")
     units = []
     for first in range(0, len(lines), _LIST_UNIT):
         target = storage.join(folder, f"input-{first // _LIST_UNIT:08d}.jsonl")
-        with storage.writing(target) as temporary, open(temporary, "w") as file:
-            file.writelines(json.dumps(item) + "\n" for item in lines[first : first + _LIST_UNIT])
+        storage.write_lines(target, lines[first : first + _LIST_UNIT])
         units.append(Unit(kind, target, "", first, BATCH[kind], first // rows_per_file))
     return units
 
@@ -191,13 +192,13 @@ def embed(
             report(f"{out} holds these embeddings already; nothing to do.")
             return older
     _refuse_other(out, names, overwrite)
-    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:12]
+    digest = sha256_bytes(json.dumps(about, sort_keys=True).encode())[:12]
     folder, _, base = out.rpartition("/")
     work = storage.join(folder, f".{base}.{digest}.partial")
     if storage.is_local(work):
         os.makedirs(work, exist_ok=True)
-    every = units(work)
-    numbers = sorted({unit.file for unit in every})
+    all_units = units(work)
+    numbers = sorted({unit.file for unit in all_units})
     files = {}
     for place, number in enumerate(numbers):
         name = f"embeddings-{place:05d}-of-{len(numbers):05d}.{format}"
@@ -206,7 +207,7 @@ def embed(
     done = {number for number, file in files.items() if file.report.rpartition("/")[2] in there}
     if done:
         report(f"Continuing an interrupted job: {len(done)} of {len(files)} files are done.")
-    todo = [unit for unit in every if unit.file not in done]
+    todo = [unit for unit in all_units if unit.file not in done]
     if todo:
         run_pipeline(
             functools.partial(_build, units=todo, files=files, model=model, kind=kind),
@@ -217,6 +218,10 @@ def embed(
             name="embed",
         )
     reports = [storage.read_json(files[number].report) for number in numbers]
+    described = []
+    for number, item in zip(numbers, reports, strict=True):
+        name = files[number].path.rpartition("/")[2]
+        described.append({"name": name, "rows": item["rows"], "bytes": item["bytes"], "sha256": item["sha256"]})
     manifest = {
         "format": FORMAT,
         "version": VERSION,
@@ -224,10 +229,7 @@ def embed(
         "run": model.contract.fingerprint,
         "rows": sum(item["rows"] for item in reports),
         "dim": reports[0]["dim"],
-        "files": [
-            {"name": files[number].path.rpartition("/")[2]} | {name: item[name] for name in ("rows", "bytes", "sha256")}
-            for number, item in zip(numbers, reports, strict=True)
-        ],
+        "files": described,
         "bad": [bad for item in reports for bad in item["bad"]],
     }
     _publish(out, work, manifest)
@@ -262,9 +264,7 @@ def _refuse_other(out: str, names: dict[str, int], overwrite: bool) -> None:
 
 def _publish(out: str, work: str, manifest: dict[str, Any]) -> None:
     """Move the finished files to `out`, the manifest last, and remove the working files."""
-    letters = storage.join(work, "dead-letters.jsonl")
-    with storage.writing(letters) as temporary, open(temporary, "w", encoding="utf-8") as file:
-        file.writelines(json.dumps(item) + "\n" for item in manifest["bad"])
+    storage.write_lines(storage.join(work, "dead-letters.jsonl"), manifest["bad"])
     storage.write_json(storage.join(work, MANIFEST), manifest)
     names = [file["name"] for file in manifest["files"]] + ["dead-letters.jsonl"]
     if storage.is_local(out):

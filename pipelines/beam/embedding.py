@@ -6,7 +6,6 @@ depend on the other rows of its batch.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -123,9 +122,7 @@ def _rows_of_shard(unit: Unit) -> Iterator[tuple[int, str, bytes, str | None]]:
 
 
 def _rows_of_list(unit: Unit) -> Iterator[tuple[int, str, bytes, str | None]]:
-    with storage.reading(unit.path) as file:
-        lines = file.read().decode().split("\n")
-    for number, value in (json.loads(line) for line in lines if line):
+    for number, value in storage.read_lines(unit.path):
         if unit.kind == "text":
             yield number, value, value.encode(), None
             continue

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import json
 import os
 import re
 import shutil
@@ -156,17 +155,17 @@ def prepare(
             unit="block",
             name="examine",
         )
-        found = storage.read_json(layout.plan)
-        _write_letters(letters, found["skipped"])
-        if found["error"] is not None:
-            raise DataError(found["error"])
-        if on_bad_image == "fail" and found["skipped"]:
-            raise _bad_image(found["skipped"][0], letters)
-        _finish(layout, area, described, opened, found)
+        plan = storage.read_json(layout.plan)
+        storage.write_lines(letters, plan["skipped"])
+        if plan["error"] is not None:
+            raise DataError(plan["error"])
+        if on_bad_image == "fail" and plan["skipped"]:
+            raise _bad_image(plan["skipped"][0], letters)
+        _finish(layout, area, described, opened, plan)
         _publish(out, layout, area)
-    manifest = read_json(Path(out) / MANIFEST) if area is not None else storage.read_json(storage.join(out, MANIFEST))
-    if found["skipped"]:
-        say(f"left out {len(found['skipped'])} images; {letters} says which, and why")
+    manifest = storage.read_json(storage.join(out, MANIFEST))
+    if plan["skipped"]:
+        say(f"left out {len(plan['skipped'])} images; {letters} says which, and why")
     return manifest
 
 
@@ -213,29 +212,24 @@ def _plan(
     summaries: Iterable[dict[str, Any]], *, per_shard: int, layout: Layout, skip: bool, blocks: int
 ) -> list[ShardTask]:
     """Plan the shards and write the plan for the starting process; return [] if a bad image prevents publication."""
-    every = sorted((BlockSummary(**fields) for fields in summaries), key=lambda summary: summary.number)
-    skipped = [item for summary in every for item in summary.skipped]
+    ordered = sorted((BlockSummary(**fields) for fields in summaries), key=lambda summary: summary.number)
+    skipped = [item for summary in ordered for item in summary.skipped]
     shards: list[ShardTask] = []
     problem = None
     try:
-        if len(every) != blocks:
-            raise RuntimeError(f"{len(every)} of {blocks} blocks came back")
-        shards = plan_shards(every, per_shard, layout.dataset, layout.reports)
+        if len(ordered) != blocks:
+            raise RuntimeError(f"{len(ordered)} of {blocks} blocks came back")
+        shards = plan_shards(ordered, per_shard, layout.dataset, layout.reports)
     except DataError as error:
         problem = str(error)
-    found = {
+    plan = {
         "error": problem,
         "skipped": skipped,
-        "dropped": sum(summary.dropped for summary in every),
+        "dropped": sum(summary.dropped for summary in ordered),
         "shards": [[task.split, task.report] for task in shards],
     }
-    storage.write_json(layout.plan, found)
+    storage.write_json(layout.plan, plan)
     return shards if skip or not skipped else []
-
-
-def _write_letters(path: str, skipped: Sequence[dict[str, Any]]) -> None:
-    with storage.writing(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
-        file.writelines(json.dumps(item) + "\n" for item in skipped)
 
 
 @contextlib.contextmanager
@@ -286,16 +280,16 @@ def _working(out: str, layout: Layout) -> Iterator[WorkArea | None]:
 
 
 def _finish(
-    layout: Layout, area: WorkArea | None, described: dict[str, Any], source: Source, found: dict[str, Any]
+    layout: Layout, area: WorkArea | None, described: dict[str, Any], source: Source, plan: dict[str, Any]
 ) -> None:
     """Write the remaining files of the dataset beside its shards."""
     reports: dict[str, list[str]] = {}
-    for split, path in found["shards"]:
+    for split, path in plan["shards"]:
         reports.setdefault(split, []).append(path)
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) if area is None else Path(layout.dataset)
         splits = {split: _finished(paths) for split, paths in reports.items()}
-        write_index_and_manifest(folder, described, splits, found["skipped"], found["dropped"])
+        write_index_and_manifest(folder, described, splits, plan["skipped"], plan["dropped"])
         manifest = read_json(folder / MANIFEST)
         wanted = {MANIFEST}
         for split in manifest["splits"].values():

@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import logging
 import os
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -172,22 +171,3 @@ def _progress(watch: Callable[[], int], total: int, unit: str, name: str, second
         if not bar.disable:
             looking.join()
         bar.close()
-
-
-def main_of(name: str, job: Callable[[], int]) -> int:
-    """Run a job and return its exit status; an error is printed on one line.
-
-    Args:
-        name: name of the job, for the error line.
-        job: function that returns the exit status.
-    """
-    try:
-        return job()
-    except VsembError as error:
-        print(f"{name}: {' '.join(str(error).split())}", file=sys.stderr)
-    except KeyboardInterrupt:
-        print(f"{name}: interrupted; the same command goes on from here.", file=sys.stderr)
-        return 130
-    except OSError as error:
-        print(f"{name}: {error.strerror or error}: {error.filename or ''}", file=sys.stderr)
-    return 1

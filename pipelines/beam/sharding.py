@@ -7,7 +7,6 @@ the same bytes as by `vsemb prepare`.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -67,7 +66,7 @@ class ShardTask:
     def report(self) -> str:
         """Path of the report about its content, named by the origin of its images; written last."""
         content = [self.split, self.number, self.count, [asdict(part) for part in self.parts]]
-        digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:24]
+        digest = sha256_bytes(json.dumps(content).encode())[:24]
         return storage.join(self.reports, f"{self.split}-{self.number:05d}-{digest}.json")
 
 
@@ -91,20 +90,19 @@ def plan_shards(summaries: Iterable[BlockSummary], per_shard: int, folder: str, 
         if block.error is not None:
             raise DataError(block.error)
     parts: dict[str, list[list[Part]]] = {}
-    filled: dict[str, int] = {}
+    room: dict[str, int] = {}
     first_id = 0
     for block in blocks:
         for split, images in block.kept.items():
             shards = parts.setdefault(split, [])
             skip = 0
             while skip < images:
-                room = per_shard - filled.get(split, per_shard)
-                if room == 0:
+                if not room.get(split):
                     shards.append([])
-                    filled[split], room = 0, per_shard
-                take = min(room, images - skip)
+                    room[split] = per_shard
+                take = min(room[split], images - skip)
                 shards[-1].append(Part(block.report, first_id, skip, take))
-                filled[split] += take
+                room[split] -= take
                 skip += take
         first_id += sum(block.kept.values())
     _check_images(blocks)

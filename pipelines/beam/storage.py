@@ -8,7 +8,7 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -47,8 +47,7 @@ def exists(path: str) -> bool:
     """Return whether a file exists."""
     if is_local(path):
         return os.path.exists(path)
-    found: bool = _systems(path).exists(path)
-    return found
+    return bool(_systems(path).exists(path))
 
 
 def listing(folder: str) -> dict[str, int]:
@@ -57,9 +56,8 @@ def listing(folder: str) -> dict[str, int]:
         if not os.path.isdir(folder):
             return {}
         return {item.name: item.stat().st_size for item in os.scandir(folder) if item.is_file()}
-    pattern = join(folder, "*")
-    found = _systems(folder).match([pattern])[0].metadata_list
-    return {item.path.rsplit("/", 1)[1]: item.size_in_bytes for item in found}
+    (matches,) = _systems(folder).match([join(folder, "*")])
+    return {item.path.rsplit("/", 1)[1]: item.size_in_bytes for item in matches.metadata_list}
 
 
 @contextlib.contextmanager
@@ -116,6 +114,22 @@ def write_json(path: str, value: Any) -> None:
     """Write a JSON file on one line, atomically."""
     with writing(path) as temporary:
         temporary.write_text(json.dumps(value, allow_nan=False), encoding="utf-8")
+
+
+def read_lines(path: str) -> list[Any]:
+    """Read a file of JSON lines.
+
+    Raises:
+        DataError: if the file cannot be opened.
+    """
+    with reading(path) as file:
+        return [json.loads(line) for line in file.read().decode().split("\n") if line]
+
+
+def write_lines(path: str, values: Iterable[Any]) -> None:
+    """Write JSON lines, atomically."""
+    with writing(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
+        file.writelines(json.dumps(value) + "\n" for value in values)
 
 
 def remove(paths: list[str]) -> None:

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from tests.pipelines.beam_options import PROCESSES
+from vsemb import Run
 from vsemb.cli.__main__ import main as vsemb
 from vsemb.data.store import Dataset
 from vsemb.runs.indexing import build_index
-from vsemb.runs.run import Run
 from vsemb.runs.serve import export_run
 from vsemb.searching.storage import read_index
 

@@ -218,11 +218,11 @@ def test_shards_by_hand() -> None:
 
     # Ids: block 0 has 0 to 3, block 1 has 4 to 6, in whatever order blocks come back.
     shards = plan_shards([block(1, train=2, val=1), block(0, train=3, val=1)], 2, "data", "reports")
-    found = {
+    values = {
         (shard.split, shard.number): [(part.report[-1], part.first_id, part.skip, part.take) for part in shard.parts]
         for shard in shards
     }
-    assert found == {
+    assert values == {
         ("train", 0): [("0", 0, 0, 2)],
         ("train", 1): [("0", 0, 2, 1), ("1", 4, 0, 1)],
         ("train", 2): [("1", 4, 1, 1)],

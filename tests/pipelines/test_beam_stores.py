@@ -60,13 +60,13 @@ def test_a_dataset_in_a_store(shelf: Path, table: Path, tmp_path: Path, capsys) 
     images = ["--images", "shelf://photos", "--images-per-shard", "4", "--name", "web"]
     assert vsemb(["prepare", str(table), "--format", "table", "--out", str(tmp_path / "here"), *images]) == 0
     assert prepare(table, "--out", "shelf://data/web") == 0
-    found = {path.name.rpartition("\\")[2]: path for path in shelf.glob("data\\web\\*")}
-    assert sorted(found) == sorted(path.name for path in (tmp_path / "here").iterdir())
-    for name, path in found.items():
+    values = {path.name.rpartition("\\")[2]: path for path in shelf.glob("data\\web\\*")}
+    assert sorted(values) == sorted(path.name for path in (tmp_path / "here").iterdir())
+    for name, path in values.items():
         assert path.read_bytes() == (tmp_path / "here" / name).read_bytes(), name
     # A reader never meets half a dataset: the manifest comes last, and nothing else is left.
     published = [path for path in Shelf.appeared if path.startswith("shelf://data/web/")]
-    assert published[-1] == "shelf://data/web/manifest.json" and len(published) == len(found)
+    assert published[-1] == "shelf://data/web/manifest.json" and len(published) == len(values)
     letters = json.loads((shelf / "data\\web-dead-letters.jsonl").read_text())
     assert (letters["image"], letters["reason"]) == ("shelf://photos/10.png", "no such file")
     assert not list(shelf.glob("data\\.web.partial\\*"))

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from tests.contract import SAME
+from tests.raising import raises_argument
 from tests.systems.entailment.test_model import DIM, WORDS, make_inputs
 from vsemb.encoders import LinearSentenceEncoder, WordEmbedding
-from vsemb.errors import InvalidArgumentError
 from vsemb.systems.entailment.classifier import PairClassifier
 
 
@@ -33,9 +33,9 @@ def test_the_network_in_numpy() -> None:
     for kernel, bias, slope in (weights[:3], weights[3:6]):
         x = x @ kernel + bias
         x = np.where(x > 0, x, slope * x)
-    found = model(inputs)
-    assert found.shape == (7, 3)
-    np.testing.assert_allclose(found, x @ weights[6] + weights[7], rtol=1e-5, atol=1e-5)
+    outputs = model(inputs)
+    assert outputs.shape == (7, 3)
+    np.testing.assert_allclose(outputs, x @ weights[6] + weights[7], rtol=1e-5, atol=1e-5)
 
 
 def test_dropout_acts_in_training_only() -> None:
@@ -45,9 +45,9 @@ def test_dropout_acts_in_training_only() -> None:
 
 
 def test_mixed_precision() -> None:
-    found = make_model("mixed_bfloat16")(make_inputs())
-    assert keras.backend.standardize_dtype(found.dtype) == "float32"
-    np.testing.assert_allclose(found, make_model()(make_inputs()), atol=0.1)
+    outputs = make_model("mixed_bfloat16")(make_inputs())
+    assert keras.backend.standardize_dtype(outputs.dtype) == "float32"
+    np.testing.assert_allclose(outputs, make_model()(make_inputs()), atol=0.1)
 
 
 def test_saved_and_reloaded(tmp_path: Path) -> None:
@@ -63,5 +63,5 @@ def test_saved_and_reloaded(tmp_path: Path) -> None:
 @pytest.mark.parametrize("options", [{"units": 0}, {"depth": 0}, {"dropout": 1.0}])
 def test_arguments_out_of_range(options: dict) -> None:
     (name,) = options
-    with pytest.raises(InvalidArgumentError, match=f"`{name}` must be"):
+    with raises_argument(name):
         make_model(**options)

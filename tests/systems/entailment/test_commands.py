@@ -11,8 +11,8 @@ def test_entailment_table_is_in_percent():
     metrics = EntailmentMetrics(12, 4, 0.75, 2 / 3, 0.8125, 0.9, 0.0625, classes)
     lines = entailment_table(metrics, "test").splitlines()
     assert lines[0] == "test: 12 pairs"
-    found = {line[:27].strip(): line[27:].strip() for line in lines[1:]}
-    assert found == {
+    values = {line[:27].strip(): line[27:].strip() for line in lines[1:]}
+    assert values == {
         "entailed pairs": "4",
         "accuracy": "75.0 %",
         "majority class": "66.7 %",

@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.raising import raises_argument
 from tests.systems.entailment.entailment_files import rows, write_jsonl, write_plain, write_snli, write_table
-from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.errors import DataError
 from vsemb.systems.entailment.data import (
     CLASSES,
     EntailmentData,
@@ -27,8 +28,7 @@ from vsemb.systems.entailment.data import (
     sentence,
     split_name,
 )
-from vsemb.text.tokenizers import WordTokenizer
-from vsemb.text.vocabulary import Vocabulary
+from vsemb.text import Vocabulary, WordTokenizer
 
 
 def encoded(data: EntailmentData, **options):
@@ -47,8 +47,8 @@ def test_pairs_keep_their_words_sides_and_labels(tmp_path: Path) -> None:
     train = splits["train"]
     for row, (premise, hypothesis, name) in enumerate(rows(9)):
         for side, text in ((train.premises, premise), (train.hypotheses, hypothesis)):
-            found = words_of(tokenizer, side.padded(np.array([row]))[0])
-            assert found == text.lower().removesuffix(".")
+            words = words_of(tokenizer, side.padded(np.array([row]))[0])
+            assert words == text.lower().removesuffix(".")
             assert side.lengths[row] == len(text.split())
         assert CLASSES[train.classes[row]] == name
     # Entailment alone is a true pair (section 5.2).
@@ -75,8 +75,8 @@ def test_more_pairs_than_are_tokenized_at_once(tmp_path: Path) -> None:
     train = splits["train"]
     assert list(splits) == ["train"] and len(train) == 10_000
     for row in (0, 4095, 4096, 9999):
-        found = words_of(tokenizer, train.premises.padded(np.array([row]))[0])
-        assert found == pairs[row][0].lower().removesuffix(".")
+        words = words_of(tokenizer, train.premises.padded(np.array([row]))[0])
+        assert words == pairs[row][0].lower().removesuffix(".")
         assert CLASSES[train.classes[row]] == pairs[row][2]
 
 
@@ -95,8 +95,8 @@ def test_the_splits_of_a_column(tmp_path: Path) -> None:
     data = EntailmentData.open(write_table(tmp_path / "SICK.txt", header, cells, "\r\n"))
     _, splits = encoded(data)
     # Labels go entailment, neutral, contradiction, entailment, neutral, contradiction.
-    found = {name: split.classes.tolist() for name, split in splits.items()}
-    assert found == {"train": [0, 1, 1], "val": [2], "test": [0, 2]}
+    values = {name: split.classes.tolist() for name, split in splits.items()}
+    assert values == {"train": [0, 1, 1], "val": [2], "test": [0, 2]}
     assert data.protocol == "the splits of SICK.txt" and not data.grouped
 
 
@@ -138,17 +138,17 @@ def test_fingerprints_follow_the_bytes(tmp_path: Path) -> None:
 def test_what_is_lacking_is_named(tmp_path: Path) -> None:
     folder = write_snli(tmp_path / "snli")
     tokenizer, _ = encoded(EntailmentData.open(folder))
-    with pytest.raises(InvalidArgumentError, match="Did you mean 'test'"):
+    with raises_argument("split"):
         EntailmentData.open(folder).encode(tokenizer, ("tset",))
     (folder / "snli_1.0_test.jsonl").unlink()
     (folder / "snli_1.0_train.jsonl").unlink()
     data = EntailmentData.open(folder)
-    with pytest.raises(DataError, match="labelled pairs in split 'test'; got 0"):
+    with pytest.raises(DataError, match="'test'"):
         data.encode(tokenizer, ("val", "test"))
-    with pytest.raises(DataError, match="labelled pairs in split 'train'; got 0"):
+    with pytest.raises(DataError, match="'train'"):
         list(data.texts("train"))
     write_plain(tmp_path / "none.tsv", [])
-    with pytest.raises(DataError, match="none.tsv must have sentence pairs; got 0"):
+    with pytest.raises(DataError, match=r"none\.tsv"):
         EntailmentData.open(tmp_path / "none.tsv")
 
 
@@ -188,13 +188,13 @@ def test_snli_at_its_full_size_streams(tmp_path: Path) -> None:
                     file.write(json.dumps({"gold_label": label, **parses, **sides}) + "\n")
     command = [sys.executable, "-c", textwrap.dedent(FULL_SIZE), str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
-    found = json.loads(done.stdout)
-    print(found)
+    content = json.loads(done.stdout)
+    print(content)
     # One of 50 has no gold label.
-    assert found["pairs"] == {"train": 539_000, "val": 9_800, "test": 9_800}
-    assert found["tokens"] == 22 * 558_600
+    assert content["pairs"] == {"train": 539_000, "val": 9_800, "test": 9_800}
+    assert content["tokens"] == 22 * 558_600
     # The ids are 49 MB, and they are there twice for a moment; the strings alone would be over 300 MB.
-    assert found["mebibytes"] < 250
+    assert content["mebibytes"] < 250
 
 
 PLAIN = ["premise", "hypothesis", "label"]
@@ -214,7 +214,7 @@ def test_a_folder_of_snli(tmp_path: Path) -> None:
     (folder / "snli_1.0_train.jsonl").rename(folder / "snli_1.0_train.tsv")
     assert find_files(folder)["train"] == folder / "snli_1.0_train.tsv"
     (folder / "other_dev_set.jsonl").write_text("x")
-    with pytest.raises(DataError, match=r"one file of split 'val'; got other_dev_set.jsonl and snli_1.0_dev"):
+    with pytest.raises(DataError, match=r"'val'.*other_dev_set\.jsonl.*snli_1\.0_dev"):
         find_files(folder)
 
 
@@ -226,12 +226,12 @@ def test_one_file_or_the_folder_around_it(tmp_path: Path, name: str) -> None:
 
 
 def test_sources_that_are_none(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="must be an existing file"):
+    with pytest.raises(DataError, match="nothing"):
         find_files(tmp_path / "nothing")
-    with pytest.raises(DataError, match=r"must hold one file of sentence pairs.*snli_1.0_train"):
+    with pytest.raises(DataError, match=r"snli_1\.0_train"):
         find_files(tmp_path)
     (tmp_path / "pairs.csv").write_text("a,b")
-    with pytest.raises(DataError, match="tab-separated"):
+    with pytest.raises(DataError, match=r"pairs\.csv"):
         find_files(tmp_path / "pairs.csv")
 
 
@@ -263,37 +263,36 @@ def test_quotation_marks_and_other_line_ends_are_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "line"),
     [
-        (b"", "is empty"),
-        (b"premise\thypothesis\n", "line 1: no column label; got premise, hypothesis"),
-        (b"premise\tsentence1\thypothesis\tlabel\n", "several columns could be the premise"),
-        (b"premise\thypothesis\tlabel\na\tb\n", "line 2: the row must have 3 columns; got 2"),
-        (b"premise\thypothesis\tlabel\n\na\tb\tc\td\n", "line 3: the row must have 3 columns; got 4"),
-        (b"premise\thypothesis\tlabel\na\t\xff\t0\n", "line 2: not UTF-8"),
+        (b"", ""),
+        (b"premise\thypothesis\n", ", line 1"),
+        (b"premise\tsentence1\thypothesis\tlabel\n", ".*premise"),
+        (b"premise\thypothesis\tlabel\na\tb\n", ", line 2"),
+        (b"premise\thypothesis\tlabel\n\na\tb\tc\td\n", ", line 3"),
+        (b"premise\thypothesis\tlabel\na\t\xff\t0\n", ", line 2"),
     ],
 )
-def test_bad_tables(tmp_path: Path, content: bytes, message: str) -> None:
+def test_bad_tables(tmp_path: Path, content: bytes, line: str) -> None:
     file = tmp_path / "pairs.tsv"
     file.write_bytes(content)
-    with pytest.raises(DataError, match=message) as caught:
+    with pytest.raises(DataError, match=rf"pairs\.tsv{line}"):
         list(pair_rows(file))
-    assert str(file) in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
+    "line",
     [
-        ("{", "line 2: not JSON"),
-        ("[" * 100_000, "line 2: not JSON"),
-        ("[1]", "line 2: the line must be a JSON object"),
-        ('{"sentence1": "a", "sentence2": "b"}', "line 2: no column label"),
+        "{",
+        "[" * 100_000,
+        "[1]",
+        '{"sentence1": "a", "sentence2": "b"}',
     ],
 )
-def test_bad_json_lines(tmp_path: Path, line: str, message: str) -> None:
+def test_bad_json_lines(tmp_path: Path, line: str) -> None:
     file = write_jsonl(tmp_path / "pairs.jsonl", rows(1))
     file.write_text(file.read_text() + line + "\n")
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match=r"line 2\b"):
         list(pair_rows(file))
 
 
@@ -317,7 +316,7 @@ def test_labels(given, number) -> None:
 
 @pytest.mark.parametrize("given", ["", "entails", 3, True, 0.5])
 def test_other_labels_are_errors(given) -> None:
-    with pytest.raises(DataError, match=r"pairs.tsv, line 7: the label must be entailment, .*; got"):
+    with pytest.raises(DataError, match=r"pairs\.tsv, line 7"):
         label("pairs.tsv, line 7", {"label": given})
 
 
@@ -325,7 +324,7 @@ def test_sentences() -> None:
     assert sentence("x", {"premise": "Zoë"}, "premise") == "Zoë"
     assert sentence("x", {"premise": ""}, "premise") == ""
     for given in (None, 5, "half \ud83d"):
-        with pytest.raises(DataError, match="line 3: the premise must be"):
+        with pytest.raises(DataError, match="line 3.*premise"):
             sentence("line 3", {"premise": given}, "premise")
 
 
@@ -333,7 +332,7 @@ def test_splits() -> None:
     names = {"TRAIN": "train", "TRIAL": "val", "dev": "val", "validation": "val", " Test": "test"}
     assert {given: split_name("x", {"split": given}) for given in names} == names
     for given in ("", "holdout", None):
-        with pytest.raises(DataError, match="the split must be one of"):
+        with pytest.raises(DataError, match="^x: "):
             split_name("x", {"split": given})
 
 
@@ -403,16 +402,16 @@ def test_what_is_left_over_changes() -> None:
 
 def test_lengths_are_bucketed() -> None:
     split = make_split(4000)
-    found = batches_of(SentencePairBatches(split, batch_size=40).dataset())
+    batches = batches_of(SentencePairBatches(split, batch_size=40).dataset())
     words = split.premises.lengths.sum() + split.hypotheses.lengths.sum()
-    padded = sum(x.size for inputs, _ in found for x in inputs.values())
+    padded = sum(x.size for inputs, _ in batches for x in inputs.values())
     # Batches at random would pad both sides to 12 of 6.5 words on average: 1.85. In two windows of 2,000
     # with 12 lengths, premises are of one length in three of four batches, hypotheses within 3 words.
     assert padded < 1.25 * words
 
 
 def test_refusals(tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgumentError, match="batch_size"):
+    with raises_argument("batch_size"):
         SentencePairBatches(make_split(10), batch_size=0)
     assert SentencePairBatches(make_split(10), batch_size=11).batch_size == 10
 

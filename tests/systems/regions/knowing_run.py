@@ -10,8 +10,7 @@ from keras import ops
 from vsemb.data.store import Dataset, Split
 from vsemb.systems.regions.image_tower import Regions
 from vsemb.systems.regions.similarities import MaxSim
-from vsemb.text.tokenizers import WordTokenizer
-from vsemb.text.vocabulary import Vocabulary
+from vsemb.text import Vocabulary, WordTokenizer
 
 
 class KnowingStore:

@@ -12,8 +12,7 @@ from vsemb.errors import DataError
 from vsemb.similarities import Similarity
 from vsemb.systems.regions.image_tower import Regions as Tower
 from vsemb.systems.regions.similarities import MaxSim
-from vsemb.text.tokenizers import WordTokenizer
-from vsemb.text.vocabulary import Vocabulary
+from vsemb.text import Vocabulary, WordTokenizer
 
 
 class Regions:

@@ -31,13 +31,13 @@ def test_a_table_a_picture_and_json(region_run, val, tmp_path, capsys):
     arguments = ["align", str(region_run.path), val.keys[0], val.captions[0], "--affinity", "1000"]
     assert main([*arguments, "--out", str(out), "--json", str(report)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    found = json.loads(report.read_text())
-    assert found["image"] == val.keys[0] and found["affinity"] == 1000
+    content = json.loads(report.read_text())
+    assert content["image"] == val.keys[0] and content["affinity"] == 1000
     # With so much affinity the sentence is one phrase.
-    (phrase,) = found["phrases"]
-    assert phrase["words"] == found["words"] and set(found["regions"]) == {phrase["region"]}
+    (phrase,) = content["phrases"]
+    assert phrase["words"] == content["words"] and set(content["regions"]) == {phrase["region"]}
     assert lines[0].split()[:2] == ["phrase", "region"] and lines[2:] == ["", str(out)]
-    assert lines[1].startswith(" ".join(found["words"]))
+    assert lines[1].startswith(" ".join(content["words"]))
     assert f"  {phrase['region']}  {' '.join(map(str, phrase['box']))}  " in lines[1]
     with Image.open(out) as picture:
         assert picture.format == "PNG" and picture.width == 512
@@ -48,18 +48,18 @@ def test_it_is_what_is_served_and_what_was_cached(region_run, val, tmp_path, cap
     """Boxes are those of the cache, and each word has the region that fits it best."""
     report = tmp_path / "aligned.json"
     assert main(["align", str(region_run.path), val.keys[1], val.captions[5], "--json", str(report)]) == 0
-    found = json.loads(report.read_text())
+    content = json.loads(report.read_text())
     dataset = Dataset.open(region_run.data_path)
     store = regions_of(region_run, dataset)
     (boxes,) = store.boxes(val.ids[[1]])
     real = np.flatnonzero(np.any(boxes != 0, axis=1))
-    size = (found["width"], found["height"])
-    assert found["boxes"] == {str(row): list(pixel_box(boxes[row], size)) for row in real}
+    size = (content["width"], content["height"])
+    assert content["boxes"] == {str(row): list(pixel_box(boxes[row], size)) for row in real}
     images = region_run.model.encode_images(store.rows(val.ids[[1]]))
     texts = region_run.model.encode_texts(region_run.tokenizer([val.captions[5]]))
     scores = region_run.model.similarity.word_region_scores(images, texts).numpy()[0][:, real]
     # Features of the cache are float16, which is 3 digits.
-    np.testing.assert_allclose(found["scores"], scores.max(axis=1), rtol=5e-3, atol=5e-3)
+    np.testing.assert_allclose(content["scores"], scores.max(axis=1), rtol=5e-3, atol=5e-3)
 
 
 @pytest.mark.slow
@@ -72,9 +72,9 @@ def test_a_file_that_is_no_image_of_the_dataset(region_run, tmp_path, capsys):
     Image.new("CMYK", (300, 100)).save(image)
     arguments = ["align", str(run), image, "a red circle"]
     assert main([*arguments, "--out", str(out), "--json", str(report)]) == 0
-    found = json.loads(report.read_text())
-    assert found["image"].endswith("wide?.jpg") and (found["width"], found["height"]) == (300, 100)
-    assert len(capsys.readouterr().out.splitlines()) == len(found["phrases"]) + 3
+    content = json.loads(report.read_text())
+    assert content["image"].endswith("wide?.jpg") and (content["width"], content["height"]) == (300, 100)
+    assert len(capsys.readouterr().out.splitlines()) == len(content["phrases"]) + 3
     with Image.open(out) as picture:
         assert picture.format == "JPEG"
     # A key of the dataset that is gone cannot be found, and what helps is said.

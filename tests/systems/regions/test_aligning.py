@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.raising import raises_argument
 from tests.systems.regions.set_run import Encoders, Images, Regions, SetRun
-from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.errors import DataError
 from vsemb.systems.regions import aligning
 from vsemb.systems.regions.aligning import align_image
 from vsemb.systems.regions.proposals import propose_boxes
@@ -54,20 +55,20 @@ def image(tmp_path) -> str:
 
 def test_phrases_and_their_boxes_in_pixels(asked, image) -> None:
     run, encoders = asked(RegionConfig())
-    found = align_image(run, image, SENTENCE, affinity=0.5)
-    assert [(each.words, each.region, each.box, each.scores) for each in found.phrases] == [
+    aligned = align_image(run, image, SENTENCE, affinity=0.5)
+    assert [(each.words, each.region, each.box, each.scores) for each in aligned.phrases] == [
         (("a", "brown", "dog"), 1, (20, 20, 40, 20), (0.25, 1.5, 2.0)),
         (("runs",), 0, (0, 0, 80, 40), (-0.5,)),
     ]
-    assert found.phrases[0].score == 3.75 and found.affinity == 0.5
+    assert aligned.phrases[0].score == 3.75 and aligned.affinity == 0.5
     encoded, text, affinity = encoders.asked
     assert Image.open(io.BytesIO(encoded[0])).size == (80, 40)
     assert text[0].decode() == SENTENCE and affinity.tolist() == [0.5] and affinity.dtype == np.float32
-    written = json.loads(json.dumps(found.to_json()))
+    written = json.loads(json.dumps(aligned.to_json()))
     assert written["phrases"][1] == {"words": ["runs"], "region": 0, "box": [0, 0, 80, 40], "score": -0.5}
     # Padding is no box.
     assert list(written["boxes"]) == ["0", "1", "2"] and written["boxes"]["2"] == [0, 0, 8, 8]
-    assert found.drawn().width == 512
+    assert aligned.drawn().width == 512
 
 
 def test_each_word_is_by_itself_unless_an_affinity_is_given(asked, image) -> None:
@@ -76,19 +77,19 @@ def test_each_word_is_by_itself_unless_an_affinity_is_given(asked, image) -> Non
     assert align_image(run, image, SENTENCE, affinity=0.25).affinity == 0.25
     assert encoders.asked[2].tolist() == [0.25]
     for wrong in (-1, float("nan"), float("inf")):
-        with pytest.raises(InvalidArgumentError, match="`affinity`"):
+        with raises_argument("affinity"):
             align_image(run, image, SENTENCE, affinity=wrong)
 
 
 def test_an_image_of_the_dataset(asked) -> None:
     run, encoders = asked()
     images = Images(train=[["a"]], val=[["a"], ["a"]])
-    found = align_image(run, "2.png", SENTENCE, images)
+    aligned = align_image(run, "2.png", SENTENCE, images)
     assert encoders.asked[0][0] == images.split("val").read_image(1)
-    assert found.phrases[1].box == (0, 0, 20, 10)
-    with pytest.raises(DataError, match=r"nowhere\.png.*or the key of an image"):
+    assert aligned.phrases[1].box == (0, 0, 20, 10)
+    with pytest.raises(DataError, match=r"nowhere\.png"):
         align_image(run, "nowhere.png", SENTENCE, images)
-    with pytest.raises(DataError, match=r"Expected: an image file\."):
+    with pytest.raises(DataError, match=r"2\.png"):
         align_image(run, "2.png", SENTENCE)
 
 
@@ -96,19 +97,19 @@ def test_images_and_sentences_that_cannot_be_read(asked, image, tmp_path) -> Non
     run, _ = asked()
     said: list[str] = []
     (tmp_path / "bad.png").write_bytes(b"nothing")
-    with pytest.raises(DataError, match=r"bad\.png' is unreadable"):
+    with pytest.raises(DataError, match=r"bad\.png"):
         align_image(run, str(tmp_path / "bad.png"), SENTENCE)
     for sentence in ("", "...", "zyzzyva", "a \udcff dog"):
-        with pytest.raises(InvalidArgumentError, match="`sentence`"):
+        with raises_argument("sentence"):
             align_image(run, image, sentence)
-    found = align_image(run, image, "a zyzzyva dog", report=said.append)
+    aligned = align_image(run, image, "a zyzzyva dog", report=said.append)
     assert said == ["Warning: not known to the run: zyzzyva."]
-    found.to_json()["sentence"].encode()
+    aligned.to_json()["sentence"].encode()
     run, _ = asked(scores=np.full(8, np.nan, np.float32))
     with pytest.raises(DataError, match="NaN"):
         align_image(run, image, SENTENCE)
     run, _ = asked(valid=np.array(False))
-    with pytest.raises(DataError, match="does not decode"):
+    with pytest.raises(DataError):
         align_image(run, image, SENTENCE)
 
 
@@ -147,12 +148,12 @@ def test_boxes_of_a_detector(asked, image, tmp_path) -> None:
     # Of an image of the dataset those of its cache; the whole image is added by the model.
     align_image(run, "0.png", SENTENCE, Images(val=[["a"]]))
     assert encoders.asked[3].tolist() == [[[0.5, 0.5, 0.5, 0.5]]]
-    with pytest.raises(DataError, match="Name its results as `boxes`"):
+    with pytest.raises(DataError, match="`boxes`"):
         align_image(run, image, SENTENCE)
     with pytest.raises(DataError, match=r"nowhere\.json"):
         align_image(run, image, SENTENCE, boxes=tmp_path / "nowhere.json")
     (tmp_path / "two.json").write_text(json.dumps([{"image_id": n, "bbox": [0, 0, 9, 9], "score": 1} for n in (1, 2)]))
-    with pytest.raises(DataError, match="detections of 2 images"):
+    with pytest.raises(DataError, match=r"two\.json"):
         align_image(run, image, SENTENCE, boxes=tmp_path / "two.json")
 
 
@@ -161,14 +162,14 @@ def test_boxes_are_of_the_image_before_it_was_shrunk(asked, image, tmp_path) -> 
     images = Images(val=[["a"]])
     images.manifest["writing"] = {"max_side": 20}
     path = results(tmp_path / "boxes.json", ([40, 20, 40, 20], 0.5))
-    found = align_image(run, image, SENTENCE, images, boxes=path)
-    assert found.picture.size == (20, 10) and found.to_json()["width"] == 20
+    aligned = align_image(run, image, SENTENCE, images, boxes=path)
+    assert aligned.picture.size == (20, 10) and aligned.to_json()["width"] == 20
     np.testing.assert_allclose(encoders.asked[3], [[[0.5, 0.5, 0.5, 0.5]]], atol=1e-6)
 
 
 def test_boxes_that_nobody_asked_for(asked, image, tmp_path) -> None:
     run, _ = asked(RegionConfig("grid"))
-    with pytest.raises(InvalidArgumentError, match="proposes its own regions"):
+    with raises_argument("boxes"):
         align_image(run, image, SENTENCE, boxes=tmp_path / "boxes.json")
 
 
@@ -190,5 +191,5 @@ def test_runs_that_cannot_align(asked, image, tiny_run, scenes) -> None:
     with pytest.raises(DataError, match="vsemb train dvsa"):
         align_image(tiny_run, scenes.split("val").keys[0], SENTENCE, scenes)
     run, _ = asked(None)
-    with pytest.raises(DataError, match="cannot read new images"):
+    with pytest.raises(DataError, match="vsemb regions"):
         align_image(run, image, SENTENCE)

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.raising import raises_argument
 from tests.serving.asking import ask
 from tests.systems.regions.region_model import COUNT, DIM, LONGEST, TEXTS, candidates, pictures, region_parts
-from vsemb.errors import InvalidArgumentError
 from vsemb.exporting import ServedModel
+from vsemb.serving import Client
 from vsemb.serving.batching import Batcher
-from vsemb.serving.client import Client
 from vsemb.serving.models import LoadedModel
 from vsemb.serving.server import Server
 from vsemb.serving.transports import ServingError
@@ -58,9 +58,9 @@ def test_words_have_their_regions(url, wanted, tmp_path):
     (tmp_path / "one.png").write_bytes(pictures()[0])
     images = [pictures()[0], tmp_path / "one.png", str(tmp_path / "one.png"), b"no image", pictures()[0]]
     with Client(url, "sets", timeout=60) as client:
-        found = client.align(images, [*TEXTS, TEXTS[0], " "], affinity=0.5)
-    assert [it.valid for it in found] == [True, True, True, False, False]
-    for row, one in enumerate(found[:3]):
+        alignments = client.align(images, [*TEXTS, TEXTS[0], " "], affinity=0.5)
+    assert [it.valid for it in alignments] == [True, True, True, False, False]
+    for row, one in enumerate(alignments[:3]):
         count = len(TEXTS[row].split())
         assert one.words == TEXTS[row].lower().strip("!").split()
         assert one.regions.tolist() == wanted["regions"][row, :count].tolist()
@@ -69,7 +69,7 @@ def test_words_have_their_regions(url, wanted, tmp_path):
         said = [word for phrase in one.phrases for word in phrase.words]
         assert said == one.words
         assert all(phrase.box == tuple(one.boxes[phrase.region].tolist()) for phrase in one.phrases)
-    for one in found[3:]:
+    for one in alignments[3:]:
         assert one.words == one.phrases == [] and one.boxes.shape == (0, 4) and len(one.scores) == 0
 
 
@@ -96,17 +96,17 @@ def test_sets_are_embedded(url):
 def test_candidates_are_sent_with_the_images(url):
     boxes = [candidates(1)[0, :3], [], [[0.2, 0.2, 0.5, 0.5]]]
     with Client(url, "given", timeout=60) as client:
-        found = client.align(pictures()[:1] * 3, TEXTS, boxes=boxes)
-        assert [it.valid for it in found] == [True] * 3
-        assert [len(it.boxes) for it in found][1:] == [1, 2]
-        np.testing.assert_allclose(found[2].boxes[1], [0.2, 0.2, 0.5, 0.5], atol=1e-6)
+        alignments = client.align(pictures()[:1] * 3, TEXTS, boxes=boxes)
+        assert [it.valid for it in alignments] == [True] * 3
+        assert [len(it.boxes) for it in alignments][1:] == [1, 2]
+        np.testing.assert_allclose(alignments[2].boxes[1], [0.2, 0.2, 0.5, 0.5], atol=1e-6)
         embedded = client.encode_regions(pictures()[:1] * 3, boxes=boxes)
-        assert embedded.boxes.any(axis=2).sum(axis=1).tolist() == [len(it.boxes) for it in found]
-        with pytest.raises(InvalidArgumentError, match="Give boxes"):
+        assert embedded.boxes.any(axis=2).sum(axis=1).tolist() == [len(it.boxes) for it in alignments]
+        with raises_argument("inputs"):
             client.align(pictures()[:1], TEXTS[:1])
     with (
         Client(url, "sets", timeout=60) as client,
-        pytest.raises(InvalidArgumentError, match="`input` must be .*; got 'boxes'"),
+        raises_argument("input"),
     ):
         client.align(pictures()[:1], TEXTS[:1], boxes=[[]])
 
@@ -234,36 +234,36 @@ def check_merged_requests(model: LoadedModel) -> None:
 def test_parts_are_put_together_in_order(server):
     with Client(url_of(server, "http"), "given", timeout=60, batch_size=2) as client:
         boxes = [candidates(1)[0, :count] for count in (0, 1, 2, 3, 0)]
-        found = client.align(pictures()[:1] * 5, [TEXTS[row % 3] for row in range(5)], boxes=boxes)
-    assert [len(it.words) for it in found] == [3, 7, 1, 3, 7]
-    assert [len(it.boxes) for it in found] == sorted(len(it.boxes) for it in found[:4]) + [1]
+        alignments = client.align(pictures()[:1] * 5, [TEXTS[row % 3] for row in range(5)], boxes=boxes)
+    assert [len(it.words) for it in alignments] == [3, 7, 1, 3, 7]
+    assert [len(it.boxes) for it in alignments] == sorted(len(it.boxes) for it in alignments[:4]) + [1]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    "arguments",
     [
-        ({"texts": TEXTS[:1]}, "one for each image.*1 texts for 2 images"),
-        ({"texts": "a dog"}, "`texts` must be a list.*; got 'str'"),
-        ({"images": b"a picture"}, "`images` must be a list.*; got 'bytes'"),
-        ({"affinity": -0.5}, "`affinity` must be a finite number >= 0, or a list of 2.*; got -0.5"),
-        ({"affinity": float("nan")}, "`affinity` must be .*; got nan"),
-        ({"affinity": float("inf")}, "`affinity` must be .*; got inf"),
-        ({"affinity": 1e39}, "`affinity` must be .*; got 1e"),
-        ({"affinity": "0.5"}, "`affinity` must be .*; got '0.5'"),
-        ({"affinity": True}, "`affinity` must be .*; got True"),
-        ({"affinity": None}, "`affinity` must be .*; got None"),
-        ({"affinity": [0.5]}, r"`affinity` must be .*; got \[0.5\]"),
-        ({"affinity": [0.5, -1]}, r"`affinity` must be .*; got \[0.5, -1\]"),
-        ({"affinity": [[0], [1, 2]]}, r"`affinity` must be .*; got \["),
-        ({"boxes": [[]]}, "`boxes` must be .*; got .*Give 2 of them"),
-        ({"boxes": 3}, "`boxes` must be .*; got 3.*Give 2 of them"),
-        ({"boxes": [[], [[0, 0, 1]]]}, "`boxes` must be .*; got .*image 1"),
-        ({"boxes": [[0, 0, 1, 1], []]}, "`boxes` must be .*; got .*image 0"),
-        ({"boxes": [[["a", 0, 1, 1]], []]}, "`boxes` must be .*; got .*image 0"),
-        ({"boxes": [[], [[0, 0, 0, 1]]]}, "`boxes` must be .*; got .*image 1.*w and h above 0"),
-        ({"boxes": [[[0, 0, float("nan"), 1]], []]}, "`boxes` must be .*; got .*image 0"),
-        ({"boxes": [[[0, 0], [1]], []]}, "`boxes` must be .*; got .*image 0"),
-        ({"boxes": [[[0, 0, 1e300, 1]], []]}, "`boxes` must be .*; got .*image 0"),
+        {"texts": TEXTS[:1]},
+        {"texts": "a dog"},
+        {"images": b"a picture"},
+        {"affinity": -0.5},
+        {"affinity": float("nan")},
+        {"affinity": float("inf")},
+        {"affinity": 1e39},
+        {"affinity": "0.5"},
+        {"affinity": True},
+        {"affinity": None},
+        {"affinity": [0.5]},
+        {"affinity": [0.5, -1]},
+        {"affinity": [[0], [1, 2]]},
+        {"boxes": [[]]},
+        {"boxes": 3},
+        {"boxes": [[], [[0, 0, 1]]]},
+        {"boxes": [[0, 0, 1, 1], []]},
+        {"boxes": [[["a", 0, 1, 1]], []]},
+        {"boxes": [[], [[0, 0, 0, 1]]]},
+        {"boxes": [[[0, 0, float("nan"), 1]], []]},
+        {"boxes": [[[0, 0], [1]], []]},
+        {"boxes": [[[0, 0, 1e300, 1]], []]},
     ],
     ids=[
         *("fewer texts", "one text", "one image", "negative", "nan", "infinite", "too large", "digits"),
@@ -272,8 +272,9 @@ def test_parts_are_put_together_in_order(server):
         "box too large",
     ],
 )
-def test_what_cannot_be_aligned(arguments, says):
-    with Client("http://host", "sets") as client, pytest.raises(InvalidArgumentError, match=says):
+def test_what_cannot_be_aligned(arguments):
+    (name,) = arguments
+    with Client("http://host", "sets") as client, raises_argument(name):
         client.align(**{"images": pictures(), "texts": TEXTS[:2], **arguments})
 
 
@@ -293,9 +294,9 @@ def test_an_answer_that_cannot_be_read_is_an_error():
         "scores": np.float32([[1, 0]]),
         "valid": np.array([True]),
     }
-    (found,) = alignments_of(answer)
-    assert isinstance(found, Alignment) and found.words == ["�a"] and len(found.boxes) == 1
-    with pytest.raises(ServingError, match="row 0 names the region 1 of 1"):
+    (alignments,) = alignments_of(answer)
+    assert isinstance(alignments, Alignment) and alignments.words == ["�a"] and len(alignments.boxes) == 1
+    with pytest.raises(ServingError, match="row 0"):
         alignments_of({**answer, "regions": np.array([[1, -1]])})
 
 
@@ -305,9 +306,7 @@ def test_a_model_of_single_vectors_aligns_nothing(server):
         signatures = {name: info for name, info in client.signatures().items() if name != "align"}
         client._signatures = signatures
         client.signatures = lambda refresh=False: signatures  # type: ignore[method-assign]
-        with pytest.raises(
-            InvalidArgumentError, match="`signature` must be .*encode_image, encode_text.*; got 'align'"
-        ):
+        with raises_argument("signature"):
             client.align(pictures(), TEXTS[:2])
 
 

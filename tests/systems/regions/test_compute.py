@@ -17,11 +17,12 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
+from tests.raising import raises_argument
 from tests.systems.regions.region_folders import CONFIG, IMAGES, REGIONS, content
 from vsemb.data.features import compute as feature_compute
 from vsemb.data.features import files as feature_files
 from vsemb.data.store import Dataset
-from vsemb.errors import DataError, InvalidArgumentError, MissingExtraError
+from vsemb.errors import DataError, MissingExtraError
 from vsemb.image.backbones import BackboneConfig, build_backbone, weights_sha256
 from vsemb.systems.regions import compute
 from vsemb.systems.regions.compute import cache_regions
@@ -60,8 +61,8 @@ def bare(tiny, tmp_path) -> Dataset:
 def encoded(dataset: Dataset) -> list[bytes]:
     """The bytes of all images, in the order of their ids."""
     splits = [dataset.split(name) for name in dataset.splits]
-    found = {int(i): split.read_image(row) for split in splits for row, i in enumerate(split.ids)}
-    return [found[image] for image in sorted(found)]
+    values = {int(i): split.read_image(row) for split in splits for row, i in enumerate(split.ids)}
+    return [values[image] for image in sorted(values)]
 
 
 @pytest.mark.slow
@@ -93,7 +94,7 @@ def test_rows_gather_in_any_order_with_repeats(made):
     assert store.rows(np.zeros(0, np.int64)).shape == (0, 4, store.dim)
     np.testing.assert_array_equal(store.rows(ids, max_regions=2), whole[ids][:, :2])
     for unknown in (11, -1):
-        with pytest.raises(DataError, match=f"No regions of image id {unknown} "):
+        with pytest.raises(DataError, match=f" {unknown} "):
             store.rows(np.array([0, unknown]))
 
 
@@ -121,7 +122,7 @@ def test_an_interrupted_run_goes_on_and_ends_in_the_same_bytes(stop_after, made,
         with pytest.raises(RuntimeError, match="plug"):
             cache_regions(bare, CONFIG, REGIONS, weights=None, batch_size=4)
     assert not list((bare.path / "regions").glob("[!.]*"))
-    with pytest.raises(DataError, match="No regions in .* Make them first: vsemb regions "):
+    with pytest.raises(DataError, match="vsemb regions"):
         RegionStore.find(bare)
     store = cache_regions(bare, CONFIG, REGIONS, weights=None, batch_size=4)
     assert store.images_computed == IMAGES - 4 * stop_after
@@ -151,7 +152,7 @@ cache_regions(dataset, config, RegionConfig(count=3), weights=None, batch_size=4
 """
     process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None and process.stdout.readline().strip() == "4"
-    with pytest.raises(DataError, match="Another process"):
+    with pytest.raises(DataError):
         cache_regions(bare, CONFIG, REGIONS, weights=None, batch_size=4)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
@@ -168,9 +169,9 @@ def detected(ids, boxes, scores) -> Detections:
 def test_boxes_of_a_detector(bare):
     far = [0.1, 0.2, 0.25, 0.5]
     boxes = [far, [0.6, 0.6, 0.3, 0.3], far, [0.6, 0, 0.25, 0.25], [0, 0, 0.1, 0.1], [0.3, 0.6, 0.2, 0.2]]
-    found = detected([0, 0, 6, 6, 6, 6], boxes, [0.9, 0.5, 0.9, 0.8, 0.7, 0.6])
+    detections = detected([0, 0, 6, 6, 6, 6], boxes, [0.9, 0.5, 0.9, 0.8, 0.7, 0.6])
     config = RegionConfig("detections", count=3)
-    store = cache_regions(bare, CONFIG, config, weights=None, detections=found, batch_size=4)
+    store = cache_regions(bare, CONFIG, config, weights=None, detections=detections, batch_size=4)
     expected = np.zeros((3, 4, 4))
     expected[:, 0] = WHOLE
     expected[0, 1:3], expected[1, 1:] = boxes[:2], boxes[2:5]
@@ -183,7 +184,7 @@ def test_boxes_of_a_detector(bare):
     other = detected([0], [far], [0.9])
     again = cache_regions(bare, CONFIG, config, weights=None, detections=other, batch_size=4)
     assert again.fingerprint != store.fingerprint
-    with pytest.raises(DataError, match=r"2 sets of regions in .*\(3 boxes by detections, SmallConvNet at 32"):
+    with pytest.raises(DataError, match="SmallConvNet"):
         RegionStore.find(bare)
     assert RegionStore.find(bare, store.fingerprint[:9]).fingerprint == store.fingerprint
 
@@ -240,17 +241,17 @@ def test_the_classifier_that_ranks_is_kept(tiny, tmp_path, monkeypatch):
     classifier = small_classifier(5)
     classifier.load_weights(kept)
     network, images = build_backbone(CONFIG, store.weights_path), encoded(data)
-    found = pad_rows([selective_search(np.asarray(Image.open(io.BytesIO(image)))) for image in images])
+    boxes = pad_rows([selective_search(np.asarray(Image.open(io.BytesIO(image)))) for image in images])
     extract = RegionExtractor(CONFIG, config, network, classifier)
-    served = extract(tf.constant(images), found)
+    served = extract(tf.constant(images), boxes)
     ids = np.arange(6)
     np.testing.assert_allclose(store.boxes(ids), served.boxes, atol=1e-6)
     np.testing.assert_allclose(store.scores(ids), served.scores, rtol=1e-4)  # batches of other sizes
     classifier.set_weights(small_classifier(5).get_weights())
-    other = extract(tf.constant(images), found)
+    other = extract(tf.constant(images), boxes)
     assert np.abs(store.scores(ids) - other.scores).max() > 0.01
     kept.unlink()
-    with pytest.raises(DataError, match=r"no classifier.weights.h5, which .*vsemb regions"):
+    with pytest.raises(DataError, match=r"classifier\.weights\.h5.*vsemb regions"):
         RegionStore.find(data)
 
 
@@ -261,14 +262,14 @@ def test_images_that_no_longer_decode_are_named_whatever_the_source(source, bare
     split = bare.split("val")
     broken = tf.data.Dataset.from_tensor_slices((split.ids, [b"?"] * len(split)))
     monkeypatch.setattr(split, "encoded_images", lambda: broken)
-    with pytest.raises(DataError, match=r"do not decode: 2\.jpg \(id 2\), 5\.jpg \(id 5\), 8\.jpg"):
+    with pytest.raises(DataError, match=r"2\.jpg \(id 2\), 5\.jpg \(id 5\), 8\.jpg"):
         cache_regions(bare, CONFIG, RegionConfig(source, count=3), weights=None)
 
 
 def test_the_network_can_only_rank_boxes_with_its_classifier(bare):
     pytest.importorskip("cv2", reason="the extra regions is not installed")
     config = RegionConfig("selective-search", rank="confidence")
-    with pytest.raises(InvalidArgumentError, match="SmallConvNet, which has no classifier"):
+    with raises_argument("rank"):
         cache_regions(bare, CONFIG, config, weights=None)
 
 
@@ -292,22 +293,21 @@ def test_regions_alike_are_found_by_their_network(bare):
     store = cache_regions(bare, CONFIG, config, weights=None, detections=first)
     cache_regions(bare, CONFIG, REGIONS, weights=None)
     assert RegionStore.find_alike(bare, "0" * 16, store.network).fingerprint == store.fingerprint
-    with pytest.raises(DataError, match="No regions '0000000000000000' .*There are: .*detections"):
+    with pytest.raises(DataError, match="'0{16}'.*detections"):
         RegionStore.find_alike(bare, "0" * 16, "another")
     other = cache_regions(bare, CONFIG, config, weights=None, detections=second)
     assert other.network == store.network
     assert RegionStore.find_alike(bare, other.fingerprint, store.network).fingerprint == other.fingerprint
-    with pytest.raises(DataError, match="No regions '0000000000000000'"):
+    with pytest.raises(DataError, match="'0{16}'"):
         RegionStore.find_alike(bare, "0" * 16, store.network)
 
 
 def test_regions_of_another_dataset_are_refused(with_regions, tiny, tmp_path):
     other = tiny.write(tiny.records(IMAGES - 1), tmp_path / "other")
     shutil.copytree(with_regions.path / "regions", other.path / "regions")
-    with pytest.raises(DataError, match="Regions in .* belong to another dataset.*vsemb regions"):
+    with pytest.raises(DataError, match="vsemb regions"):
         RegionStore.find(other)
-    # Their name does not tell the dataset, so the command that is named does not replace them.
-    with pytest.raises(DataError, match="Remove the folder and make them again"):
+    with pytest.raises(DataError):
         cache_regions(other, CONFIG, REGIONS, weights=None)
 
 
@@ -315,20 +315,20 @@ def test_features_that_float16_cannot_hold_are_refused_by_name(bare, tmp_path):
     network = build_backbone(CONFIG)
     network.layers[2].weights[0].assign(np.full((6, 6, 3, 32), 1e6, np.float32))
     network.layers[2].save_weights(tmp_path / "w.weights.h5")
-    with pytest.raises(DataError, match=r"these weights: features above 65504, which .* 0\.jpg \(id 0\)"):
+    with pytest.raises(DataError, match=r"65504.* 0\.jpg \(id 0\)"):
         cache_regions(bare, CONFIG, REGIONS, weights=tmp_path / "w.weights.h5")
     network.layers[2].weights[0].assign(np.full((6, 6, 3, 32), 1e38, np.float32))
     network.layers[2].save_weights(tmp_path / "w.weights.h5")
-    with pytest.raises(DataError, match=r"these weights: NaN or infinity in the features of 0\.jpg \(id 0\)"):
+    with pytest.raises(DataError, match=r"NaN.* 0\.jpg \(id 0\)"):
         cache_regions(bare, CONFIG, REGIONS, weights=tmp_path / "w.weights.h5")
 
 
 def test_bad_arguments(with_regions):
-    with pytest.raises(InvalidArgumentError, match="batch_size"):
+    with raises_argument("batch_size"):
         cache_regions(with_regions, CONFIG, REGIONS, weights=None, batch_size=0)
-    with pytest.raises(InvalidArgumentError, match="`detections` must be the detections with source='det.*; got None"):
+    with raises_argument("detections"):
         cache_regions(with_regions, CONFIG, RegionConfig("detections"), weights=None)
-    with pytest.raises(InvalidArgumentError, match="no detections with source='grid'"):
+    with raises_argument("detections"):
         cache_regions(with_regions, CONFIG, REGIONS, weights=None, detections=detected([0], WHOLE, [1]))
 
 
@@ -342,5 +342,5 @@ def test_selective_search_without_its_extra_leaves_nothing_behind(bare, monkeypa
 def test_boxes_need_the_whole_image() -> None:
     """Boxes are fractions of the image, so none of it may be cropped."""
     cropped = BackboneConfig("SmallConvNet", resize="short-side")
-    with pytest.raises(InvalidArgumentError, match="resize"):
+    with raises_argument("resize"):
         RegionExtractor(cropped, REGIONS, build_backbone(cropped))

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image, ImageColor
 
+from tests.raising import raises_argument
 from vsemb.drawing import pictures
 from vsemb.drawing.pictures import contact_sheet
-from vsemb.errors import InvalidArgumentError
 from vsemb.systems.regions import drawing
 from vsemb.systems.regions.drawing import draw_alignment
 
@@ -109,9 +109,9 @@ def test_many_regions_have_numbers_and_colours_again() -> None:
 
 
 def test_what_does_not_fit_together() -> None:
-    with pytest.raises(InvalidArgumentError, match="`words`"):
+    with raises_argument("words"):
         draw_alignment(WHITE, BOXES, ["a"], [1, 1], [1.0])
-    with pytest.raises(InvalidArgumentError, match="`side`"):
+    with raises_argument("side"):
         draw_alignment(WHITE, BOXES, ["a"], [1], [1.0], side=10)
 
 

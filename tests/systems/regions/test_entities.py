@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from vsemb.api.data import prepare
+from vsemb import prepare
 from vsemb.data.readers import infer_format
 from vsemb.errors import DataError
 from vsemb.systems.regions.entities import Entities, linked_phrases, read_boxes
@@ -65,21 +65,21 @@ def test_a_dataset_has_links_from_words_to_boxes(
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    "text",
     [
-        ('<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>', "a document type"),
-        ("<a><object><name>1</name><bndbox><xmin>1</xmin></bndbox></object></a>", "could not convert"),
-        (BOXES.replace("<xmax>30", "<xmax>3"), "a box is empty"),
+        '<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>',
+        "<a><object><name>1</name><bndbox><xmin>1</xmin></bndbox></object></a>",
+        BOXES.replace("<xmax>30", "<xmax>3"),
     ],
 )
-def test_malformed_annotations(text: str, message: str, tmp_path: Path) -> None:
+def test_malformed_annotations(text: str, tmp_path: Path) -> None:
     (tmp_path / "1.xml").write_text(text)
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match=r"1\.xml"):
         read_boxes(tmp_path / "1.xml")
 
 
 def test_a_folder_without_lists(folder: Path) -> None:
     for name in ("train", "val"):
         (folder / f"{name}.txt").unlink()
-    with pytest.raises(DataError, match=r"train\.txt, val\.txt or test\.txt"):
+    with pytest.raises(DataError, match=r"train\.txt"):
         Entities().read(folder)

@@ -7,9 +7,8 @@ import json
 import pytest
 
 from tests.systems.regions.knowing_run import KnowingRun
-from vsemb import recipes
+from vsemb import Run, recipes
 from vsemb.cli.__main__ import main
-from vsemb.runs.run import Run
 from vsemb.systems.regions.pointing import PointingMetrics, PointingShare
 from vsemb.systems.regions.pointing_task import measure_pointing
 from vsemb.systems.regions.protocol import pointing_table

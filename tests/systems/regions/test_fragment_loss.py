@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from keras import ops
 
+from tests.raising import raises_argument
 from vsemb import recipes
-from vsemb.errors import InvalidArgumentError
 from vsemb.models.in_batch import InBatchObjective
 from vsemb.systems.regions.fragment_loss import FragmentAlignment, RankingFragments
 from vsemb.systems.regions.similarities import SumSim
@@ -51,8 +51,8 @@ def test_the_loss_is_that_of_loops(batch, margin: float) -> None:
     images, texts = batch
     labels = np.eye(4, dtype=int)
     mask = (IDS[:, None] != IDS) | (labels == 1)
-    found = FragmentAlignment(margin).of_items(images, texts, ops.array(labels), ops.array(mask))
-    np.testing.assert_allclose(found, slow_fragments(images, texts, margin), rtol=1e-5)
+    losses = FragmentAlignment(margin).of_items(images, texts, ops.array(labels), ops.array(mask))
+    np.testing.assert_allclose(losses, slow_fragments(images, texts, margin), rtol=1e-5)
     assert (texts[1, 0] @ images[1].T <= 0).all()
 
 
@@ -78,12 +78,12 @@ def test_a_batch_adds_it_to_the_ranking_loss(batch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("recipe", "overrides", "message"),
+    ("recipe", "overrides", "argument"),
     [
-        ("vsepp", [], "`loss` must be .*; got 'ranking-fragments'"),
-        ("dvsa", ["loss.block_size=8"], "`block_size` must be .*null.*; got 8"),
+        ("vsepp", [], "loss"),
+        ("dvsa", ["loss.block_size=8"], "block_size"),
     ],
 )
-def test_it_needs_sets_and_a_whole_batch(recipe: str, overrides: list[str], message: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=message):
+def test_it_needs_sets_and_a_whole_batch(recipe: str, overrides: list[str], argument: str) -> None:
+    with raises_argument(argument):
         recipes.get(recipe).with_overrides(["loss=ranking-fragments", *overrides])

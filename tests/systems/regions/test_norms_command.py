@@ -16,12 +16,12 @@ def test_two_tables_a_sheet_and_json(region_run, tmp_path, capsys):
     assert main([*arguments, "--out", str(out), "--json", str(report)]) == 0
     words, regions = capsys.readouterr().out.removesuffix(f"\n{out}\n").split("\n\n")
     assert words.split()[:6] == ["smallest", "word", "places", "largest", "word", "places"]
-    found = json.loads(report.read_text())
-    assert found["split"] == "val" and all(each["count"] >= 3 for each in found["smallest"])
-    for line, low, high in zip(words.splitlines()[1:], found["smallest"], found["largest"], strict=True):
+    content = json.loads(report.read_text())
+    assert content["split"] == "val" and all(each["count"] >= 3 for each in content["smallest"])
+    for line, low, high in zip(words.splitlines()[1:], content["smallest"], content["largest"], strict=True):
         assert line.split()[1] == low["word"] and line.split()[4] == high["word"]
         assert low["norm"] <= high["norm"]
-    assert len(regions.splitlines()) == 5 and all(each["region"] for each in found["regions"])
+    assert len(regions.splitlines()) == 5 and all(each["region"] for each in content["regions"])
     with Image.open(out) as sheet:
         assert sheet.format == "JPEG"
 

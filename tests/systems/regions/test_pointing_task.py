@@ -9,12 +9,13 @@ import math
 import numpy as np
 import pytest
 
+from tests.raising import raises_argument
 from tests.systems.regions.knowing_run import KnowingRun
 from vsemb.data import synthetic
 from vsemb.data.records import ImageRecord
 from vsemb.data.store import Dataset, Split
 from vsemb.data.writing.writer import write_dataset
-from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.errors import DataError
 from vsemb.systems.regions.image_tower import regions_of
 from vsemb.systems.regions.pointing import (
     PointingMetrics,
@@ -23,8 +24,7 @@ from vsemb.systems.regions.pointing import (
     object_nouns,
 )
 from vsemb.systems.regions.pointing_task import PointingTask, check_affinities, measure_pointing
-from vsemb.text.tokenizers import WordTokenizer
-from vsemb.text.vocabulary import Vocabulary
+from vsemb.text import Vocabulary, WordTokenizer
 
 AFFINITIES = [0.0, 0.05, 0.3, 2.0]
 SOURCE = {"format": "test", "path_name": "test", "sha256": {}, "options": {}}
@@ -145,9 +145,9 @@ def test_spread_is_that_of_the_regions_of_a_word(knowing, scenes, task) -> None:
             deviations += [*(scores - scores.mean(axis=0)).ravel()]
     # Scores are float32.
     assert task.spread == pytest.approx(math.sqrt(np.mean(np.square(deviations))), rel=1e-5)
-    found = task.affinities()
-    assert found[0] == 0 and len(found) == 5 and found == sorted(found)
-    assert found[3] == float(f"{task.spread:.2g}")
+    affinities = task.affinities()
+    assert affinities[0] == 0 and len(affinities) == 5 and affinities == sorted(affinities)
+    assert affinities[3] == float(f"{task.spread:.2g}")
 
 
 def test_affinity_is_chosen_on_val_whatever_is_measured(knowing, scenes, task, monkeypatch) -> None:
@@ -216,12 +216,12 @@ def test_a_word_that_nobody_knows_points_too(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"objects": ()}, "names object 0 of 0"),
-        ({"objects": ({"label": "ball", "box": [1, 2, 3]},)}, "have no boxes"),
-        ({"objects": ({"label": "ball", "box": [1, 2]},) * 2}, "have no boxes"),
-        ({"alignments": (((2, 0),),)}, "word 2 of 'one ball' names an object and is not there"),
-        ({"alignments": ()}, "has no links from words to objects.*vsemb scenes"),
-        ({"alignments": ((),)}, "has no links from words to objects"),
+        ({"objects": ()}, "0 of 0"),
+        ({"objects": ({"label": "ball", "box": [1, 2, 3]},)}, r"one\.png"),
+        ({"objects": ({"label": "ball", "box": [1, 2]},) * 2}, r"one\.png"),
+        ({"alignments": (((2, 0),),)}, "'one ball'"),
+        ({"alignments": ()}, "vsemb scenes"),
+        ({"alignments": ((),)}, "vsemb scenes"),
     ],
     ids=["no objects", "short box", "shorter boxes", "no such word", "no alignments", "nothing aligned"],
 )
@@ -241,7 +241,7 @@ def test_what_is_out_of_range_is_refused_before_anything_is_opened(scenes) -> No
         ({"bootstrap": -1}, "bootstrap"),
         ({"split": "vall"}, "split"),
     ):
-        with pytest.raises(InvalidArgumentError, match=f"`{name}`"):
+        with raises_argument(name):
             measure_pointing(None, scenes, **options)
     assert str(check_affinities([-0.0])) == "[0.0]"
 
@@ -249,12 +249,12 @@ def test_what_is_out_of_range_is_refused_before_anything_is_opened(scenes) -> No
 def test_scores_that_are_not_finite_measure_nothing(scenes) -> None:
     run = KnowingRun(scenes)
     run.store._rows[int(scenes.split("val").ids[3])][1, 5] = np.nan
-    with pytest.raises(DataError, match="NaN or infinity"):
+    with pytest.raises(DataError, match="NaN"):
         PointingTask(run, scenes, "val").measure([0.0])
 
 
 def test_a_run_of_whole_images_is_refused(tiny_run, scenes) -> None:
-    with pytest.raises(DataError, match="must be a run on regions.*dvsa"):
+    with pytest.raises(DataError, match="dvsa"):
         measure_pointing(tiny_run, scenes)
 
 
@@ -286,5 +286,5 @@ def test_a_run_of_whole_images_chooses_among_all_regions(region_run, region_scen
     run = dataclasses.replace(region_run, recipe=recipe)
     part = region_scenes.split("val")
     assert run.images_of(region_scenes, part).spec.shape[0] == 1
-    found, same = (PointingTask(each, region_scenes, "val").measure([0.0, 1.0]) for each in (run, region_run))
-    assert found == same and found.regions > 1
+    results, same = (PointingTask(each, region_scenes, "val").measure([0.0, 1.0]) for each in (run, region_run))
+    assert results == same and results.regions > 1

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.raising import raises_argument
 from tests.tiny import tiny
-from vsemb import recipes
-from vsemb.api.data import prepare
+from vsemb import prepare, recipes
 from vsemb.cli.__main__ import main
 from vsemb.data.store import Dataset
-from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.errors import DataError
 from vsemb.recipes.retrieval import RetrievalJob
 from vsemb.systems.regions.published import PublishedRegions, read_published, write_published
 from vsemb.systems.regions.region_store import RegionStore
@@ -104,18 +104,18 @@ def test_npz_files_and_an_array_are_the_same_features(
 
 
 def test_what_is_refused(data: Dataset, published: list[PublishedRegions], tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="lack 1 image:"):
+    with pytest.raises(DataError, match=published[0].name):
         write_published(data, [write_tsv(tmp_path / "few.tsv", published[1:])])
-    with pytest.raises(DataError, match="occurs twice"):
+    with pytest.raises(DataError, match=published[0].name):
         write_published(data, [write_tsv(tmp_path / "twice.tsv", [published[0], *published])])
     (tmp_path / "broken.tsv").write_text("1\t2\t3\t1\tnot base64\t=\n")
-    with pytest.raises(DataError, match="broken.tsv, line 1: regions must have 6 or 10 columns"):
+    with pytest.raises(DataError, match=r"broken\.tsv, line 1"):
         list(read_published(tmp_path / "broken.tsv"))
     np.save(tmp_path / "ims.npy", np.zeros((2, 3, DIM), np.float32))
-    with pytest.raises(InvalidArgumentError, match="give `ids`"):
+    with raises_argument("ids"):
         list(read_published(tmp_path / "ims.npy"))
     (tmp_path / "ids.txt").write_text("a\n")
-    with pytest.raises(DataError, match="for 1 names"):
+    with pytest.raises(DataError, match=r"ims\.npy"):
         list(read_published(tmp_path / "ims.npy", tmp_path / "ids.txt"))
 
 

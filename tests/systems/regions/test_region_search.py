@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.raising import raises_argument
 from tests.systems.regions.set_run import Images, Regions, SetRun
-from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.errors import DataError
 from vsemb.systems.regions import region_search
 from vsemb.systems.regions.image_tower import Regions as Tower
 from vsemb.systems.regions.region_search import best_regions, region_sheet, search_regions
@@ -52,7 +53,7 @@ def test_a_region_an_image(run, images) -> None:
 
 
 def test_several_an_image_and_ties_in_the_order_of_the_dataset(run, images) -> None:
-    results = search_regions(run, images, "red bus", every=True, k=5)
+    results = search_regions(run, images, "red bus", all_regions=True, k=5)
     assert found(results) == [
         ("2.png", 1, 4.0),
         ("2.png", 0, 3.5),
@@ -61,7 +62,7 @@ def test_several_an_image_and_ties_in_the_order_of_the_dataset(run, images) -> N
         ("0.png", 1, 2.0),
     ]
     # Padding is never found, though its vector would win.
-    assert len(search_regions(run, images, "red bus", every=True, k=100)) == 8
+    assert len(search_regions(run, images, "red bus", all_regions=True, k=100)) == 8
 
 
 def test_a_run_on_few_regions_finds_none_that_it_never_read(run, images) -> None:
@@ -89,10 +90,10 @@ def test_one_split(run, images) -> None:
 @pytest.mark.parametrize("block", [1, 3, 6, 7])
 @pytest.mark.parametrize("every", [False, True])
 def test_blocks_change_nothing(run, images, block, every, monkeypatch) -> None:
-    wanted = [search_regions(run, images, "red bus", every=every, k=k) for k in (1, 2, 4)]
+    wanted = [search_regions(run, images, "red bus", all_regions=every, k=k) for k in (1, 2, 4)]
     monkeypatch.setattr(region_search, "_BLOCK", block)
     run.features_of(images).asked.clear()
-    assert [search_regions(run, images, "red bus", every=every, k=k) for k in (1, 2, 4)] == wanted
+    assert [search_regions(run, images, "red bus", all_regions=every, k=k) for k in (1, 2, 4)] == wanted
     assert max(run.features_of(images).asked) == max(1, min(2, block // 3))
 
 
@@ -110,7 +111,7 @@ def test_against_a_loop() -> None:
         for region in range(4)
         if boxes[row, region].any()
     )
-    results = best_regions(run, images, ["val"], lambda regions: regions.sum(axis=2), 25, every=True)
+    results = best_regions(run, images, ["val"], lambda regions: regions.sum(axis=2), 25, all_regions=True)
     assert [(-result.score, result.row, result.region) for result in results] == wanted[:25]
 
 
@@ -121,12 +122,12 @@ def test_words_that_are_not_known(run, images) -> None:
     assert found(with_unknown) == found(search_regions(run, images, "red bus"))
     assert said == ["Warning: not known to the run: zyzzyva."]
     for text in ("zyzzyva", "", "...", "red \udcff bus"):
-        with pytest.raises(InvalidArgumentError, match="`query`"):
+        with raises_argument("query"):
             search_regions(run, images, text)
 
 
 def test_what_is_refused(run, images, tiny_run, scenes) -> None:
-    with pytest.raises(InvalidArgumentError, match="`k`"):
+    with raises_argument("k"):
         search_regions(run, images, "red", k=0)
     with pytest.raises(DataError, match="vsemb regions"):
         search_regions(SetRun(WORDS, None), images, "red")
@@ -142,7 +143,7 @@ def test_scores_that_are_not_finite_find_nothing(images) -> None:
 
 
 def test_a_sheet_of_crops(run, images) -> None:
-    results = search_regions(run, images, "red bus", every=True, k=4)
+    results = search_regions(run, images, "red bus", all_regions=True, k=4)
     sheet = np.asarray(region_sheet(images, results, 100))
     # Image 2: its left half is of grey 30, and the right half of image 0 black.
     grey, black = (np.all(sheet == value, axis=2).sum() for value in (30, 0))

@@ -21,9 +21,9 @@ def test_a_table_a_sheet_and_json(region_run, tmp_path, capsys):
     assert main([*arguments, "--out", str(out), "--json", str(report)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split()[:5] == ["rank", "score", "key", "split", "region"] and len(lines) == 6
-    found = json.loads(report.read_text())
-    assert found["query"] == "red circle"
-    assert [result["key"] for result in found["results"]] == [line.split()[2] for line in lines[1:4]]
+    content = json.loads(report.read_text())
+    assert content["query"] == "red circle"
+    assert [result["key"] for result in content["results"]] == [line.split()[2] for line in lines[1:4]]
     with Image.open(out) as sheet:
         assert sheet.width > 300
 

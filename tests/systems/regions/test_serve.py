@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from vsemb.errors import InvalidArgumentError
+from tests.raising import raises_argument
+from vsemb import Run
 from vsemb.runs.indexing import build_index
-from vsemb.runs.run import Run
 from vsemb.runs.serve import export_run, model_facts
 
 
@@ -33,14 +33,14 @@ def test_an_exported_run_of_regions(region_run, region_scenes, tmp_path):
     np.testing.assert_allclose(vectors[:, : words.shape[1]], words, atol=1e-5)
     assert vectors.shape[1] == run.tokenizer.max_length and not vectors[:, words.shape[1] :].any()
     inputs = {"image_bytes": encoded[:4], "text": texts, "affinity": tf.constant([0.0, 0.1, 0.2, 3.0])}
-    found = {name: value.numpy() for name, value in signatures["align"](**inputs).items()}
+    values = {name: value.numpy() for name, value in signatures["align"](**inputs).items()}
     # Without an affinity each word has the region that fits it best, or one of several.
-    count = int((found["regions"][0] >= 0).sum())
+    count = int((values["regions"][0] >= 0).sum())
     regions = images["embedding"][0].numpy()
     scores = words[0, :count] @ regions[regions.any(axis=1)].T
-    np.testing.assert_allclose(found["scores"][0, :count], scores.max(axis=1), atol=1e-5)
-    np.testing.assert_allclose(scores[np.arange(count), found["regions"][0, :count]], scores.max(axis=1))
-    assert len({*found["regions"][3].tolist()} - {-1}) == 1
+    np.testing.assert_allclose(values["scores"][0, :count], scores.max(axis=1), atol=1e-5)
+    np.testing.assert_allclose(scores[np.arange(count), values["regions"][0, :count]], scores.max(axis=1))
+    assert len({*values["regions"][3].tolist()} - {-1}) == 1
 
 
 @pytest.mark.slow
@@ -73,6 +73,6 @@ def test_a_run_of_regions_of_an_unknown_network_embeds_texts_only(region_run, tm
 
 def test_a_run_of_regions_exports_no_index(region_run, tiny_run, scenes, tmp_path):
     index = build_index(tiny_run, scenes, "val", out=tmp_path / "index")
-    with pytest.raises(InvalidArgumentError, match="one vector per item.*vsemb search RUN"):
+    with raises_argument("index"):
         export_run(region_run, tmp_path / "model", index=index)
     assert not (tmp_path / "model").exists()

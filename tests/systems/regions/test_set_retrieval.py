@@ -51,8 +51,8 @@ def test_all_protocols_take_sets() -> None:
     texts = np.pad(inputs["texts"][:, None], [(0, 0), (0, 2), (0, 0)])
     as_sets = inputs | {"images": inputs["images"][:, None], "texts": texts}
     # An image or a text of nothing but zeros scores 0 either way.
-    found = evaluate_retrieval(**as_sets, similarity=similarities.get("max-sim"), **options)
-    assert found == expected
+    metrics = evaluate_retrieval(**as_sets, similarity=similarities.get("max-sim"), **options)
+    assert metrics == expected
 
 
 @pytest.mark.parametrize("name", ["max-sim", "cross-attention"])
@@ -94,9 +94,9 @@ def test_sets_are_padded_to_the_longest(batch_size: int) -> None:
     embedder = Embedder(DualEncoder(Sets(), Sets(), "max-sim"))
     offsets = np.array([0, 5, 6, 8, 8, 15])
     ids = np.arange(1, 16, dtype=np.int32)
-    found = embedder.texts(ids, offsets, batch_size=batch_size)
+    embedded = embedder.texts(ids, offsets, batch_size=batch_size)
     padded = pad_ids(ids, offsets, np.arange(5)).astype(np.float32)  # (5, 7)
-    np.testing.assert_array_equal(found, np.stack([padded, 2 * padded], -1))
+    np.testing.assert_array_equal(embedded, np.stack([padded, 2 * padded], -1))
     images = embedder.images(SetImages(), 7, batch_size=batch_size)
     whole = SetImages().gather(np.arange(7))  # (7, 4)
     np.testing.assert_array_equal(images, np.stack([whole, 2 * whole], -1))

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from keras import ops
 
+from tests.raising import raises_argument
 from tests.searched import search_run
+from vsemb import Run
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.runs.indexing import build_index, open_index
 from vsemb.runs.inputs import Query
 from vsemb.runs.projector import project_run
-from vsemb.runs.run import Run
 from vsemb.systems.regions import set_search
 from vsemb.systems.regions.image_tower import regions_of
 from vsemb.systems.regions.set_search import MultiVectorSearch
@@ -184,10 +185,10 @@ def test_what_sets_cannot_do_is_refused_before_any_work(run, region_scenes, monk
         (Query("two"), {"resort": 3}, "resort"),
         (Query("two"), {"candidates": 100}, "candidates"),
     ):
-        with pytest.raises(InvalidArgumentError, match=f"`{name}`.*sets of vectors"):
+        with raises_argument(name):
             search_run(run, region_scenes, query, split="val", **options)
         if not options:
-            with pytest.raises(InvalidArgumentError, match=f"`{name}`"):
+            with raises_argument(name):
                 MultiVectorSearch.check(run, query, run.path, 5)
 
 
@@ -202,13 +203,13 @@ def test_what_cannot_be_searched(run, region_scenes, scenes, tmp_path) -> None:
     ):
         with pytest.raises(InvalidArgumentError):
             search.search(queries, k, candidates=candidates)
-    with pytest.raises(InvalidArgumentError, match="nowhere"):
+    with raises_argument("split"):
         MultiVectorSearch(run, region_scenes, "nowhere", "image")
     with pytest.raises(DataError, match="vsemb regions"):
         search_run(run, scenes, Query("two"), split="val")
     # Captions are there all the same.
     assert len(search_run(run, scenes, Query("two"), k=3, split="val", captions=True)) == 3
-    with pytest.raises(InvalidArgumentError, match="Not known: zyzzyva"):
+    with raises_argument("query"):
         search_run(run, region_scenes, Query("zyzzyva"), split="val")
     copy = Dataset.open(shutil.copytree(scenes.path, tmp_path / "scenes"))
     with pytest.raises(DataError, match="vsemb regions"):
@@ -225,12 +226,12 @@ def test_scores_that_are_no_numbers(run, region_scenes, monkeypatch) -> None:
 
 def test_sets_have_no_index(region_run, region_scenes):
     for make in (build_index, open_index):
-        with pytest.raises(DataError, match="An index needs one vector.*`vsemb search` scores all items"):
+        with pytest.raises(DataError, match="vsemb search"):
             make(region_run, region_scenes, "val")
     assert not (region_run.path / "index").exists()
 
 
 def test_sets_are_no_points(region_run, region_scenes, tmp_path) -> None:
-    with pytest.raises(DataError, match="The projector needs one vector.*vsemb report"):
+    with pytest.raises(DataError, match="vsemb report"):
         project_run(region_run, region_scenes, "val", tmp_path / "projector")
     assert not list(tmp_path.iterdir())

@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 
 from tests.contract import SAME
+from tests.raising import raises_argument
 from tests.systems.regions.region_model import COUNT, DIM, LONGEST, TEXTS, candidates, pictures, region_parts
-from vsemb.errors import InvalidArgumentError
 from vsemb.exporting import Corpus, ImageInput, ServedModel, export_savedmodel
 from vsemb.exporting.card import card_path
 from vsemb.exporting.contract import Contract, contract_path
@@ -48,13 +48,13 @@ def nothing(dtype: tf.DType) -> tf.Tensor:
 
 
 def test_texts_are_as_many_vectors_as_are_read_at_most(served):
-    found = answers(served.encode_text, [TEXTS[0], "", "zyzzyva", "a " * 20])
-    assert found["embedding"].shape == (4, LONGEST, DIM) and found["embedding"].dtype == np.float32
-    assert found["valid"].tolist() == [True, False, False, True]
-    assert not found["embedding"][0, 3:].any() and not found["embedding"][1].any()
-    assert found["embedding"][3].any(axis=1).all()
+    answer = answers(served.encode_text, [TEXTS[0], "", "zyzzyva", "a " * 20])
+    assert answer["embedding"].shape == (4, LONGEST, DIM) and answer["embedding"].dtype == np.float32
+    assert answer["valid"].tolist() == [True, False, False, True]
+    assert not answer["embedding"][0, 3:].any() and not answer["embedding"][1].any()
+    assert answer["embedding"][3].any(axis=1).all()
     wanted = served.model.encode_texts(served.tokenizer([TEXTS[0]]))
-    np.testing.assert_allclose(found["embedding"][:1, :3], wanted, atol=1e-6)
+    np.testing.assert_allclose(answer["embedding"][:1, :3], wanted, atol=1e-6)
     assert served.encode_text.get_concrete_function().structured_outputs["embedding"].shape[1:] == (
         LONGEST,
         DIM,
@@ -63,25 +63,25 @@ def test_texts_are_as_many_vectors_as_are_read_at_most(served):
 
 def test_images_are_regions_with_boxes(served):
     first, second = pictures()
-    found = answers(served.encode_image, [first, b"no image", second])
-    assert found["embedding"].shape == (3, COUNT, DIM) and found["boxes"].shape == (3, COUNT, 4)
-    assert found["valid"].tolist() == [True, False, True]
-    assert not found["embedding"][1].any() and not found["boxes"][1].any()
-    assert found["boxes"][0, 0].tolist() == found["boxes"][2, 0].tolist() == [0, 0, 1, 1]
-    assert np.array_equal(found["embedding"].any(axis=2), found["boxes"].any(axis=2))
+    answer = answers(served.encode_image, [first, b"no image", second])
+    assert answer["embedding"].shape == (3, COUNT, DIM) and answer["boxes"].shape == (3, COUNT, 4)
+    assert answer["valid"].tolist() == [True, False, True]
+    assert not answer["embedding"][1].any() and not answer["boxes"][1].any()
+    assert answer["boxes"][0, 0].tolist() == answer["boxes"][2, 0].tolist() == [0, 0, 1, 1]
+    assert np.array_equal(answer["embedding"].any(axis=2), answer["boxes"].any(axis=2))
     alone = answers(served.encode_image, [second])
-    np.testing.assert_allclose(found["embedding"][2:], alone["embedding"], **SAME)
+    np.testing.assert_allclose(answer["embedding"][2:], alone["embedding"], **SAME)
     extracted = served.image_input.extractor(tf.constant([first]))
-    np.testing.assert_allclose(found["boxes"][0], extracted.boxes[0])
+    np.testing.assert_allclose(answer["boxes"][0], extracted.boxes[0])
     wanted = served.model.encode_images(extracted.features)
-    np.testing.assert_allclose(found["embedding"][:1], wanted, **SAME)
+    np.testing.assert_allclose(answer["embedding"][:1], wanted, **SAME)
 
 
 @pytest.mark.parametrize("affinity", [0.0, 0.5, 5.0, 1e30, float("inf")])
 def test_every_word_has_the_region_of_the_best_chain(served, affinity):
     images = pictures()[:1] * len(TEXTS)
-    found = answers(served.functions["align"], images, TEXTS, [affinity] * len(TEXTS))
-    assert found["valid"].all()
+    answer = answers(served.functions["align"], images, TEXTS, [affinity] * len(TEXTS))
+    assert answer["valid"].all()
     regions = answers(served.encode_image, images[:1])["embedding"][0]
     vectors = answers(served.encode_text, TEXTS)["embedding"]
     real = np.flatnonzero(regions.any(axis=1))
@@ -92,20 +92,20 @@ def test_every_word_has_the_region_of_the_best_chain(served, affinity):
         ways = np.array(list(itertools.product(real, repeat=count)))
         shared = (ways[:, 1:] == ways[:, :-1]).sum(axis=1) * min(affinity, 1e4)
         best = ways[np.argmax(scores[np.arange(count), ways].sum(axis=1) + shared)]
-        assert found["regions"][row].tolist() == [*best, *[-1] * (LONGEST - count)]
-        np.testing.assert_allclose(found["scores"][row, :count], scores[np.arange(count), best], rtol=1e-5)
-        assert not found["scores"][row, count:].any()
+        assert answer["regions"][row].tolist() == [*best, *[-1] * (LONGEST - count)]
+        np.testing.assert_allclose(answer["scores"][row, :count], scores[np.arange(count), best], rtol=1e-5)
+        assert not answer["scores"][row, count:].any()
         words = text.lower().strip("!").split()
-        assert found["words"][row].tolist() == [word.encode() for word in words] + [b""] * (LONGEST - count)
+        assert answer["words"][row].tolist() == [word.encode() for word in words] + [b""] * (LONGEST - count)
     if affinity > 5:
-        assert all(len({*row} - {-1}) == 1 for row in found["regions"].tolist())
+        assert all(len({*row} - {-1}) == 1 for row in answer["regions"].tolist())
 
 
 def test_words_are_those_that_are_read(served):
     texts = ["The zyzzyva's RED circle", "a \xff b", "a " * 30]
-    found = answers(served.functions["align"], pictures()[:1] * 3, texts, [0.0] * 3)
-    assert found["words"][0].tolist() == [b"the", b"zyzzyva", b"'s", b"red", b"circle", *[b""] * 4]
-    assert found["words"][2].tolist() == [b"a"] * LONGEST and (found["regions"][2] >= 0).all()
+    answer = answers(served.functions["align"], pictures()[:1] * 3, texts, [0.0] * 3)
+    assert answer["words"][0].tolist() == [b"the", b"zyzzyva", b"'s", b"red", b"circle", *[b""] * 4]
+    assert answer["words"][2].tolist() == [b"a"] * LONGEST and (answer["regions"][2] >= 0).all()
 
 
 def bad_rows() -> list[tuple[bytes, str, float]]:
@@ -126,18 +126,18 @@ def test_bad_rows_are_empty_and_disturb_no_other(served):
     mixed = list(itertools.chain(*itertools.zip_longest(bad_rows(), good)))
     rows = [row for row in mixed if row is not None]
     is_good = np.array([row in good for row in rows])
-    found = answers(served.functions["align"], *map(list, zip(*rows, strict=True)))
-    assert found["valid"].tolist() == is_good.tolist()
-    assert (found["regions"][~is_good] == -1).all() and (found["words"][~is_good] == b"").all()
-    assert not found["boxes"][~is_good].any() and not found["scores"][~is_good].any()
+    answer = answers(served.functions["align"], *map(list, zip(*rows, strict=True)))
+    assert answer["valid"].tolist() == is_good.tolist()
+    assert (answer["regions"][~is_good] == -1).all() and (answer["words"][~is_good] == b"").all()
+    assert not answer["boxes"][~is_good].any() and not answer["scores"][~is_good].any()
     alone = answers(served.functions["align"], *map(list, zip(*good, strict=True)))
-    assert compare(alone, {name: values[is_good] for name, values in found.items()}, 1e-5)[1] is None
+    assert compare(alone, {name: values[is_good] for name, values in answer.items()}, 1e-5)[1] is None
 
 
 @pytest.mark.slow
 def test_a_batch_may_be_empty(served, given):
-    found = answers(served.functions["align"], nothing(tf.string), nothing(tf.string), nothing(tf.float32))
-    shapes = {name: values.shape for name, values in found.items()}
+    answer = answers(served.functions["align"], nothing(tf.string), nothing(tf.string), nothing(tf.float32))
+    shapes = {name: values.shape for name, values in answer.items()}
     assert shapes == {
         "boxes": (0, COUNT, 4),
         "words": (0, LONGEST),
@@ -155,20 +155,20 @@ def test_a_batch_may_be_empty(served, given):
 
 def test_inputs_of_different_numbers_of_rows_are_refused(served, given):
     image = pictures()[:1]
-    with pytest.raises(tf.errors.InvalidArgumentError, match="different numbers of rows"):
+    with pytest.raises(tf.errors.InvalidArgumentError):
         served.functions["align"](tf.constant(image * 2), tf.constant(TEXTS[:1]), tf.constant([0.0, 0.0]))
-    with pytest.raises(tf.errors.InvalidArgumentError, match="different numbers of rows"):
+    with pytest.raises(tf.errors.InvalidArgumentError):
         served.functions["align"](tf.constant(image * 2), tf.constant(TEXTS[:2]), tf.constant([0.0]))
-    with pytest.raises(tf.errors.InvalidArgumentError, match="different numbers of rows"):
+    with pytest.raises(tf.errors.InvalidArgumentError):
         given.encode_image(tf.constant(image * 2), tf.constant(candidates(1)))
 
 
 def test_candidates_are_given_where_none_are_proposed(given):
     images = pictures()
     boxes = candidates(2)
-    found = answers(given.encode_image, images, boxes)
-    assert found["valid"].all() and found["boxes"][0, 0].tolist() == [0, 0, 1, 1]
-    kept = {tuple(box) for box in found["boxes"][0, 1:].round(4).tolist() if any(box)}
+    answer = answers(given.encode_image, images, boxes)
+    assert answer["valid"].all() and answer["boxes"][0, 0].tolist() == [0, 0, 1, 1]
+    kept = {tuple(box) for box in answer["boxes"][0, 1:].round(4).tolist() if any(box)}
     assert kept and kept <= {tuple(box) for box in boxes[0].round(4).tolist()}
     # None at all leaves the whole image.
     for none in (np.zeros((2, 3, 4), np.float32), np.zeros((2, 0, 4), np.float32)):
@@ -185,12 +185,12 @@ def test_what_is_no_box_makes_its_row_invalid_alone(given, box):
     images, boxes = pictures(2) * 2, candidates(4)
     good = answers(given.functions["align"], images, [TEXTS[0]] * 4, [0.1] * 4, boxes)
     boxes[1, 2] = box
-    found = answers(given.functions["align"], images, [TEXTS[0]] * 4, [0.1] * 4, boxes)
-    assert good["valid"].all() and found["valid"].tolist() == [True, False, True, True]
-    assert not found["boxes"][1].any() and (found["regions"][1] == -1).all()
+    answer = answers(given.functions["align"], images, [TEXTS[0]] * 4, [0.1] * 4, boxes)
+    assert good["valid"].all() and answer["valid"].tolist() == [True, False, True, True]
+    assert not answer["boxes"][1].any() and (answer["regions"][1] == -1).all()
     rows = [0, 2, 3]
     wanted = {name: values[rows] for name, values in good.items()}
-    assert compare(wanted, {name: values[rows] for name, values in found.items()}, 1e-5)[1] is None
+    assert compare(wanted, {name: values[rows] for name, values in answer.items()}, 1e-5)[1] is None
 
 
 def test_requests_of_different_numbers_of_candidates_may_be_joined_where_they_begin_with_padding(given):
@@ -252,13 +252,11 @@ def test_what_a_model_of_sets_offers(served):
     assert set(ServedModel(model, tokenizer).signatures) == {"serving_default", "encode_text", "describe"}
     assert ServedModel(model, tokenizer).encode_image is None
     corpus = Corpus(np.zeros((2, DIM), np.float32), np.arange(2), ["a", "b"])
-    with pytest.raises(
-        InvalidArgumentError, match="`index` must be .*one vector per item.*; got '2 items'.*vsemb search RUN"
-    ):
+    with raises_argument("index"):
         ServedModel(model, tokenizer, image_input, corpus=corpus)
-    with pytest.raises(InvalidArgumentError, match="image_input.*set of vectors per image.*MaxSim"):
+    with raises_argument("image_input"):
         ServedModel(model, tokenizer, ImageInput(image_input.config, image_input.backbone))
-    with pytest.raises(InvalidArgumentError, match="tokenizer.*a word tokenizer"):
+    with raises_argument("tokenizer"):
         ServedModel(model, lambda texts: tokenizer(texts), image_input)
 
 
@@ -271,9 +269,9 @@ def exported(request, region_models):
 @pytest.mark.parametrize("name", ["sets", "given"])
 def test_the_export_passes_in_other_processes(name, region_models):
     check_servable(region_models / name / "1")
-    found = verify_model(region_models / name)
-    assert not found.failed
-    checked = {(it.check, it.signature) for it in found.checks if it.signature}
+    verified = verify_model(region_models / name)
+    assert not verified.failed
+    checked = {(it.check, it.signature) for it in verified.checks if it.signature}
     assert checked == {(probe, signature) for probe in PROBES for signature in SIGNATURES}
 
 

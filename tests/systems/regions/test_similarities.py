@@ -12,8 +12,8 @@ import tensorflow as tf
 
 from tests.contract import check_config, check_similarity
 from tests.oracles import TOLERANCE, oracle
+from tests.raising import raises_argument
 from vsemb import registry, similarities
-from vsemb.errors import InvalidArgumentError
 from vsemb.ops.geometry import l2_normalize
 from vsemb.similarities import Similarity
 from vsemb.systems.regions import similarities as sets
@@ -53,8 +53,8 @@ def test_regions_and_words_by_hand() -> None:
     assert float(similarities.get("max-sim").scores(image, text)[0, 0]) == 3 - 1
     assert float(similarities.get("sum-sim").scores(image, text)[0, 0]) == 3 + 2
     for name in ("max-sim", "sum-sim"):
-        found = similarities.get(name).word_region_scores(image, text)
-        assert found.numpy().tolist() == [[[3, 2, 0], [-1, -2, 0], [0, 0, 0]]]
+        scores = similarities.get(name).word_region_scores(image, text)
+        assert scores.numpy().tolist() == [[[3, 2, 0], [-1, -2, 0], [0, 0, 0]]]
 
 
 def test_late_interaction_by_hand() -> None:
@@ -79,9 +79,9 @@ def test_attention_compares_unit_vectors(attend: str, temperature: float) -> Non
     # The published temperature is the default.
     published = CrossAttention(attend, temperature).scores(images, texts)
     np.testing.assert_array_equal(similarity.scores(images, texts), published)
-    found = similarity.word_region_scores(images, texts).numpy()
-    assert np.abs(found).max() <= 1 + 1e-6
-    np.testing.assert_allclose(found[2, 0, 0], np.dot(images[2, 0], texts[2, 0]), rtol=1e-5, atol=1e-6)
+    scores = similarity.word_region_scores(images, texts).numpy()
+    assert np.abs(scores).max() <= 1 + 1e-6
+    np.testing.assert_allclose(scores[2, 0, 0], np.dot(images[2, 0], texts[2, 0]), rtol=1e-5, atol=1e-6)
 
 
 def test_options_of_attention_arrive() -> None:
@@ -102,19 +102,20 @@ def test_which_accept_multi_vectors() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "named"),
+    "options",
     [
-        ({"attend": "images"}, "regions, words"),
-        ({"temperature": 0.0}, "temperature.*above 0, at most 30"),
-        ({"temperature": 31.0}, "temperature.*above 0, at most 30"),
-        ({"temperature": math.nan}, "temperature.*above 0, at most 30"),
-        ({"pooling": "max"}, "mean, lse"),
-        ({"lse_temperature": -1.0}, "above 0, at most 80"),
+        {"attend": "images"},
+        {"temperature": 0.0},
+        {"temperature": 31.0},
+        {"temperature": math.nan},
+        {"pooling": "max"},
+        {"lse_temperature": -1.0},
     ],
     ids=str,
 )
-def test_options_out_of_range_are_refused(options: dict, named: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=named):
+def test_options_out_of_range_are_refused(options: dict) -> None:
+    (name,) = options
+    with raises_argument(name):
         CrossAttention(**options)
 
 
@@ -306,8 +307,8 @@ def test_gradient_equals_that_of_a_double_loop() -> None:
         slow = double_loop()
     for side in (regions, words):
         real = item_mask(side).numpy()
-        found, expected = (tape.gradient(total, side).numpy()[real] for total in (fast, slow))
-        np.testing.assert_allclose(found, expected, **CLOSE)
+        results, expected = (tape.gradient(total, side).numpy()[real] for total in (fast, slow))
+        np.testing.assert_allclose(results, expected, **CLOSE)
 
 
 @kinds
@@ -365,9 +366,9 @@ def test_sentences_are_scored_without_their_padding(monkeypatch: pytest.MonkeyPa
 
 def test_scores_of_words_and_regions() -> None:
     regions, words = examples("max")
-    found = item_products(words[:5], regions)
-    assert found.shape == (5, 6, 4)
-    np.testing.assert_allclose(found, np.einsum("ntd,nmd->ntm", words[:5], regions), rtol=1e-5, atol=1e-5)
+    products = item_products(words[:5], regions)
+    assert products.shape == (5, 6, 4)
+    np.testing.assert_allclose(products, np.einsum("ntd,nmd->ntm", words[:5], regions), rtol=1e-5, atol=1e-5)
 
 
 def test_nan_stays_nan() -> None:

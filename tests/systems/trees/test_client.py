@@ -13,11 +13,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.raising import raises_argument
 from tests.serving.asking import ask
 from tests.systems.trees.tree_model import DIM, TEXTS, chain, parse, tree_corpus, tree_parts
-from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.errors import DataError
 from vsemb.exporting import ServedModel
-from vsemb.serving.client import Client
+from vsemb.serving import Client
 from vsemb.serving.server import Server
 from vsemb.systems.trees.client import TextParser, to_trees, trees_in_parts
 from vsemb.systems.trees.signature import TreeInput
@@ -62,10 +63,10 @@ def url(request, server) -> str:
 def test_trees_are_embedded(url, wanted):
     with Client(url, "trees", timeout=60) as client:
         first = Tree(*map(tuple, chain(TEXTS[0])))
-        found = client.encode_tree([first, chain(TEXTS[1]), ([], []), (["a", "b"], [2, 1]), chain(TEXTS[2])])
-        assert found.valid.tolist() == [True, True, False, False, True]
-        assert found.embedding.dtype == np.float32 and not found.embedding[2:4].any()
-        np.testing.assert_allclose(found.embedding[[0, 1, 4]], wanted, atol=1e-6)
+        embedded = client.encode_tree([first, chain(TEXTS[1]), ([], []), (["a", "b"], [2, 1]), chain(TEXTS[2])])
+        assert embedded.valid.tolist() == [True, True, False, False, True]
+        assert embedded.embedding.dtype == np.float32 and not embedded.embedding[2:4].any()
+        np.testing.assert_allclose(embedded.embedding[[0, 1, 4]], wanted, atol=1e-6)
         assert client.encode_tree([]).embedding.shape == (0, DIM)
         assert not client.encode_tree([([], [])]).valid.any()
 
@@ -79,9 +80,9 @@ def test_texts_are_parsed_before_the_call(url, wanted):
         return chains(texts)
 
     with Client(url, "trees", timeout=60, parser=record) as client:
-        found = client.encode_text([TEXTS[0], "", TEXTS[1].encode(), *parse(TEXTS[2:]), " \n"])
-        assert found.valid.tolist() == [True, False, True, True, False]
-        np.testing.assert_allclose(found.embedding[found.valid], wanted, atol=1e-6)
+        embedded = client.encode_text([TEXTS[0], "", TEXTS[1].encode(), *parse(TEXTS[2:]), " \n"])
+        assert embedded.valid.tolist() == [True, False, True, True, False]
+        np.testing.assert_allclose(embedded.embedding[embedded.valid], wanted, atol=1e-6)
         assert calls == [[TEXTS[0], TEXTS[1]]]
         assert client.encode_text(["", " "]).valid.tolist() == [False, False] and len(calls) == 1
         assert client.encode_text([]).embedding.shape == (0, DIM)
@@ -103,18 +104,17 @@ def test_searching(url, wanted):
     corpus = tree_corpus()
     best = np.argsort(-wanted @ corpus.embeddings.T, axis=1)[:, :2]
     with Client(url, "trees", timeout=60, parser=parse) as client:
-        for found in (client.search_text(TEXTS, k=2), client.search_tree(chains(TEXTS), k=2)):
-            assert found.ids.tolist() == corpus.ids[best].tolist() and found.valid.all()
-        found = client.search_tree([([], []), chain(TEXTS[0])], k=4)
-        assert [len(keys) for keys in found.keys] == [0, 4]
+        for hits in (client.search_text(TEXTS, k=2), client.search_tree(chains(TEXTS), k=2)):
+            assert hits.ids.tolist() == corpus.ids[best].tolist() and hits.valid.all()
+        hits = client.search_tree([([], []), chain(TEXTS[0])], k=4)
+        assert [len(keys) for keys in hits.keys] == [0, 4]
 
 
 @pytest.mark.slow
 def test_without_a_parser_the_fix_is_named(url):
     with Client(url, "trees", timeout=60) as client:
-        says = r"`parser` must be .*reads dependency trees only.*; got None.*Client\(\.\.\., parser"
         for call in (client.encode_text, client.search_text):
-            with pytest.raises(InvalidArgumentError, match=says):
+            with raises_argument("parser"):
                 call([TEXTS[0]])
         # Nothing to parse, no parser.
         assert client.encode_text(["", *parse(TEXTS[:1])]).valid.tolist() == [False, True]
@@ -143,8 +143,8 @@ def test_a_parser_is_opened_once_and_when_it_is_needed(server, monkeypatch, want
 @pytest.mark.slow
 def test_parts_are_put_together_in_order(server, wanted):
     with Client(url_of(server, "http"), "trees", timeout=60, batch_size=2) as client:
-        found = client.encode_tree(chains(TEXTS) * 3)
-    np.testing.assert_allclose(found.embedding, np.tile(wanted, (3, 1)), atol=1e-6)
+        embedded = client.encode_tree(chains(TEXTS) * 3)
+    np.testing.assert_allclose(embedded.embedding, np.tile(wanted, (3, 1)), atol=1e-6)
 
 
 @pytest.mark.slow
@@ -196,24 +196,24 @@ def test_what_is_no_request(body, says, server):
 
 
 @pytest.mark.parametrize(
-    ("trees", "says"),
+    "trees",
     [
-        (([], []), "`trees` must be pairs of words and heads.*; got \\[\\]"),
-        ("a dog", "`trees` must be a list.*; got 'str'"),
-        (Tree(("dog",), (0,)), "`trees` must be a list.*; got 'Tree'"),
-        ([(["a"], [0]), (["a", "dog"], [0])], "2 words and 1 heads in tree 1"),
-        ([("dog", [0])], "`trees` must be a list of words.*; got 'dog'"),
-        ([([3], [0])], "`trees` must be a list of words.*; got \\[3\\]"),
-        ([(["a"], [0.5])], "`trees` must be a list of heads.*; got \\[0.5\\]"),
-        ([(["a"], [2**31])], "must be a list of heads"),
-        ([(["a"], [2**63])], "must be a list of heads"),
-        ([(["a"], [-(2**63)])], "must be a list of heads"),
-        ([(["a", "b"], [[2], [0, 0]])], "must be a list of heads"),
-        ([(None, [0])], "`trees` must be a list of words.*; got None"),
-        (None, "`trees` must be a list.*; got 'NoneType'"),
-        ([(["a"], ["0"])], "must be a list of heads"),
-        (["a\t0"], "must be pairs of words and heads"),
-        ([3], "must be pairs of words and heads"),
+        ([], []),
+        "a dog",
+        Tree(("dog",), (0,)),
+        [(["a"], [0]), (["a", "dog"], [0])],
+        [("dog", [0])],
+        [([3], [0])],
+        [(["a"], [0.5])],
+        [(["a"], [2**31])],
+        [(["a"], [2**63])],
+        [(["a"], [-(2**63)])],
+        [(["a", "b"], [[2], [0, 0]])],
+        [(None, [0])],
+        None,
+        [(["a"], ["0"])],
+        ["a\t0"],
+        [3],
     ],
     ids=[
         *("a pair", "a text", "a tree", "lengths", "a word", "numbers", "fractions", "too large"),
@@ -221,8 +221,8 @@ def test_what_is_no_request(body, says, server):
         *("a parsed text", "a number"),
     ],
 )
-def test_what_is_no_list_of_trees(trees, says):
-    with pytest.raises(InvalidArgumentError, match=says):
+def test_what_is_no_list_of_trees(trees):
+    with raises_argument("trees"):
         to_trees(trees)
 
 
@@ -243,9 +243,9 @@ def test_a_long_tree_among_others_is_answered_in_its_place(url, wanted):
     long = (["dog"] * 30_000, [*range(30_000)])
     with Client(url, "trees", timeout=60) as client:
         trees = [*chains(TEXTS), long, *chains(TEXTS)]
-        found = client.encode_tree(trees)
-        assert found.valid.all()
-        np.testing.assert_allclose(found.embedding[[0, 1, 2, 4, 5, 6]], np.tile(wanted, (2, 1)), atol=1e-6)
+        embedded = client.encode_tree(trees)
+        assert embedded.valid.all()
+        np.testing.assert_allclose(embedded.embedding[[0, 1, 2, 4, 5, 6]], np.tile(wanted, (2, 1)), atol=1e-6)
         ranked = client.search_tree(trees, k=2)
         alone = client.search_tree(trees[:3], k=2)
     assert ranked.ids.shape == (7, 2) and ranked.keys[4:] == alone.keys and len(ranked.keys) == 7
@@ -260,17 +260,17 @@ def test_as_much_of_a_text_is_parsed_as_models_of_texts_read():
 def test_odd_words_are_sent_as_they_are():
     tokens, heads = to_trees([([b"\xed\xa0\x80", b"\xff"], np.array([2, 0]))])
     assert tokens.tolist() == [[b"", b"\xed\xa0\x80", b"\xff"]] and heads.tolist() == [[0, 2, 0]]
-    with pytest.raises(InvalidArgumentError, match=r"`trees\[1\]\[0\]`.*ud800"):
+    with raises_argument("trees[1][0]"):
         to_trees([(["a"], [0]), (["\ud800"], [0])])
     assert heads.dtype == np.int32 and to_trees([])[0].shape == (0, 1)
 
 
 def test_parsers_that_are_none():
-    with pytest.raises(InvalidArgumentError, match="`parser` must be .*; got 3"):
+    with raises_argument("parser"):
         Client("http://host", "trees", parser=3)
-    with pytest.raises(InvalidArgumentError, match="1 trees for 2 texts"):
+    with raises_argument("parser"):
         TextParser(lambda texts: [([], [])])([b"a", b"b"])
-    with pytest.raises(DataError, match="parsed text"):
+    with pytest.raises(DataError):
         TextParser(None)([b"a\tb"])
 
 

@@ -102,28 +102,26 @@ def change(place: int, **changes):
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (lambda given: [], "must contain the captions of .* got 0 sentences"),
+        (lambda given: [], "0 sentences"),
         (
             lambda given: given[:7],
-            "No sentence for the caption '21' of the split 'val' of .*'caption 1 of 2', and for 4 more. "
-            "The file must hold every caption",
+            "'21'.*'val'",
         ),
         (
             lambda given: [replace(s, id=f"s{n}") for n, s in enumerate(given)],
-            "the caption '0' .*and for 11 more. Ids in the file look like 's0', those of captions like '0' "
-            "or '0.jpg#0'. Sentences without ids are matched in caption order",
+            "'0'.*'s0'",
         ),
-        (lambda given: [*given, replace(given[4], line=99)], "'40' .line 99. is of the same .* of line 15"),
+        (lambda given: [*given, replace(given[4], line=99)], "'40' .line 99.*line 15"),
         (
             lambda given: [*given, replace(given[4], line=99, id="4.jpg#0")],
-            "'4.jpg#0' .line 99. is of the same caption as the sentence of line 15",
+            "'4.jpg#0' .line 99.*line 15",
         ),
         (
             change(4, text="caption 0 of 7"),
-            "'40' .line 15. is 'caption 0 of 7', and the caption of this id in .* is 'caption 0 of 4'.*this dataset",
+            "'40' .line 15.*'caption 0 of 7'.*'caption 0 of 4'",
         ),
-        (change(4, id=None), "A sentence .line 15. has no id, and other sentences have one"),
-        (change(0, id=None), "The sentence '10' .line 6. has an id, and other sentences have none"),
+        (change(4, id=None), "line 15"),
+        (change(0, id=None), "'10' .line 6"),
     ],
     ids=[
         "empty",
@@ -144,15 +142,15 @@ def test_what_does_not_fit(dataset, edit, message):
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (lambda given: given[:-1], "must be the 12 captions .*splits train, val; got 11 sentences"),
-        (lambda given: [*given, given[0]], "must be the 12 captions .* got 13 sentences"),
+        (lambda given: given[:-1], "12 captions.*train, val.* 11 "),
+        (lambda given: [*given, given[0]], "12 captions.* 13 "),
         (
             lambda given: given[1:],
-            "A sentence .line 6. has no id and must be caption 1 of .*'0': 'caption 0 of 0'; got 'caption 0 of 1'",
+            "line 6.*'caption 0 of 0'.*'caption 0 of 1'",
         ),
         (
             change(2, text=None, tree=tree("caption -LRB- of 1")),
-            "got 'caption -LRB- of 1'",
+            "'caption -LRB- of 1'",
         ),
     ],
     ids=["one less", "one more", "shifted", "words"],
@@ -170,21 +168,21 @@ def test_words_that_a_parser_rewrote(dataset):
     (line,) = lines
     assert line.startswith("1 sentence without `# text` differs from the dataset's captions: The sentence '30'")
     given = [replace(sentence, tree=tree("something else")) for sentence in given]
-    with pytest.raises(DataError, match="Every sentence without `# text` differs from its caption"):
+    with pytest.raises(DataError, match="# text"):
         match_sentences(dataset, given)
 
 
 def test_a_dataset_from_before_there_were_ids(tiny, tmp_path):
     source = tiny.SOURCE | {"format": "karpathy"}
     dataset = tiny.write(tiny.records(6), tmp_path / "out", source=source)
-    with pytest.raises(DataError, match=r"look like '\d+', those of captions like '0.jpg#0'.*with .overwrite."):
+    with pytest.raises(DataError, match=r"'0\.jpg#0'.*overwrite"):
         match_sentences(dataset, sentences(dataset, [str(n) for n in range(12)]))
 
 
 def test_an_id_that_several_captions_have(tiny, tmp_path):
     records = [replace(record, caption_ids=("7",)) for record in tiny.records(7)[::3]]
     dataset = tiny.write(records, tmp_path / "out")
-    with pytest.raises(DataError, match="several captions whose id in their source is '7'. Call them 'KEY#0'"):
+    with pytest.raises(DataError, match="'7'.*'KEY#0'"):
         match_sentences(dataset, sentences(dataset))
     given = sentences(dataset, ["0.jpg#0", "3.jpg#0", "6.jpg#0"])
     assert match_sentences(dataset, given) == expected(dataset)

@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.raising import raises_argument
 from vsemb.data.store import Dataset
-from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.errors import DataError
 from vsemb.systems.trees import parses as module
 from vsemb.systems.trees.parses import Parses, write_parses
 from vsemb.systems.trees.trees import Tree, read_conllu
@@ -109,9 +110,9 @@ def test_texts_without_parses(dataset, tiny, tmp_path):
     names = dataset.split("val").with_captions([["bird"], ["dog"]])
     other = tiny.write(tiny.records(7), tmp_path / "other")
     for read in (parses.trees, parses.texts):
-        with pytest.raises(DataError, match="only those have parses"):
+        with pytest.raises(DataError):
             read(names)
-        with pytest.raises(DataError, match="'train' is of another dataset"):
+        with pytest.raises(DataError, match="'train'"):
             read(other.split("train"))
     assert parses.texts(Dataset.open(dataset.path).split("val")) == parses.texts(dataset.split("val"))
 
@@ -122,21 +123,21 @@ def cycle(trees):
 
 
 @pytest.mark.parametrize(
-    ("edit", "message"),
+    ("edit", "value"),
     [
-        (lambda trees: {"train": trees["train"]}, "for the splits train; .* has train, val"),
-        (lambda trees: {}, "for the splits none"),
-        (lambda trees: trees | {"test": []}, "for the splits train, val, test"),
+        (lambda trees: {"train": trees["train"]}, "train, val"),
+        (lambda trees: {}, "none"),
+        (lambda trees: trees | {"test": []}, "train, val, test"),
         (
             lambda trees: trees | {"val": trees["val"][1:]},
-            "Parses are given for 5 captions; the split 'val' .* has 6",
+            "5 .*'val'.* 6",
         ),
-        (cycle, "Sentence 5 .*'5.jpg#1'.*cycle"),
+        (cycle, "Sentence 5 .*'5.jpg#1'"),
     ],
     ids=["a split less", "none", "a split more", "one less", "cycle"],
 )
-def test_trees_that_do_not_fit(dataset, edit, message):
-    with pytest.raises(DataError, match=message):
+def test_trees_that_do_not_fit(dataset, edit, value):
+    with pytest.raises(DataError, match=value):
         write_parses(dataset, edit(some_trees(dataset)))
     assert not (dataset.path / "parses").exists()
 
@@ -161,24 +162,24 @@ def test_a_link_within_the_parser_becomes_a_file(dataset, pipeline):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "message"),
+    ("spoil", "value"),
     [
         (
             lambda folder: (folder / "out").symlink_to(folder.parent / "secret"),
-            "is a link to .*secret.*cp -rL",
+            "out.*secret.*cp -rL",
         ),
-        (lambda folder: (folder / "loop").symlink_to(folder), "is a link to"),
-        (lambda folder: (folder / "gone").symlink_to("nowhere"), "must be a regular file"),
-        (lambda folder: os.mkfifo(folder / "pipe"), "pipe must be a regular file"),
-        (shutil.rmtree, "must be an existing folder"),
-        (lambda folder: (shutil.rmtree(folder), folder.mkdir()), "the folder is empty"),
+        (lambda folder: (folder / "loop").symlink_to(folder), "loop"),
+        (lambda folder: (folder / "gone").symlink_to("nowhere"), "gone"),
+        (lambda folder: os.mkfifo(folder / "pipe"), "pipe"),
+        (shutil.rmtree, "{folder}"),
+        (lambda folder: (shutil.rmtree(folder), folder.mkdir()), "{folder}"),
     ],
     ids=["link out", "link to a folder", "dangling", "pipe", "missing", "empty"],
 )
-def test_what_is_no_parser(dataset, pipeline, tmp_path, spoil, message):
+def test_what_is_no_parser(dataset, pipeline, tmp_path, spoil, value):
     (tmp_path / "secret").write_text("x")
     spoil(pipeline)
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match=value.format(folder=pipeline)):
         write_parses(dataset, some_trees(dataset), parser_folder=pipeline)
     assert not (dataset.path / "parses").exists()
 
@@ -192,16 +193,16 @@ def test_the_same_again_does_nothing(dataset, pipeline):
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    "changes",
     [
-        ({"seed": 1}, "with other trees. Replace them with --overwrite"),
-        ({"parser": {"name": "b"}}, "the same trees and another parser"),
-        ({"parser_folder": None}, "another copy of a parser"),
-        ({"parser_folder": "other"}, "another copy of a parser"),
+        {"seed": 1},
+        {"parser": {"name": "b"}},
+        {"parser_folder": None},
+        {"parser_folder": "other"},
     ],
     ids=["trees", "name", "no folder", "folder"],
 )
-def test_others_are_replaced_only_on_request(dataset, pipeline, tiny, tmp_path, changes, message):
+def test_others_are_replaced_only_on_request(dataset, pipeline, tiny, tmp_path, changes):
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "meta.json").write_text("{}")
     first = {"parser": {"name": "a"}, "parser_folder": pipeline}
@@ -211,7 +212,7 @@ def test_others_are_replaced_only_on_request(dataset, pipeline, tiny, tmp_path, 
     given = first | changes
     if given["parser_folder"] == "other":
         given["parser_folder"] = tmp_path / "other"
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match="--overwrite"):
         write_parses(dataset, trees, **given)
     assert tiny.contents(dataset.path) == before
     assert write_parses(dataset, trees, **given, overwrite=True).trees(dataset.split("val")) == trees["val"]
@@ -220,7 +221,7 @@ def test_others_are_replaced_only_on_request(dataset, pipeline, tiny, tmp_path, 
 
 def test_a_parser_can_be_added_later(dataset, pipeline):
     write_parses(dataset, some_trees(dataset))
-    with pytest.raises(DataError, match="the same trees and no copy of a parser. Replace them"):
+    with pytest.raises(DataError, match="--overwrite"):
         write_parses(dataset, some_trees(dataset), parser_folder=pipeline)
     assert write_parses(dataset, some_trees(dataset), parser_folder=pipeline, overwrite=True).parser_folder
 
@@ -244,22 +245,22 @@ def edit_list(path: Path, **changes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "message"),
+    ("damage", "value"),
     [
         (
             lambda path: os.truncate(path / "val.conllu.gz", 9),
-            "val.conllu.gz has other content.*vsemb annotate",
+            r"val\.conllu\.gz.*vsemb annotate",
         ),
-        (lambda path: (path / "train.trees.gz").unlink(), "train.trees.gz is missing.*vsemb annotate"),
-        (lambda path: (path / "parses.json").unlink(), "No list of parses"),
-        (lambda path: (path / "parses.json").write_text("[]"), "is not a list of parses"),
-        (lambda path: edit_list(path, version=2), "version 2; this vsemb reads version 1"),
-        (lambda path: edit_list(path, dataset="f00"), "are of another dataset than"),
-        (lambda path: edit_list(path, fingerprint=None), "damaged .TypeError"),
-        (lambda path: edit_list(path, splits={"train": 3}), "damaged .TypeError"),
-        (lambda path: edit_list(path, splits={}), "counts other captions"),
-        (lambda path: edit_list(path, parser=[1]), "damaged .TypeError"),
-        (lambda path: edit_list(path, parser_files={"../x": "f00"}), "damaged .ValueError"),
+        (lambda path: (path / "train.trees.gz").unlink(), r"train\.trees\.gz.*vsemb annotate"),
+        (lambda path: (path / "parses.json").unlink(), "parses"),
+        (lambda path: (path / "parses.json").write_text("[]"), "parses"),
+        (lambda path: edit_list(path, version=2), "version 2"),
+        (lambda path: edit_list(path, dataset="f00"), "parses"),
+        (lambda path: edit_list(path, fingerprint=None), "TypeError"),
+        (lambda path: edit_list(path, splits={"train": 3}), "TypeError"),
+        (lambda path: edit_list(path, splits={}), "parses"),
+        (lambda path: edit_list(path, parser=[1]), "TypeError"),
+        (lambda path: edit_list(path, parser_files={"../x": "f00"}), "ValueError"),
     ],
     ids=[
         "cut",
@@ -275,12 +276,12 @@ def edit_list(path: Path, **changes) -> None:
         "path",
     ],
 )
-def test_damage_is_noticed(dataset, damage, message):
+def test_damage_is_noticed(dataset, damage, value):
     write_parses(dataset, some_trees(dataset))
     damage(dataset.path / "parses")
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match=value):
         _ = Dataset.open(dataset.path).annotation("parses")
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match=value):
         write_parses(dataset, some_trees(dataset))
     assert write_parses(dataset, some_trees(dataset), overwrite=True).count == 12
 
@@ -289,14 +290,14 @@ def test_a_damaged_parser_is_noticed_when_asked_for(dataset, pipeline):
     parses = write_parses(dataset, some_trees(dataset), parser_folder=pipeline)
     (parses.path / "parser" / "meta.json").write_text("{}")
     assert parses.texts(dataset.split("val"))
-    with pytest.raises(DataError, match="meta.json has other content"):
+    with pytest.raises(DataError, match=r"meta\.json"):
         _ = parses.parser_folder
 
 
 def test_there_may_be_none(dataset):
-    with pytest.raises(DataError, match="has no parses. Make them with `vsemb annotate .* dependencies`"):
+    with pytest.raises(DataError, match="vsemb annotate .* dependencies"):
         Parses.open(dataset)
     parses = write_parses(dataset, some_trees(dataset))
-    with pytest.raises(InvalidArgumentError, match="one of train, val"):
+    with raises_argument("split"):
         dataset.split("test")
     assert repr(parses) == f"<Parses at {dataset.path / 'parses'} (12 sentences)>"

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.raising import raises_argument
 from tests.systems.trees.spacy_pipeline import captions_of, conllu_of
 from vsemb.data.store import Dataset
-from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.errors import DataError
 from vsemb.files import locked
 from vsemb.systems.trees import parsing
 from vsemb.systems.trees.parsers import Parser, open_parser
@@ -88,7 +89,7 @@ def test_a_second_time_there_is_nothing_to_do(scenes_copy, parser):
 def test_parses_of_another_parser_stay_unless_overwritten(scenes_copy, parser, other_parser):
     parse_dataset(scenes_copy, parser)
     before = contents(scenes_copy)
-    with pytest.raises(DataError, match=r"parses of xx_tiny 0\.0\.0 .* --overwrite"):
+    with pytest.raises(DataError, match=r"xx_tiny 0\.0\.0 .*--overwrite"):
         parse_dataset(scenes_copy, other_parser)
     assert contents(scenes_copy) == before
     parse_dataset(scenes_copy, other_parser, overwrite=True)
@@ -140,7 +141,7 @@ def test_a_damaged_chunk_is_parsed_again(scenes_copy, parser, small_chunks, cont
 
 
 def test_two_at_once_are_refused(scenes_copy, parser):
-    with locked(ParseWork(scenes_copy.path).root, "busy"), pytest.raises(DataError, match="Another process is parsing"):
+    with locked(ParseWork(scenes_copy.path).root, "busy"), pytest.raises(DataError):
         parse_dataset(scenes_copy, parser)
     assert parse_dataset(scenes_copy, parser).count
 
@@ -148,7 +149,7 @@ def test_two_at_once_are_refused(scenes_copy, parser):
 def test_a_caption_that_cannot_be_parsed_is_named_before_any_work(scenes_copy, spacy_pipeline):
     parser = open_parser(spacy_pipeline)
     parser.max_length = 3
-    with pytest.raises(DataError, match=r"Caption '.*#0' of split 'train'.*at most 3 characters"):
+    with pytest.raises(DataError, match=r"#0'.*'train'.* 3 "):
         parse_dataset(scenes_copy, parser)
     assert not list(scenes_copy.path.glob(".parses*"))
 
@@ -157,20 +158,20 @@ def test_a_parser_that_cannot_be_copied_is_refused_before_any_work(scenes_copy, 
     folder = Path(shutil.copytree(spacy_pipeline, tmp_path / "linked"))
     outside = Path(shutil.move(folder / "tokenizer", tmp_path / "tokenizer"))
     (folder / "tokenizer").symlink_to(outside)
-    with pytest.raises(DataError, match="cannot be copied"):
+    with pytest.raises(DataError, match="tokenizer"):
         parse_dataset(scenes_copy, open_parser(folder))
     assert not list(scenes_copy.path.glob(".parses*"))
 
 
 def test_a_folder_that_cannot_be_written(scenes_copy, parser):
     (scenes_copy.path / ".parses.partial").write_text("a file")
-    with pytest.raises(DataError, match="Cannot write"):
+    with pytest.raises(DataError):
         parse_dataset(scenes_copy, parser)
 
 
 @pytest.mark.parametrize("processes", [0, -1])
 def test_no_processes(scenes_copy, parser, processes):
-    with pytest.raises(InvalidArgumentError, match=f"`processes` must be .*; got {processes}"):
+    with raises_argument("processes"):
         parse_dataset(scenes_copy, parser, processes=processes)
 
 
@@ -188,7 +189,7 @@ def test_a_process_that_is_killed_is_one_line(parser, small_chunks):
     chunks = chunks_of("train", ["A black dog runs in the snow ."] * 10_000)
     with (
         contextlib.closing(parse_chunks(chunks, parser, 2)) as parsed,
-        pytest.raises(DataError, match="was killed, .* fewer --processes"),
+        pytest.raises(DataError, match="--processes"),
     ):
         next(parsed)
         multiprocessing.active_children()[0].kill()
@@ -204,7 +205,7 @@ def test_trees_from_a_file(scenes_copy, parser, tmp_path, name):
     assert scenes_copy.annotation("parses").parser is None and scenes_copy.annotation("parses").parser_folder is None
     for split in map(scenes_copy.split, scenes_copy.splits):
         assert scenes_copy.annotation("parses").trees(split) == parser(split.captions)
-    with pytest.raises(DataError, match="parses from files. Replace them with --overwrite"):
+    with pytest.raises(DataError, match="--overwrite"):
         parse_dataset(scenes_copy, parser)
 
 
@@ -217,7 +218,7 @@ def test_trees_from_several_files(scenes_copy, parser, tmp_path):
     with pytest.raises(DataError):
         import_conllu(scenes_copy, files[:-1])
     assert import_conllu(scenes_copy, files).parses.count == captions_of(scenes_copy)
-    with pytest.raises(InvalidArgumentError, match="at least one CoNLL-U file"):
+    with raises_argument("files"):
         import_conllu(scenes_copy, [])
 
 
@@ -228,7 +229,7 @@ def test_a_parser_beside_a_file_is_for_new_sentences(scenes_copy, parser, tmp_pa
     assert done.parses.parser == parser.info.to_json() | {"trees_from": ["trees.conllu"]}
     assert open_parser(done.parses.parser_folder).info == parser.info
     # It has not made the trees, so asking it to is no repetition.
-    with pytest.raises(DataError, match="from files"):
+    with pytest.raises(DataError, match="--overwrite"):
         parse_dataset(scenes_copy, parser)
 
 

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from tests.models.test_dual_encoder import make_batch, make_model
-from vsemb.errors import InvalidArgumentError
+from tests.raising import raises_argument
 from vsemb.losses import PairwiseRanking
 from vsemb.systems.trees.rising_momentum import RisingMomentum, RisingMomentumSGD
 from vsemb.training import TrainingState
@@ -115,7 +115,7 @@ def test_config() -> None:
     ids=["one", "below-zero", "nan", "falling", "start-below-zero", "no-steps", "endless"],
 )
 def test_bad_arguments(options, name: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=f"`{name}`"):
+    with raises_argument(name):
         RisingMomentumSGD(0.1, **options)
 
 
@@ -161,5 +161,5 @@ def test_the_part_gives_the_optimizer_its_fields() -> None:
 
 
 def test_momentum_does_not_fall() -> None:
-    with pytest.raises(InvalidArgumentError, match=r"optimizer\.momentum_start"):
+    with raises_argument("optimizer.momentum_start"):
         RisingMomentum(momentum=0.0, momentum_start=0.5)

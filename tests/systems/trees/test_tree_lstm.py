@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from tests.contract import SAME, check_layer
 from tests.oracles import TOLERANCE, oracle
+from tests.raising import raises_argument
 from vsemb.encoders import WordEmbedding
-from vsemb.errors import InvalidArgumentError
 from vsemb.systems.trees.tree_lstm import (
     Children,
     TreeLSTMEncoder,
@@ -281,9 +281,9 @@ def test_valid_trees_of_every_kind() -> None:
                 return False
         return (row == 0).sum() == 1
 
-    found = valid_trees(heads, np.ones(heads.shape, bool))[0].numpy()
-    np.testing.assert_array_equal(found, [is_tree(row) for row in heads])
-    assert found.sum() == 9  # Cayley: 3 ** (3 - 1) rooted trees over three words
+    valid = valid_trees(heads, np.ones(heads.shape, bool))[0].numpy()
+    np.testing.assert_array_equal(valid, [is_tree(row) for row in heads])
+    assert valid.sum() == 9  # Cayley: 3 ** (3 - 1) rooted trees over three words
 
 
 def test_slots_are_ranks_among_siblings_of_a_side() -> None:
@@ -493,14 +493,15 @@ def test_fit_learns_what_the_heads_say() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    "arguments",
     [
-        ({"children": "slot"}, "Did you mean 'slots'"),
-        ({"pooling": "last"}, r"root, mean, max, mean\+max"),
-        ({"slots": 0}, "`slots` must be .*; got 0"),
-        ({"units": 0}, "`units` must be .*; got 0"),
+        {"children": "slot"},
+        {"pooling": "last"},
+        {"slots": 0},
+        {"units": 0},
     ],
 )
-def test_bad_arguments(arguments, message: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=message):
+def test_bad_arguments(arguments) -> None:
+    (name,) = arguments
+    with raises_argument(name):
         make_encoder(**arguments)

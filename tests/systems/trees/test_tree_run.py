@@ -14,27 +14,27 @@ import tensorflow as tf
 from tests.raising import raises_argument
 from tests.searched import search_run
 from tests.tiny import tiny
+from vsemb import Run
 from vsemb.cli.__main__ import main
 from vsemb.data.store import Dataset
 from vsemb.demo.answers import Demo
-from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.errors import DataError
 from vsemb.evaluation import Embedder
 from vsemb.report.space import Space
 from vsemb.runs.indexing import build_index, open_index, open_indexed
 from vsemb.runs.inputs import Query
 from vsemb.runs.measure import evaluate_run
 from vsemb.runs.projector import project_run
-from vsemb.runs.run import Run
 from vsemb.runs.searching import embed_text
 from vsemb.runs.serve import export_run
 from vsemb.runs.train import train
 from vsemb.searching.index import StaleIndexError
-from vsemb.serving.client import Client
+from vsemb.serving import Client
 from vsemb.serving.server import Server
 from vsemb.systems.trees.parse_texts import TreeReader, keep_parser, stored_parser, use_parser
 from vsemb.systems.trees.parses import Parses, write_parses
 from vsemb.systems.trees.trees import Tree, is_parsed
-from vsemb.text.vocabulary import Vocabulary
+from vsemb.text import Vocabulary
 
 SENTENCE = "a red circle above a blue square"
 
@@ -100,7 +100,7 @@ def test_reading_passes_over_what_needs_no_parser(without_parser) -> None:
     assert without_parser.reader([parsed, "dog", " dog ", "", "  "]) == [parsed, "dog\t0", "dog\t0", "", ""]
     assert without_parser.reader(["\0", "red\0"]) == ["", "red\t0"]
     for sentence in ("a dog", "a\tdog"):
-        with pytest.raises(DataError, match=r"needs a parser for 'a.*dog'.*vsemb parser"):
+        with pytest.raises(DataError, match=r"'a.*dog'.*vsemb parser"):
             without_parser.reader([sentence])
 
 
@@ -117,7 +117,7 @@ def test_words_are_what_the_run_takes_for_words(tree_run, without_parser, monkey
 def test_bytes_that_are_no_text_are_refused(tree_run, tiny_run) -> None:
     odd = b"\xff a red circle".decode(errors="surrogateescape")
     for run in (tiny_run, tree_run):
-        with pytest.raises(InvalidArgumentError, match="`text`"):
+        with raises_argument("text"):
             embed_text(run, odd, "text", print)
 
 
@@ -146,7 +146,7 @@ def test_measuring_and_searching(tree_run, parsed_scenes, capsys) -> None:
     assert results[0].item.caption in parsed_scenes.split("val").captions
     by_caption = search_run(tree_run, parsed_scenes, Query(SENTENCE), split="val", captions=True, report=print)
     assert by_caption[0].item.caption in parsed_scenes.split("val").captions
-    with pytest.raises(InvalidArgumentError, match="trained with"):
+    with raises_argument("query"):
         search_run(tree_run, parsed_scenes, Query("zyzzyva"), split="val", report=print)
     search_run(tree_run, parsed_scenes, Query("a zyzzyva circle"), split="val", report=print)
     assert "not known to the run: zyzzyva" in capsys.readouterr().out
@@ -173,7 +173,7 @@ def test_other_parses_make_the_index_of_captions_stale(tree_run, parsed_copy, tm
     after = open_index(run, parsed_copy, "val", "text", report=lines.append)
     assert "Embedding anew" in lines[0]
     assert np.abs(after.embeddings - before.embeddings).max() > 1e-3
-    with pytest.raises(StaleIndexError, match="another dataset or annotations"):
+    with pytest.raises(StaleIndexError):
         open_indexed(tmp_path / "text", run.path, parsed_copy.path)
     assert open_indexed(tmp_path / "text", run.path)[2] is None
     assert open_indexed(tmp_path / "image", run.path, parsed_copy.path)[2] is not None
@@ -254,9 +254,9 @@ def test_exported_and_asked(tree_run, without_parser, parsed_scenes, spacy_pipel
         Server({"trees": tmp_path / "models" / "trees"}, port=0, rest_port=0, poll=0) as server,
         Client(f"http://127.0.0.1:{server.rest_port}", "trees", parser=spacy_pipeline, timeout=60) as client,
     ):
-        found = client.encode_text([SENTENCE, ""])
-    assert found.valid.tolist() == [True, False]
-    np.testing.assert_allclose(found.embedding, wanted["embedding"], rtol=1e-4, atol=1e-5)
+        embedded = client.encode_text([SENTENCE, ""])
+    assert embedded.valid.tolist() == [True, False]
+    np.testing.assert_allclose(embedded.embedding, wanted["embedding"], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.slow
@@ -270,7 +270,7 @@ def test_a_twin_over_sums_of_children_trains(parsed_scenes, tree_recipe, tmp_pat
 def test_other_parses_are_another_training(parsed_copy, tree_recipe, tree_run, tmp_path) -> None:
     flatten(parsed_copy)
     run = shutil.copytree(tree_run.path, tmp_path / "run")
-    with pytest.raises(DataError, match="other parses"):
+    with pytest.raises(DataError, match="parses"):
         train(tree_recipe, parsed_copy, run)
 
 
@@ -296,7 +296,7 @@ def test_a_run_is_given_a_parser_once(without_parser, parsed_scenes, spacy_pipel
     assert main(["parser", run, str(spacy_pipeline)]) == 0
     assert Run.open(run).fingerprint == without_parser.fingerprint
     (Path(run) / "parser" / "pipeline" / "meta.json").write_text("{}")
-    with pytest.raises(DataError, match="it has changed"):
+    with pytest.raises(DataError, match="parser"):
         Run.open(run)
 
 

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.raising import raises_argument
 from tests.systems.trees.random_trees import WORDS, random_tree
-from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.errors import DataError
 from vsemb.systems.trees.tree_lstm import valid_trees
 from vsemb.systems.trees.tree_tokenizer import TreeTokenizer, tree_vocabulary
 from vsemb.systems.trees.trees import Tree
@@ -228,7 +229,7 @@ def test_tokens_that_are_no_tree() -> None:
     heads = [row for pair in bad for row in (pair[1], good[1])]
     rows = rows_of(tokenizer.from_tokens(words, tf.constant(heads, tf.int64)))
     assert rows == [[], [[2, 0], [3, 1]]] * len(bad)
-    with pytest.raises((tf.errors.InvalidArgumentError, ValueError), match="differ in shape|must have the same"):
+    with pytest.raises((tf.errors.InvalidArgumentError, ValueError)):
         tokenizer.from_tokens(words, tf.constant(heads, tf.int64)[:, :2])
 
 
@@ -337,9 +338,9 @@ def test_one_long_row_among_short_ones() -> None:
 
 
 def test_max_length_and_vocabulary_are_checked() -> None:
-    with pytest.raises(InvalidArgumentError, match="`max_length` must be .*; got 0"):
+    with raises_argument("max_length"):
         TreeTokenizer(VOCABULARY, max_length=0)
-    with pytest.raises(InvalidArgumentError, match=r"differ in more than capitalization.*\['us', 'US'\]"):
+    with raises_argument("vocabulary"):
         TreeTokenizer(Vocabulary(["a", "us", "b", "US"]))
     assert TreeTokenizer(Vocabulary([]))(["a\t0"]).numpy().tolist() == [[[1, 0]]]
 
@@ -381,13 +382,13 @@ def test_words_that_no_vocabulary_takes_stay_unknown() -> None:
 
 
 def test_vocabularies_that_cannot_be() -> None:
-    with pytest.raises(DataError, match="must occur 3 times; got 0 such words. Lower min_count"):
+    with pytest.raises(DataError, match="3 .*min_count"):
         tree_vocabulary(words("a", "a"), min_count=3)
-    with pytest.raises(DataError, match="got 0 such words"):
+    with pytest.raises(DataError):
         tree_vocabulary(["A dog", ""])
-    with pytest.raises(DataError, match="got 0 such words"):
+    with pytest.raises(DataError):
         tree_vocabulary([])
-    with pytest.raises(InvalidArgumentError, match="`size` must be .*; got 0"):
+    with raises_argument("size"):
         tree_vocabulary(words("a"), size=0)
 
 

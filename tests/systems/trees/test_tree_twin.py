@@ -13,7 +13,8 @@ import pytest
 import tensorflow as tf
 
 from tests.conftest import FEATURE_DIM
-from vsemb import recipes
+from tests.raising import raises_argument
+from vsemb import Recipe, recipes
 from vsemb.data.store import Dataset
 from vsemb.encoders import (
     BagOfWordsEncoder,
@@ -22,11 +23,10 @@ from vsemb.encoders import (
     SequenceAndBagEncoder,
 )
 from vsemb.encoders.text_encoder import TextCorpus
-from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.errors import DataError
 from vsemb.losses.ranking import All, Ranking
 from vsemb.models import DualEncoder
 from vsemb.recipes.retrieval import Retrieval, RetrievalJob
-from vsemb.recipes.schema import Recipe
 from vsemb.similarities import Dot
 from vsemb.systems.trees.parse_texts import Trees
 from vsemb.systems.trees.rising_momentum import RisingMomentumSGD
@@ -241,20 +241,20 @@ def test_a_bag_beside_the_tree() -> None:
     ("overrides", "field"),
     [
         (["image.projection=none"], "embedding_dim"),
-        (["image.projection.use_bias=false"], "image.projection.use_bias"),
-        (["image.projection.init_scale=0.1"], "image.projection.init_scale"),
-        (["text.encoder.encoder=recurrent"], "an encoder of trees"),
-        (["text.tokenizer=words"], "text.encoder.*an encoder of ids.*text.tokenizer"),
-        (["text.encoder=tree-lstm", "text.encoder.activate_first=false"], "text.encoder.activate_first"),
+        (["image.projection.use_bias=false"], "recipe field"),
+        (["image.projection.init_scale=0.1"], "recipe field"),
+        (["text.encoder.encoder=recurrent"], "text.encoder"),
+        (["text.tokenizer=words"], "text.encoder"),
+        (["text.encoder=tree-lstm", "text.encoder.activate_first=false"], "recipe field"),
         (["text.encoder.encoder.pooling=first"], "pooling"),
         (["text.encoder.encoder.pooling=last"], "pooling"),
         (["text.encoder.encoder.slots=0"], "slots"),
         (["text.encoder.encoder.slots=17"], "slots"),
-        ([*CHILD_SUM, "text.encoder.encoder.slots=3"], "text.encoder.encoder.slots"),
+        ([*CHILD_SUM, "text.encoder.encoder.slots=3"], "recipe field"),
     ],
 )
 def test_what_does_not_go_together(overrides: list[str], field: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=field):
+    with raises_argument(field):
         recipes.get("tree-twin").with_overrides(overrides)
 
 
@@ -275,7 +275,7 @@ def test_without_parses_nothing_is_read(scenes) -> None:
     for read in (lambda: Trees().select(scenes.split("train")), lambda: Trees().describe(scenes)):
         with pytest.raises(DataError, match="vsemb annotate"):
             read()
-    with pytest.raises(InvalidArgumentError, match="text.tokenizer"):
+    with raises_argument("text.tokenizer"):
         Trees().learn(["a dog"])
 
 
@@ -310,7 +310,7 @@ def test_the_start_sees_through_the_columns(bag: bool, chained, tmp_path) -> Non
 
 def test_canonical_correlation_has_no_map_to_set(scenes) -> None:
     recipe = small(*WORDS, "initialization=cca")
-    with pytest.raises(InvalidArgumentError, match="initialization"):
+    with raises_argument("initialization"):
         RetrievalJob(recipe, scenes).model(recipe, "float32")
 
 

@@ -13,6 +13,7 @@ from tests.contract import SAME, check_config, check_layer, check_padding
 from tests.encoders.test_image import PIXELS, backbone
 from tests.models.test_dual_encoder import DIM, WORDS, loss_of, make_batch
 from tests.oracles import TOLERANCE, oracle
+from tests.raising import raises_argument
 from vsemb.encoders import (
     BagOfWordsEncoder,
     ImageEncoder,
@@ -22,7 +23,6 @@ from vsemb.encoders import (
     SequenceAndBagEncoder,
     WordEmbedding,
 )
-from vsemb.errors import InvalidArgumentError
 from vsemb.losses import PairwiseRanking
 from vsemb.models import DualEncoder
 from vsemb.systems.trees.twin_network import ProjectionMLP
@@ -99,13 +99,13 @@ def test_the_encoder_trains_and_drops_out_with_its_column() -> None:
 
 
 def test_the_wrong_size_of_features_is_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match="dim"):
+    with raises_argument("dim"):
         of_features().build((None, 7))
 
 
 @pytest.mark.parametrize("leak", [-0.1, 1.0, float("nan")])
 def test_bad_leak(leak: float) -> None:
-    with pytest.raises(InvalidArgumentError, match="leak"):
+    with raises_argument("leak"):
         of_features(leak=leak)
 
 

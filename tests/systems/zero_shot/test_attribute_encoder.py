@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.contract import check_layer, check_padding
-from vsemb.errors import InvalidArgumentError
+from tests.raising import raises_argument
 from vsemb.systems.zero_shot.text_encoders import AttributeEncoder
 
 IDS = np.array([[2], [4], [1], [0], [3]], np.int32)
@@ -43,18 +43,18 @@ def test_attributes_are_not_trained() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "message"),
+    "values",
     [
-        (np.zeros((3, 2)), "shape"),
-        (np.full((5, 2), np.inf), "infinity"),
-        (np.ones((5, 2)), "zeros in rows 0"),
+        np.zeros((3, 2)),
+        np.full((5, 2), np.inf),
+        np.ones((5, 2)),
     ],
 )
-def test_bad_attributes(values, message: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=message):
+def test_bad_attributes(values) -> None:
+    with raises_argument("values"):
         make_encoder().set_attributes(values)
 
 
 def test_bad_sizes() -> None:
-    with pytest.raises(InvalidArgumentError, match="`classes` must be .*; got 0"):
+    with raises_argument("classes"):
         AttributeEncoder(classes=0, attributes=2)

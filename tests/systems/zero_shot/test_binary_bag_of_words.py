@@ -33,10 +33,10 @@ def test_forward_and_gradient_are_those_of_the_indicator() -> None:
     encoder.words.set_vectors(table.numpy())
     encoder.bias.assign(bias.numpy())
     with tf.GradientTape(persistent=True) as tape:
-        found = encoder(IDS, training=True)
+        vectors = encoder(IDS, training=True)
         wanted = tf.matmul(INDICATOR, table) + bias
-        totals = [tf.reduce_sum(phi**3) for phi in (found, wanted)]
-    np.testing.assert_allclose(found, wanted, **SAME)
+        totals = [tf.reduce_sum(phi**3) for phi in (vectors, wanted)]
+    np.testing.assert_allclose(vectors, wanted, **SAME)
     sides = [encoder.words.table.value, encoder.bias.value], [table, bias]
     gradients = [tape.gradient(*pair) for pair in zip(totals, sides, strict=True)]
     for ours, reference in zip(*gradients, strict=True):

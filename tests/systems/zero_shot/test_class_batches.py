@@ -9,9 +9,10 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
+from tests.raising import raises_argument
 from vsemb.data.records import ImageRecord
 from vsemb.data.sources import ImageSource
-from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.errors import DataError
 from vsemb.systems.zero_shot.class_batches import ClassBatches
 from vsemb.text import Vocabulary, WordTokenizer
 
@@ -103,13 +104,13 @@ def test_plans_follow_from_seed_and_epoch(split) -> None:
 
 
 def test_too_few_classes_or_none(split, scenes) -> None:
-    with pytest.raises(DataError, match=r"got 4.*batches.size=4"):
+    with pytest.raises(DataError, match=r"batches\.size=4"):
         make(split, batch_size=5)
-    with pytest.raises(InvalidArgumentError, match="batch_size"):
+    with raises_argument("batch_size"):
         make(split, batch_size=1)
     import copy
 
     nameless = copy.copy(split)
     nameless.class_names = [*split.class_names[:-1], None]
-    with pytest.raises(DataError, match=r"'c3.png'.*has no class"):
+    with pytest.raises(DataError, match=r"'c3\.png'"):
         make(nameless)

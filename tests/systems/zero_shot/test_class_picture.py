@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vsemb.errors import DataError, InvalidArgumentError, MissingExtraError
+from tests.raising import raises_argument
+from vsemb.errors import DataError, MissingExtraError
 from vsemb.systems.zero_shot.recognition import SIDE, check_picture, class_points, draw_classes
 
 
@@ -44,7 +45,7 @@ def test_the_seed_decides() -> None:
 def test_four_classes_are_enough_even_where_they_coincide() -> None:
     assert np.isfinite(class_points(np.eye(4))).all()
     assert np.isfinite(class_points(np.zeros((5, 3)))).all()
-    with pytest.raises(DataError, match="must be at least 4; got 3"):
+    with pytest.raises(DataError, match=r"\b4\b.*\b3\b"):
         class_points(np.eye(3))
     with pytest.raises(DataError, match="NaN"):
         class_points(np.full((5, 3), np.nan))
@@ -80,13 +81,13 @@ def test_what_cannot_be_drawn_is_known_before(tmp_path) -> None:
     check_picture(tmp_path / "classes.png", 4)
     check_picture("classes.PNG", 4)
     for name in ("classes.jpg", "png", "classes.png.gz", ""):
-        with pytest.raises(InvalidArgumentError, match=r"`picture`.*\.png"):
+        with raises_argument("picture"):
             check_picture(name, 4)
-    with pytest.raises(DataError, match="must be at least 4; got 3"):
+    with pytest.raises(DataError, match=r"\b4\b.*\b3\b"):
         check_picture("classes.png", 3)
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32])
 def test_seeds_have_a_range(seed: int) -> None:
-    with pytest.raises(InvalidArgumentError, match=f"`seed` must be .*; got {seed}"):
+    with raises_argument("seed"):
         class_points(two_groups(), seed=seed)

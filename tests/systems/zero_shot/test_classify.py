@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.raising import raises_argument
 from tests.tiny import tiny
-from vsemb import recipes
+from vsemb import Run, recipes
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.models.in_batch import LogitScale
-from vsemb.runs.run import Run
+from vsemb.models import LogitScale
 from vsemb.runs.train import train
 from vsemb.systems.zero_shot.classify import (
     ClassPrompts,
@@ -40,19 +40,19 @@ def test_prompts_are_each_name_in_each_template() -> None:
 
 
 @pytest.mark.parametrize(
-    ("classes", "templates", "message"),
+    ("classes", "templates", "argument"),
     [
-        ([], [], "one class or more"),
-        (["dog", " "], [], "non-empty names"),
-        (["dog", "cat", "dog "], [], "`classes` must be distinct.*; got 'dog'"),
-        (["dog"], ["a photo"], "`template` must be .*; got 'a photo'"),
-        (["dog"], ["{}", "{} and {}"], "exactly one {}"),
-        (["dog"], ["{name}"], "exactly one {}"),
-        (["dog"], [""], "exactly one {}"),
+        ([], [], "classes"),
+        (["dog", " "], [], "classes"),
+        (["dog", "cat", "dog "], [], "classes"),
+        (["dog"], ["a photo"], "template"),
+        (["dog"], ["{}", "{} and {}"], "template"),
+        (["dog"], ["{name}"], "template"),
+        (["dog"], [""], "template"),
     ],
 )
-def test_bad_classes_and_templates(classes, templates, message) -> None:
-    with pytest.raises(InvalidArgumentError, match=message):
+def test_bad_classes_and_templates(classes, templates, argument) -> None:
+    with raises_argument(argument):
         class_prompts(classes, templates)
 
 
@@ -62,13 +62,13 @@ def test_scores_are_means_over_templates(tiny_pixel_run, scenes) -> None:
     prompts = embed_classes(run, names, TEMPLATES)
     assert prompts.names == tuple(names) and prompts.embeddings.shape == (3, 2, 16)
     keys = scenes.split("val").keys[:3]
-    found = classify_images(run, keys, prompts, scenes, top=2)
+    classified = classify_images(run, keys, prompts, scenes, top=2)
     pixels = run.images_of(scenes, scenes.split("val")).gather(np.arange(3)).astype(np.float32)
     images = run.model.encode_images(pixels).numpy()
     flat = [template.replace("{}", name) for template in TEMPLATES for name in names]
     each = images @ run.model.encode_texts(run.tokenizer(flat)).numpy().T  # (3, templates x names)
     wanted = each.reshape(3, 2, 3).mean(axis=1)
-    for result, key, scores in zip(found, keys, wanted, strict=True):
+    for result, key, scores in zip(classified, keys, wanted, strict=True):
         best = np.argsort(-scores)[:2]
         assert result.image == key and result.error is None
         assert list(result.scores) == [names[place] for place in best]
@@ -83,15 +83,15 @@ def test_a_bad_image_does_not_stop_the_others(tiny_pixel_run, scenes, tmp_path) 
     good.write_bytes(scenes.split("val").read_image(1))
     bad.write_bytes(b"\x89PNG nothing")
     names = [str(bad), str(good), "nowhere.png", scenes.split("val").keys[1]]
-    found = classify_images(tiny_pixel_run, names, prompts, scenes)
-    assert [result.error is None for result in found] == [False, True, False, True]
-    assert "unreadable" in found[0].error and "nowhere.png" in found[2].error
-    assert found[1].scores == pytest.approx(found[3].scores, abs=1e-5) and len(found[1].scores) == 2
-    assert found[0].to_json() == {"image": str(bad), "error": found[0].error}
+    classified = classify_images(tiny_pixel_run, names, prompts, scenes)
+    assert [result.error is None for result in classified] == [False, True, False, True]
+    assert "unreadable" in classified[0].error and "nowhere.png" in classified[2].error
+    assert classified[1].scores == pytest.approx(classified[3].scores, abs=1e-5) and len(classified[1].scores) == 2
+    assert classified[0].to_json() == {"image": str(bad), "error": classified[0].error}
     # Files need no dataset; keys do.
     alone = classify_images(tiny_pixel_run, names[1:2] + names[3:], prompts)
-    assert alone[0].scores == pytest.approx(found[1].scores) and "Expected: an image file." in alone[1].error
-    with pytest.raises(InvalidArgumentError, match="`top`"):
+    assert alone[0].scores == pytest.approx(classified[1].scores) and "Expected: an image file." in alone[1].error
+    with raises_argument("top"):
         classify_images(tiny_pixel_run, names, prompts, top=0)
 
 
@@ -99,8 +99,8 @@ def test_precomputed_features_classify_images_of_the_dataset_only(tiny_run, scen
     prompts = embed_classes(tiny_run, ["red circle", "blue square"])
     (tmp_path / "new.png").write_bytes(scenes.split("val").read_image(1))
     names = [scenes.split("val").keys[0], str(tmp_path / "new.png")]
-    found = classify_images(tiny_run, names, prompts, scenes)
-    assert found[0].error is None and "precomputed features" in found[1].error
+    classified = classify_images(tiny_run, names, prompts, scenes)
+    assert classified[0].error is None and "precomputed features" in classified[1].error
 
 
 def test_classes_without_a_known_word_are_skipped(tiny_run) -> None:
@@ -110,9 +110,7 @@ def test_classes_without_a_known_word_are_skipped(tiny_run) -> None:
     assert said == ["Warning: skipped classes without a known word: zyzzyva, ...."]
     wanted = embed_classes(tiny_run, ["red circle", "blue"], TEMPLATES)
     np.testing.assert_allclose(prompts.embeddings, wanted.embeddings, atol=1e-6)
-    with pytest.raises(
-        InvalidArgumentError, match=r"`classes` must be .*a word of the run's vocabulary.*; got \['zyzzyva', '\.\.\.'\]"
-    ):
+    with raises_argument("classes"):
         embed_classes(tiny_run, ["zyzzyva", "..."], ["a {}"])
     # A template that names nothing known does not matter, since the name does.
     assert embed_classes(tiny_run, ["red"], ["zyzzyva {}"]).skipped == ()
@@ -133,13 +131,13 @@ def test_probabilities_are_the_softmax_of_scaled_scores(tiny_run, scenes) -> Non
     assert prompts.scale == 1  # A ranking loss has no temperature.
     for scale in (1.0, 20.0):
         scaled = replace(prompts, scale=scale)
-        (found,) = classify_images(tiny_run, scenes.split("val").keys[:1], scaled, scenes, top=2)
+        (classified,) = classify_images(tiny_run, scenes.split("val").keys[:1], scaled, scenes, top=2)
         (full,) = classify_images(tiny_run, scenes.split("val").keys[:1], scaled, scenes)
         logits = scale * np.array(list(full.scores.values()))
         wanted = np.exp(logits) / np.exp(logits).sum()
         np.testing.assert_allclose(list(full.probabilities.values()), wanted, atol=1e-5)
         # Of the classes that are left out, too.
-        assert found.probabilities == pytest.approx(dict(list(full.probabilities.items())[:2]))
+        assert classified.probabilities == pytest.approx(dict(list(full.probabilities.items())[:2]))
 
 
 def test_the_scale_is_that_of_the_loss() -> None:
@@ -155,9 +153,9 @@ def test_the_scale_is_that_of_the_loss() -> None:
 def test_classes_that_the_run_cannot_tell_apart_are_refused(tiny_run) -> None:
     for names in (["blue", "Red", "red"], ["red zyzzyva", "blue", "red qwrt"]):
         both = [name for name in names if name != "blue"]
-        with pytest.raises(InvalidArgumentError, match="classes with different tokens") as caught:
+        with pytest.raises(InvalidArgumentError) as caught:
             embed_classes(tiny_run, names, TEMPLATES)
-        assert f"got {both!r}" in str(caught.value)
+        assert caught.value.argument == "classes" and repr(both) in str(caught.value)
     # A word that is not known is a word: these differ.
     embed_classes(tiny_run, ["red", "red zyzzyva", "zyzzyva red"], TEMPLATES, report=[].append)
 
@@ -165,26 +163,26 @@ def test_classes_that_the_run_cannot_tell_apart_are_refused(tiny_run) -> None:
 def test_a_whole_split(tiny_run, scenes) -> None:
     part = scenes.split("val")
     names = sorted(set(part.class_names))[1:]
-    found = classify_split(tiny_run, scenes, "val", embed_classes(tiny_run, names, TEMPLATES))
+    classified = classify_split(tiny_run, scenes, "val", embed_classes(tiny_run, names, TEMPLATES))
     labelled = [name in names for name in part.class_names]
-    assert (found.images, found.labelled) == (12, sum(labelled)) and 0 < found.labelled < 12
-    assert list(found.counts) == names and sum(found.counts.values()) == 12
+    assert (classified.images, classified.labelled) == (12, sum(labelled)) and 0 < classified.labelled < 12
+    assert list(classified.counts) == names and sum(classified.counts.values()) == 12
     # By hand, from the scores of one image at a time.
     prompts = embed_classes(tiny_run, names, TEMPLATES)
     best = [next(iter(each.scores)) for each in classify_images(tiny_run, part.keys, prompts, scenes)]
-    right = [name == found for name, found in zip(part.class_names, best, strict=True)]
+    right = [name == classified for name, classified in zip(part.class_names, best, strict=True)]
     by_class: dict[str, list[bool]] = {}
     for name, hit in zip(part.class_names, right, strict=True):
         if name in names:
             by_class.setdefault(name, []).append(hit)
-    assert found.accuracy_images == pytest.approx(100 * sum(right) / found.labelled)
-    assert found.accuracy == pytest.approx(100 * np.mean([np.mean(hits) for hits in by_class.values()]))
-    assert {name: best.count(name) for name in names} == found.counts
+    assert classified.accuracy_images == pytest.approx(100 * sum(right) / classified.labelled)
+    assert classified.accuracy == pytest.approx(100 * np.mean([np.mean(hits) for hits in by_class.values()]))
+    assert {name: best.count(name) for name in names} == classified.counts
 
 
 def test_without_labels_there_is_no_accuracy(tiny_run, scenes) -> None:
-    found = classify_split(tiny_run, scenes, "val", embed_classes(tiny_run, ["red", "blue"]))
-    assert (found.labelled, found.accuracy, found.accuracy_images) == (0, None, None)
+    classified = classify_split(tiny_run, scenes, "val", embed_classes(tiny_run, ["red", "blue"]))
+    assert (classified.labelled, classified.accuracy, classified.accuracy_images) == (0, None, None)
     # Equal scores are nobody's: both names are of the same class and tie.
     same = ClassPrompts(("red circle", "other"), np.repeat(embed_classes(tiny_run, ["red"]).embeddings, 2, axis=0))
     label = scenes.split("val").class_names[0]
@@ -197,9 +195,8 @@ def test_classes_in_a_file(tmp_path) -> None:
     path.write_bytes("\ufeffred circle\r\n\n  Brünnich's Guillemot \n".encode())
     assert read_classes(path) == ["red circle", "Brünnich's Guillemot"]
     path.write_bytes(b"\xff\xfe")
-    unreadable = [(tmp_path / "nowhere.txt", "cannot be read"), (tmp_path, "cannot be read")]
-    for wrong, message in ((path, "not UTF-8"), *unreadable):
-        with pytest.raises(DataError, match=message):
+    for wrong in (path, tmp_path / "nowhere.txt", tmp_path):
+        with pytest.raises(DataError, match=wrong.name):
             read_classes(wrong)
 
 
@@ -208,11 +205,11 @@ def test_an_order_averages_scores_and_not_texts(scenes, tmp_path) -> None:
     recipe = tiny(recipes.get("order-embedding"), "training.epochs=1", "batches.size=48")
     run = train(recipe, scenes, tmp_path / "order")
     prompts = embed_classes(run, ["red circle", "blue square"], TEMPLATES)
-    (found,) = classify_images(run, scenes.split("val").keys[:1], prompts, scenes)
+    (classified,) = classify_images(run, scenes.split("val").keys[:1], prompts, scenes)
     images = run.model.encode_images(run.images_of(scenes, scenes.split("val")).gather(np.arange(1)))
     over = np.maximum(prompts.embeddings - images.numpy()[0], 0)
     wanted = -np.square(over).sum(axis=-1).mean(axis=1)
-    assert found.scores == pytest.approx(dict(zip(prompts.names, wanted.tolist(), strict=True)), abs=1e-5)
+    assert classified.scores == pytest.approx(dict(zip(prompts.names, wanted.tolist(), strict=True)), abs=1e-5)
     in_graph = prompts.scores(tf.constant(images), run.model.similarity)
     np.testing.assert_allclose(in_graph, [wanted], atol=1e-5)
 
@@ -238,8 +235,8 @@ def test_sets_are_classified_by_the_scores_of_their_words(region_run, region_sce
             # Padding, of which there may be some, is never a word's best region.
             products[~regions.any(axis=2)] = -np.inf
             scores[:, column] += products.max(axis=1).sum(axis=1) / len(TEMPLATES)
-    found = classify_images(run, part.keys[:3], prompts, region_scenes, top=3)
-    for row, each in enumerate(found):
+    classified = classify_images(run, part.keys[:3], prompts, region_scenes, top=3)
+    for row, each in enumerate(classified):
         assert each.scores == {
             name: pytest.approx(score, rel=1e-4, abs=1e-5) for name, score in zip(names, scores[row], strict=True)
         }

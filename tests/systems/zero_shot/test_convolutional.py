@@ -8,8 +8,8 @@ import pytest
 
 from tests.contract import SAME, check_layer, check_padding
 from tests.oracles import oracle
+from tests.raising import raises_argument
 from vsemb.encoders import WordEmbedding
-from vsemb.errors import InvalidArgumentError
 from vsemb.systems.zero_shot.text_encoders import (
     CHARACTER_STAGES,
     WORD_STAGES,
@@ -62,17 +62,18 @@ def test_lengths_are_those_of_the_layers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    "arguments",
     [
-        ({"length": 6}, r"`length` must be .*\[6, 4, 1, 0\].*; got 6"),
-        ({"length": 2}, "`length` must be .*; got 2"),
-        ({"stages": ((4, 3, 3),)}, "four integers"),
-        ({"stages": ((4, 0, 1, 1),)}, "four integers"),
-        ({"recurrent": "gruu"}, "Did you mean 'gru'"),
+        {"length": 6},
+        {"length": 2},
+        {"stages": ((4, 3, 3),)},
+        {"stages": ((4, 0, 1, 1),)},
+        {"recurrent": "gruu"},
     ],
 )
-def test_bad_arguments(arguments, message: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=message):
+def test_bad_arguments(arguments) -> None:
+    (name,) = arguments
+    with raises_argument(name):
         make_encoder(**arguments)
 
 

@@ -9,12 +9,12 @@ import shutil
 import numpy as np
 import pytest
 
+from vsemb import Run
 from vsemb.cli.__main__ import main
 from vsemb.data.store import Split
-from vsemb.runs.run import Run
 from vsemb.systems.zero_shot.class_names import ClassTokenizer
 from vsemb.systems.zero_shot.recognition import ZeroShotTask
-from vsemb.text.vocabulary import Vocabulary
+from vsemb.text import Vocabulary
 
 
 def test_prints_a_table_writes_json_and_draws(class_run, tmp_path, capsys):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vsemb.errors import InvalidArgumentError
+from tests.raising import raises_argument
 from vsemb.systems.zero_shot import flowers
 from vsemb.systems.zero_shot.flowers import render, world
 
@@ -126,13 +126,13 @@ def test_more_of_one_split_changes_nothing_else() -> None:
 
 def test_generation_is_lazy_and_arguments_are_checked_at_once() -> None:
     assert next(flowers.generate({"train": 10**12})).key == "train/000000.png"
-    for options, message in [
-        ({"images": {"tran": 1}}, "Did you mean 'train'"),
-        ({"images": {"train": -1}}, ">= 0"),
-        ({"image_size": 8}, "16 to 1024"),
-        ({"seed": 1.5}, "whole number"),
+    for options, name in [
+        ({"images": {"tran": 1}}, "images"),
+        ({"images": {"train": -1}}, "images"),
+        ({"image_size": 8}, "image_size"),
+        ({"seed": 1.5}, "seed"),
     ]:
-        with pytest.raises(InvalidArgumentError, match=message):
+        with raises_argument(name):
             flowers.generate(**{"images": {"train": 1}, **options})
 
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from tests.oracles import TOLERANCE, oracle
+from tests.raising import raises_argument
 from tests.systems.zero_shot.drawn_classes import SlowDot, drawn
-from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.errors import DataError
 from vsemb.similarities import Cosine, Dot, OrderViolation
 from vsemb.systems.zero_shot import metrics as zero_shot
 from vsemb.systems.zero_shot.metrics import (
@@ -82,13 +83,13 @@ def test_scores_are_means_over_texts_in_blocks_of_any_size(monkeypatch, block) -
     each = -np.square(np.maximum(texts[None] - images[:, None], 0)).sum(axis=-1)  # (images, texts)
     wanted = np.stack([each[:, text_classes == label].mean(axis=1) for label in range(5)], axis=1)
     monkeypatch.setattr(zero_shot, "_SCORES", block * len(texts))
-    found = class_scores(images, texts, text_classes, OrderViolation())
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    scores = class_scores(images, texts, text_classes, OrderViolation())
+    assert scores.dtype == np.float32
+    np.testing.assert_allclose(scores, wanted, rtol=1e-5)
     # The score of the mean text is another one where scores are not linear.
     means = class_means(texts, text_classes, 5)
     of_means = -np.square(np.maximum(means[None] - images[:, None], 0)).sum(axis=-1)
-    assert np.abs(found - of_means).max() > 0.1
+    assert np.abs(scores - of_means).max() > 0.1
 
 
 @pytest.mark.parametrize("block", [1, 7, 1 << 20])
@@ -138,7 +139,7 @@ def test_broken_embeddings_are_an_error(side, value) -> None:
     images, image_classes, texts, text_classes = drawn()
     broken = images if side == "images" else texts
     broken[2, 1] = value
-    with pytest.raises(DataError, match=f"{side} must be finite; got NaN or infinity"):
+    with pytest.raises(DataError, match=side):
         evaluate_zero_shot(images, image_classes, texts, text_classes, Dot(), names="abcde")
 
 
@@ -148,17 +149,17 @@ def test_a_class_without_images_or_texts_is_named(side, place) -> None:
     keep = given[place] != 3
     given[place - 1], given[place] = given[place - 1][keep], given[place][keep]
     names = ["crow", "jay", "tern", "wren", "gull"]
-    with pytest.raises(DataError, match=f"'wren' must have at least one {side}"):
+    with pytest.raises(DataError, match=f"'wren'.*{side}"):
         evaluate_zero_shot(*given, Dot(), names=names)
 
 
 def test_what_does_not_fit_is_refused() -> None:
     images, image_classes, texts, text_classes = drawn()
-    with pytest.raises(DataError, match="must be from 0 to 3, one per name; got 0 to 4"):
+    with pytest.raises(DataError, match="0 to 3.*0 to 4"):
         evaluate_zero_shot(images, image_classes, texts, text_classes, Dot(), names="abcd")
-    with pytest.raises(DataError, match="must be 39, the number of images; got 40"):
+    with pytest.raises(DataError, match="39.*40"):
         evaluate_zero_shot(images[1:], image_classes, texts, text_classes, Dot(), names="abcde")
-    with pytest.raises(DataError, match="number of classes must be at least 1"):
+    with pytest.raises(DataError):
         evaluate_zero_shot(images, image_classes, texts, text_classes, Dot(), names=[])
-    with pytest.raises(InvalidArgumentError, match="`top`"):
+    with raises_argument("top"):
         evaluate_zero_shot(images, image_classes, texts, text_classes, Dot(), names="abcde", top=0)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from pipelines import class_backbone, zero_shot
+from vsemb import Run
 from vsemb.data.features.compute import cache_features
 from vsemb.data.store import Dataset
 from vsemb.image.backbones import BackboneConfig
-from vsemb.runs.run import Run
 from vsemb.systems.zero_shot.recognition import ZeroShotTask
 
 QUICK = ["--set", "training.epochs=1"]
@@ -30,22 +30,22 @@ def test_the_table_and_the_curves(flowers_path, tmp_path, capsys, objectives, se
     command += ["--curve", "--typos", "0.2", "--json", str(tmp_path / "found.json")]
     assert zero_shot.main(command) == 0
     printed = capsys.readouterr().out
-    found = json.loads((tmp_path / "found.json").read_text())
-    assert (found["classes"], found["images"]) == (12, 24)
+    content = json.loads((tmp_path / "found.json").read_text())
+    assert (content["classes"], content["images"]) == (12, 24)
     for encoder in ("bow", "attributes"):
-        assert list(found["table"][encoder]) == objectives
-        for values in found["table"][encoder].values():
+        assert list(content["table"][encoder]) == objectives
+        for values in content["table"][encoder].values():
             assert 0 <= values["top1"] <= 100 and f"{values['top1']:.1f}" in printed
     # Attributes are no text: neither captions nor typing errors say anything about them.
-    assert list(found["sentences"]["measured"]) == list(found["typos"]["all_texts"]) == ["bow"]
-    assert found["curve"]["texts_per_class"][0] == "1" and found["curve"]["texts_per_class"][-1] == "all"
-    table, curve = found["table"]["bow"]["ds"], found["curve"]["measured"]["bow"]
-    for last in (curve[-1], found["typos"]["all_texts"]["bow"][0]):
+    assert list(content["sentences"]["measured"]) == list(content["typos"]["all_texts"]) == ["bow"]
+    assert content["curve"]["texts_per_class"][0] == "1" and content["curve"]["texts_per_class"][-1] == "all"
+    table, curve = content["table"]["bow"]["ds"], content["curve"]["measured"]["bow"]
+    for last in (curve[-1], content["typos"]["all_texts"]["bow"][0]):
         for name in ("top1", "average_precision"):
             assert last[name] == pytest.approx(table[name]) and last[f"{name}_deviation"] == 0
     # One text a class is another one in each of ten draws.
-    assert curve[0] == found["typos"]["one_text"]["bow"][0] and curve[0]["top1_deviation"] > 0
-    assert found["table"]["bow"]["ds"]["texts"] == 240 and found["table"]["attributes"]["ds"]["texts"] == 24
+    assert curve[0] == content["typos"]["one_text"]["bow"][0] and curve[0]["top1_deviation"] > 0
+    assert content["table"]["bow"]["ds"]["texts"] == 240 and content["table"]["attributes"]["ds"]["texts"] == 24
     # Objectives and seeds of two encoders, and numbers of captions of one of them.
     runs = 2 * len(objectives) * seeds + len(sentences) * seeds
     assert len(list((tmp_path / "out" / "runs").iterdir())) == runs

@@ -7,7 +7,7 @@ import csv
 import pytest
 
 from tests.conftest import FEATURE_DIM
-from vsemb.errors import InvalidArgumentError
+from tests.raising import raises_argument
 from vsemb.runs.projector import project_run
 
 
@@ -20,6 +20,6 @@ def test_a_run_on_classes_has_no_words(flowers, sje_run, tmp_path) -> None:
     with open(out / "sentences.metadata.tsv", encoding="utf-8", newline="") as file:
         names = {line["sentence"] for line in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)}
     assert names == set(flowers.split("val").class_names)
-    with pytest.raises(InvalidArgumentError, match="without words"):
+    with raises_argument("words"):
         project_run(run, flowers, "val", tmp_path / "words", images=0, sentences=0)
     assert not (tmp_path / "words").exists()

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vsemb.errors import DataError, InvalidArgumentError
+from tests.raising import raises_argument
+from vsemb.errors import DataError
 from vsemb.evaluation import Embedder
 from vsemb.systems.zero_shot.class_names import ClassTokenizer
 from vsemb.systems.zero_shot.recognition import SIDE, ZeroShotTask
-from vsemb.text.vocabulary import Vocabulary
+from vsemb.text import Vocabulary
 
 
 def test_unseen_classes_are_recognized_by_their_texts(class_run, class_scenes) -> None:
@@ -36,10 +37,10 @@ def test_unseen_classes_are_recognized_by_their_texts(class_run, class_scenes) -
 
 def test_classes_that_were_trained_on_are_refused_and_named(tiny_run, scenes, class_run, class_scenes) -> None:
     shared = set(scenes.split("train").class_names) & set(scenes.split("val").class_names)
-    with pytest.raises(DataError, match=r"Zero-shot evaluation must use unseen classes.*--seen") as caught:
+    with pytest.raises(DataError, match="--seen") as caught:
         ZeroShotTask(tiny_run, scenes, "val").measure()
     assert any(repr(name) in str(caught.value) for name in shared)
-    with pytest.raises(DataError, match="the split 'train'.* training classes of"):
+    with pytest.raises(DataError, match="'train'"):
         ZeroShotTask(class_run, class_scenes, "train").measure()
     task = ZeroShotTask(tiny_run, scenes, "val", seen=True)
     assert task.seen is True and task.measure().images == 12
@@ -49,7 +50,7 @@ def test_classes_that_were_trained_on_are_refused_and_named(tiny_run, scenes, cl
 
 
 def test_what_a_run_has_seen_is_known_on_another_dataset_too(tiny_run, class_scenes) -> None:
-    with pytest.raises(DataError, match=r"unseen classes.*--seen"):
+    with pytest.raises(DataError, match="--seen"):
         ZeroShotTask(tiny_run, class_scenes, "test")
     # Trained on images without classes: who knows what the captions were about.
     unlabelled = dataclasses.replace(
@@ -87,12 +88,12 @@ def test_what_does_not_fit_is_refused(class_run, class_scenes, monkeypatch) -> N
         ("share", {"corrupt": 1.5}),
         ("top", {"top": 0}),
     ):
-        with pytest.raises(InvalidArgumentError, match=f"`{name}`"):
+        with raises_argument(name):
             task.measure(**arguments)
-    with pytest.raises(InvalidArgumentError, match="Did you mean 'test'"):
+    with raises_argument("split"):
         ZeroShotTask(class_run, class_scenes, "tests")
     monkeypatch.setitem(vars(class_run), "tokenizer", ClassTokenizer(Vocabulary(task.names)))
-    with pytest.raises(InvalidArgumentError, match="on attributes"):
+    with raises_argument("corrupt"):
         task.measure(corrupt=0.1)
 
 
@@ -108,7 +109,7 @@ def test_texts_are_those_that_the_run_reads(class_run, class_scenes, monkeypatch
 def test_a_dataset_without_classes_is_refused(class_run, class_scenes, monkeypatch) -> None:
     part = class_scenes.split("test")
     monkeypatch.setattr(part, "class_names", [None, *part.class_names[1:]])
-    with pytest.raises(DataError, match="has no class"):
+    with pytest.raises(DataError, match=part.keys[0]):
         ZeroShotTask(class_run, class_scenes, "test")
 
 
@@ -121,9 +122,9 @@ def test_picture(class_run, class_scenes, tmp_path) -> None:
     with Image.open(first) as image:
         assert image.size == (SIDE, SIDE) and len(image.getcolors(1 << 20)) > 100
     (tmp_path / "folder.png").mkdir()
-    with pytest.raises(DataError, match="Cannot write"):
+    with pytest.raises(DataError, match=r"folder\.png"):
         task.draw(tmp_path / "folder.png")
-    with pytest.raises(InvalidArgumentError, match=".png"):
+    with raises_argument("picture"):
         task.draw(tmp_path / "classes.jpg")
 
 
@@ -141,6 +142,6 @@ def test_sets_are_recognized_by_the_mean_scores_of_their_texts(region_run, regio
     assert metrics.top1_images == pytest.approx(100 * right.mean())
     assert task.measure(corrupt=0.3).texts == metrics.texts == 60
     assert task.measure(curve=True).curve[-1].top1 == pytest.approx(metrics.top1)
-    with pytest.raises(DataError, match="A picture of classes.*one vector"):
+    with pytest.raises(DataError, match="--picture"):
         task.draw(tmp_path / "classes.png")
     assert not list(tmp_path.iterdir())

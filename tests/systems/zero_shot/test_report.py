@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import shutil
 
-import pytest
-
 from tests.html_tree import Page
-from vsemb.errors import InvalidArgumentError
+from tests.raising import raises_argument
+from vsemb import Run
 from vsemb.report import report_run
-from vsemb.runs.run import Run
 from vsemb.systems.zero_shot.recognition import ZeroShotTask
 
 
@@ -35,5 +33,5 @@ def test_a_run_on_classes_names_classes(flowers, sje_run, tmp_path) -> None:
     assert not root.all("section", id="recall")
     assert root.one("h1").text.endswith(" % of images are recognized among 8 classes; chance 12 %")
     assert any(chart.text.startswith("Zero-shot") for chart in root.all("figcaption"))
-    with pytest.raises(InvalidArgumentError, match="class names"):
+    with raises_argument("arithmetic"):
         report_run(run, flowers, "val", tmp_path / "r.html", arithmetic=[(part.keys[0], "a", "b")])

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.searched import search_run
+from vsemb import Run
 from vsemb.errors import InvalidArgumentError
 from vsemb.runs.inputs import Query
-from vsemb.runs.run import Run
 from vsemb.systems.zero_shot.class_names import ClassTokenizer
 from vsemb.text import Vocabulary
 

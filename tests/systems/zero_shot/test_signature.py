@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.raising import raises_argument
 from vsemb import similarities
 from vsemb.encoders import ImageEncoder, PixelEncoder, RecurrentSentenceEncoder, WordEmbedding
-from vsemb.errors import InvalidArgumentError
 from vsemb.exporting import ImageInput, ServedModel, export_savedmodel
 from vsemb.exporting.card import card_path
 from vsemb.exporting.reference_outputs import golden_texts
@@ -54,6 +54,7 @@ def small_model(text_encoder: keras.layers.Layer) -> DualEncoder:
 
 @pytest.mark.slow
 def test_a_model_of_characters(tmp_path):
+    keras.utils.set_random_seed(1)
     tokenizer = CharacterTokenizer()
     words = WordEmbedding(len(tokenizer.vocabulary), 8)
     # The paper's lengths, and few filters.
@@ -135,12 +136,10 @@ def test_classify_is_a_signature_where_there_are_classes():
     model, classes = pixel_model(), some_classes()
     served = ServedModel(model, words(), ImageInput(CONFIG), extras=[classes.signature])
     assert list(served.signatures)[-1] == "classify"
-    with pytest.raises(
-        InvalidArgumentError, match=r"`classes` must be .*; got \['dog', 'Katze', '鳥'\].*no image network"
-    ):
+    with raises_argument("classes"):
         ServedModel(model, words(), extras=[classes.signature])
     sets = SimpleNamespace(image=object(), multi_vector=True)
-    with pytest.raises(InvalidArgumentError, match="`classes` must be .*one vector.*vsemb classify RUN"):
+    with raises_argument("classes"):
         classes.signature(sets)  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgumentError, match="prompts, dim"):
+    with raises_argument("embeddings"):
         ClassPrompts(("dog",), np.zeros((2, 1, 6), np.float32))

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from tests.conftest import FEATURE_DIM
-from vsemb import recipes
+from tests.raising import raises_argument
+from vsemb import Run, recipes
 from vsemb.data.store import Dataset
 from vsemb.data.writing.writer import write_dataset
-from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.errors import DataError
 from vsemb.recipes.retrieval import Retrieval, RetrievalJob
-from vsemb.runs.run import Run
 from vsemb.runs.train import train
 from vsemb.systems.zero_shot import flowers as generator
 from vsemb.systems.zero_shot.attributes import ClassAttributes, write_attributes
@@ -41,9 +41,9 @@ def test_every_encoder_trains_and_is_measured(encoder: str, flowers, sje_run) ->
     metrics = ZeroShotTask(run, flowers, "test").measure()
     assert (metrics.classes, metrics.images, metrics.chance) == (12, 24, pytest.approx(100 / 12))
     text = "flower 60" if encoder == "attributes" else "a flower with 5 red petals \N{ROSE}"
-    found = run.encoders(images=False).encode_text(np.array([text, ""], dtype=object))
-    assert found["valid"].numpy().tolist() == [True, False]
-    assert np.abs(found["embedding"].numpy()[0]).max() > 0 and not found["embedding"].numpy()[1].any()
+    embedded = run.encoders(images=False).encode_text(np.array([text, ""], dtype=object))
+    assert embedded["valid"].numpy().tolist() == [True, False]
+    assert np.abs(embedded["embedding"].numpy()[0]).max() > 0 and not embedded["embedding"].numpy()[1].any()
 
 
 @pytest.mark.parametrize("encoder", [name for name in ENCODERS if name not in QUICK])
@@ -107,10 +107,10 @@ def test_every_recipe_is_declared() -> None:
 
 
 def test_the_papers_encoders() -> None:
-    found = {name: text.encoder for name, text in ENCODERS.items()}
+    values = {name: text.encoder for name, text in ENCODERS.items()}
     shapes = {
         name: (encoder.units, encoder.recurrent, encoder.stages, encoder.words.dim)
-        for name, encoder in found.items()
+        for name, encoder in values.items()
         if isinstance(encoder, Convolutional)
     }
     assert shapes == {
@@ -119,15 +119,15 @@ def test_the_papers_encoders() -> None:
         "word-cnn": (1024, None, "words", 300),
         "word-cnn-rnn": (256, "rnn", "words", 300),
     }
-    assert [(found[name].cell, found[name].units, found[name].pooling) for name in ("char-lstm", "word-lstm")] == [
+    assert [(values[name].cell, values[name].units, values[name].pooling) for name in ("char-lstm", "word-lstm")] == [
         ("lstm", 256, "mean"),
         ("lstm", 512, "mean"),
     ]
-    assert not found["word2vec"].words.trainable and found["word2vec"].words.vectors == "captions"
+    assert not values["word2vec"].words.trainable and values["word2vec"].words.vectors == "captions"
     assert {name: text.tokenizer.length for name, text in ENCODERS.items()} == {
         name: 201 if name.startswith("char") else 1 if name == "attributes" else 30 for name in ENCODERS
     }
-    tables = [encoder.words for encoder in found.values() if hasattr(encoder, "words")]
+    tables = [encoder.words for encoder in values.values() if hasattr(encoder, "words")]
     assert len(tables) == 7 and all(words.dense_gradient for words in tables)
 
 
@@ -164,37 +164,31 @@ def test_bad_combinations_are_refused(flowers, scenes, sje_recipe, tmp_path) -> 
     def attempt(name: str, *changes: str, dataset=flowers) -> None:
         train(sje_recipe(name, *changes), dataset, tmp_path / "run")
 
-    with pytest.raises(DataError, match="disjoint classes"):
+    with pytest.raises(DataError, match="'train'"):
         attempt("ds-sje-bow", dataset=scenes)
-    with pytest.raises(DataError, match="must have class attributes"):
+    with pytest.raises(DataError, match="vsemb scenes"):
         attempt("ds-sje-attributes", "validation=recall", dataset=scenes)
-    with pytest.raises(InvalidArgumentError, match="text.encoder.*classes"):
-        attempt("ds-sje-attributes", "text.encoder=binary-bag-of-words")
-    with pytest.raises(InvalidArgumentError, match="text.encoder.*text.tokenizer"):
-        attempt("ds-sje-bow", "text.encoder=attributes")
-    with pytest.raises(InvalidArgumentError, match="text.encoder.*convolutional"):
-        attempt("ds-sje-bow", "text.encoder=convolutionnal")
-    with pytest.raises(InvalidArgumentError, match="text.tokenizer"):
-        attempt("ds-sje-bow", "text.tokenizer=syllables")
-    with pytest.raises(InvalidArgumentError, match="'attributes' has no fields.*text.encoder.words"):
-        attempt("ds-sje-attributes", "text.encoder.words.vectors=captions")
-    with pytest.raises(InvalidArgumentError, match="batches.negatives"):
-        attempt("ds-sje-bow", "batches.negatives=sampled")
-    with pytest.raises(InvalidArgumentError, match="batches.negatives"):
-        attempt("ds-sje-bow", "batches=pairs", "batches.negatives=sampled")
-    with pytest.raises(InvalidArgumentError, match="validation"):
-        attempt("ds-sje-bow", "validation=loss")
-    with pytest.raises(InvalidArgumentError, match="embedding_dim.*image.projection"):
-        attempt("ds-sje-bow", "image=pixels")
     with pytest.raises(DataError, match="batches.size=40"):
         attempt("ds-sje-bow", "batches.size=41")
-    with pytest.raises(InvalidArgumentError, match="length"):
-        attempt("ds-sje-word-cnn", "text.encoder.stages=characters")
+    for argument, name, *changes in (
+        ("text.encoder", "ds-sje-attributes", "text.encoder=binary-bag-of-words"),
+        ("text.encoder", "ds-sje-bow", "text.encoder=attributes"),
+        ("text.encoder", "ds-sje-bow", "text.encoder=convolutionnal"),
+        ("text.tokenizer", "ds-sje-bow", "text.tokenizer=syllables"),
+        ("recipe field", "ds-sje-attributes", "text.encoder.words.vectors=captions"),
+        ("recipe field", "ds-sje-bow", "batches.negatives=sampled"),
+        ("batches.negatives", "ds-sje-bow", "batches=pairs", "batches.negatives=sampled"),
+        ("validation", "ds-sje-bow", "validation=loss"),
+        ("embedding_dim", "ds-sje-bow", "image=pixels"),
+        ("length", "ds-sje-word-cnn", "text.encoder.stages=characters"),
+    ):
+        with raises_argument(argument):
+            attempt(name, *changes)
     assert not (tmp_path / "run").exists()
 
 
 def test_class_names_are_of_datasets_that_have_classes() -> None:
-    with pytest.raises(InvalidArgumentError, match="text.tokenizer"):
+    with raises_argument("text.tokenizer"):
         ClassNames().learn(["flower 1"])
 
 
@@ -217,18 +211,18 @@ def test_attributes_are_those_of_the_dataset_at_hand(flowers, sje_run, sje_recip
         lambda v: {**v, "flower 49": v["flower 50"], "flower 50": v["flower 49"]},
     )
     assert exchanged.fingerprint == flowers.fingerprint
-    with pytest.raises(DataError, match="must equal the training attributes"):
+    with pytest.raises(DataError, match="--data"):
         ZeroShotTask(run, exchanged, "test").measure()
-    with pytest.raises(DataError, match="was trained on other attributes"):
+    with pytest.raises(DataError, match="attributes"):
         train(recipe, exchanged, tmp_path / "run")
     # The names of the table's rows are as they were trained; one that is not among them is no zero vector.
     few = with_attributes(flowers, tmp_path / "few", lambda v: {k: x for k, x in v.items() if k != "flower 60"})
-    with pytest.raises(DataError, match="'flower 60' must have attributes"):
+    with pytest.raises(DataError, match="'flower 60'"):
         train(recipe, few, tmp_path / "other")
     assert not (tmp_path / "other").exists()
     split = copy.copy(flowers.split("test"))
     split.class_names = ["flower 99", *split.class_names[1:]]
-    with pytest.raises(DataError, match="has no attributes of the class 'flower 99'"):
+    with pytest.raises(DataError, match="'flower 99'"):
         run.texts_of(split)
 
 
@@ -237,7 +231,7 @@ def test_classes_that_were_trained_on_are_known_on_any_dataset(flowers, sje_run,
     assert run.info["classes"] == flowers.split("train").class_ids()[0]
     other = with_attributes(flowers, tmp_path / "other", lambda values: values)
     for dataset in (flowers, other):
-        with pytest.raises(DataError, match=r"unseen classes.*'flower 01'.*--seen"):
+        with pytest.raises(DataError, match=r"'flower 01'.*--seen"):
             ZeroShotTask(run, dataset, "train").measure()
         assert ZeroShotTask(run, dataset, "train", seen=True).measure().classes == 40
 
@@ -246,5 +240,5 @@ def test_one_class_of_validation_selects_nothing(sje_recipe, tmp_path) -> None:
     records = generator.generate({"train": 80, "val": 1, "test": 12}, image_size=32)
     source = {"format": "scenes", "path_name": "vsemb.data.synthetic", "sha256": {}, "options": {}}
     dataset = write_dataset(records, tmp_path / "data", name="flowers", source=source)
-    with pytest.raises(DataError, match="got one"):
+    with pytest.raises(DataError, match="'val'"):
         train(sje_recipe("ds-sje-bow"), dataset, tmp_path / "run")

@@ -9,8 +9,8 @@ import tensorflow as tf
 from tests.contract import check_loss
 from tests.losses.slow import finite_differences, structured_rows
 from tests.oracles import TOLERANCE, oracle
+from tests.raising import raises_argument
 from vsemb import losses
-from vsemb.errors import InvalidArgumentError
 from vsemb.losses.ranking import Hardest
 from vsemb.models.in_batch import class_labels, pair_labels
 from vsemb.similarities import Dot
@@ -109,7 +109,7 @@ def test_by_name_and_bad_arguments() -> None:
     assert isinstance(losses.get("structured"), StructuredJointEmbedding)
     built = Structured(margin=0.5, negatives=Hardest(warmup_epochs=0.5), reduction="sum").build(10)
     assert (built.margin, built.negatives, built.warmup_steps, built.reduction) == (0.5, "hardest", 5, "sum")
-    with pytest.raises(InvalidArgumentError, match="margin"):
+    with raises_argument("margin"):
         StructuredJointEmbedding(-1.0)
-    with pytest.raises(InvalidArgumentError, match="hardest"):
+    with raises_argument("negatives"):
         StructuredJointEmbedding(negatives="softest")

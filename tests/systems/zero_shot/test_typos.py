@@ -6,7 +6,7 @@ import string
 
 import pytest
 
-from vsemb.errors import InvalidArgumentError
+from tests.raising import raises_argument
 from vsemb.systems.zero_shot.recognition import mistyped
 
 TEXT = "This small bird has a bright red crown, a short pointed bill and two white wing bars. " * 60
@@ -22,8 +22,8 @@ def test_the_share_of_characters_that_is_hit(share) -> None:
     changed = sum(text != "7" for text in mistyped(["7"] * 20000, share)) / 20000
     assert abs(changed - share / 2) < 0.015  # four deviations of 20,000 draws are 0.014 at most
     # In a long text deletions and doublings are equally frequent.
-    (found,) = mistyped([TEXT], share, seed=4)
-    assert found != TEXT and abs(len(found) - len(TEXT)) < 0.03 * len(TEXT)
+    (typed,) = mistyped([TEXT], share, seed=4)
+    assert typed != TEXT and abs(len(typed) - len(TEXT)) < 0.03 * len(TEXT)
 
 
 def test_all_kinds_of_errors_happen() -> None:
@@ -58,5 +58,5 @@ def test_the_seed_and_the_place_decide() -> None:
 
 @pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
 def test_shares_out_of_range(share) -> None:
-    with pytest.raises(InvalidArgumentError, match="`share`"):
+    with raises_argument("share"):
         mistyped(["a"], share)

@@ -22,7 +22,7 @@ def test_recognition_is_measured_on_the_classes_of_validation(flowers, sje_recip
     best = max(logged, key=lambda row: row["val_zero_shot"])
     assert run.info["best_zero_shot"] == best["val_zero_shot"]
     # The weights that were kept measure the same again.
-    found = ZeroShotTask(run, flowers, "val").measure()
-    np.testing.assert_allclose(found.top1, best["val_top1"], atol=1e-4)
-    np.testing.assert_allclose(found.average_precision, best["val_average_precision"], atol=1e-4)
+    metrics = ZeroShotTask(run, flowers, "val").measure()
+    np.testing.assert_allclose(metrics.top1, best["val_top1"], atol=1e-4)
+    np.testing.assert_allclose(metrics.average_precision, best["val_average_precision"], atol=1e-4)
     assert len({row["val_zero_shot"] for row in logged}) > 1

@@ -76,18 +76,19 @@ def find_files(path: Path) -> dict[str, Path]:
         return {"": path}
     files = [file for file in sorted(path.iterdir()) if file.suffix.lower() in _SUFFIXES and file.is_file()]
     tables = [file for file in files if not re.match(r"\.|readme", file.name.lower())]
-    found: dict[str, Path] = {}
+    of_split: dict[str, Path] = {}
     for file in sorted(tables, key=lambda file: _SUFFIXES.index(file.suffix.lower())):
         # As in snli_1.0_dev.jsonl and SICK_trial.txt.
-        named = {_SPLIT_NAMES[word] for word in re.split(r"[\W_]+", file.stem.lower()) if word in _SPLIT_NAMES}
+        words = re.split(r"[\W_]+", file.stem.lower())
+        named = {_SPLIT_NAMES[word] for word in words if word in _SPLIT_NAMES}
         if len(named) != 1:
             continue
         (split,) = named
-        other = found.setdefault(split, file)
+        other = of_split.setdefault(split, file)
         if other != file and other.suffix.lower() == file.suffix.lower():
             raise DataError(f"{path} must hold one file of split {split!r}; got {other.name} and {file.name}.")
-    if found:
-        return {split: found[split] for split in SPLITS if split in found}
+    if of_split:
+        return {split: of_split[split] for split in SPLITS if split in of_split}
     if len(tables) == 1:
         return {"": tables[0]}
     raise DataError(f"{path} must hold one file of sentence pairs, or one per split. Expected: {EXPECTED}.")
@@ -235,15 +236,17 @@ class EntailmentData:
             if name and name not in splits:
                 continue
             for where, row in pair_rows(file, desc):
-                premise, hypothesis = sentence(where, row, "premise"), sentence(where, row, "hypothesis")
-                split = name
+                premise = sentence(where, row, "premise")
+                hypothesis = sentence(where, row, "hypothesis")
                 if self.grouped and "split" in row:
                     raise DataError(
                         f"{where}: all rows or no rows must have a split; this row has one, the first does not."
                     )
-                if self.grouped:
+                if name:
+                    split = name
+                elif self.grouped:
                     split = premise_split(premise, self.split_seed)
-                elif not name:
+                else:
                     split = split_name(where, row)
                 if split in splits:
                     yield SentencePair(split, premise, hypothesis, label(where, row))
@@ -254,13 +257,13 @@ class EntailmentData:
         Raises:
             DataError: with file and line, if a line is malformed; or if the split has no labelled pairs.
         """
-        found = False
+        has_pairs = False
         for pair in self.pairs([split], desc="words"):
             if pair.label is not None:
-                found = True
+                has_pairs = True
                 yield pair.premise
                 yield pair.hypothesis
-        if not found:
+        if not has_pairs:
             raise self._lacks(split)
 
     def encode(self, tokenizer: Tokenizer, splits: Collection[str] = SPLITS) -> dict[str, EntailmentSplit]:
@@ -286,15 +289,15 @@ class EntailmentData:
             for name in {pair.split for pair in chunk}:
                 parts[name].append(_tokenized(name, [pair for pair in chunk if pair.split == name], tokenizer))
         encoded = {}
-        for name, found in parts.items():
-            if not any(map(len, found)):
+        for name, chunks in parts.items():
+            if not any(map(len, chunks)):
                 raise self._lacks(name)
             encoded[name] = EntailmentSplit(
                 name,
-                Sentences.joined([part.premises for part in found]),
-                Sentences.joined([part.hypotheses for part in found]),
-                np.concatenate([part.classes for part in found]),
-                sum(part.dropped for part in found),
+                Sentences.joined([part.premises for part in chunks]),
+                Sentences.joined([part.hypotheses for part in chunks]),
+                np.concatenate([part.classes for part in chunks]),
+                sum(part.dropped for part in chunks),
             )
         return encoded
 
@@ -346,13 +349,13 @@ def label(where: str, row: Row) -> int | None:
     Raises:
         DataError: for an unknown label.
     """
-    given = row["label"]
-    key = given.strip().lower() if isinstance(given, str) else str(given)
+    value = row["label"]
+    key = str(value).strip().lower()
     if key in _LABELS:
         return _LABELS[key]
-    if given is None or key in _NO_LABEL:
+    if value is None or key in _NO_LABEL:
         return None
-    raise DataError(f"{where}: the label must be {', '.join(CLASSES)}, 0, 1, 2, or - for none; got {given!r}.")
+    raise DataError(f"{where}: the label must be {', '.join(CLASSES)}, 0, 1, 2, or - for none; got {value!r}.")
 
 
 def split_name(where: str, row: Row) -> str:
@@ -361,11 +364,11 @@ def split_name(where: str, row: Row) -> str:
     Raises:
         DataError: for an unknown split.
     """
-    given = row.get("split")
-    name = given.strip().lower() if isinstance(given, str) else ""
+    value = row.get("split")
+    name = str(value).strip().lower()
     if name not in _SPLIT_NAMES:
         names = ", ".join(_SPLIT_NAMES)
-        raise DataError(f"{where}: the split must be one of {names}; got {given!r}.")
+        raise DataError(f"{where}: the split must be one of {names}; got {value!r}.")
     return _SPLIT_NAMES[name]
 
 

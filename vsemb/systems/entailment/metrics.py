@@ -141,10 +141,10 @@ class PairMeasure:
                     "premise": tf.constant(split.premises.padded(rows)),
                     "hypothesis": tf.constant(split.hypotheses.padded(rows)),
                 }
-                found = keras.ops.convert_to_numpy(self._compiled(inputs))
+                batch = keras.ops.convert_to_numpy(self._compiled(inputs))
                 if outputs is None:
-                    outputs = np.empty((len(split), *found.shape[1:]), np.float32)
-                outputs[rows] = found
+                    outputs = np.empty((len(split), *batch.shape[1:]), np.float32)
+                outputs[rows] = batch
                 bar.update(len(rows))
         assert outputs is not None  # `EntailmentData.encode` refuses splits without pairs.
         return outputs
@@ -203,20 +203,20 @@ def evaluate_classes(logits: np.ndarray, classes: np.ndarray) -> ClassMetrics:
     """
     if np.isnan(logits).any():
         raise DataError("The classifier's outputs must be numbers; got NaN. The model is broken; nothing was measured.")
-    classes, found = np.asarray(classes), logits.argmax(axis=1)
-    right = found == classes
+    classes = np.asarray(classes)
+    predicted = logits.argmax(axis=1)
+    right = predicted == classes
     return ClassMetrics(
         pairs=len(classes),
         accuracy=float(right.mean()),
         majority=float(np.bincount(classes).max() / len(classes)),
-        two_class_accuracy=float(((found == 0) == (classes == 0)).mean()),
+        two_class_accuracy=float(((predicted == 0) == (classes == 0)).mean()),
         class_accuracy=_by_class(right, classes),
     )
 
 
 def _by_class(right: np.ndarray, classes: np.ndarray) -> dict[str, float]:
-    numbers = [number for number in range(len(CLASSES)) if (classes == number).any()]
-    return {CLASSES[number]: float(right[classes == number].mean()) for number in numbers}
+    return {CLASSES[number]: float(right[classes == number].mean()) for number in np.unique(classes)}
 
 
 class PairValidation(Validation):
@@ -253,5 +253,5 @@ class PairValidation(Validation):
         return "  ".join(f"{name.replace('_', ' ')} {100 * value:.1f} %" for name, value in named.items())
 
     def metrics(self) -> dict[str, float]:
-        found = self.measure()
-        return {f"val_{name}": getattr(found, name) for name in found.logged}
+        measured = self.measure()
+        return {f"val_{name}": getattr(measured, name) for name in measured.logged}

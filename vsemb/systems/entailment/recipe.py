@@ -75,10 +75,15 @@ from vsemb.parts import Count, Part, Positive, Seed, Share, Size
 from vsemb.recipes.info import untyped
 from vsemb.recipes.schema import Job, Recipe, Training
 from vsemb.recipes.towers import Text
-from vsemb.runs.run import Run
 from vsemb.similarities import Cosine, OrderViolation, Similarity
 from vsemb.systems.entailment.classifier import PairClassifier
-from vsemb.systems.entailment.data import EntailmentData, EntailmentSplit, PairBatching, SentencePairBatches
+from vsemb.systems.entailment.data import (
+    EntailmentData,
+    EntailmentSplit,
+    PairBatching,
+    SentencePairBatches,
+    Sentences,
+)
 from vsemb.systems.entailment.metrics import (
     ClassMetrics,
     EntailmentMetrics,
@@ -291,11 +296,11 @@ class EntailmentJob(Job):
                 raise DataError(
                     f"{self.data.path}: split {name!r} must have entailed and other pairs; got one class only."
                 )
-        untyped(self.info)["pairs"] = {name: len(split) for name, split in splits.items()}
-        untyped(self.info)["dropped"] = {name: split.dropped for name, split in splits.items()}
-        counts = ", ".join(f"{count:,} {name}" for name, count in untyped(self.info)["pairs"].items())
-        dropped = sum(untyped(self.info)["dropped"].values())
-        say(f"pairs        {counts} ({dropped:,} without gold label dropped)")
+        pairs = {name: len(split) for name, split in splits.items()}
+        dropped = {name: split.dropped for name, split in splits.items()}
+        untyped(self.info).update(pairs=pairs, dropped=dropped)
+        counts = ", ".join(f"{count:,} {name}" for name, count in pairs.items())
+        say(f"pairs        {counts} ({sum(dropped.values()):,} without gold label dropped)")
         say(f"splits       {self.data.protocol}")
         return splits
 
@@ -311,14 +316,10 @@ class EntailmentJob(Job):
     def model(self, recipe: Any, dtype: str) -> keras.Model:
         """Build the model and initialize it from the training sentences."""
         model = recipe.build(len(self.vocabulary), self.info, dtype)
-        sides = [getattr(self.splits["train"], name) for name in ("premises", "hypotheses")]
-        corpus = TextCorpus(
-            self.vocabulary,
-            np.concatenate([side.ids for side in sides]),
-            np.cumsum([0, *np.concatenate([side.lengths for side in sides])]),
-            recipe.text.tokenizer.whole_words,
-            recipe.training.seed,
-        )
+        train = self.splits["train"]
+        sentences = Sentences.joined([train.premises, train.hypotheses])
+        whole_words, seed = recipe.text.tokenizer.whole_words, recipe.training.seed
+        corpus = TextCorpus(self.vocabulary, sentences.ids, sentences.offsets, whole_words, seed)
         recipe.text.encoder.initialize(model.text_encoder, corpus)
         return model
 

@@ -69,8 +69,8 @@ class Alignment(AlignedWords, Result):
             "regions": self.regions.tolist(),
             "scores": self.scores.tolist(),
             "phrases": [
-                {"words": list(each.words), "region": each.region, "box": each.box, "score": each.score}
-                for each in self.phrases
+                {"words": list(phrase.words), "region": phrase.region, "box": phrase.box, "score": phrase.score}
+                for phrase in self.phrases
             ],
             "boxes": {str(row): pixel_box(self.boxes[row], self.picture.size) for row in rows},
         }
@@ -119,17 +119,17 @@ def align_image(
 
     Example:
 
-        found = align_image(Run.open("runs/dvsa"), "dog.jpg", "a brown dog chases a child")
-        found.drawn().save("aligned.png")
+        aligned = align_image(Run.open("runs/dvsa"), "dog.jpg", "a brown dog chases a child")
+        aligned.drawn().save("aligned.png")
     """
     require_regions(run)
     if not 0 <= affinity < math.inf:
         raise invalid_argument("affinity", affinity, "a number >= 0")
     text = read_text(run, sentence, "sentence", report)
     # Invalid inputs are reported before the network is built.
-    given = GivenImage.of(image, dataset)
-    candidates = candidate_boxes(run, given, dataset, boxes, report)
-    inputs = [tf.constant([given.encoded]), text, tf.constant([affinity], tf.float32)]
+    opened = GivenImage.of(image, dataset)
+    candidates = candidate_boxes(run, opened, dataset, boxes, report)
+    inputs = [tf.constant([opened.encoded]), text, tf.constant([affinity], tf.float32)]
     if candidates is not None:
         inputs.append(tf.constant(candidates[None], tf.float32))
     outputs = {name: values.numpy()[0] for name, values in run.encoders().functions["align"](*inputs).items()}
@@ -147,7 +147,7 @@ def align_image(
         outputs["scores"][words],
         outputs["boxes"],
         image,
-        given.picture,
+        opened.picture,
         text.numpy()[0].decode(),
         affinity,
     )
@@ -162,14 +162,14 @@ class GivenImage:
         encoded: image bytes as a dataset stores them.
         picture: the decoded image.
         pixels: width and height before shrinking, in pixels.
-        found: split and row of a key; None for a file.
+        row: split and row of a key; None for a file.
     """
 
     name: str
     encoded: bytes
     picture: Image.Image
     pixels: tuple[float, float]
-    found: tuple[Split, int] | None
+    row: tuple[Split, int] | None
 
     @classmethod
     def of(cls, image: str, dataset: Dataset | None) -> GivenImage:
@@ -178,20 +178,21 @@ class GivenImage:
         Raises:
             DataError: if the image cannot be read.
         """
-        found = find_key(dataset, image)
-        if found is not None:
-            split, row = found
+        place = find_key(dataset, image)
+        if place is not None:
+            split, row = place
             encoded = split.read_image(row)
             picture = read_picture(encoded, image)
-            return cls(image, encoded, picture, picture.size, found)
+            return cls(image, encoded, picture, picture.size, place)
         stored = read_image_file(image, dataset)
-        width, height = (side / scale for side, scale in zip((stored.width, stored.height), stored.scale, strict=True))
-        return cls(image, stored.encoded, read_picture(stored.encoded, image), (width, height), None)
+        across, down = stored.scale
+        pixels = (stored.width / across, stored.height / down)
+        return cls(image, stored.encoded, read_picture(stored.encoded, image), pixels, None)
 
 
 def candidate_boxes(
     run: Run,
-    given: GivenImage,
+    image: GivenImage,
     dataset: Dataset | None,
     boxes: str | os.PathLike[str] | None,
     report: Callable[[str], None],
@@ -200,7 +201,7 @@ def candidate_boxes(
 
     Args:
         run: run on regions.
-        given: the image.
+        image: the image.
         dataset: dataset for keys.
         boxes: file with results of a detector for this image; None for the boxes of its key, or proposed boxes.
         report: receives one-line notes.
@@ -218,12 +219,12 @@ def candidate_boxes(
             raise invalid_argument("boxes", os.fspath(boxes), "omitted for a run that proposes its own regions")
         return None
     if boxes is not None:
-        found, notes = read_detections_of_one(boxes, given.pixels)
+        detected, notes = read_detections_of_one(boxes, image.pixels)
         for note in notes:
             report(note)
-        return found
-    if given.found is not None and dataset is not None:
-        split, row = given.found
+        return detected
+    if image.row is not None and dataset is not None:
+        split, row = image.row
         try:
             cached = regions_of(run, dataset).boxes(split.ids[[row]])[0]
             # The extractor adds the whole image again.
@@ -232,4 +233,4 @@ def candidate_boxes(
             if regions.source == "detections":
                 raise
     fix = "Name its results as `boxes`, or give"
-    return propose_boxes(regions, np.asarray(given.picture), given.name, fix)
+    return propose_boxes(regions, np.asarray(image.picture), image.name, fix)

@@ -10,27 +10,37 @@ from dataclasses import dataclass
 import numpy as np
 
 
-def phrases(path: Iterable[int]) -> list[tuple[int, int, int]]:
-    """Cut a sentence into phrases: runs of words on one region.
+def runs(path: Iterable[int]) -> list[tuple[int, int, int]]:
+    """Cut a sentence into runs of words on one region.
 
     Args:
-        path: (T,) int, the region of each word; -1 for padding.
+        path: (T,) int, the region of each word; -1 for words without a region.
 
     Returns:
-        (region, first word, number of words) of each phrase, in order.
+        (region, first word, number of words) of each run, in order.
+
+    Example:
+
+    >>> runs([0, 2, 2, -1])
+    [(0, 0, 1), (2, 1, 2), (-1, 3, 1)]
+    """
+    parts, start = [], 0
+    for region, words in itertools.groupby(int(region) for region in path):
+        length = len(list(words))
+        parts.append((region, start, length))
+        start += length
+    return parts
+
+
+def phrases(path: Iterable[int]) -> list[tuple[int, int, int]]:
+    """Return the `runs` of words that have a region.
 
     Example:
 
     >>> phrases([0, 2, 2, 2, 0, -1])
     [(0, 0, 1), (2, 1, 3), (0, 4, 1)]
     """
-    found, start = [], 0
-    for region, run in itertools.groupby(int(region) for region in path):
-        length = len(list(run))
-        if region >= 0:
-            found.append((region, start, length))
-        start += length
-    return found
+    return [run for run in runs(path) if run[0] >= 0]
 
 
 @dataclass(frozen=True)
@@ -85,10 +95,10 @@ class AlignedWords:
     @property
     def phrases(self) -> list[Phrase]:
         """Runs of words on one region, in the order of the sentence."""
-        found = []
+        aligned = []
         for region, start, length in phrases(self.regions):
             part = slice(start, start + length)
             x, y, width, height = self.boxes[region].tolist()
             scores = tuple(self.scores[part].tolist())
-            found.append(Phrase(tuple(self.words[part]), region, (x, y, width, height), scores))
-        return found
+            aligned.append(Phrase(tuple(self.words[part]), region, (x, y, width, height), scores))
+        return aligned

@@ -139,8 +139,8 @@ def search_regions(
 
     Example:
 
-        found = search_regions("runs/dvsa", "red bus", k=5)
-        found[0].key, found[0].box
+        buses = search_regions("runs/dvsa", "red bus", k=5)
+        buses[0].key, buses[0].box
     """
     from vsemb.drawing.pictures import check_picture_path, save_picture
     from vsemb.runs.run import Run
@@ -150,10 +150,10 @@ def search_regions(
         check_picture_path(out)
     opened = Run.open(run, "retrieval")
     dataset = opened.open_data(data)
-    found = region_search.search_regions(
-        opened, dataset, text, k=k, split=split, every=all_regions, parts=parts, report=say
+    best = region_search.search_regions(
+        opened, dataset, text, k=k, split=split, all_regions=all_regions, parts=parts, report=say
     )
-    if out is None or not found:
-        return found
-    save_picture(region_search.region_sheet(dataset, found), out)
-    return dataclasses.replace(found, out=os.fspath(out))
+    if out is None or not best:
+        return best
+    save_picture(region_search.region_sheet(dataset, best), out)
+    return dataclasses.replace(best, out=os.fspath(out))

@@ -56,8 +56,8 @@ def encode_regions(
         ServingError: see `Client.predict`.
     """
     contents = to_images(images)
-    found = client.predict("encode_image", image_bytes=contents, **_box_inputs(boxes, len(contents)))
-    return RegionEmbeddings(found["embedding"], found["valid"], boxes=found["boxes"])
+    answer = client.predict("encode_image", image_bytes=contents, **_box_inputs(boxes, len(contents)))
+    return RegionEmbeddings(answer["embedding"], answer["valid"], boxes=answer["boxes"])
 
 
 def align(
@@ -126,7 +126,7 @@ def alignments_of(answer: dict[str, np.ndarray]) -> list[Alignment]:
     >>> [(phrase.text, phrase.region) for phrase in alignments_of(answer)[0].phrases]
     [('a red', 1), ('bus', 0)]
     """
-    found = []
+    alignments = []
     for row, valid in enumerate(answer["valid"].tolist()):
         regions = answer["regions"][row]
         here = regions >= 0
@@ -136,8 +136,8 @@ def alignments_of(answer: dict[str, np.ndarray]) -> list[Alignment]:
             said = f"row {row} names the region {regions.max()} of {len(boxes)}"
             raise ServingError("INTERNAL", f"The model's answer cannot be read: {said}.", said)
         words = [word.decode("utf-8", errors="replace") for word in answer["words"][row][here]]
-        found.append(Alignment(words, regions[here], answer["scores"][row][here], boxes, valid))
-    return found
+        alignments.append(Alignment(words, regions[here], answer["scores"][row][here], boxes, valid))
+    return alignments
 
 
 def to_affinities(affinity: float | Sequence[float], rows: int) -> np.ndarray:
@@ -152,14 +152,14 @@ def to_affinities(affinity: float | Sequence[float], rows: int) -> np.ndarray:
     ([0.5, 0.5], [0.0, 1.0])
     """
     try:
-        given = np.asarray(affinity)
+        values = np.asarray(affinity)
     except ValueError:  # Lists of several lengths in a list.
-        given = np.asarray(None)
+        values = np.asarray(None)
     # Comparisons with NaN are false.
-    fits = given.dtype.kind in "iuf" and bool(((given >= 0) & (given <= _LARGEST)).all())
-    if not fits or given.shape not in ((), (rows,)):
+    fits = values.dtype.kind in "iuf" and bool(((values >= 0) & (values <= _LARGEST)).all())
+    if not fits or values.shape not in ((), (rows,)):
         raise invalid_argument("affinity", affinity, f"a finite number >= 0, or a list of {rows} of them")
-    return np.broadcast_to(given, (rows,)).astype(np.float32)
+    return np.broadcast_to(values, (rows,)).astype(np.float32)
 
 
 def to_boxes(boxes: Sequence[Any], rows: int) -> np.ndarray:
@@ -185,22 +185,22 @@ def to_boxes(boxes: Sequence[Any], rows: int) -> np.ndarray:
     """
     if isinstance(boxes, str | bytes) or not hasattr(boxes, "__len__") or len(boxes) != rows:
         raise invalid_argument("boxes", boxes, _SHAPE, f"Give {rows} of them, one for each image.")
-    parts = [_boxes(given, row) for row, given in enumerate(boxes)]
+    parts = [_boxes(of_image, row) for row, of_image in enumerate(boxes)]
     filled = np.zeros((rows, 1 + max(map(len, parts), default=0), 4), np.float32)
     for row, part in enumerate(parts):
         filled[row, 1 : 1 + len(part)] = part
     return filled
 
 
-def _boxes(given: Any, row: int) -> np.ndarray:
+def _boxes(values: Any, row: int) -> np.ndarray:
     fix = f"The boxes of image {row} must have finite numbers, w and h above 0."
     try:
         with np.errstate(over="ignore"):
-            found = np.asarray(given, np.float32)
+            boxes = np.asarray(values, np.float32)
     except (TypeError, ValueError) as error:
-        raise invalid_argument("boxes", given, _SHAPE, fix) from error
-    if not found.size:
+        raise invalid_argument("boxes", values, _SHAPE, fix) from error
+    if not boxes.size:
         return np.zeros((0, 4), np.float32)
-    if found.ndim != 2 or found.shape[1] != 4 or not np.isfinite(found).all() or (found[:, 2:] <= 0).any():
-        raise invalid_argument("boxes", given, _SHAPE, fix)
-    return found
+    if boxes.ndim != 2 or boxes.shape[1] != 4 or not np.isfinite(boxes).all() or (boxes[:, 2:] <= 0).any():
+        raise invalid_argument("boxes", values, _SHAPE, fix)
+    return boxes

@@ -71,7 +71,8 @@ def cache_regions(
         selective_search(np.zeros((32, 32, 3), np.uint8))
     network = build_backbone(backbone, weights)
     weights_sha256 = hash_weights(network)
-    classifier, candidates_sha256 = None, None if detections is None else detections.sha256
+    classifier = None
+    candidates_sha256 = None if detections is None else detections.sha256
     if regions.by_classifier:
         classifier = build_classifier(backbone, weights or "random")
         candidates_sha256 = sha256_bytes(b"".join(value.tobytes() for value in classifier.get_weights()))
@@ -81,14 +82,15 @@ def cache_regions(
     def compute(encoded: Any) -> Iterator[tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]]:
         extract = _in_graph(extractor)
         batches = dataset.readable(encoded.prefetch(1))
-        for ids, inputs in _searched(batches, dataset) if regions.source == "selective-search" else given(batches):
+        searches = regions.source == "selective-search"
+        for ids, inputs in _searched(batches, dataset) if searches else detected(batches):
             rows, boxes, scores, valid = (part.numpy() for part in extract(*inputs))
             dataset.refuse_undecodable(ids[~valid])
             _refuse_too_large(rows, ids, dataset, what)
             refuse_wrong_regions(rows, boxes, scores, ids=ids, dataset=dataset, what=what)
             yield ids, rows.astype(np.float16), {"boxes": boxes, "scores": scores}
 
-    def given(batches: Iterator[tuple[Any, Any]]) -> Iterator[tuple[np.ndarray, tuple[Any, ...]]]:
+    def detected(batches: Iterator[tuple[Any, Any]]) -> Iterator[tuple[np.ndarray, tuple[Any, ...]]]:
         for ids, images in batches:
             boxes_and_scores = () if detections is None else detections.of(ids.numpy())
             yield ids.numpy(), (images, *boxes_and_scores)
@@ -98,18 +100,19 @@ def cache_regions(
         if classifier is not None:
             save_weights(classifier, folder / CLASSIFIER_NAME)
 
+    described = {
+        "backbone": backbone.to_json(),
+        "weights_sha256": weights_sha256,
+        "regions": regions.to_json(),
+        "candidates_sha256": candidates_sha256,
+    }
     return fill_folder(
         RegionStore,
         dataset,
         region_fingerprint(backbone, weights_sha256, regions, candidates_sha256),
         compute,
         (extractor.count, extractor.dim),
-        {
-            "backbone": backbone.to_json(),
-            "weights_sha256": weights_sha256,
-            "regions": regions.to_json(),
-            "candidates_sha256": candidates_sha256,
-        },
+        described,
         save,
         batch_size=batch_size,
         dtype=np.float16,
@@ -136,8 +139,8 @@ def _searched(batches: Iterator[tuple[Any, Any]], dataset: Dataset) -> Iterator[
     waiting: deque[tuple[np.ndarray, Any, list[Future[np.ndarray | None]]]] = deque()
 
     def oldest() -> tuple[np.ndarray, tuple[Any, ...]]:
-        ids, images, found = waiting.popleft()
-        boxes = [future.result() for future in found]
+        ids, images, searches = waiting.popleft()
+        boxes = [search.result() for search in searches]
         dataset.refuse_undecodable(ids[[part is None for part in boxes]])
         return ids, (images, pad_rows([part for part in boxes if part is not None]))
 

@@ -68,7 +68,8 @@ class Detections:
         Returns:
             `(boxes, scores)`: float32 (n, most, 4) and (n, most), best first; zeros are padding.
         """
-        starts, ends = (np.searchsorted(self.ids, ids, side) for side in ("left", "right"))
+        starts = np.searchsorted(self.ids, ids, "left")
+        ends = np.searchsorted(self.ids, ids, "right")
         parts = [slice(start, end) for start, end in zip(starts, ends, strict=True)]
         return pad_rows([self.boxes[part] for part in parts]), pad_rows([self.scores[part] for part in parts])
 
@@ -122,21 +123,21 @@ def read_detections(
     ```
     """
     path = Path(path)
-    found = _Results(path)
+    results = _Results(path)
     matched = DetectedImages(dataset, path, None if images is None else Path(images))
-    rows = np.array([matched.find(image) for image in found.image_ids], np.int64)
-    places = rows[found.images]  # The row of each box's image; -1 if the dataset lacks it.
+    rows = np.array([matched.find(image) for image in results.image_ids], np.int64)
+    places = rows[results.images]  # The row of each box's image; -1 if the dataset lacks it.
     if not (rows >= 0).any():
-        raise DataError(matched.nothing_fits(found.image_ids))
+        raise DataError(matched.nothing_fits(results.image_ids))
     notes = []
     if (rows < 0).any():
-        unknown = [image for image, row in zip(found.image_ids, rows, strict=True) if row < 0]
+        unknown = [image for image, row in zip(results.image_ids, rows, strict=True) if row < 0]
         notes.append(
             f"{(places < 0).sum():,} detections of {len(unknown):,} image_ids that {dataset.path} does not "
             f"have are left out ({_shown(unknown)})."
         )
-    known = places >= 0
-    places, pixels, scores = places[known], found.boxes[known], found.scores[known]
+    matching = places >= 0
+    places, pixels, scores = places[matching], results.boxes[matching], results.scores[matching]
     notes += matched.check_sizes(np.unique(places))
     boxes, inside, clip_notes = clip_boxes(pixels, matched.sizes[places])
     notes += clip_notes
@@ -174,14 +175,15 @@ def read_detections_of_one(
         DataError: if the file is broken, or has detections of several images.
     """
     path = Path(path)
-    found = _Results(path)
-    if len(found.image_ids) > 1:
+    results = _Results(path)
+    if len(results.image_ids) > 1:
         raise DataError(
-            f"{path} has detections of {len(found.image_ids):,} images ({_shown(found.image_ids)}). Keep "
+            f"{path} has detections of {len(results.image_ids):,} images ({_shown(results.image_ids)}). Keep "
             "the detections of this image only."
         )
-    boxes, inside, notes = clip_boxes(found.boxes, np.tile(np.asarray(size, np.float64), (len(found.boxes), 1)))
-    order = np.argsort(-found.scores[inside], kind="stable")[:MOST_CANDIDATES]
+    sizes = np.tile(np.asarray(size, np.float64), (len(results.boxes), 1))
+    boxes, inside, notes = clip_boxes(results.boxes, sizes)
+    order = np.argsort(-results.scores[inside], kind="stable")[:MOST_CANDIDATES]
     return boxes[inside][order], tuple(notes)
 
 
@@ -294,16 +296,16 @@ def clip_boxes(pixels: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.nd
     fractions = clipped / limits
     size = fractions[:, 2:] - fractions[:, :2]
     boxes = np.concatenate([fractions[:, :2], size], axis=1).astype(np.float32)
-    some = np.asarray((boxes[:, 2:] > 0).all(axis=1))
+    has_area = np.asarray((boxes[:, 2:] > 0).all(axis=1))
     notes = []
-    if (~some).any():
-        notes.append(f"{(~some).sum():,} boxes have no area inside their image and are left out.")
+    if (~has_area).any():
+        notes.append(f"{(~has_area).sum():,} boxes have no area inside their image and are left out.")
     if far.any():
         notes.append(
             f"{far.sum():,} of {len(far):,} boxes reach out of their image by more than a pixel and are "
             "clipped. If there are many, the sizes are wrong: name a file with the detector's as `images`."
         )
-    return boxes, some, notes
+    return boxes, has_area, notes
 
 
 def name_forms(name: str) -> tuple[str | None, ...]:
@@ -354,10 +356,11 @@ def _listed_images(path: Path) -> dict[str, tuple[str, _Size | None]]:
     entries = content.get("images") if isinstance(content, dict) else None
     if not isinstance(entries, list) or not entries:
         raise DataError(f'{path} is not a COCO annotations file: it has no list "images".')
-    found: dict[str, tuple[str, _Size | None]] = {}
+    images: dict[str, tuple[str, _Size | None]] = {}
     for number, entry in enumerate(entries):
         try:
-            name, size, image = entry["file_name"], _size(entry), str(_plain_id(entry["id"], "id")).strip()
+            name, size = entry["file_name"], _size(entry)
+            image = str(_plain_id(entry["id"], "id")).strip()
             if not isinstance(name, str) or not name.strip():
                 raise TypeError(f"file_name must be text; got {one_line(repr(name), 60)}")
         except (KeyError, TypeError, AttributeError, OverflowError) as error:
@@ -365,10 +368,10 @@ def _listed_images(path: Path) -> dict[str, tuple[str, _Size | None]]:
                 f"{path}: image {number} is broken ({one_line(repr(error), 200)}); it needs id and "
                 "file_name, and should have width and height."
             ) from error
-        if image in found:
+        if image in images:
             raise DataError(f"{path}: image id {image} occurs twice.")
-        found[image] = name, size
-    return found
+        images[image] = name, size
+    return images
 
 
 def _size(entry: dict[str, Any]) -> _Size | None:
@@ -379,6 +382,27 @@ def _size(entry: dict[str, Any]) -> _Size | None:
         if type(side) not in (int, float) or not 0 < side < float("inf"):
             raise TypeError(f"width and height must be numbers > 0; got {one_line(repr(side), 60)}")
     return float(sides[0]), float(sides[1])
+
+
+class ImageNames:
+    """Index of images by the forms of their names, see `name_forms`.
+
+    Args:
+        keys: keys of the images.
+    """
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        # Number of a form and the name in this form -> the rows of the images with this name.
+        self._rows: defaultdict[tuple[int, str | None], list[int]] = defaultdict(list)
+        for row, key in enumerate(keys):
+            for form in enumerate(name_forms(key)):
+                self._rows[form].append(row)
+
+    def matches(self, name: str) -> Iterator[list[int]]:
+        """Yield the rows of the images with a name, for each form that an image has, most exact form first."""
+        for number, form in enumerate(name_forms(name)):
+            if form and (number, form) in self._rows:
+                yield self._rows[number, form]
 
 
 class DetectedImages:
@@ -403,19 +427,17 @@ class DetectedImages:
         self._listed = None if images is None else _listed_images(images)
         splits = [dataset.split(name) for name in dataset.splits]
         sizes = np.concatenate([split.sizes for split in splits])
-        ids, keys = np.concatenate([split.ids for split in splits]), [key for split in splits for key in split.keys]
+        ids = np.concatenate([split.ids for split in splits])
+        keys = [key for split in splits for key in split.keys]
         order = np.argsort(ids)
         self.ids = ids[order]
         self.keys: list[str] = [keys[place] for place in order]
         self._stored = sizes[order].astype(np.float64)
         # Sizes of the detector's input images, and whether they come from the list.
-        self.sizes, self._known = self._stored.copy(), np.zeros(len(order), bool)
+        self.sizes = self._stored.copy()
+        self._is_listed = np.zeros(len(order), bool)
         self._called: dict[int, int | str] = {}
-        # Number of a form and the name in this form -> the rows of the images with this name.
-        self._rows: defaultdict[tuple[int, str | None], list[int]] = defaultdict(list)
-        for row, key in enumerate(self.keys):
-            for form in enumerate(name_forms(key)):
-                self._rows[form].append(row)
+        self._names = ImageNames(self.keys)
 
     def find(self, image: int | str) -> int:
         """Return the row of an image_id; -1 if the dataset lacks the image.
@@ -429,25 +451,26 @@ class DetectedImages:
             if entry is None:
                 return -1
             name, size = entry
-        for way, form in enumerate(name_forms(name)):
-            rows = self._rows.get((way, form), []) if form else []
-            if len(rows) > 1:
-                raise DataError(
-                    f"{self._path}: image_id {image!r} may be several images of {self._dataset.path}: "
-                    f"{_shown([self.keys[row] for row in rows])}. Use whole keys as ids."
-                )
-            if rows:
-                other = self._called.setdefault(rows[0], image)
-                if str(other).strip() != str(image).strip():
-                    raise DataError(
-                        f"{self._path}: image_ids {other!r} and {image!r} are both taken for the image "
-                        f"{self.keys[rows[0]]!r} of {self._dataset.path}. Use its whole key, and "
-                        "remove detections of images that the dataset lacks."
-                    )
-                if size is not None:
-                    self.sizes[rows[0]], self._known[rows[0]] = size, True
-                return rows[0]
-        return -1
+        rows = next(self._names.matches(name), [])
+        if not rows:
+            return -1
+        if len(rows) > 1:
+            raise DataError(
+                f"{self._path}: image_id {image!r} may be several images of {self._dataset.path}: "
+                f"{_shown([self.keys[row] for row in rows])}. Use whole keys as ids."
+            )
+        (row,) = rows
+        other = self._called.setdefault(row, image)
+        if str(other).strip() != str(image).strip():
+            raise DataError(
+                f"{self._path}: image_ids {other!r} and {image!r} are both taken for the image "
+                f"{self.keys[row]!r} of {self._dataset.path}. Use its whole key, and "
+                "remove detections of images that the dataset lacks."
+            )
+        if size is not None:
+            self.sizes[row] = size
+            self._is_listed[row] = True
+        return row
 
     def check_sizes(self, rows: np.ndarray) -> list[str]:
         """Check that `sizes` are the sizes of the detector's input images.
@@ -461,14 +484,17 @@ class DetectedImages:
         Raises:
             DataError: if an image may have been larger than the stored one, or was rotated by 90 degrees.
         """
-        notes = self._compare(rows[self._known[rows]])
+        notes = self._compare(rows[self._is_listed[rows]])
         limit = self._dataset.manifest.get("writing", {}).get("max_side")
-        unknown = rows[~self._known[rows]]
+        if limit is None:
+            return notes
+        unlisted = rows[~self._is_listed[rows]]
         # Shrunk images have exactly the largest side; smaller images are stored unchanged.
-        if limit is not None and (doubtful := unknown[self._stored[unknown].max(axis=1) >= limit]).size:
+        doubtful = unlisted[self._stored[unlisted].max(axis=1) >= limit]
+        if doubtful.size:
             raise DataError(
                 f"{self._dataset.path} was prepared with max_side={limit}, so {counted(len(doubtful), 'image')} may "
-                f"have been larger when their boxes were found ({_shown([self.keys[r] for r in doubtful])}). "
+                f"have been larger when their boxes were found ({_shown([self.keys[row] for row in doubtful])}). "
                 f"Give the sizes of the images of {self._path} as `images`, a COCO annotations file with "
                 "file_name, width and height."
             )
@@ -480,17 +506,17 @@ class DetectedImages:
         ratio, stored_ratio = sizes[:, 0] / sizes[:, 1], stored[:, 0] / stored[:, 1]
         # The sides of shrunk images are rounded to pixels.
         slack = 1 + 0.01 + (1 / stored).sum(axis=1)
-        same, turned = (
-            np.maximum(a / b, b / a) <= slack for a, b in ((ratio, stored_ratio), (1 / ratio, stored_ratio))
-        )
+        same = np.maximum(ratio / stored_ratio, stored_ratio / ratio) <= slack
+        turned = np.maximum(ratio * stored_ratio, 1 / (ratio * stored_ratio)) <= slack
 
-        def example(which: np.ndarray) -> str:
-            first = int(np.argmax(which))
+        def example(images: np.ndarray) -> str:
+            first = int(np.argmax(images))
             width, height = sizes[first]
             here = "{:.0f} x {:.0f}".format(*stored[first])
             return f"first {self.keys[rows[first]]!r}: {width:.0f} x {height:.0f} there and {here} here"
 
-        if (bad := turned & ~same).any():
+        bad = turned & ~same
+        if bad.any():
             raise DataError(
                 f"{self._images} has {counted(int(bad.sum()), 'image')} turned on their side ({example(bad)}), "
                 "so their boxes would be wrong. Run the detector on upright images."
@@ -504,13 +530,15 @@ class DetectedImages:
 
     def nothing_fits(self, image_ids: Sequence[int | str]) -> str:
         """Return the message for results without an image_id of the dataset."""
-        by = "" if self._listed is None else f" by the file names in {self._images}"
-        advice = (
-            "They must be keys, with or without folders and ending, or the numbers in file names such as "
-            "000000391895.jpg; for other ids list id and file_name in a file that `images` names, as "
-            "COCO's annotations do."
-        )
-        if self._listed is not None:
+        if self._listed is None:
+            by = ""
+            advice = (
+                "They must be keys, with or without folders and ending, or the numbers in file names such as "
+                "000000391895.jpg; for other ids list id and file_name in a file that `images` names, as "
+                "COCO's annotations do."
+            )
+        else:
+            by = f" by the file names in {self._images}"
             advice = "Its ids must match the detections, and its file names the keys."
         return (
             f"None of the {len(image_ids):,} image_ids of {self._path} is an image of {self._dataset.path}{by}: "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from vsemb.drawing.pictures import INK, PAPER, Font, Rectangle, cut_text, decimals, drawable, pixel_box, scaled_to
 from vsemb.errors import invalid_argument
+from vsemb.systems.regions.alignment import runs
 
 #: Minimum share of the sentence's best score. Words below it are grey and add no box.
 FADE = 0.25
@@ -65,23 +65,27 @@ def draw_alignment(
     if not len(words) == len(regions) == len(scores):
         raise invalid_argument("words", len(words), f"as many as regions ({len(regions)}) and scores")
     scaled, side = scaled_for_drawing(image, side)
-    best = max(map(float, scores), default=0.0)
-    shown = [score > 0 and score >= fade * best for score in map(float, scores)]
-    used = dict.fromkeys(int(region) for region, seen in zip(regions, shown, strict=True) if seen and region >= 0)
+    values = [float(score) for score in scores]
+    best = max(values, default=0.0)
+    shown = [value > 0 and value >= fade * best for value in values]
+    used: dict[int, None] = {}
+    for region, seen in zip(regions, shown, strict=True):
+        if seen and region >= 0:
+            used[int(region)] = None
     colours = {region: COLOURS[position % len(COLOURS)] for position, region in enumerate(used)}
     size = max(14, side // 44) if side >= _SMALLEST // 2 else max(9, side // 18)
     _draw_boxes(scaled, boxes, colours, size)
     # The text has a minimum width, for narrow images.
     width = max(scaled.width, side * 3 // 4)
     text = _Text(width, size)
-    digits = decimals(scores)
-    for region, positions in groupby(range(len(words)), key=lambda position: int(regions[position])):
-        phrase = list(positions)
-        colour = colours.get(region) if any(shown[position] for position in phrase) else None
+    digits = decimals(values)
+    for region, start, length in runs(regions):
+        phrase = slice(start, start + length)
+        colour = colours.get(region) if any(shown[phrase]) else None
         text.phrase(
-            [words[position] for position in phrase],
-            [f"{float(scores[position]):.{digits}f}" for position in phrase],
-            [shown[position] for position in phrase],
+            list(words[phrase]),
+            [f"{value:.{digits}f}" for value in values[phrase]],
+            shown[phrase],
             (str(region), colour) if colour else None,
         )
     picture = Image.new("RGB", (width, scaled.height + text.height), PAPER)
@@ -143,14 +147,17 @@ def draw_outlines(image: Image.Image, boxes: Sequence[tuple[Rectangle, str]], li
     """
     pen = ImageDraw.Draw(image)
     # Large boxes are drawn first, so that small boxes inside stay visible.
-    for (x, y, width, height), shown in sorted(boxes, key=lambda each: -each[0][2] * each[0][3]):
+    for (x, y, width, height), shown in sorted(boxes, key=_negative_area):
         for grown, colour, thick in ((1, "white", line + 2), (0, shown, line)):
             left, top = max(x - grown, 0), max(y - grown, 0)
-            right, bottom = (
-                min(at + length + grown, limit) - 1
-                for at, length, limit in ((x, width, image.width), (y, height, image.height))
-            )
+            right = min(x + width + grown, image.width) - 1
+            bottom = min(y + height + grown, image.height) - 1
             pen.rectangle((left, top, max(right, left), max(bottom, top)), outline=colour, width=thick)
+
+
+def _negative_area(box: tuple[Rectangle, str]) -> int:
+    (_, _, width, height), _ = box
+    return -width * height
 
 
 def _chip(font: Font, text: str) -> tuple[int, int]:
@@ -174,7 +181,8 @@ class _Text:
     """
 
     def __init__(self, width: int, size: int) -> None:
-        self._font, self._small = (ImageFont.load_default(size=each) for each in (size, max(8, size * 7 // 10)))
+        self._font = ImageFont.load_default(size=size)
+        self._small = ImageFont.load_default(size=max(8, size * 7 // 10))
         self._size, self._limit, self._margin = size, width - size, size // 2
         self._gap, self._line = max(3, size // 3), round(2.6 * size)
         self._x, self._row = self._margin, 0
@@ -217,8 +225,8 @@ class _Text:
             pen: draws on the picture.
             top: y of the first line, without margin, in pixels.
         """
-        for draw, x, y, what in self._jobs:
-            draw(pen, x, top + self._margin + y, *what)
+        for draw, x, y, arguments in self._jobs:
+            draw(pen, x, top + self._margin + y, *arguments)
 
     def _width(self, word: str, score: str) -> float:
         return max(self._font.getlength(drawable(word)), self._small.getlength(score))
@@ -227,8 +235,8 @@ class _Text:
         if self._x > self._margin and self._x + width > self._limit + self._margin:
             self._x, self._row = self._margin, self._row + 1
 
-    def _add(self, draw: Callable[..., None], *what: Any) -> None:
-        self._jobs.append((draw, self._x, self._row * self._line, what))
+    def _add(self, draw: Callable[..., None], *arguments: Any) -> None:
+        self._jobs.append((draw, self._x, self._row * self._line, arguments))
 
     def _draw_word(
         self, pen: ImageDraw.ImageDraw, x: int, y: int, word: str, score: str, colour: str | None, shown: bool, gap: int

@@ -50,7 +50,9 @@ class Entities(Reader, kind="entities"):
         lists = [folder / f"{split}.txt" for split in _SPLITS if (folder / f"{split}.txt").is_file()]
         if not lists or not self.recognizes(folder):
             raise DataError(f"{folder} must hold Annotations, Sentences and train.txt, val.txt or test.txt.")
-        members = {line.strip(): file.stem for file in lists for line in text_lines(file) if line.strip()}
+        members: dict[str, str] = {}
+        for file in lists:
+            members |= {line.strip(): file.stem for line in text_lines(file) if line.strip()}
         usual = [place / name for place in (folder, folder.resolve().parent) for name in _FOLDERS]
         where = find_images([f"{image}.jpg" for image in members], image_folders(self.images, *usual))
         records: list[ImageRecord] = []
@@ -63,9 +65,9 @@ class Entities(Reader, kind="entities"):
                 if not linked:
                     raise DataError(f"{folder / 'Sentences' / image}.txt holds no caption.")
                 captions, alignments = zip(*linked, strict=True)
-                file = image_path(where, f"{image}.jpg")
+                path = image_path(where, f"{image}.jpg")
                 records.append(
-                    ImageRecord(f"{image}.jpg", captions, split, file, objects=tuple(objects), alignments=alignments)
+                    ImageRecord(f"{image}.jpg", captions, split, path, objects=tuple(objects), alignments=alignments)
                 )
         bad.require(folder, records)
         return Source("entities", folder.resolve().name, records, files=tuple(lists), bad=tuple(bad))
@@ -93,7 +95,8 @@ def read_boxes(path: Path) -> tuple[list[dict[str, Any]], dict[str, list[int]]]:
         if "<!" in text:
             raise ValueError("it has a document type")
         for item in ElementTree.fromstring(text).iter("object"):
-            if (box := item.find("bndbox")) is None:
+            box = item.find("bndbox")
+            if box is None:
                 continue
             left, top, right, bottom = (float(box.findtext(side, "")) for side in ("xmin", "ymin", "xmax", "ymax"))
             if not (0 <= left < right and 0 <= top < bottom):

@@ -117,16 +117,19 @@ class RegionExtractor:
             received = None if boxes is None else boxes.shape
             raise invalid_argument("boxes", received, f"{allowed} with the source {self.regions.source!r}")
         encoded = tf.convert_to_tensor(encoded, tf.string)
-        boxes, scores = (
-            None if given is None else tf.convert_to_tensor(given, tf.float32) for given in (boxes, scores)
-        )
+        if boxes is not None:
+            boxes = tf.convert_to_tensor(boxes, tf.float32)
+        if scores is not None:
+            scores = tf.convert_to_tensor(scores, tf.float32)
         return self._extract(encoded, boxes, scores)
 
     def _run(self, encoded: tf.Tensor, boxes: tf.Tensor | None, scores: tf.Tensor | None) -> ImageRegions:
         rows, batch = tf.shape(encoded)[0], encoded.shape[0]
-        encoded, boxes, scores = (
-            None if given is None else one_row_at_least(given) for given in (encoded, boxes, scores)
-        )
+        encoded = one_row_at_least(encoded)
+        if boxes is not None:
+            boxes = one_row_at_least(boxes)
+        if scores is not None:
+            scores = one_row_at_least(scores)
         pixels, valid = decode_images(encoded, self.backbone_config.size)
         # For a single output, Keras returns a tensor, not a list.
         maps = [] if self.maps is None else tf.nest.flatten(self.maps(pixels, training=False))
@@ -136,7 +139,8 @@ class RegionExtractor:
         best_scores = tf.concat([tf.ones_like(whole[..., 0]), best_scores], axis=1)
         features = pool_regions(maps, best) if self.regions.pooling == "map" else self._cropped(encoded, pixels, best)
         real = valid[:, None, None] & tf.reduce_any(best != 0, axis=-1, keepdims=True)
-        features, best = tf.where(real, features, 0.0)[:rows], tf.where(real, best, 0.0)[:rows]
+        features = tf.where(real, features, 0.0)[:rows]
+        best = tf.where(real, best, 0.0)[:rows]
         best_scores = tf.where(real[..., 0], best_scores, 0.0)[:rows]
         return ImageRegions(
             tf.ensure_shape(features, (batch, self.count, self.dim)),

@@ -130,8 +130,10 @@ class Regions(CachedRegions, kind="regions"):
         return regions[regions.any(axis=-1)]
 
     def image_input(self, path: Path) -> RegionInput | None:
+        if not keeps_network(path):
+            return None
         # Regions come best first, so a smaller count keeps the first ones.
-        return RegionInput.of(kept_extractor(path, self.max_regions)) if keeps_network(path) else None
+        return RegionInput.of(kept_extractor(path, self.max_regions))
 
     def further_inputs(self, path: Path, encoded: bytes, name: str) -> dict[str, np.ndarray]:
         if not keeps_network(path) or kept_regions(path).in_graph:

@@ -15,6 +15,7 @@ from vsemb.runs.analyses import Analysis
 if TYPE_CHECKING:
     from vsemb.data.store import Dataset
     from vsemb.runs.run import Run
+    from vsemb.systems.regions.region_search import WordNorm
 
 
 @dataclass(frozen=True)
@@ -47,17 +48,19 @@ class Norms(Analysis, kind="norms"):
             raise invalid_argument("runs", [str(run.path) for run in runs], "one run for norms")
         if self.out is not None:
             check_picture_path(self.out)
-        found = measure_norms(
-            runs[0], data, split, k=self.k, min_count=self.min_count, every=self.all_regions, parts=self.parts
+        norms = measure_norms(
+            runs[0], data, split, k=self.k, min_count=self.min_count, all_regions=self.all_regions, parts=self.parts
         )
-        digits = decimals(word.norm for word in found.largest)
-        rows = [
-            [text for each in pair for text in (f"{each.norm:.{digits}f}", each.word, str(each.count))]
-            for pair in zip(found.smallest, found.largest, strict=True)
-        ]
+        digits = decimals(word.norm for word in norms.largest)
+
+        def cells(word: WordNorm) -> list[str]:
+            return [f"{word.norm:.{digits}f}", word.word, str(word.count)]
+
+        pairs = zip(norms.smallest, norms.largest, strict=True)
+        rows = [cells(smallest) + cells(largest) for smallest, largest in pairs]
         words = table(["smallest", "word", "places", "largest", "word", "places"], rows, text=(1, 4))
-        blocks = [words, regions_table(found.regions, "norm")]
-        if self.out is not None and found.regions:
-            save_picture(region_sheet(data, found.regions), self.out)
+        blocks = [words, regions_table(norms.regions, "norm")]
+        if self.out is not None and norms.regions:
+            save_picture(region_sheet(data, norms.regions), self.out)
             blocks.append(str(self.out))
-        return Table("\n\n".join(blocks), {"split": split, **found.to_json()})
+        return Table("\n\n".join(blocks), {"split": split, **norms.to_json()})

@@ -119,10 +119,10 @@ def named_objects(alignment: Iterable[Sequence[int]]) -> dict[int, tuple[int, ..
     >>> named_objects([(1, 0), (1, 2), (2, 0), (2, 2)])
     {1: (0, 2), 2: (0, 2)}
     """
-    found: dict[int, set[int]] = {}
+    objects: dict[int, set[int]] = {}
     for word, item in alignment:
-        found.setdefault(int(word), set()).add(int(item))
-    return {word: tuple(sorted(found[word])) for word in sorted(found)}
+        objects.setdefault(int(word), set()).add(int(item))
+    return {word: tuple(sorted(objects[word])) for word in sorted(objects)}
 
 
 def object_nouns(named: Mapping[int, tuple[int, ...]]) -> set[int]:
@@ -273,10 +273,10 @@ def score_spread(blocks: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]) ->
     squares, count = 0.0, 0
     for scores, words, regions in blocks:
         real = words[:, :, None] & regions[:, None]
-        known = np.where(real, scores, 0).astype(np.float64)
-        means = known.sum(axis=2, keepdims=True) / np.maximum(real.sum(axis=2, keepdims=True), 1)
+        values = np.where(real, scores, 0).astype(np.float64)
+        means = values.sum(axis=2, keepdims=True) / np.maximum(real.sum(axis=2, keepdims=True), 1)
         # If a score is NaN or infinite, so is the result.
         with np.errstate(invalid="ignore"):
-            squares += float(np.where(real, (known - means) ** 2, 0).sum())
+            squares += float(np.where(real, (values - means) ** 2, 0).sum())
         count += int(real.sum())
     return math.sqrt(squares / max(count, 1))

@@ -128,8 +128,8 @@ class PointingTask:
             unaries = similarity.word_region_scores(regions, words)
             own = slice(*np.searchsorted(self._words.captions, [captions[0], captions[-1] + 1]).tolist())
             rows = np.searchsorted(captions, self._words.captions[own])
-            found = (unaries, item_mask(words), item_mask(regions))
-            blocks.append(_Scores(own, rows, *(ops.convert_to_numpy(values) for values in found)))
+            tensors = (unaries, item_mask(words), item_mask(regions))
+            blocks.append(_Scores(own, rows, *map(ops.convert_to_numpy, tensors)))
         if not all(np.isfinite(block.unaries).all() for block in blocks):
             raise DataError(
                 "The scores of words and regions hold NaN or infinity. The model or its features are broken; "
@@ -150,8 +150,8 @@ class PointingTask:
         """Return the region of each word: (words,) int64; -1 for words without a region."""
         chosen = np.full(len(self._words.captions), -1, np.int64)
         for block in self._blocks:
-            given = (block.unaries, block.words, block.regions, np.float32(min(affinity, _LARGEST)))
-            path: Any = ops.convert_to_numpy(chain_in_graph(*map(tf.constant, given)))
+            inputs = (block.unaries, block.words, block.regions, np.float32(min(affinity, _LARGEST)))
+            path: Any = ops.convert_to_numpy(chain_in_graph(*map(tf.constant, inputs)))
             tokens = self._words.tokens[block.own]
             read = (tokens >= 0) & (tokens < path.shape[1])
             chosen[block.own][read] = path[block.rows[read], tokens[read]]
@@ -215,14 +215,15 @@ def measure_pointing(
     task = PointingTask(run, dataset, split)
     choosing: PointingTask | None = task
     if split != _CHOOSING:
-        known = dataset.manifest["splits"].get(_CHOOSING, {}).get("images")
-        choosing = PointingTask(run, dataset, _CHOOSING) if known else None
+        has_images = dataset.manifest["splits"].get(_CHOOSING, {}).get("images")
+        choosing = PointingTask(run, dataset, _CHOOSING) if has_images else None
     if affinities is None:
         affinities = (choosing or task).affinities()
     metrics = task.measure(affinities, bootstrap=bootstrap)
     if choosing is None:
         return metrics, None
-    return metrics, (metrics if choosing is task else choosing.measure(affinities)).best_affinity()
+    on_choosing = metrics if choosing is task else choosing.measure(affinities)
+    return metrics, on_choosing.best_affinity()
 
 
 def check_affinities(affinities: Sequence[float]) -> list[float]:
@@ -244,23 +245,18 @@ def check_affinities(affinities: Sequence[float]) -> list[float]:
 
 def _alignments(part: Split, dataset: Dataset) -> list[list[Sequence[Sequence[int]]]]:
     """Return the (word, object) pairs of every image and caption."""
-    found = [
-        pairs or [[] for _ in captions] for pairs, captions in zip(part.alignments, part.caption_lists(), strict=True)
-    ]
-    if not any(pairs for captions in found for pairs in captions):
+    alignments = []
+    for pairs, captions in zip(part.alignments, part.caption_lists(), strict=True):
+        alignments.append(pairs or [[] for _ in captions])
+    if not any(any(pairs) for pairs in alignments):
         raise DataError(
             f"The split {part.name!r} of {dataset.path} has no links from words to objects, so pointing "
             "cannot be measured on it. Data with such links: vsemb scenes, or vsemb prepare --format entities"
         )
-    return found
+    return alignments
 
 
-def _words(
-    run: Run,
-    part: Split,
-    store: RegionStore,
-    alignments: list[list[Sequence[Sequence[int]]]],
-) -> _Words:
+def _words(run: Run, part: Split, store: RegionStore, alignments: list[list[Sequence[Sequence[int]]]]) -> _Words:
     """Find the words that name objects, their tokens and their correct regions."""
     boxes = store.boxes(part.ids)
     captions, positions, nouns, right = [], [], [], []
@@ -306,10 +302,8 @@ def _tokens(run: Run, part: Split, captions: np.ndarray, positions: np.ndarray) 
     words = sorted({word for text in texts.values() for word in text})
     counts = dict(zip(words, np.diff(run.tokenizer.encode(words)[1]).tolist(), strict=True))
     starts = {caption: np.cumsum([0, *(counts[word] for word in text)]).tolist() for caption, text in texts.items()}
-    return np.array(
-        [
-            starts[caption][position] if counts[texts[caption][position]] else -1
-            for caption, position in zip(captions.tolist(), positions.tolist(), strict=True)
-        ],
-        np.int64,
-    )
+    tokens = []
+    for caption, position in zip(captions.tolist(), positions.tolist(), strict=True):
+        has_token = counts[texts[caption][position]] > 0
+        tokens.append(starts[caption][position] if has_token else -1)
+    return np.array(tokens, np.int64)

@@ -255,8 +255,9 @@ def refine(integral: tf.Tensor, edges: tf.Tensor, steps: int) -> tf.Tensor:
     Returns:
         int32 (batch, n, 4).
     """
-    moves = [[by if edge == place else 0 for place in range(4)] for edge in range(4) for by in _MOVES]
-    moves = tf.constant([[0, 0, 0, 0], *moves], tf.int32)
+    # No move, then each move of each edge.
+    moves = np.kron(np.eye(4), np.array([_MOVES]).T)
+    moves = tf.constant(np.concatenate([np.zeros((1, 4)), moves]), tf.int32)
     real = tf.reduce_any(edges != 0, axis=-1, keepdims=True)
 
     def step(edges: tf.Tensor) -> tuple[tf.Tensor]:
@@ -368,10 +369,10 @@ def selective_search(pixels: np.ndarray) -> np.ndarray:
     search = create()
     search.setBaseImage(np.ascontiguousarray(pixels[..., ::-1]))  # OpenCV's order is blue, green, red
     search.switchToSelectiveSearchFast()
-    found = np.unique(np.asarray(search.process()).reshape(-1, 4), axis=0)
-    found = found[np.argsort(-found[:, 2] * found[:, 3], kind="stable")]
+    rectangles = np.unique(np.asarray(search.process()).reshape(-1, 4), axis=0)
+    rectangles = rectangles[np.argsort(-rectangles[:, 2] * rectangles[:, 3], kind="stable")]
     height, width = pixels.shape[:2]
-    boxes = (found / [width, height, width, height]).astype(np.float32)
+    boxes = (rectangles / [width, height, width, height]).astype(np.float32)
     return boxes[(boxes[:, 2:] >= _SHORTEST).all(axis=1)]
 
 

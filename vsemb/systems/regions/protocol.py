@@ -56,15 +56,21 @@ def pointing_table(metrics: PointingMetrics, split: str, chosen: float | None) -
         ("always the whole image", metrics.whole_image),
     ]
     for affinity, share in metrics.accuracy.items():
-        notes = ["each word by itself"] if affinity == 0 else []
-        notes += ["best on val"] if affinity == chosen else []
-        shares.append((f"affinity {affinity:g}" + (f" ({', '.join(notes)})" if notes else ""), share))
+        notes = []
+        if affinity == 0:
+            notes.append("each word by itself")
+        if affinity == chosen:
+            notes.append("best on val")
+        name = f"affinity {affinity:g}"
+        if notes:
+            name += f" ({', '.join(notes)})"
+        shares.append((name, share))
     shares.append(("ceiling: a right region exists", metrics.ceiling))
     rows = []
     for name, share in shares:
         rows.append([name, f"{share.words:.1f}", f"{share.nouns:.1f}"])
         if share.intervals is not None:
-            bounds = (share.intervals[part] for part in ("words", "nouns"))
+            bounds = [share.intervals["words"], share.intervals["nouns"]]
             rows.append(["  95 %", *(f"{low:.1f}–{high:.1f}" for low, high in bounds)])
     images = f"{split}: {metrics.images} images, {metrics.regions:.1f} regions each"
     text = table([images, f"{metrics.words} words", f"{metrics.nouns} nouns"], rows)

@@ -13,6 +13,7 @@ Published features lack the whole image. Its features, region 0 of the store, ar
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from vsemb.data.readers.source import text_lines
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, counted, invalid_argument, one_line
 from vsemb.files import open_regular, reading, remove_partial, require_regular, sha256_bytes, sha256_file
-from vsemb.systems.regions.detections import name_forms
+from vsemb.systems.regions.detections import ImageNames
 from vsemb.systems.regions.region_store import WHOLE_IMAGE, RegionConfig, RegionStore, refuse_wrong_regions
 
 _COLUMNS = {
@@ -77,24 +78,24 @@ def read_published(path: Path, names: Path | None = None) -> Iterator[PublishedR
             for number, line in enumerate(file, 1):
                 yield _of_line(f"{path}, line {number}", line.rstrip("\n").split("\t"))
     elif names is not None:
-        rows, listed = load_array(path), [line.strip() for line in text_lines(names)]
+        rows = load_array(path)
+        listed = [line.strip() for line in text_lines(names)]
         if rows.ndim != 3 or len(rows) != len(listed):
             raise DataError(f"{path} must be (images, regions, dim) for {len(listed):,} names; got {rows.shape}.")
-        yield from (PublishedRegions(name, row.astype(np.float32)) for name, row in zip(listed, rows, strict=True))
+        for name, row in zip(listed, rows, strict=True):
+            yield PublishedRegions(name, row.astype(np.float32))
     else:
         raise DataError(f"{path} must be a .tsv or .npy file, or a folder of .npz files.")
 
 
 def _of_line(where: str, fields: Sequence[str]) -> PublishedRegions:
     try:
-        found = dict(zip(_COLUMNS[len(fields)], fields, strict=True))
-        count = int(found["num_boxes"])
-        boxes, features = (
-            np.frombuffer(base64.b64decode(found[name], validate=True), "<f4").reshape(count, -1)
-            for name in ("boxes", "features")
-        )
-        size = (float(found["image_w"]), float(found["image_h"]))
-        return PublishedRegions(found.get("image_id") or found["img_id"], features, boxes.reshape(count, 4), size)
+        columns = dict(zip(_COLUMNS[len(fields)], fields, strict=True))
+        count = int(columns["num_boxes"])
+        boxes = np.frombuffer(base64.b64decode(columns["boxes"], validate=True), "<f4").reshape(count, 4)
+        features = np.frombuffer(base64.b64decode(columns["features"], validate=True), "<f4").reshape(count, -1)
+        size = (float(columns["image_w"]), float(columns["image_h"]))
+        return PublishedRegions(columns.get("image_id") or columns["img_id"], features, boxes, size)
     except (KeyError, ValueError) as error:
         raise DataError(f"{where}: regions must have 6 or 10 columns, of base64 ({one_line(error, 100)}).") from error
 
@@ -132,17 +133,19 @@ def write_published(
     if names and len(names) != len(paths):
         raise invalid_argument("ids", f"{len(names)} files", f"{len(paths)}, one per file of features")
     regions = RegionConfig("detections", count, overlap=1.0)
-    files = [file for path in (*paths, *names) for file in (sorted(path.glob("*.npz")) if path.is_dir() else [path])]
+    files: list[Path] = []
+    for path in (*paths, *names):
+        files += sorted(path.glob("*.npz")) if path.is_dir() else [path]
     sources = [sha256_file(file) for file in files if file.is_file()]
     fingerprint = sha256_bytes(json.dumps([sources, regions.to_json()], sort_keys=True).encode())[:16]
     directory = dataset.path / RegionStore.plural() / fingerprint
     if (directory / "manifest.json").is_file():
         remove_partial(directory)
         return RegionStore.open(directory, dataset), ()
-    stream = (
-        each for number, path in enumerate(paths) for each in read_published(path, names[number] if names else None)
-    )
-    images, first, others = _Images(dataset), next(stream, None), 0
+    name_files: Sequence[Path | None] = names or [None] * len(paths)
+    stream = itertools.chain.from_iterable(map(read_published, paths, name_files))
+    images, others = _Images(dataset), 0
+    first = next(stream, None)
     if first is None:
         raise DataError(f"{paths[0]} holds no regions.")
     shape = (1 + count, first.features.shape[1])
@@ -151,48 +154,54 @@ def write_published(
     seen: set[int] = set()
     with FeatureWriter(directory, dataset.ids, shape, {"fingerprint": fingerprint}, **options) as writer:
         writer.done = 0
-        for found in progress((one for part in ([first], stream) for one in part), desc="regions", unit="image"):
-            image = images.find(found.name)
+        for published in progress(itertools.chain([first], stream), desc="regions", unit="image"):
+            name, features = published.name, published.features
+            image = images.find(name)
             if image is None:
                 others += 1
                 continue
             if image in seen:
-                raise DataError(f"The image {found.name!r} occurs twice in the regions.")
+                raise DataError(f"The image {name!r} occurs twice in the regions.")
             seen.add(image)
-            if found.features.shape[1] != shape[1]:
-                raise DataError(f"Regions must have {shape[1]} features; {found.name!r} has {found.features.shape[1]}.")
+            if features.shape[1] != shape[1]:
+                raise DataError(f"Regions must have {shape[1]} features; {name!r} has {features.shape[1]}.")
             ids = np.array([image])
-            rows, boxes = (part[None] for part in _padded(found, images.sizes.get(image), count))
+            rows, boxes = (part[None] for part in _padded(published, images.sizes.get(image), count))
             scores = np.where(boxes.any(axis=-1), np.linspace(1, 0, 1 + count, dtype=np.float32), 0)
             if not (np.abs(rows) <= np.finfo(np.float16).max).all():
-                raise DataError(f"The features of {found.name!r} must be finite and at most 65,504.")
+                raise DataError(f"The features of {name!r} must be finite and at most 65,504.")
             refuse_wrong_regions(rows, boxes, scores, ids=ids, dataset=dataset, what="Published regions")
             writer.write(ids, rows.astype(np.float16), boxes=boxes, scores=scores)
-        if missing := sorted(set(dataset.ids.tolist()) - seen):
+        missing = sorted(set(dataset.ids.tolist()) - seen)
+        if missing:
             raise DataError(
                 f"The regions lack {counted(len(missing), 'image')}: {dataset.name_images(np.array(missing))}."
             )
         manifest = {"dataset": dataset.fingerprint, "backbone": None, "weights_sha256": None, "candidates_sha256": None}
         writer.finish({**manifest, "regions": regions.to_json(), "fingerprint": fingerprint})
-    which = counted(others, "image of the files is", "images of the files are")
-    notes = (f"{which} not in {dataset.path}.",) if others else ()
+    notes: tuple[str, ...] = ()
+    if others:
+        images_are = counted(others, "image of the files is", "images of the files are")
+        notes = (f"{images_are} not in {dataset.path}.",)
     return RegionStore.open(directory, dataset), notes
 
 
-def _padded(found: PublishedRegions, stored: tuple[float, float] | None, count: int) -> tuple[np.ndarray, np.ndarray]:
+def _padded(
+    published: PublishedRegions, stored: tuple[float, float] | None, count: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Return features (1 + count, dim) and boxes (1 + count, 4), as fractions, of the whole image and its boxes."""
-    kept = np.asarray(found.features.any(axis=1))
+    kept = np.asarray(published.features.any(axis=1))
     boxes = np.tile(np.array(WHOLE_IMAGE, np.float32), (len(kept), 1))
-    size = found.size or stored
-    if found.boxes is not None:
+    size = published.size or stored
+    if published.boxes is not None:
         if size is None:
-            raise DataError(f"The boxes of {found.name!r} are in pixels, and its size is not known.")
-        corners = np.clip(np.asarray(found.boxes, np.float64) / np.tile(size, 2), 0, 1)
+            raise DataError(f"The boxes of {published.name!r} are in pixels, and its size is not known.")
+        corners = np.clip(np.asarray(published.boxes, np.float64) / np.tile(size, 2), 0, 1)
         boxes = np.concatenate([corners[:, :2], corners[:, 2:] - corners[:, :2]], axis=1).astype(np.float32)
         kept &= np.asarray((boxes[:, 2:] > 0).all(axis=1))
-    features = found.features[kept][:count]
+    features = published.features[kept][:count]
     if not len(features):
-        raise DataError(f"The image {found.name!r} has no region with features and an area.")
+        raise DataError(f"The image {published.name!r} has no region with features and an area.")
     whole = np.zeros((1 + count, features.shape[1]), np.float32)
     places = np.zeros((1 + count, 4), np.float32)
     whole[0], places[0] = features.mean(axis=0), WHOLE_IMAGE
@@ -209,21 +218,18 @@ class _Images:
 
     def __init__(self, dataset: Dataset) -> None:
         splits = [dataset.split(name) for name in dataset.splits]
-        self._ids: dict[tuple[int, str], int | None] = {}
+        self._ids = [image for split in splits for image in split.ids.tolist()]
+        self._names = ImageNames([key for split in splits for key in split.keys])
         self.sizes: dict[int, tuple[float, float]] = {}
         for split in splits:
             if split.has_images:
                 sides = ((float(width), float(height)) for width, height in split.sizes.tolist())
                 self.sizes.update(zip(split.ids.tolist(), sides, strict=True))
-            for image, key in zip(split.ids.tolist(), split.keys, strict=True):
-                for way, form in enumerate(name_forms(key)):
-                    # A name that two images share identifies neither.
-                    if form is not None:
-                        self._ids[way, form] = image if self._ids.get((way, form), image) == image else None
 
     def find(self, name: str) -> int | None:
         """Return the id of an image; None if the dataset lacks it."""
-        for way, form in enumerate(name_forms(name)):
-            if form is not None and (found := self._ids.get((way, form))) is not None:
-                return found
+        for rows in self._names.matches(name):
+            # A name that two images share identifies neither.
+            if len(rows) == 1:
+                return self._ids[rows[0]]
         return None

@@ -72,21 +72,22 @@ class RefCoco(Reader, kind="refcoco"):
         path = existing(source)
         file = the_file(_files(path), path, "files refs(...).p")
         bad = BadRows()
-        found = _expressions(file, *_boxes(file.parent / _BOXES, bad), bad)
+        images = _expressions(file, *_boxes(file.parent / _BOXES, bad), bad)
         usual = [place / name for place in (file.parent, file.parent.resolve().parent) for name in _FOLDERS]
-        folder = find_images([image.name for image in found], image_folders(self.images, *usual))
+        folder = find_images([image.name for image in images], image_folders(self.images, *usual))
         records: list[ImageRecord] = []
-        for image in found:
+        for image in images:
             with bad:
                 places = {number: place for place, number in enumerate(image.objects)}
-                captions = tuple(caption for caption, _ in image.expressions)
-                alignments = tuple(
-                    tuple((word, places[number]) for word in range(len(caption.split())))
-                    for caption, number in image.expressions
-                )
+                captions, alignments = [], []
+                for caption, number in image.expressions:
+                    captions.append(caption)
+                    alignments.append(tuple((word, places[number]) for word in range(len(caption.split()))))
                 where = image_path(folder, image.name)
                 objects = tuple(image.objects.values())
-                records.append(ImageRecord(image.name, captions, image.split, where, None, objects, alignments))
+                records.append(
+                    ImageRecord(image.name, tuple(captions), image.split, where, None, objects, tuple(alignments))
+                )
         bad.require(file, records)
         return Source("refcoco", path.resolve().name, records, files=(file, file.parent / _BOXES), bad=tuple(bad))
 
@@ -127,9 +128,9 @@ def _check_size(content: Any, most: int) -> None:
         if most < 0 or depth > _DEPTH:
             raise pickle.UnpicklingError("its values are nested too deeply, or hold each other again and again")
         if isinstance(value, dict):
-            left += [(each, depth + 1) for each in value.values()]
+            left += [(entry, depth + 1) for entry in value.values()]
         elif isinstance(value, list | tuple | set | frozenset):
-            left += [(each, depth + 1) for each in value]
+            left += [(entry, depth + 1) for entry in value]
 
 
 class _PlainUnpickler(pickle.Unpickler):
@@ -171,13 +172,13 @@ def _boxes(path: Path, bad: BadRows) -> tuple[dict[int, _Image], dict[int, tuple
     return {number: images_by_name[name] for number, name in names.items()}, objects
 
 
-def _add(found: dict[int, Any], where: str, number: int, value: Any) -> None:
-    """Add what has an id.
+def _add(values: dict[int, Any], where: str, number: int, value: Any) -> None:
+    """Add a value with an id.
 
     Raises:
-        DataError: if something else has the id.
+        DataError: if another value has the id.
     """
-    if found.setdefault(number, value) != value:
+    if values.setdefault(number, value) != value:
         raise DataError(f"{where} has the id {number} of an earlier one, which differs.")
 
 
@@ -188,7 +189,7 @@ def _expressions(
     content = read_plain_pickle(file)
     if not isinstance(content, list):
         raise DataError(f"{file} must be a list of objects with expressions; got {type(content).__name__}.")
-    found: dict[str, _Image] = {}
+    described: dict[str, _Image] = {}
     for place, entry in enumerate(content):
         where = f"{file}: object {place}"
         with bad:
@@ -203,5 +204,5 @@ def _expressions(
             image.split = split_name(split)
             image.objects[number] = objects[number][1]
             image.expressions += expressions
-            found[image.name] = image
-    return list(found.values())
+            described[image.name] = image
+    return list(described.values())

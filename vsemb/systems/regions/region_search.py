@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 from vsemb.console import progress
-from vsemb.data.store import Dataset
+from vsemb.data.store import Dataset, Split
 from vsemb.drawing.pictures import (
     MOST_TILES,
     Rectangle,
@@ -112,7 +112,7 @@ def search_regions(
     *,
     k: int = 10,
     split: str = ALL,
-    every: bool = False,
+    all_regions: bool = False,
     parts: bool = False,
     report: Callable[[str], None] = print,
 ) -> FoundRegions:
@@ -127,7 +127,7 @@ def search_regions(
         snippet: a few words, such as "red bus".
         k: number of regions; default 10.
         split: name of the split; default `all`, for all splits.
-        every: whether an image may be found by several regions; if false, only by its best one.
+        all_regions: whether an image may be found by several regions; if false, only by its best one.
         parts: whether whole images are left out.
         report: receives one-line notes about unknown words.
 
@@ -140,8 +140,8 @@ def search_regions(
 
     Example:
 
-        found = search_regions(Run.open("runs/dvsa"), Dataset.open("data/flickr8k"), "red bus")
-        print(found[0].key, found[0].box)
+        regions = search_regions(Run.open("runs/dvsa"), Dataset.open("data/flickr8k"), "red bus")
+        print(regions[0].key, regions[0].box)
     """
     require_regions(run)
     text = read_text(run, snippet, "query", report)
@@ -153,11 +153,12 @@ def search_regions(
     def score(regions: np.ndarray) -> np.ndarray:
         # All regions are scored as one image.
         together = tf.constant(regions.reshape(1, -1, regions.shape[2]))
-        each = similarity.word_region_scores(together, tf.constant(words)).numpy()  # (1, words, regions)
-        return each.sum(axis=1).reshape(regions.shape[:2])
+        scores = similarity.word_region_scores(together, tf.constant(words)).numpy()  # (1, words, regions)
+        return scores.sum(axis=1).reshape(regions.shape[:2])
 
     names = split_names(dataset, split)
-    return FoundRegions(snippet, tuple(best_regions(run, dataset, names, score, k, every=every, parts=parts)))
+    regions = best_regions(run, dataset, names, score, k, all_regions=all_regions, parts=parts)
+    return FoundRegions(snippet, tuple(regions))
 
 
 def best_regions(
@@ -167,7 +168,7 @@ def best_regions(
     score: Score,
     k: int,
     *,
-    every: bool = False,
+    all_regions: bool = False,
     parts: bool = False,
 ) -> list[FoundRegion]:
     """Find the regions with the largest scores, with one block of regions in memory at a time.
@@ -178,7 +179,7 @@ def best_regions(
         splits: names of the splits.
         score: maps embeddings of regions (images, regions, dim) to scores (images, regions).
         k: number of regions.
-        every, parts: see `search_regions`.
+        all_regions, parts: see `search_regions`.
 
     Returns:
         At most k regions, best first; equal scores keep the order of the dataset.
@@ -191,13 +192,13 @@ def best_regions(
     store = regions_of(run, dataset)
     # A run with `max_regions` reads only the first regions of the cache.
     most = min(store.count, run.recipe.image.max_regions or store.count)
-    images = [(dataset.split(name), row) for name in splits for row in range(len(dataset.split(name)))]
+    images: list[tuple[Split, int]] = []
+    blocks: list[np.ndarray] = []
     step = max(1, _BLOCK // store.count)
-    blocks = [
-        ids[start : start + step]
-        for ids in (dataset.split(name).ids for name in splits)
-        for start in range(0, len(ids), step)
-    ]
+    for name in splits:
+        split = dataset.split(name)
+        images += [(split, row) for row in range(len(split))]
+        blocks += [split.ids[start : start + step] for start in range(0, len(split), step)]
     # Best scores so far, and their positions among all regions.
     best, places, seen = np.zeros(0, np.float32), np.zeros(0, np.int64), 0
     with progress(total=len(images), desc="regions", unit="image", leave=False) as bar:
@@ -212,57 +213,58 @@ def best_regions(
                     "nothing was found."
                 )
             scores = np.where(real, scores, -np.inf)
-            if not every:
+            if not all_regions:
                 scores[np.arange(most) != scores.argmax(axis=1)[:, None]] = -np.inf
-            found = np.concatenate([best, scores.ravel()])
-            where, _ = best_of(found[None], k)
-            places = np.concatenate([places, seen * most + np.arange(scores.size)])[where[0]]
-            best, seen = found[where[0]], seen + len(ids)
+            candidates = np.concatenate([best, scores.ravel()])
+            candidate_places = np.concatenate([places, seen * most + np.arange(scores.size)])
+            (kept,), _ = best_of(candidates[None], k)
+            best, places = candidates[kept], candidate_places[kept]
+            seen += len(ids)
             bar.update(len(ids))
     results = []
     for rank, (value, place) in enumerate(zip(best.tolist(), places.tolist(), strict=True), 1):
-        if np.isfinite(value):
-            (split, row), region = images[place // most], place % most
-            box = store.boxes(split.ids[[row]])[0, region]
-            pixels = pixel_box(box, tuple(split.sizes[row].tolist()))
-            results.append(
-                FoundRegion(rank, value, split.keys[row], int(split.ids[row]), split.name, row, region, pixels)
-            )
+        if not np.isfinite(value):
+            continue
+        split, row = images[place // most]
+        region = place % most
+        box = store.boxes(split.ids[[row]])[0, region]
+        pixels = pixel_box(box, tuple(split.sizes[row].tolist()))
+        results.append(FoundRegion(rank, value, split.keys[row], int(split.ids[row]), split.name, row, region, pixels))
     return results
 
 
-def region_sheet(dataset: Dataset, found: Sequence[FoundRegion], side: int = 160) -> Image.Image:
+def region_sheet(dataset: Dataset, regions: Sequence[FoundRegion], side: int = 160) -> Image.Image:
     """Draw a contact sheet of regions with their scores.
 
     Args:
         dataset: dataset of the regions.
-        found: the regions, see `search_regions`.
+        regions: the regions, see `search_regions`.
         side: side of a crop's square in pixels; default 160.
 
     Raises:
-        InvalidArgumentError: if `found` is empty.
+        InvalidArgumentError: if `regions` is empty.
         DataError: if an image is damaged.
     """
     tiles = []
-    digits = decimals(region.score for region in found)
-    for region in found[:MOST_TILES]:
+    digits = decimals(region.score for region in regions)
+    for region in regions[:MOST_TILES]:
         picture = read_picture(dataset.split(region.split).read_image(region.row), region.key)
         tiles.append((crop(picture, region.box), f"{region.score:.{digits}f}  {region.key}"))
     return contact_sheet(tiles, side)
 
 
-def regions_table(found: Sequence[FoundRegion], score: str) -> str:
+def regions_table(regions: Sequence[FoundRegion], score: str) -> str:
     """Return a table of regions with their scores.
 
     Args:
-        found: the regions, best first.
+        regions: the regions, best first.
         score: header of the score column.
     """
-    digits = decimals(region.score for region in found)
+    digits = decimals(region.score for region in regions)
     rows = []
-    for each in found:
-        where = [each.key, each.split, str(each.region), box_text(each.box)]
-        rows.append([str(each.rank), f"{each.score:.{digits}f}", *where])
+    for region in regions:
+        where = [region.key, region.split, str(region.region), box_text(region.box)]
+        rows.append([str(region.rank), f"{region.score:.{digits}f}", *where])
     return table(["rank", score, "key", "split", "region", "box (x y w h)"], rows, text=(2, 3, 5))
 
 
@@ -282,8 +284,8 @@ class WordNorm:
 
 
 @dataclass(frozen=True)
-class Norms:
-    """Norms of words and regions of one split.
+class NormLists:
+    """The words and regions of one split with the largest and the smallest norms.
 
     Attributes:
         smallest: words with the smallest norms, smallest first.
@@ -324,7 +326,8 @@ def word_norms(run: Run, dataset: Dataset, split: str, min_count: int = 5) -> li
         raise invalid_argument("min_count", min_count, "an integer >= 1")
     ids, offsets = run.encode(run.texts_of(dataset.split(split))[0])
     embedder = Embedder(run.model)
-    sums, counts = (np.zeros(len(run.vocabulary.tokens), kind) for kind in (np.float64, np.int64))
+    sums = np.zeros(len(run.vocabulary.tokens), np.float64)
+    counts = np.zeros(len(run.vocabulary.tokens), np.int64)
     texts = len(offsets) - 1
     with progress(total=texts, desc="captions", unit="caption", leave=False) as bar:
         for start in range(0, texts, _CAPTIONS):
@@ -356,9 +359,9 @@ def measure_norms(
     *,
     k: int = 40,
     min_count: int = 5,
-    every: bool = False,
+    all_regions: bool = False,
     parts: bool = False,
-) -> Norms:
+) -> NormLists:
     """Find the words and regions of a split with the largest norms, and the words with the smallest norms.
 
     Args:
@@ -367,7 +370,7 @@ def measure_norms(
         split: name of the split; default `val`.
         k: number of words per list, and of regions; default 40.
         min_count: see `word_norms`.
-        every, parts: see `vsemb.systems.regions.region_search.search_regions`.
+        all_regions, parts: see `vsemb.systems.regions.region_search.search_regions`.
 
     Raises:
         DataError: if the run is not on regions, or its embeddings are unit vectors.
@@ -375,8 +378,8 @@ def measure_norms(
 
     Example:
 
-        found = measure_norms(Run.open("runs/dvsa"), Dataset.open("data/flickr8k"))
-        print([word.word for word in found.largest])
+        norms = measure_norms(Run.open("runs/dvsa"), Dataset.open("data/flickr8k"))
+        print([word.word for word in norms.largest])
     """
     require_regions(run)
     if run.recipe.similarity.unit_length:
@@ -389,7 +392,9 @@ def measure_norms(
     # Missing regions are reported before anything is embedded.
     regions_of(run, dataset)
     words = word_norms(run, dataset, split, min_count)
-    regions = best_regions(
-        run, dataset, [split], lambda vectors: np.linalg.norm(vectors, axis=2), k, every=every, parts=parts
-    )
-    return Norms(words[:k], words[: -k - 1 : -1], regions)
+
+    def norms(vectors: np.ndarray) -> np.ndarray:
+        return np.linalg.norm(vectors, axis=2)
+
+    regions = best_regions(run, dataset, [split], norms, k, all_regions=all_regions, parts=parts)
+    return NormLists(words[:k], words[: -k - 1 : -1], regions)

@@ -116,8 +116,9 @@ class RegionStore(FeatureFolder):
 
     def check_rows(self, dataset: Dataset) -> None:
         super().check_rows(dataset)
-        published = _is_published(self.manifest)
-        for path in () if published else (self.directory / WEIGHTS_NAME, self.classifier_path):
+        if _is_published(self.manifest):
+            return
+        for path in (self.directory / WEIGHTS_NAME, self.classifier_path):
             if path is not None and not path.is_file():
                 why = f"are damaged: there is no {path.name}, which the regions of new images need"
                 raise self.unusable(self.directory, why)
@@ -262,9 +263,11 @@ def _fingerprint_of(manifest: dict[str, Any], *, detections: bool = True) -> str
     if _is_published(manifest):
         # The network behind published features is unknown.
         return f"published, {manifest['dim']} entries"
-    backbone, regions = BackboneConfig.from_json(manifest["backbone"]), RegionConfig.from_json(manifest["regions"])
-    named = detections or regions.source != "detections"
-    candidates = manifest["candidates_sha256"] if named else None
+    backbone = BackboneConfig.from_json(manifest["backbone"])
+    regions = RegionConfig.from_json(manifest["regions"])
+    candidates = manifest["candidates_sha256"]
+    if regions.source == "detections" and not detections:
+        candidates = None
     return region_fingerprint(backbone, manifest["weights_sha256"], regions, candidates)
 
 
@@ -305,7 +308,8 @@ def refuse_wrong_regions(
     inside = (corner >= 0).all(-1) & (size > 0).all(-1) & (corner + size <= 1 + _OUTSIDE).all(-1)
     refuse((present & ~inside).any(axis=-1), "a box lies outside the image, or is empty, for {}".format)
     refuse((present[:, 1:] & ~present[:, :-1]).any(axis=-1), "a box comes after padding for {}".format)
-    infinite, stray = np.zeros(len(boxes), bool), np.zeros(len(boxes), bool)
+    infinite = np.zeros(len(boxes), bool)
+    stray = np.zeros(len(boxes), bool)
     step = max(1, _BLOCK_BYTES // max(1, features.itemsize * int(np.prod(features.shape[1:]))))
     for start in range(0, len(features), step):
         part = slice(start, start + step)

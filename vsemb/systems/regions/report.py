@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from vsemb.ops.tensorflow import tf
 from vsemb.recipes.retrieval import Retrieval
 from vsemb.report.page import EXPLAINED, Section, View
 from vsemb.report.space import Picture, Space
+from vsemb.systems.regions.alignment import runs
 from vsemb.systems.regions.drawing import draw_alignment
 from vsemb.systems.regions.image_tower import regions_of
 from vsemb.systems.regions.similarities import item_mask
@@ -92,7 +92,8 @@ def _words(space: Space, text: int) -> list[str]:
 
 def _chain(space: Space, row: int, text: int, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the best region of each of `count` words, and its score."""
-    images, texts = (ops.convert_to_tensor(each) for each in (space.images[[row]], space.texts[[text]]))
+    images = ops.convert_to_tensor(space.images[[row]])
+    texts = ops.convert_to_tensor(space.texts[[text]])
     similarity: Any = space.run.model.similarity
     unaries = similarity.word_region_scores(images, texts)[:, :count]  # (1, words, regions)
     is_word = ops.ones(unaries.shape[:2], "bool")
@@ -102,7 +103,7 @@ def _chain(space: Space, row: int, text: int, count: int) -> tuple[np.ndarray, n
 
 def _said(words: list[str], regions: np.ndarray) -> str:
     phrases = []
-    for region, places in groupby(range(len(words)), key=lambda place: int(regions[place])):
+    for region, start, length in runs(regions):
         where = f"region {region}" if region else "the whole image"
-        phrases.append(f"“{' '.join(words[place] for place in places)}” {where}")
+        phrases.append(f"“{' '.join(words[start : start + length])}” {where}")
     return ", ".join(phrases)

@@ -181,12 +181,11 @@ class MultiVectorSearch(Searcher):
         with progress(total=len(self), desc=f"{unit}s", unit=unit, leave=False) as bar:
             for rows, vectors in self._blocks():
                 items = alike(vectors)
-                found: Any = (
-                    self._similarity.scores(sought, items)
-                    if as_image
-                    else ops.transpose(self._similarity.scores(items, sought))
-                )
-                scores[:, rows] = ops.convert_to_numpy(found)
+                if as_image:
+                    block_scores: Any = self._similarity.scores(sought, items)
+                else:
+                    block_scores = ops.transpose(self._similarity.scores(items, sought))
+                scores[:, rows] = ops.convert_to_numpy(block_scores)
                 bar.update(len(rows))
         if np.isnan(scores).any():
             raise DataError("The scores hold NaN. The model or its features are broken; nothing was found.")

@@ -49,8 +49,8 @@ class WholeImageInput(ImageInput):
         return cls(extractor.backbone_config, extractor.backbone, extractor=extractor)
 
     def __call__(self, encoded: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        found = self.extractor(encoded)
-        return found.features[:, 0], found.valid
+        regions = self.extractor(encoded)
+        return regions.features[:, 0], regions.valid
 
 
 class RegionInput(WholeImageInput):
@@ -63,8 +63,8 @@ class RegionInput(WholeImageInput):
     multi_vector = True
 
     def __call__(self, encoded: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        found = self.extractor(encoded)
-        return found.features, found.valid
+        regions = self.extractor(encoded)
+        return regions.features, regions.valid
 
     @property
     def wants_boxes(self) -> bool:
@@ -77,14 +77,16 @@ class RegionInput(WholeImageInput):
 
     @property
     def instance(self) -> Mapping[str, Any]:
-        boxes = {"boxes": [[0, 0, 0, 0], [0.1, 0.2, 0.5, 0.6]]} if self.wants_boxes else {}
-        return {**super().instance, **boxes}
+        if not self.wants_boxes:
+            return super().instance
+        return {**super().instance, "boxes": [[0, 0, 0, 0], [0.1, 0.2, 0.5, 0.6]]}
 
     def rows(self, model: Any, image_bytes: tf.Tensor, **more: tf.Tensor) -> Outputs:
         rows = tf.shape(image_bytes)[0]
-        found = find_regions(self.extractor, *same_rows(image_bytes, *more.values()))
-        outputs = embedding_rows(model.encode_images(found.features), found.valid)
-        return first_rows({**outputs, "boxes": tf.where(found.valid[:, None, None], found.boxes, 0.0)}, rows)
+        regions = find_regions(self.extractor, *same_rows(image_bytes, *more.values()))
+        outputs = embedding_rows(model.encode_images(regions.features), regions.valid)
+        outputs["boxes"] = tf.where(regions.valid[:, None, None], regions.boxes, 0.0)
+        return first_rows(outputs, rows)
 
     def examples(self) -> Arrays:
         if not self.wants_boxes:
@@ -98,10 +100,10 @@ class RegionInput(WholeImageInput):
     def limits(self) -> list[str]:
         count = self.extractor.count
         regions = "one region, the whole image" if count == 1 else f"{count} regions at most, the whole image first"
-        found = [*super().limits(), f"An image has {regions}: boxes x, y, w, h, as fractions of its sides."]
+        limits = [*super().limits(), f"An image has {regions}: boxes x, y, w, h, as fractions of its sides."]
         if self.wants_boxes:
-            found.append("It proposes no regions: send candidate boxes, best first, and zeros as padding.")
-        return found
+            limits.append("It proposes no regions: send candidate boxes, best first, and zeros as padding.")
+        return limits
 
 
 def align_signature(served: ServedModel, image_input: RegionInput) -> Signature:
@@ -132,8 +134,8 @@ def align_signature(served: ServedModel, image_input: RegionInput) -> Signature:
         image_bytes, text, affinity, *candidates = same_rows(image_bytes, text, affinity, *more.values())
         images = served.image_rows(image_bytes=image_bytes, **dict(zip(more, candidates, strict=True)))
         words = filled_up(served.tokenizer.pieces(text).to_tensor(), served.tokenizer.max_length)
-        found = aligned(served.model.similarity, images, served.text_rows(text=text), words, affinity)
-        return first_rows(found, count)
+        outputs = aligned(served.model.similarity, images, served.text_rows(text=text), words, affinity)
+        return first_rows(outputs, count)
 
     def scale() -> dict[str, float]:
         assert served.image is not None
@@ -171,8 +173,8 @@ def find_regions(extractor: RegionExtractor, image_bytes: tf.Tensor, boxes: tf.T
     fine = tf.reduce_all(good | ~real, axis=1)
     boxes = tf.where(good[..., None] & fine[:, None, None], boxes, 0.0)
     # One place is added, since the extractor needs at least one and requests may have none.
-    found = extractor(image_bytes, tf.pad(boxes, [[0, 0], [0, 1], [0, 0]]))
-    return found._replace(valid=found.valid & fine)
+    regions = extractor(image_bytes, tf.pad(boxes, [[0, 0], [0, 1], [0, 0]]))
+    return regions._replace(valid=regions.valid & fine)
 
 
 def aligned(similarity: Similarity, images: Outputs, texts: Outputs, words: tf.Tensor, affinity: tf.Tensor) -> Outputs:
@@ -234,7 +236,7 @@ def same_rows(*tensors: tf.Tensor) -> list[tf.Tensor]:
         for other in others
     ]
     with tf.control_dependencies([check for check in checks if check is not None]):
-        return [one_row_at_least(each) for each in tensors]
+        return [one_row_at_least(tensor) for tensor in tensors]
 
 
 def golden_alignments(tokenizer: Any, boxes: bool) -> Arrays:
@@ -245,7 +247,8 @@ def golden_alignments(tokenizer: Any, boxes: bool) -> Arrays:
         boxes: whether to add candidate boxes.
     """
     # A text with known words, and unusual texts.
-    texts, (jpeg, no_image, png, *_) = golden_texts(tokenizer)[1:], golden_images()
+    texts = golden_texts(tokenizer)[1:]
+    jpeg, no_image, png, *_ = golden_images()
     images = [(jpeg, png)[row % 2] for row in range(len(texts))]
     affinities = np.resize(np.array([0, 0.25, 2, 1e6], np.float32), len(texts) + 3)
     affinities[-2] = -1
@@ -254,7 +257,9 @@ def golden_alignments(tokenizer: Any, boxes: bool) -> Arrays:
         "text": np.array([*texts, *texts[:1] * 3], object),
         "affinity": affinities,
     }
-    return {**rows, "boxes": _boxes(len(affinities))} if boxes else rows
+    if boxes:
+        rows["boxes"] = _boxes(len(affinities))
+    return rows
 
 
 def _boxes(rows: int) -> np.ndarray:

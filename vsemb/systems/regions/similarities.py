@@ -182,7 +182,8 @@ def region_word_scores(regions: Tensor, words: Tensor, reduce: str = "max") -> T
         products = all_products(regions, words)  # (n, M, T, m)
         return ops.sum(_over_regions(products, 1, reduce), axis=1)
 
-    return in_blocks(score, _padding_as_first_region if reduce == "max" else float32, turned, regions, words)
+    of_regions = _padding_as_first_region if reduce == "max" else float32
+    return in_blocks(score, of_regions, turned, regions, words)
 
 
 def region_word_pair_scores(regions: Tensor, words: Tensor, reduce: str = "max") -> Tensor:
@@ -196,7 +197,8 @@ def region_word_pair_scores(regions: Tensor, words: Tensor, reduce: str = "max")
     Returns:
         (...) float32.
     """
-    regions = _padding_as_first_region(regions) if reduce == "max" else regions
+    if reduce == "max":
+        regions = _padding_as_first_region(regions)
     return ops.sum(_over_regions(item_products(words, regions), -1, reduce), axis=-1)
 
 

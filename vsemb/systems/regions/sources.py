@@ -57,10 +57,6 @@ class Boxes(RegionSource):
     size: Count | None = None
     batch_size: Count = 32
 
-    def ranking(self) -> Rank | None:
-        """Return the ranking of boxes; None for that of the source."""
-        return None
-
     def detections(self, dataset: Dataset) -> Detections | None:
         """Return the boxes of a detector; None for a source that makes boxes."""
         return None
@@ -70,12 +66,13 @@ class Boxes(RegionSource):
         from vsemb.systems.regions.compute import cache_regions
         from vsemb.systems.regions.region_store import RegionConfig
 
-        config = RegionConfig(self.kind, self.count, self.overlap, self.pooling, self.ranking())  # type: ignore[arg-type]
-        found = self.detections(dataset)
+        rank = self.arguments().get("rank")
+        config = RegionConfig(self.kind, self.count, self.overlap, self.pooling, rank)  # type: ignore[arg-type]
+        detections = self.detections(dataset)
         network = {"resize": "squash", "backbone": self.backbone, "size": self.size}
         with lent_backbone(self.weights, network) as (backbone, weights):
             return cache_regions(
-                dataset, backbone, config, weights=weights, detections=found, batch_size=self.batch_size
+                dataset, backbone, config, weights=weights, detections=detections, batch_size=self.batch_size
             )
 
 
@@ -94,9 +91,6 @@ class Ranked(Boxes):
     """
 
     rank: Rank | None = None
-
-    def ranking(self) -> Rank | None:
-        return self.rank
 
 
 @dataclass(frozen=True)
@@ -130,10 +124,10 @@ class DetectedBoxes(Ranked, kind="detections"):
         from vsemb.systems.regions.detections import read_detections
 
         assert self.file is not None
-        found = read_detections(self.file, dataset, self.images)
-        for note in found.notes:
+        detections = read_detections(self.file, dataset, self.images)
+        for note in detections.notes:
             say(note)
-        return found
+        return detections
 
 
 @dataclass(frozen=True)

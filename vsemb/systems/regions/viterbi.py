@@ -47,14 +47,14 @@ def best_chain(unaries: Tensor, words: Tensor, regions: Tensor, affinity: Tensor
     real = ops.cast(words, "float32")
     before = ops.cumsum(real, axis=1) - real
     affinity = ops.broadcast_to(ops.reshape(ops.cast(affinity, "float32"), (-1, 1)), (ops.shape(words)[0], 1))
-    known, unaries = ops.expand_dims(regions, 1), ops.cast(unaries, "float32")
+    is_region, unaries = ops.expand_dims(regions, 1), ops.cast(unaries, "float32")
     # Clip the affinity at the largest possible gain of changes: above it the chain is the same, but rounding would lose
     # the unaries.
-    spread = _largest(ops.where(known, unaries, _LOWEST)) + _largest(ops.where(known, -unaries, _LOWEST))
+    spread = _largest(ops.where(is_region, unaries, _LOWEST)) + _largest(ops.where(is_region, -unaries, _LOWEST))
     enough = ops.minimum(affinity, 2.0 * ops.sum(ops.where(words, spread, 0.0), axis=1, keepdims=True))
     # Reward of a word for staying: 0 for the first, which has no neighbour before it.
     reward = ops.where(before > 0, enough, 0.0)
-    unaries = ops.where(known, unaries, _LOWEST)
+    unaries = ops.where(is_region, unaries, _LOWEST)
 
     # One tensor, (T, b, M + 2), since `ops.scan` accepts only one if T is unknown.
     inputs = _by_step(unaries, real, reward)
@@ -80,13 +80,13 @@ def best_chain(unaries: Tensor, words: Tensor, regions: Tensor, affinity: Tensor
     next_ = [ops.pad(x[:, 1:], [[0, 0], [0, 1]]) for x in (real, reward)]
     _, path = ops.scan(backward, final, _by_step(ops.transpose(all_sums, (1, 0, 2)), *next_), reverse=True)
 
-    given = ops.logical_and(words, ops.any(regions, axis=1, keepdims=True))
-    path = ops.where(given, ops.transpose(path), -1)
+    has_region = ops.logical_and(words, ops.any(regions, axis=1, keepdims=True))
+    path = ops.where(has_region, ops.transpose(path), -1)
     score = _largest(last)
     # If the affinity was clipped, the whole chain stays on one region.
     links, more = ops.sum(real, axis=1) - 1.0, (affinity - enough)[:, 0]
     score = score + ops.where(ops.logical_and(links > 0, more > 0), links * more, 0.0)
-    return path, ops.where(ops.any(given, axis=1), score, 0.0)
+    return path, ops.where(ops.any(has_region, axis=1), score, 0.0)
 
 
 def _largest(x: Tensor, keepdims: bool = False) -> Tensor:

@@ -203,10 +203,10 @@ class TextParser:
         decoded = [text.decode(errors="replace").replace("\0", " ") for text in texts]
         raw = [row for row, text in enumerate(decoded) if text.strip() and "\t" not in text]
         parsed = self._parse([readable_part(decoded[row]) for row in raw]) if raw else []
-        found: list[Any] = list(decoded)
+        trees: list[Any] = list(decoded)
         for row, tree in zip(raw, parsed, strict=True):
-            found[row] = tree
-        return [_tree(tree) for tree in found]
+            trees[row] = tree
+        return [_tree(tree) for tree in trees]
 
     def _parse(self, texts: list[str]) -> Sequence[Any]:
         if self._parser is None:

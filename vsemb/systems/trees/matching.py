@@ -67,9 +67,9 @@ def match_sentences(
 
 def _by_id(captions: CaptionIndex, sentences: Iterator[Sentence], report: Callable[[str], None]) -> list[Tree]:
     hint = "Sentences without ids are matched in caption order. "
-    found = captions.match(_with_ids(sentences), "sentence", report, hint)
+    matched = captions.match(_with_ids(sentences), "sentence", report, hint)
     differing: list[str] = []
-    for place, sentence in enumerate(found):
+    for place, sentence in enumerate(matched):
         if _reads_as(sentence, captions.texts[place]):
             continue
         message = (
@@ -81,12 +81,12 @@ def _by_id(captions: CaptionIndex, sentences: Iterator[Sentence], report: Callab
         differing.append(message)
     # Single words may differ, since a parser may rewrite them (`du` is `de le` in French treebanks). A file in which
     # every sentence differs belongs to other texts.
-    if differing and len(differing) == sum(sentence.text is None for sentence in found):
+    if differing and len(differing) == sum(sentence.text is None for sentence in matched):
         raise DataError(f"{differing[0]} Every sentence without `# text` differs from its caption.")
     if differing:
-        which = counted(len(differing), "sentence without `# text` differs", "sentences without `# text` differ")
-        report(f"{which} from the dataset's captions: {differing[0]}")
-    return [sentence.tree for sentence in found]
+        differ = counted(len(differing), "sentence without `# text` differs", "sentences without `# text` differ")
+        report(f"{differ} from the dataset's captions: {differing[0]}")
+    return [sentence.tree for sentence in matched]
 
 
 def _with_ids(sentences: Iterator[Sentence]) -> Iterator[Sentence]:
@@ -100,6 +100,7 @@ def _with_ids(sentences: Iterator[Sentence]) -> Iterator[Sentence]:
 
 def _by_order(captions: CaptionIndex, sentences: Iterator[Sentence]) -> list[Tree]:
     trees: list[Tree] = []
+    splits = ", ".join(split.name for split in captions.splits)
     count = 0
     for count, sentence in enumerate(sentences, 1):
         if sentence.id is not None:
@@ -113,21 +114,21 @@ def _by_order(captions: CaptionIndex, sentences: Iterator[Sentence]) -> list[Tre
             raise DataError(
                 f"{_named(sentence)} has no id and must be caption {count} of {captions.path}, "
                 f"{captions.ids[count - 1]!r}: {caption[:_SHOWN]!r}; got {_text(sentence)[:_SHOWN]!r}. Sentences "
-                "without ids must be all captions of the splits "
-                f"{', '.join(split.name for split in captions.splits)}, in order."
+                f"without ids must be all captions of the splits {splits}, in order."
             )
         trees.append(sentence.tree)
     if count != len(captions.texts):
         raise DataError(
             f"Sentences without ids must be the {len(captions.texts)} captions of {captions.path}, in the order of the "
-            f"splits {', '.join(split.name for split in captions.splits)}; got {count} sentences."
+            f"splits {splits}; got {count} sentences."
         )
     return trees
 
 
 def _reads_as(sentence: Sentence, caption: str) -> bool:
     """Return whether a sentence is canonically equal to its caption, without white space."""
-    read, caption = (composed("".join(text.split())) for text in (_text(sentence), caption))
+    read = composed("".join(_text(sentence).split()))
+    caption = composed("".join(caption.split()))
     return read == caption or (sentence.text is None and _respelt(read) == _respelt(caption))
 
 

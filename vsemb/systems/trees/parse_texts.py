@@ -31,13 +31,13 @@ def find_parses(dataset: Dataset) -> Parses:
     Raises:
         DataError: if the dataset has not been parsed, or its parses are damaged.
     """
-    found: Parses | None = dataset.annotation("parses")
-    if found is None:
+    parses: Parses | None = dataset.annotation("parses")
+    if parses is None:
         raise DataError(
             f"Dataset {dataset.path} must have dependency trees for this recipe. Make them with: vsemb annotate "
             f"{dataset.path} dependencies --model en_core_web_sm, or --conllu FILE for trees of another parser."
         )
-    return found
+    return parses
 
 
 def keep_parser(parses: Parses, run: Path) -> None:

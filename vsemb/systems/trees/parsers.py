@@ -9,7 +9,6 @@ import importlib.util
 import itertools
 import os
 import shutil
-import stat
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -62,8 +61,8 @@ class ParserInfo:
     fingerprint: str | None
 
     def __str__(self) -> str:
-        known = f", fingerprint {self.fingerprint[:16]}" if self.fingerprint else ""
-        return f"{self.name} {self.version} ({self.library}{known})"
+        fingerprint = f", fingerprint {self.fingerprint[:16]}" if self.fingerprint else ""
+        return f"{self.name} {self.version} ({self.library}{fingerprint})"
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as plain values, for `from_json`."""
@@ -77,7 +76,8 @@ class ParserInfo:
             DataError: if a field is missing or not a string.
         """
         names = [field.name for field in dataclasses.fields(cls)]
-        values: list[Any] = [content.get(name) if isinstance(content, dict) else None for name in names]
+        record = content if isinstance(content, dict) else {}
+        values: list[Any] = [record.get(name) for name in names]
         if not all(isinstance(value, str) for value in values[:-1]) or not isinstance(values[-1], str | None):
             raise DataError(f"A parser's record must have {', '.join(names)}; got {one_line(content, 80)}.")
         return cls(*values)
@@ -150,7 +150,8 @@ class Parser:
         numbered = enumerate(texts)
         while batch := list(itertools.islice(numbered, batch_size)):
             for number, text in batch:
-                if refusal := self.refusal(text):
+                refusal = self.refusal(text)
+                if refusal is not None:
                     raise invalid_argument(f"texts[{number}]", one_line(text, 80), refusal)
             yield from self._parse([_plain(text) for _, text in batch])
 
@@ -160,9 +161,12 @@ class Parser:
         Returns:
             None if it can; otherwise the requirement that the text does not meet.
         """
-        if not (plain := _plain(text)):
+        plain = _plain(text)
+        if not plain:
             return "a text with at least one word"
-        return None if len(plain) <= self.max_length else f"at most {self.max_length:,} characters"
+        if len(plain) > self.max_length:
+            return f"at most {self.max_length:,} characters"
+        return None
 
     def _parse(self, texts: list[str]) -> list[Tree]:
         # The zone frees spaCy's cache of new words. Without it, a server's memory grows with every new word.
@@ -245,7 +249,8 @@ def tree_of(document: Any) -> Tree:
     relations = [token.dep_ or "dep" for token in tokens]
     first, *later = [place for place, head in enumerate(heads) if not head]
     # spaCy writes the root in capitals, Universal Dependencies in lower case.
-    relations[first] = "root" if relations[first] in ("ROOT", "dep") else relations[first]
+    if relations[first] in ("ROOT", "dep"):
+        relations[first] = "root"
     for place in later:
         heads[place], relations[place] = first + 1, PARATAXIS
     tags = [token.tag_ for token in tokens]
@@ -272,18 +277,21 @@ def _plain(text: str) -> str:
     return composed(" ".join(whole.replace("\0", " ").split()))
 
 
-def _find(given: str | os.PathLike[str]) -> tuple[str | None, Path]:
+def _find(name_or_path: str | os.PathLike[str]) -> tuple[str | None, Path]:
     """Return the name of an installed pipeline, or None, and the folder with its files."""
+    folder, name = Path(name_or_path), str(name_or_path)
     # As in spaCy, an installed pipeline has priority over a folder of the same name.
-    if isinstance(given, str) and (data := _package_folder(given)):
-        return given, data
-    folder, name = Path(given), str(given)
+    package = _package_folder(name_or_path) if isinstance(name_or_path, str) else None
+    if package is not None:
+        return name, package
     allowed = "the folder of a spaCy pipeline"
     if not folder.exists():
         installed = sorted(point.name for point in importlib.metadata.entry_points(group="spacy_models"))
-        known = f" (installed: {', '.join(installed) or 'none'})"
+        names = ", ".join(installed) or "none"
         fix = f"Install one with: python -m spacy download {name}" if name.isidentifier() else None
-        raise invalid_argument("name_or_path", name, f"{allowed}, or the name of an installed one{known}", fix)
+        raise invalid_argument(
+            "name_or_path", name, f"{allowed}, or the name of an installed one (installed: {names})", fix
+        )
     if not folder.is_dir():
         raise invalid_argument("name_or_path", name, f"{allowed}; this is a file", "Unpack or install it.")
     if not (folder / _CONFIG).is_file() or not (folder / _META).is_file():
@@ -295,13 +303,18 @@ def _find(given: str | os.PathLike[str]) -> tuple[str | None, Path]:
 
 def _package_folder(name: str) -> Path | None:
     """Return the folder of an installed pipeline, without importing it."""
+    if not name.isidentifier():
+        return None
     try:
-        spec = importlib.util.find_spec(name) if name.isidentifier() else None
+        spec = importlib.util.find_spec(name)
     except (ImportError, ValueError):
         return None
-    if spec is None or not spec.origin or not (Path(spec.origin).parent / _META).is_file():
+    if spec is None or not spec.origin:
         return None
-    return next((path.parent for path in Path(spec.origin).parent.glob(f"{name}-*/{_CONFIG}")), None)
+    folder = Path(spec.origin).parent
+    if not (folder / _META).is_file():
+        return None
+    return next((path.parent for path in folder.glob(f"{name}-*/{_CONFIG}")), None)
 
 
 def _idle_components(config: Any) -> list[str]:
@@ -317,8 +330,9 @@ def _idle_components(config: Any) -> list[str]:
 def _fingerprint(folder: Path) -> str:
     digest = hashlib.sha256()
     files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
-    for name in sorted(name for name in files if "__pycache__" not in name.split("/")):
-        digest.update(f"{name}\0{sha256_file(files[name])}\n".encode())
+    for name, path in sorted(files.items()):
+        if "__pycache__" not in name.split("/"):
+            digest.update(f"{name}\0{sha256_file(path)}\n".encode())
     return digest.hexdigest()
 
 
@@ -335,7 +349,7 @@ def parser_files(folder: Path) -> dict[str, Path]:
         DataError: if the folder is missing, empty or unreadable, or contains special files, links to folders, or links
             that lead out of it.
     """
-    found: dict[str, Path] = {}
+    copied: dict[str, Path] = {}
     if not folder.is_dir():
         raise DataError(f"Parser {folder} must be an existing folder.")
     inside = folder.resolve()
@@ -355,12 +369,12 @@ def parser_files(folder: Path) -> dict[str, Path]:
                 )
             if name in names:
                 continue
-            if not real.exists() or not stat.S_ISREG(real.stat().st_mode):
+            if not real.is_file():
                 raise DataError(f"The parser {folder} cannot be copied: {path} must be a regular file.")
-            found[path.relative_to(folder).as_posix()] = real
-    if not found:
+            copied[path.relative_to(folder).as_posix()] = real
+    if not copied:
         raise DataError(f"Parser {folder} must contain files; the folder is empty.")
-    return dict(sorted(found.items()))
+    return dict(sorted(copied.items()))
 
 
 def copy_parser(files: Mapping[str, Path], folder: Path) -> None:

@@ -165,8 +165,10 @@ def write_parses(
     }
     with reading(str(parser_folder), "parser"):
         described["parser_files"] = sources and {name: sha256_file(file) for name, file in sources.items()}
-    if not overwrite and (present := find(dataset)) is not None:
-        if differing := _differing(present, described):
+    present = None if overwrite else find(dataset)
+    if present is not None:
+        differing = _differing(present, described)
+        if differing:
             raise DataError(f"{present.path} already holds parses with {differing}. Replace them with --overwrite.")
         return present
     with Parses.writing(dataset, described, overwrite) as (folder, splits):
@@ -213,8 +215,8 @@ def _fingerprint(trees: Mapping[str, Sequence[Tree]]) -> str:
         trees: split name -> its trees; the order of splits matters.
     """
     digest = hashlib.sha256()
-    for name, some in trees.items():
-        for tree in some:
+    for name, of_split in trees.items():
+        for tree in of_split:
             parts = [name, tree.words, tree.heads, tree.tags, tree.relations]
             digest.update(json.dumps(parts).encode() + b"\n")
     return digest.hexdigest()

@@ -93,7 +93,8 @@ def parse_dataset(
     """
     if processes < 1:
         raise invalid_argument("processes", processes, "an integer >= 1")
-    if not overwrite and (present := _present(dataset, parser.info)):
+    present = None if overwrite else _present(dataset, parser.info)
+    if present is not None:
         report(f"{dataset.path} already has the parses of this parser; nothing to do.")
         remove_partial(dataset.path / "parses")
         return Parsed(present)
@@ -147,14 +148,12 @@ def import_conllu(
     sentences = itertools.chain.from_iterable(map(read_conllu, files))
     counted = progress(sentences, desc="read", unit="sentence", leave=False)
     trees = match_sentences(dataset, counted, report)
-    agreement = None
-    described: dict[str, Any] | None = None
-    if parser is not None:
-        captions = [text for name in dataset.splits for text in dataset.split(name).captions]
-        agreement = _agreement(parser, captions, [tree for name in dataset.splits for tree in trees[name]])
-        described = parser.info.to_json() | {FROM_FILES: [Path(file).name for file in files]}
-    folder = None if parser is None else parser.folder
-    parses = write_parses(dataset, trees, parser=described, parser_folder=folder, overwrite=overwrite)
+    if parser is None:
+        return Parsed(write_parses(dataset, trees, overwrite=overwrite))
+    captions = [text for name in dataset.splits for text in dataset.split(name).captions]
+    agreement = _agreement(parser, captions, [tree for name in dataset.splits for tree in trees[name]])
+    described = parser.info.to_json() | {FROM_FILES: [Path(file).name for file in files]}
+    parses = write_parses(dataset, trees, parser=described, parser_folder=parser.folder, overwrite=overwrite)
     return Parsed(parses, agreement=agreement)
 
 
@@ -172,7 +171,10 @@ def tree_sizes(heads: Iterable[Sequence[int]]) -> dict[str, float]:
     >>> tree_sizes([(2, 0), (2, 3, 0, 3)])
     {'words_mean': 3.0, 'words_max': 4, 'depth_mean': 2.5, 'depth_max': 3}
     """
-    words, depths = zip(*((len(tree), _depth(tree)) for tree in heads), strict=True)
+    words, depths = [], []
+    for tree in heads:
+        words.append(len(tree))
+        depths.append(_depth(tree))
     return {
         "words_mean": sum(words) / len(words),
         "words_max": max(words),
@@ -234,7 +236,8 @@ def _refuse_unparsable(dataset: Dataset, parser: Parser) -> None:
     for name in dataset.splits:
         split = dataset.split(name)
         for place, text in enumerate(split.captions):
-            if refusal := parser.refusal(text):
+            refusal = parser.refusal(text)
+            if refusal is not None:
                 raise DataError(
                     f"Caption {split.caption_ids[place]!r} of split {name!r} of {dataset.path} must be {refusal}; "
                     f"got {one_line(text, 80)!r}."
@@ -246,9 +249,10 @@ def _parse(
 ) -> tuple[dict[str, list[Tree]], int, float]:
     """Return the trees of all captions, the number parsed in this run, and its seconds."""
     chunks = [chunk for name in dataset.splits for chunk in chunks_of(name, dataset.split(name).captions)]
-    found = {chunk.file: work.read(chunk) for chunk in chunks}
-    missing = [chunk for chunk in chunks if found[chunk.file] is None]
-    total, count = (sum(len(chunk.texts) for chunk in some) for some in (chunks, missing))
+    stored = {chunk.file: work.read(chunk) for chunk in chunks}
+    missing = [chunk for chunk in chunks if stored[chunk.file] is None]
+    total = sum(len(chunk.texts) for chunk in chunks)
+    count = sum(len(chunk.texts) for chunk in missing)
     if count < total:
         say(f"{total - count:,} captions were parsed before the interruption; resuming.")
     started = time.perf_counter()
@@ -259,12 +263,12 @@ def _parse(
     ):
         for chunk, trees in parsed:
             work.write(chunk, trees)
-            found[chunk.file] = trees
+            stored[chunk.file] = trees
             bar.update(len(trees))
     seconds = time.perf_counter() - started
     together: dict[str, list[Tree]] = {name: [] for name in dataset.splits}
     for chunk in chunks:
-        together[chunk.split] += found[chunk.file] or []
+        together[chunk.split] += stored[chunk.file] or []
     return together, count, seconds
 
 
@@ -272,11 +276,15 @@ def _agreement(parser: Parser, captions: Sequence[str], trees: Sequence[Tree]) -
     """Return the share of evenly sampled captions for which a parser gives the given tree."""
     drawn = range(0, len(captions), -(-len(captions) // _SAMPLE))
     places = [place for place in drawn if not parser.refusal(captions[place])]
-    same = [
-        [*map(composed, tree.words)] == [*map(composed, trees[place].words)] and tree.heads == trees[place].heads
-        for tree, place in zip(parser([captions[place] for place in places]), places, strict=True)
-    ]
-    return sum(same) / len(same) if same else None
+    if not places:
+        return None
+    parsed = parser([captions[place] for place in places])
+    same = sum(_alike(tree, trees[place]) for tree, place in zip(parsed, places, strict=True))
+    return same / len(places)
+
+
+def _alike(tree: Tree, other: Tree) -> bool:
+    return tree.heads == other.heads and list(map(composed, tree.words)) == list(map(composed, other.words))
 
 
 @dataclass(frozen=True)

@@ -55,9 +55,9 @@ class TreeInput(TextInput):
         encode_ids = function_of(served.id_rows, tf.TensorSpec([None, None, 2], tf.int32, name="ids"))
 
         def encode_text(text: tf.Tensor) -> Outputs:
-            given = [each.decode(errors="replace") for each in tf.convert_to_tensor(text).numpy().tolist()]
-            texts = one_row_at_least(tf.constant(parsed_texts(given, self.parse), tf.string))
-            return first_rows(encode_ids(self.tokenizer(texts)), len(given))
+            raw = [line.decode(errors="replace") for line in tf.convert_to_tensor(text).numpy().tolist()]
+            texts = one_row_at_least(tf.constant(parsed_texts(raw, self.parse), tf.string))
+            return first_rows(encode_ids(self.tokenizer(texts)), len(raw))
 
         return encode_text
 
@@ -99,9 +99,11 @@ def from_the_left(tokens: tf.Tensor, heads: tf.Tensor) -> tuple[tf.Tensor, tf.Te
         steps = tf.maximum(tf.shape(tokens)[1], 1)
     first = tf.argmax(tf.cast(tf.not_equal(tf.pad(tokens, [[0, 0], [0, 1]]), ""), tf.int32), axis=1)
     places = tf.cast(first, tf.int32)[:, None] + tf.range(steps)[None, :]
-    padded = (tf.pad(values, [[0, 0], [0, steps]]) for values in (tokens, heads))
-    tokens, heads = (tf.gather(values, places, axis=1, batch_dims=1) for values in padded)
-    return tokens, heads
+
+    def moved(values: tf.Tensor) -> tf.Tensor:
+        return tf.gather(tf.pad(values, [[0, 0], [0, steps]]), places, axis=1, batch_dims=1)
+
+    return moved(tokens), moved(heads)
 
 
 def golden_trees(tokenizer: TreeTokenizer) -> Arrays:

@@ -315,7 +315,8 @@ class TreeLSTMEncoder(PooledSentenceEncoder):
         build_layers((self.projection, (input_shape[0], self.pooled_size)))
 
     def _uniform(self, rows: int, columns: int) -> keras.initializers.Initializer:
-        return uniform(math.sqrt(6 / (rows + columns)) if self.init_scale is None else self.init_scale, None)
+        glorot = math.sqrt(6 / (rows + columns))
+        return uniform(glorot if self.init_scale is None else self.init_scale, None)
 
     def call(self, token_ids: Tensor, training: bool = False) -> Tensor:
         word_ids, heads = token_ids[..., 0], token_ids[..., 1]

@@ -55,9 +55,9 @@ class TreeTokenizer(Tokenizer):
 
     def __init__(self, vocabulary: Vocabulary, max_length: int = 64) -> None:
         keys = _lower(vocabulary.words)
-        key, times = Counter(keys).most_common(1)[0] if keys else ("", 0)
-        if times > 1:
-            words = [word for word, other in zip(vocabulary.words, keys, strict=True) if other == key]
+        if len(set(keys)) < len(keys):
+            ((twice, _),) = Counter(keys).most_common(1)
+            words = [word for word, key in zip(vocabulary.words, keys, strict=True) if key == twice]
             raise invalid_argument("vocabulary", words, "words that differ in more than capitalization")
         super().__init__(Vocabulary(keys), max_length)
         self.vocabulary = vocabulary
@@ -123,18 +123,23 @@ def tree_vocabulary(texts: Iterable[str], min_count: int = 1, size: int | None =
     """
     require("size", size, Count | None)
     counts = count_tokens(texts, lambda chunk: _cut(*_lines(chunk), _ALL)[0])
-    ways: dict[str, list[tuple[int, bool, str]]] = {}
+    # In lower case -> the spellings, each with its order: most frequent first, then lower case, then alphabetical.
+    spellings: dict[str, list[tuple[int, bool, str]]] = {}
+    totals: Counter[str] = Counter()
     for key, (word, count) in zip(_lower(counts), counts.items(), strict=True):
-        ways.setdefault(key, []).append((-count, word != key, word))
-    sums = sorted((sum(count for count, _, _ in found), key) for key, found in ways.items())
-    kept = [min(ways[key])[2] for count, key in sums if -count >= min_count and _allowed(key)]
-    kept = [word for word in kept if _allowed(word)]
+        spellings.setdefault(key, []).append((-count, word != key, word))
+        totals[key] += count
+    kept = []
+    for key in sorted(totals, key=lambda key: (-totals[key], key)):
+        _, _, word = min(spellings[key])
+        if totals[key] >= min_count and _allowed(key) and _allowed(word):
+            kept.append(word)
     if not kept:
         raise DataError(
             f"A word of the parsed captions must occur {min_count} times; got 0 such words. Lower min_count."
         )
     vocabulary = Vocabulary(kept[:size])
-    vocabulary.seen = len(ways)
+    vocabulary.seen = len(totals)
     return vocabulary
 
 
@@ -234,9 +239,10 @@ def parsed_texts(texts: Sequence[str], parse: Parse) -> list[str]:
     >>> parsed_texts(["dogs", " ", "a\t2\ndog\t0"], lambda texts: [f"{text}\t0" for text in texts])
     ['dogs\t0', '', 'a\t2\ndog\t0']
     """
-    found = [text if is_parsed(text) else readable_part(text) for text in texts]
-    raw = [row for row, text in enumerate(found) if text and not is_parsed(text)]
+    read = [text if is_parsed(text) else readable_part(text) for text in texts]
+    raw = [row for row, text in enumerate(read) if text and not is_parsed(text)]
     if raw:
-        for row, text in zip(raw, parse([found[row] for row in raw]), strict=True):
-            found[row] = text
-    return found
+        parsed = parse([read[row] for row in raw])
+        for row, text in zip(raw, parsed, strict=True):
+            read[row] = text
+    return read

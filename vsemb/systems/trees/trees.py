@@ -116,7 +116,8 @@ class Tree:
             raise DataError(
                 f"{where}: one word must be the root; got {len(roots)} roots, such as {roots[0]} and {roots[1]}."
             )
-        if place := self._cycle():
+        place = self._cycle()
+        if place:
             cycle = "is its own head" if self.heads[place - 1] == place else "is on a cycle of heads"
             raise DataError(f"{where}: every word must reach the root; {self._name(place)} {cycle}.")
 
@@ -199,7 +200,8 @@ def read_conllu(path: str | os.PathLike[str]) -> Iterator[Sentence]:
         if file.peek(2)[:2] == _GZIP:
             content = io.BufferedReader(gzip.GzipFile(fileobj=file), _MAX_LINE)
         for first, lines in _blocks(path, content):
-            if (sentence := _sentence(path, first, lines)) is not None:
+            sentence = _sentence(path, first, lines)
+            if sentence is not None:
                 yield sentence
 
 
@@ -253,7 +255,8 @@ def _sentence(path: str | os.PathLike[str], first: int, block: list[bytes]) -> S
         if not line.startswith("#"):
             first, lines = first + count, lines[count:]
             break
-        if match := _COMMENT.fullmatch(line):
+        match = _COMMENT.fullmatch(line)
+        if match is not None:
             comments[match[1]] = match[2]
     else:
         return None
@@ -263,21 +266,21 @@ def _sentence(path: str | os.PathLike[str], first: int, block: list[bytes]) -> S
         if len(row) == _COLUMNS and row[0] == str(len(rows) + 1):
             rows.append(row)
         elif len(row) != _COLUMNS or not _BESIDE.fullmatch(row[0]):
-            found = f"{len(row)} columns" if len(row) != _COLUMNS else f"word {row[0][:40]!r}"
+            received = f"{len(row)} columns" if len(row) != _COLUMNS else f"word {row[0][:40]!r}"
             raise DataError(
                 f"{_where(path, number, comments)}: the line must be word {len(rows) + 1} in {_COLUMNS} columns with "
-                f"tabs between them; got {found}. A blank line ends a sentence."
+                f"tabs between them; got {received}. A blank line ends a sentence."
             )
     if not rows:
         raise DataError(f"{_where(path, first, comments)}: a sentence must have at least one word; got 0.")
     _, words, _, upos, xpos, _, heads, relations, _, _ = zip(*rows, strict=True)
-    if not all(map(_HEAD.fullmatch, heads)):
-        place = next(place for place, head in enumerate(heads) if not _HEAD.fullmatch(head))
-        raise DataError(
-            f"{_where(path, first, comments)}: the head of word {place + 1} ({words[place][:40]!r}) must be a number; "
-            f"got {heads[place][:40]!r}."
-        )
-    tree = Tree(words, tuple(map(int, heads)), _given(xpos) or _given(upos), _given(relations))
+    for number, (word, head) in enumerate(zip(words, heads, strict=True), 1):
+        if not _HEAD.fullmatch(head):
+            raise DataError(
+                f"{_where(path, first, comments)}: the head of word {number} ({word[:40]!r}) must be a number; "
+                f"got {head[:40]!r}."
+            )
+    tree = Tree(words, tuple(map(int, heads)), _filled(xpos) or _filled(upos), _filled(relations))
     tree.check(_where(path, first, comments))
     return Sentence(_identifier(comments), comments.get("text"), tree, first)
 
@@ -296,21 +299,21 @@ def _identifier(comments: dict[str, str]) -> str | None:
 
 def _where(path: str | os.PathLike[str], line: int, comments: dict[str, str]) -> str:
     name = _identifier(comments)
-    return f"{path}, line {line}, " + (f"sentence {name[:80]!r}" if name else "a sentence without id")
+    sentence = f"sentence {name[:80]!r}" if name else "a sentence without id"
+    return f"{path}, line {line}, {sentence}"
 
 
-def _given(column: tuple[str, ...]) -> tuple[str, ...]:
+def _filled(column: tuple[str, ...]) -> tuple[str, ...]:
     """Return a column, or () if it is empty."""
-    values = set(column)
-    if values <= {"", "_"}:
+    if set(column) <= {"", "_"}:
         return ()
-    return tuple(value or "_" for value in column) if "" in values else column
+    return tuple(value or "_" for value in column)
 
 
 def _write(sentences: Iterable[Sentence], file: BinaryIO) -> None:
     for number, sentence in enumerate(sentences, 1):
         tree, name = sentence.tree, sentence.id
-        where = f"Sentence {number}" + ("" if name is None else f" ({name[:80]!r})")
+        where = f"Sentence {number}" if name is None else f"Sentence {number} ({name[:80]!r})"
         tree.check(where)
         if name is not None and not _ID.fullmatch(name):
             raise DataError(

@@ -50,13 +50,13 @@ def classify(
 
     Example:
 
-        found = classify("runs/vsepp", ["rex.jpg"], classes=["dog", "cat"], template=["a photo of a {}"])
-        found[0].scores
+        classified = classify("runs/vsepp", ["rex.jpg"], classes=["dog", "cat"], template=["a photo of a {}"])
+        classified[0].scores
     """
     from vsemb.runs.images import open_keys
     from vsemb.systems.zero_shot.classify import classify_images
 
-    opened, prompts = _prompts(run, classes, classes_file, template)
+    opened, prompts = open_prompts(run, classes, classes_file, template)
     names = [os.fspath(image) for image in images]
     return classify_images(opened, names, prompts, open_keys(opened, data), top=top)
 
@@ -89,16 +89,16 @@ def classify_split(
 
     Example:
 
-        found = classify_split("runs/vsepp", split="test", classes=["dog", "cat"])
-        found.counts, found.accuracy
+        classified = classify_split("runs/vsepp", split="test", classes=["dog", "cat"])
+        classified.counts, classified.accuracy
     """
     from vsemb.systems.zero_shot import classify as domain
 
-    opened, prompts = _prompts(run, classes, classes_file, template)
+    opened, prompts = open_prompts(run, classes, classes_file, template)
     return domain.classify_split(opened, opened.open_data(data), split, prompts)
 
 
-def _prompts(
+def open_prompts(
     run: Run | str | os.PathLike[str],
     classes: Sequence[str] | None,
     classes_file: str | os.PathLike[str] | None,

@@ -110,8 +110,8 @@ def read_attributes(dataset: Dataset | str | os.PathLike[str]) -> ClassAttribute
     if not path.exists():
         return None
     content = read_json(path, "attributes of classes")
-    names = content.get("attributes") if isinstance(content, dict) else None
-    values = content.get("classes") if isinstance(content, dict) else None
+    record = content if isinstance(content, dict) else {}
+    names, values = record.get("attributes"), record.get("classes")
     if not isinstance(names, list) or not isinstance(values, dict):
         raise DataError(
             f'{path} must hold {{"attributes": [names], "classes": {{name: [numbers]}}. Prepare the dataset again.'
@@ -121,7 +121,7 @@ def read_attributes(dataset: Dataset | str | os.PathLike[str]) -> ClassAttribute
     except DataError as error:
         raise DataError(f"{path} is broken: {error} Prepare the dataset again.") from error
     # Files of older versions have no fingerprint.
-    if content.get("fingerprint") not in (None, attributes.fingerprint):
+    if record.get("fingerprint") not in (None, attributes.fingerprint):
         raise DataError(f"{path} is damaged: it holds other attributes than were written. Prepare the dataset again.")
     return attributes
 

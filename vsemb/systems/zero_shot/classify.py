@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -105,11 +105,9 @@ class ClassPrompts:
             return similarity.scores(images, tf.constant(means))
         # `OrderViolation.scores` is compiled for fixed shapes; a served graph has dynamic ones.
         prompts = tf.constant(self.embeddings)
-        each = [
-            similarity.pair_scores(images[:, None], prompts[None, :, number])
-            for number in range(self.embeddings.shape[1])
-        ]
-        return tf.add_n(each) / float(len(each))
+        count = self.embeddings.shape[1]
+        scores = [similarity.pair_scores(images[:, None], prompts[None, :, number]) for number in range(count)]
+        return tf.add_n(scores) / float(count)
 
     def signature(self, served: ServedModel) -> Signature:
         """Return the signature `classify`, for `extras` of a served model.
@@ -208,10 +206,13 @@ def embed_classes(
         prompts = embed_classes(Run.open("runs/vsepp"), ["dog", "cat"], ["a photo of a {}"])
     """
     every = [name.strip() for name in classes]
-    texts = [text for name, of in zip(every, class_prompts(classes, templates), strict=True) for text in (name, *of)]
-    has_known = run.tokenizer.is_known(run.tokenizer(tf.constant(run.reader(texts)))).numpy().any(axis=1)
-    known = has_known.reshape(len(every), -1).all(axis=1)
-    names, skipped = (np.array(every, object)[which].tolist() for which in (known, ~known))
+    texts: list[str] = []
+    for name, of_class in zip(every, class_prompts(classes, templates), strict=True):
+        texts += [name, *of_class]
+    has_known_word = run.tokenizer.is_known(run.tokenizer(tf.constant(run.reader(texts)))).numpy().any(axis=1)
+    is_read = has_known_word.reshape(len(every), -1).all(axis=1)
+    names = [name for name, read in zip(every, is_read, strict=True) if read]
+    skipped = [name for name, read in zip(every, is_read, strict=True) if not read]
     if not names:
         fix = "vocabulary.txt of the run lists its words."
         raise invalid_argument("classes", every, "names with a word of the run's vocabulary", fix)
@@ -234,7 +235,9 @@ def embed_classes(
 def logit_factor(run: Run) -> float:
     """Return the factor from scores to logits: learned, or the loss's 1 / temperature; 1 for other losses."""
     learned = run.model.logit_scale
-    return 1 / getattr(run.recipe.loss, "temperature", 1.0) if learned is None else float(learned.parameters()[0])
+    if learned is not None:
+        return float(learned.parameters()[0])
+    return 1 / getattr(run.recipe.loss, "temperature", 1.0)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -333,8 +336,8 @@ def classify_images(
 
     Example:
 
-        (found,) = classify_images(run, ["dog.jpg"], embed_classes(run, ["dog", "cat"]))
-        print(found.scores)
+        (classified,) = classify_images(run, ["dog.jpg"], embed_classes(run, ["dog", "cat"]))
+        print(classified.scores)
     """
     require("top", top, Count)
     embedded: dict[int, np.ndarray] = {}
@@ -344,15 +347,16 @@ def classify_images(
             embedded[place], _ = embed_image(run, dataset, image)
         except DataError as error:
             errors[place] = one_line(error)
-    found = {place: Classified(images[place], {}, {}, error) for place, error in errors.items()}
+    classified = {place: Classified(images[place], {}, {}, error) for place, error in errors.items()}
     if embedded:
         scores = _scores(run, np.stack(list(embedded.values())), prompts)
         probabilities = tf.nn.softmax(prompts.scale * scores).numpy()
-        for place, *values in zip(embedded, scores, probabilities, strict=True):
-            order = np.argsort(-values[0], kind="stable")[:top]
-            best, likely = ({prompts.names[number]: float(each[number]) for number in order} for each in values)
-            found[place] = Classified(images[place], best, likely)
-    return ClassifiedImages(tuple(found[place] for place in range(len(images))), prompts)
+        for place, of_image, likely in zip(embedded, scores, probabilities, strict=True):
+            order = np.argsort(-of_image, kind="stable")[:top]
+            names = [prompts.names[number] for number in order]
+            best = dict(zip(names, of_image[order].tolist(), strict=True))
+            classified[place] = Classified(images[place], best, dict(zip(names, likely[order].tolist(), strict=True)))
+    return ClassifiedImages(tuple(classified[place] for place in range(len(images))), prompts)
 
 
 def _scores(run: Run, images: np.ndarray, prompts: ClassPrompts) -> np.ndarray:
@@ -385,8 +389,9 @@ class SplitClassification(Result):
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
-        names = [each.name for each in fields(self) if each.name != "prompts"]
-        return {**self.prompts.to_json(), **{name: getattr(self, name) for name in names}}
+        values = dict(vars(self))
+        del values["prompts"]
+        return {**self.prompts.to_json(), **values}
 
     def __str__(self) -> str:
         rows = sorted(self.counts.items(), key=lambda item: -item[1])
@@ -418,8 +423,8 @@ def classify_split(run: Run, dataset: Dataset, split: str, prompts: ClassPrompts
 
     Example:
 
-        found = classify_split(run, dataset, "test", embed_classes(run, ["dog", "cat"]))
-        print(found.counts, found.accuracy)
+        classified = classify_split(run, dataset, "test", embed_classes(run, ["dog", "cat"]))
+        print(classified.counts, classified.accuracy)
     """
     part = dataset.split(split)
     images = Embedder(run.model).images(run.images_of(dataset, part), len(part))
@@ -438,9 +443,12 @@ def classify_split(run: Run, dataset: Dataset, split: str, prompts: ClassPrompts
 def _labels(part: Split, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """Return the rows of images whose class is among the names, and the number of the class."""
     numbers = {name: number for number, name in enumerate(names)}
-    found = [(row, numbers[name]) for row, name in enumerate(part.class_names) if name in numbers]
-    rows, classes = np.array(found, np.int64).reshape(-1, 2).T
-    return rows, classes
+    rows, classes = [], []
+    for row, name in enumerate(part.class_names):
+        if name in numbers:
+            rows.append(row)
+            classes.append(numbers[name])
+    return np.array(rows, np.int64), np.array(classes, np.int64)
 
 
 def chosen_classes(classes: Sequence[str] | None, classes_file: str | os.PathLike[str] | None) -> Sequence[str]:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from vsemb.console import say
 from vsemb.parts import PathName
 from vsemb.runs.options import ExportOption
+from vsemb.systems.zero_shot.api import open_prompts
 
 if TYPE_CHECKING:
     from vsemb.exporting import Signature
@@ -30,8 +30,5 @@ class ClassNames(ExportOption, kind="classes"):
     template: tuple[str, ...] = ()
 
     def signatures(self, run: Run) -> Sequence[Callable[[Any], Signature]]:
-        from vsemb.runs.run import Run
-        from vsemb.systems.zero_shot.classify import chosen_classes, embed_classes
-
-        names = chosen_classes(self.classes, self.classes_file)
-        return (embed_classes(Run.open(run, "retrieval"), names, self.template, report=say).signature,)
+        _, prompts = open_prompts(run, self.classes, self.classes_file, self.template)
+        return (prompts.signature,)

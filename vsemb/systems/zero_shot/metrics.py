@@ -265,7 +265,8 @@ def evaluate_zero_shot(
     require("top", top, Count)
     if not len(names):
         raise DataError("The number of classes must be at least 1; got 0.")
-    image_classes, text_classes = (np.asarray(classes, np.int64) for classes in (image_classes, text_classes))
+    image_classes = np.asarray(image_classes, np.int64)
+    text_classes = np.asarray(text_classes, np.int64)
     for side, rows, classes in (("image", images, image_classes), ("text", texts, text_classes)):
         if len(rows) != len(classes):
             raise DataError(
@@ -371,4 +372,6 @@ def text_curve(
 def _point(count: int | None, measured: Sequence[ZeroShotMetrics]) -> CurvePoint:
     top1 = [metrics.top1 for metrics in measured]
     precision = [metrics.average_precision for metrics in measured]
-    return CurvePoint(count, *(float(value(side)) for side in (top1, precision) for value in (np.mean, np.std)))
+    return CurvePoint(
+        count, float(np.mean(top1)), float(np.std(top1)), float(np.mean(precision)), float(np.std(precision))
+    )

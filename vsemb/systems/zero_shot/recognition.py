@@ -114,10 +114,11 @@ class ZeroShotTask:
         texts = self.text_embeddings
         if corrupt:
             texts = self._embed(mistyped(self.run.shown_texts_of(self._part), corrupt, seed))
+        similarity = self.run.model.similarity
 
         def measured(rows: np.ndarray) -> ZeroShotMetrics:
-            given = (self.images, self.image_classes, texts[rows], self.text_classes[rows])
-            return evaluate_zero_shot(*given, self.run.model.similarity, names=self.names, top=top)
+            embedded = (self.images, self.image_classes, texts[rows], self.text_classes[rows])
+            return evaluate_zero_shot(*embedded, similarity, names=self.names, top=top)
 
         metrics = measured(np.arange(len(texts)))
         if not curve:

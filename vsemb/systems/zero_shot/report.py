@@ -22,18 +22,25 @@ def sections(view: View) -> list[Section]:
     # Images of a class share their text, so recall of an image's own text is undefined.
     names, classes = space.part.class_ids()
     grouped = (space.images, classes, space.texts, classes[space.text_rows])
-    found = evaluate_zero_shot(*grouped, view.run.model.similarity, names=names)
-    best = f"at most {found.average_precision_limit:.1f}"
-    chance = f"chance {found.chance:.1f}"
+    metrics = evaluate_zero_shot(*grouped, view.run.model.similarity, names=names)
+    best = f"at most {metrics.average_precision_limit:.1f}"
+    chance = f"chance {metrics.chance:.1f}"
     rows = [
-        ("Top-1, mean over classes, %", "share of images assigned to their class", found.top1, chance),
-        ("Top-1, all images, %", "share of images assigned to their class", found.top1_images, chance),
-        (f"AP@{found.top}, %", f"precision of the first {found.top} images of a class", found.average_precision, best),
+        ("Top-1, mean over classes, %", "share of images assigned to their class", metrics.top1, chance),
+        ("Top-1, all images, %", "share of images assigned to their class", metrics.top1_images, chance),
+        (
+            f"AP@{metrics.top}, %",
+            f"precision of the first {metrics.top} images of a class",
+            metrics.average_precision,
+            best,
+        ),
     ]
     measures = [Measure(name, said, [Cell(f"{value:.1f}", [note], value)]) for name, said, value, note in rows]
-    note = f"{found.images:,} images of {found.classes:,} classes, as measured by vsemb evaluate --protocol zero-shot."
+    note = (
+        f"{metrics.images:,} images of {metrics.classes:,} classes, as measured by vsemb evaluate --protocol zero-shot."
+    )
     pieces = page_template("vsemb.report", "pieces.html.jinja").module
     table = pieces.measures("recognition", ["Value"], measures, note)
-    said = f"{found.top1_images:.0f} % of images are recognized among {found.classes:,} classes"
-    headline = f"{said}; chance {found.chance:.0f} %"
+    said = f"{metrics.top1_images:.0f} % of images are recognized among {metrics.classes:,} classes"
+    headline = f"{said}; chance {metrics.chance:.0f} %"
     return [Section(MEASURED, "recognition", "Zero-shot recognition", table, headline=headline)]

@@ -66,7 +66,9 @@ class StructuredJointEmbedding(PairwiseRanking):
         return self.over_negatives(over_all, hardest)
 
     def collapsed_query(self, candidates: int) -> float:
-        return self.margin * (1.0 if self.negatives == "hardest" else (candidates - 1) / candidates)
+        if self.negatives == "hardest":
+            return self.margin
+        return self.margin * (candidates - 1) / candidates
 
 
 @dataclass(frozen=True)

@@ -364,5 +364,5 @@ class Attributes(TextEncoderPart, kind="attributes"):
 
     def initialize(self, layer: keras.layers.Layer, corpus: TextCorpus) -> None:
         assert corpus.dataset is not None
-        known = corpus.dataset.annotation("attributes").matrix(corpus.vocabulary.words)
-        layer.set_attributes(np.concatenate([np.zeros((2, known.shape[1]), np.float32), known]))
+        values = corpus.dataset.annotation("attributes").matrix(corpus.vocabulary.words)
+        layer.set_attributes(np.concatenate([np.zeros((2, values.shape[1]), np.float32), values]))

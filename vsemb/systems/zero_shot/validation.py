@@ -52,9 +52,9 @@ class ZeroShotValidation(SplitValidation):
         return f"val {metrics}  their mean {logs['val_zero_shot']:.1f}"
 
     def metrics(self) -> dict[str, float]:
-        found = self.measure()
-        mean = (found.top1 + found.average_precision) / 2
-        return {"val_top1": found.top1, "val_average_precision": found.average_precision, "val_zero_shot": mean}
+        measured = self.measure()
+        mean = (measured.top1 + measured.average_precision) / 2
+        return {"val_top1": measured.top1, "val_average_precision": measured.average_precision, "val_zero_shot": mean}
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,9 @@ class ZeroShot(ValidationPart, kind="zero-shot"):
 
     def check_data(self, dataset: Dataset) -> None:
         owner: dict[str, str] = {}
-        for name in (name for name in dataset.splits if name in USUAL_SPLITS):
+        for name in dataset.splits:
+            if name not in USUAL_SPLITS:
+                continue
             for label in dataset.split(name).class_ids()[0]:
                 if owner.setdefault(label, name) != name:
                     raise DataError(

@@ -35,16 +35,16 @@ def test_train_and_val_in_one_list(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("given", "value"),
     [
-        ({}, "must hold trainclasses.txt, valclasses.txt and testclasses.txt"),
-        ({"train": ["a"], "val": ["b"]}, "must hold trainclasses.txt"),
-        ({"train": ["a"], "test": ["b"]}, "must hold trainclasses.txt"),
-        ({"train": ["a"], "val": ["b"], "test": ["a"]}, "'a' must be in one list; it is in train and test"),
-        ({"train": ["a"], "val": [""], "test": ["c"]}, "valclasses.txt must hold one class per line"),
+        ({}, r"trainclasses\.txt"),
+        ({"train": ["a"], "val": ["b"]}, r"trainclasses\.txt"),
+        ({"train": ["a"], "test": ["b"]}, r"trainclasses\.txt"),
+        ({"train": ["a"], "val": ["b"], "test": ["a"]}, "'a'.*train.*test"),
+        ({"train": ["a"], "val": [""], "test": ["c"]}, r"valclasses\.txt"),
     ],
 )
-def test_lists_that_do_not_do(tmp_path, given, message):
+def test_lists_that_do_not_do(tmp_path, given, value):
     lists(tmp_path, **given)
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match=value):
         class_lists(tmp_path)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vsemb.api.data import prepare
+from vsemb import prepare
 from vsemb.data.readers import read
 from vsemb.errors import DataError
 from vsemb.systems.zero_shot.attributes import read_attributes
@@ -95,37 +95,37 @@ def test_changed_descriptions_make_another_source(birds):
 def test_images_of_unlisted_classes_and_images_without_a_description(birds):
     (birds / "cvpr2016_cub" / "valclasses.txt").write_text("004.Ani\n")
     (birds / "cvpr2016_cub" / "text_c10" / IMAGES[1]).with_suffix(".txt").unlink()
-    found = read("cub", birds)
-    assert [(r.split, len(r.captions)) for r in found.records] == [("train", 2), ("train", 0), ("test", 2)]
-    assert found.notes == ("1 image of a class in no list is left out: 002.Laysan_Albatross",)
+    source = read("cub", birds)
+    assert [(r.split, len(r.captions)) for r in source.records] == [("train", 2), ("train", 0), ("test", 2)]
+    assert source.notes == ("1 image of a class in no list is left out: 002.Laysan_Albatross",)
 
 
 @pytest.mark.parametrize(
-    ("breaking", "message"),
+    ("breaking", "value"),
     [
         (lambda root: (root / "cvpr2016_cub").rename(root / "elsewhere"), "`descriptions`"),
-        (lambda root: (root / "cvpr2016_cub" / "testclasses.txt").unlink(), "must hold trainclasses.txt"),
-        (lambda root: (root / "CUB_200_2011" / "images.txt").unlink(), "images.txt cannot be read: No such file"),
+        (lambda root: (root / "cvpr2016_cub" / "testclasses.txt").unlink(), r"trainclasses\.txt"),
+        (lambda root: (root / "CUB_200_2011" / "images.txt").unlink(), r"images\.txt"),
         (
             lambda root: (root / "CUB_200_2011" / "images.txt").write_text("1\n"),
-            "line 1, must be NUMBER NAME",
+            r"images\.txt, line 1",
         ),
-        (lambda root: (root / "CUB_200_2011" / "images.txt").write_text(""), "images.txt must hold lines NUMBER NAME"),
-        (lambda root: (root / "CUB_200_2011" / "images").rename(root / "x"), "No image of the source"),
+        (lambda root: (root / "CUB_200_2011" / "images.txt").write_text(""), r"images\.txt"),
+        (lambda root: (root / "CUB_200_2011" / "images").rename(root / "x"), "`images`"),
         (
             lambda root: (root / "CUB_200_2011" / "classes.txt").write_text("1 a\n"),
-            "1 lines, one per class of classes.txt; got 4",
+            r"classes\.txt.* 4",
         ),
-        (lambda root: (root / "attributes.txt").write_text("1 a\n"), r"the shape \(1,\).*got \(2,\)"),
+        (lambda root: (root / "attributes.txt").write_text("1 a\n"), r"\(1,\).*\(2,\)"),
         (
             lambda root: [
                 file.rename(file.with_suffix(".text")) for file in (root / "cvpr2016_cub").rglob("*Albatross_*.txt")
             ],
-            "must hold descriptions of the images",
+            "`descriptions`",
         ),
     ],
 )
-def test_broken_folders(birds, breaking, message):
+def test_broken_folders(birds, breaking, value):
     breaking(birds)
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match=value):
         read("cub", birds)

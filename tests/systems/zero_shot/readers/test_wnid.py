@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.data.wordnet_files import LICENCE, concept_line, write_wordnet
+from tests.raising import raises_argument
 from vsemb.data.readers import read
 from vsemb.data.readers.hash_splits import ranked
 from vsemb.data.readers.source import BadRows
-from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.errors import DataError
 from vsemb.systems.zero_shot.readers.wnid import Concept, read_concepts
 
 REAL = os.environ.get("VSEMB_WORDNET")
@@ -57,15 +58,15 @@ def classes(tmp_path, pictures) -> Path:
 
 
 def test_a_class_is_told_by_its_concept(classes, wordnet):
-    found = read("wnid", classes, wordnet=wordnet)
-    crane, _, lifter, heron = found.records
-    assert [record.key for record in found.records] == [
+    source = read("wnid", classes, wordnet=wordnet)
+    crane, _, lifter, heron = source.records
+    assert [record.key for record in source.records] == [
         "n00000008/a.JPEG",
         "n00000008/b.JPEG",
         "n00000009/c.JPEG",
         "n00000010/d.png",
     ]
-    assert crane.captions == found.records[1].captions
+    assert crane.captions == source.records[1].captions
     # Five levels up: wader, bird, animal, creature, thing; entity is a sixth.
     assert crane.captions == (
         "long-legged bird; of marshes",
@@ -96,23 +97,23 @@ def test_a_class_is_told_by_its_concept(classes, wordnet):
         "crane (n00000009)",
         "heron",
     ]
-    assert found.files == (wordnet / "data.noun",)
+    assert source.files == (wordnet / "data.noun",)
 
 
 def test_splits_share_no_class(classes, wordnet):
-    found = read("wnid", classes, wordnet=wordnet)
+    source = read("wnid", classes, wordnet=wordnet)
     order = ranked(["n00000008", "n00000009", "n00000010"])
-    split_of = {record.key[:9]: record.split for record in found.records}
+    split_of = {record.key[:9]: record.split for record in source.records}
     assert [split_of[wnid] for wnid in order] == ["train", "val", "test"]
-    assert found.options == {"class_splits": "1/1/1"}
+    assert source.options == {"class_splits": "1/1/1"}
 
 
 def test_class_splits(classes, wordnet, pictures):
     pictures(classes, "n00000007/x.jpg")
     order = ranked(["n00000007", "n00000008", "n00000009", "n00000010"])
     for given, splits in ((None, "train train val test"), ("1/2/1", "train val val test")):
-        found = read("wnid", classes, wordnet=wordnet, class_splits=given)
-        split_of = {record.key[:9]: record.split for record in found.records}
+        source = read("wnid", classes, wordnet=wordnet, class_splits=given)
+        split_of = {record.key[:9]: record.split for record in source.records}
         assert [split_of[wnid] for wnid in order] == splits.split()
 
 
@@ -124,20 +125,20 @@ def test_a_folder_train_is_looked_into(classes, wordnet):
 
 @pytest.mark.parametrize("given", ["150/20/30", "1/1", "a/b/c", "1/1/-1", "", "3/0/0", "2/0/1", "0/1/2"])
 def test_class_splits_that_do_not_fit(classes, wordnet, given):
-    with pytest.raises(InvalidArgumentError, match="class_splits"):
+    with raises_argument("class_splits"):
         read("wnid", classes, wordnet=wordnet, class_splits=given)
 
 
 def test_broken_sources(classes, wordnet, tmp_path, pictures):
-    with pytest.raises(DataError, match="must hold class folders named like n01443537"):
+    with pytest.raises(DataError, match="n01443537"):
         read("wnid", tmp_path, wordnet=wordnet)
     with pytest.raises(DataError, match=r"holds no data\.noun"):
         read("wnid", classes, wordnet=tmp_path)
     (classes / "n00000001").mkdir()
-    with pytest.raises(DataError, match="n00000001 or .*must hold images"):
+    with pytest.raises(DataError, match="n00000001"):
         read("wnid", classes, wordnet=wordnet)
     pictures(classes, "n00000001/x.jpg", *(f"n000000{number}/x.jpg" for number in range(94, 99)))
-    with pytest.raises(DataError, match="must have a concept at '00000098'"):
+    with pytest.raises(DataError, match="'00000098'"):
         read("wnid", classes, wordnet=wordnet)
 
 
@@ -145,24 +146,24 @@ def test_bad_lines_of_wordnet_are_left_out(classes, wordnet, pictures):
     pictures(classes, "n00000099/x.jpg", "n00000007/x.jpg")
     lines = (wordnet / "data.noun").read_text().replace("00000010 03 n", "00000010 03 v")  # The heron.
     (wordnet / "data.noun").write_text(lines.replace("00000006 03 n", "00000006 03 v"))  # Above the crane.
-    found = read("wnid", classes, wordnet=wordnet)
-    assert {record.key[:9] for record in found.records} == {f"n0000000{number}" for number in (7, 8, 9)}
-    assert len(found.bad) == 3
+    source = read("wnid", classes, wordnet=wordnet)
+    assert {record.key[:9] for record in source.records} == {f"n0000000{number}" for number in (7, 8, 9)}
+    assert len(source.bad) == 3
     # The chain of hypernyms ends below the missing one.
-    assert found.records[1].captions[-1] == "a kind of wader, wading bird"
+    assert source.records[1].captions[-1] == "a kind of wader, wading bird"
 
 
 def test_words_and_glosses_of_a_concept_and_its_ancestors(tmp_path):
-    found = read_concepts(write_wordnet(tmp_path), ["00000500"])
+    concepts = read_concepts(write_wordnet(tmp_path), ["00000500"])
     # The dog (500) is a canine (400) and a pet (300), both animals (200), which are entities (100).
-    assert sorted(found) == ["00000100", "00000200", "00000300", "00000400", "00000500"]
-    assert found["00000500"] == Concept(
+    assert sorted(concepts) == ["00000100", "00000200", "00000300", "00000400", "00000500"]
+    assert concepts["00000500"] == Concept(
         words=("dog", "dog too"),
         definition="a gloss, with @ and | in it",
         examples=(),
         hypernyms=("00000400", "00000300"),
     )
-    assert found["00000100"].hypernyms == ()
+    assert concepts["00000100"].hypernyms == ()
     assert read_concepts(tmp_path, []) == {}
 
 
@@ -187,20 +188,20 @@ def test_glosses(tmp_path, gloss, definition, examples):
 def test_concepts_that_are_not_there(tmp_path):
     write_wordnet(tmp_path)
     for offset in ("00000001", "", "1", "  1 This"):
-        with pytest.raises(DataError, match="must have a concept at"):
+        with pytest.raises(DataError, match=repr(offset)):
             read_concepts(tmp_path, [offset])
     bad = BadRows()
     assert read_concepts(tmp_path, ["00000001", "00000002"], bad) == {} and len(bad) == 2
     (tmp_path / "data.noun").write_text("00000001 03 n 01 x 0 002 @ 00000002 n 0000 | broken\n")
-    with pytest.raises(DataError, match="line 1 is not in WordNet's data format: 2 pointers announced"):
+    with pytest.raises(DataError, match=r"line 1\b"):
         read_concepts(tmp_path, ["00000001"])
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError, match="nowhere"):
         read_concepts(tmp_path / "nowhere", ["00000001"])
 
 
 @pytest.mark.skipif(not REAL, reason="VSEMB_WORDNET does not name WordNet's folder")
 def test_the_real_goldfish():
-    found = read_concepts(str(REAL), ["01443537"])
-    assert found["01443537"].words == ("goldfish", "Carassius auratus")
-    assert found["01443537"].definition.startswith("small golden or orange-red freshwater fishes")
-    assert [found[above].words[0] for above in found["01443537"].hypernyms] == ["cyprinid"]
+    concepts = read_concepts(str(REAL), ["01443537"])
+    assert concepts["01443537"].words == ("goldfish", "Carassius auratus")
+    assert concepts["01443537"].definition.startswith("small golden or orange-red freshwater fishes")
+    assert [concepts[above].words[0] for above in concepts["01443537"].hypernyms] == ["cyprinid"]

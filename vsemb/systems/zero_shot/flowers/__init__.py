@@ -52,9 +52,9 @@ def generate(images: Mapping[str, int], *, seed: int = 0, image_size: int = 64) 
     >>> record.captions[0]
     'slender and orange petals and a tiny white centre can be seen on this flower seen from the front'
     """
-    known = classes(whole("seed", seed))
-    wanted = requested(images, known, image_size)
-    return (_record(split, index, seed, image_size, known[split]) for split, index in wanted)
+    of_split = classes(whole("seed", seed))
+    wanted = requested(images, of_split, image_size)
+    return (_record(split, index, seed, image_size, of_split[split]) for split, index in wanted)
 
 
 def attributes(seed: int = 0) -> ClassAttributes:
@@ -68,24 +68,21 @@ def attributes(seed: int = 0) -> ClassAttributes:
 
     Example:
 
-    >>> known = attributes()
-    >>> known.names[0], len(known.names), int(known.values["flower 01"].sum())
+    >>> flowers = attributes()
+    >>> flowers.names[0], len(flowers.names), int(flowers.values["flower 01"].sum())
     ('petal colour: white', 31, 7)
     """
     pairs = [(part, value) for part, values in PARTS.items() for value in values]
-    return ClassAttributes(
-        tuple(f"{part}: {value}" for part, value in pairs),
-        {
-            name: np.array([parts[part] == value for part, value in pairs], np.float32)
-            for group in classes(whole("seed", seed)).values()
-            for name, parts in group.items()
-        },
-    )
+    vectors = {}
+    for group in classes(whole("seed", seed)).values():
+        for name, parts in group.items():
+            vectors[name] = np.array([parts[part] == value for part, value in pairs], np.float32)
+    return ClassAttributes(tuple(f"{part}: {value}" for part, value in pairs), vectors)
 
 
-def _record(split: str, index: int, seed: int, image_size: int, known: Mapping[str, Parts]) -> ImageRecord:
-    name = tuple(known)[index % len(known)]
-    flower = sample_flower(random.Random(f"{seed}/flowers/{split}/{index}/flower"), known[name])
+def _record(split: str, index: int, seed: int, image_size: int, of_split: Mapping[str, Parts]) -> ImageRecord:
+    name = tuple(of_split)[index % len(of_split)]
+    flower = sample_flower(random.Random(f"{seed}/flowers/{split}/{index}/flower"), of_split[name])
     seen = visible(flower)
     # Descriptions have a separate generator, so that a change of wording does not change the images.
     written = captions(seen, random.Random(f"{seed}/flowers/{split}/{index}/captions"))

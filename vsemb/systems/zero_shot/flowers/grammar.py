@@ -124,11 +124,12 @@ class _Teller:
     def _statements(self, nouns: list[str]) -> str:
         """Return sentences about petals, centre and leaves instead of a list."""
         clauses = []
-        if petals := self._tells("petal"):
+        petals, centre = self._tells("petal"), self._tells("centre")
+        if petals:
             number = [self.words[part] for part in petals if part == "petal number"]
             rest = [self.words[part] for part in petals if part != "petal number"]
             clauses.append((" ".join([*number, "petals"]), f"are {_listed(rest)}"))
-        if centre := self._tells("centre"):
+        if centre:
             noun = pick(self.rng, ("centre", "middle"))
             clauses.append((noun, f"is {_listed([self.words[part] for part in centre])}"))
         if self._tells("leaf"):

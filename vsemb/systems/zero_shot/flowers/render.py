@@ -94,8 +94,9 @@ def visible(flower: Flower) -> dict[str, str]:
 
 def _share_seen(flower: Flower, leaf: Leaf) -> float:
     points = placed(_leaf_outline(flower.parts["leaf shape"]), leaf.x, leaf.y, leaf.angle, leaf.length)
-    seen = [0 <= x <= 1 and 0 <= y <= 1 and math.hypot(x - flower.x, y - flower.y) > flower.radius for x, y in points]
-    return sum(seen) / len(seen)
+    inside = [(x, y) for x, y in points if 0 <= x <= 1 and 0 <= y <= 1]
+    seen = [(x, y) for x, y in inside if math.hypot(x - flower.x, y - flower.y) > flower.radius]
+    return len(seen) / len(points)
 
 
 def _draw_green(pen: ImageDraw.ImageDraw, flower: Flower, side: int, tint: tuple[float, float, float]) -> None:
@@ -117,7 +118,8 @@ def _draw_petal(pen: ImageDraw.ImageDraw, flower: Flower, place: int, side: int,
     mark = _DARK_MARK if colour in _PALE_PETALS else _PALE_MARK
     points = _petal(flower, place, side)
     pen.polygon(points, fill=fill)
-    for figure in _MARKS[marking](flower.parts["petal shape"], flower.petals) if marking in _MARKS else ():
+    figures = _MARKS[marking](flower.parts["petal shape"], flower.petals) if marking in _MARKS else ()
+    for figure in figures:
         drawn = _on_petal(flower, place, side, figure)
         if len(drawn) == 1:
             _disc(pen, *drawn[0], 0.075 * flower.radius * side, mark)
@@ -129,7 +131,8 @@ def _draw_petal(pen: ImageDraw.ImageDraw, flower: Flower, place: int, side: int,
 
 
 def _line_width(flower: Flower, side: float) -> float:
-    return (0.13 if flower.parts["petal marking"] == "edged" else 0.045) * flower.radius * side
+    width = 0.13 if flower.parts["petal marking"] == "edged" else 0.045
+    return width * flower.radius * side
 
 
 def _petal(flower: Flower, place: int, side: float) -> list[Point]:
@@ -171,11 +174,8 @@ def _petal_outline(shape: str, count: int) -> tuple[Point, ...]:
     elif shape == "heart-shaped":
         upper = [(0.08, 0.25 * width), (0.45, 0.8 * width), (0.66, width)]
         turns = [math.pi * (0.4 - step / 10) for step in range(9)]
-        upper += [
-            (0.82 + 0.18 * math.cos(turn), 0.52 * width + 0.5 * width * math.sin(turn))
-            for turn in turns
-            if 0.52 * width + 0.5 * width * math.sin(turn) > 0.05 * width
-        ]
+        lobe = [(0.82 + 0.18 * math.cos(turn), 0.52 * width + 0.5 * width * math.sin(turn)) for turn in turns]
+        upper += [(x, y) for x, y in lobe if y > 0.05 * width]
         # If there are many petals, each is narrow, and a deep notch would split it into two.
         upper += [({3: 0.68, 4: 0.7, 5: 0.77}.get(count, 0.84), 0.0)]
     else:

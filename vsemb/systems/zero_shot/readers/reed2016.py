@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from vsemb.data.readers import Reader
 from vsemb.data.readers.hash_splits import SPLITS, ranked
-from vsemb.data.readers.source import Source, existing, find_images, image_path, text_lines
+from vsemb.data.readers.source import Source, existing, find_images, image_folders, image_path, text_lines
 from vsemb.data.records import ImageRecord
 from vsemb.data.uris import RemoteFolder
 from vsemb.errors import DataError, counted
@@ -34,7 +34,7 @@ class Descriptions:
     """The descriptions of images, and the split that each class belongs to.
 
     Args:
-        given: the folder `text_c10`, or the folder with it and the lists; None to search `near`.
+        descriptions: the folder `text_c10`, or the folder with it and the lists; None to search `near`.
         near: folders to search for `text_c10`.
 
     Attributes:
@@ -46,8 +46,8 @@ class Descriptions:
         DataError: if descriptions or lists are missing.
     """
 
-    def __init__(self, given: str | os.PathLike[str] | None, near: Sequence[Path]) -> None:
-        self.folder = _found(given, near)
+    def __init__(self, descriptions: str | os.PathLike[str] | None, near: Sequence[Path]) -> None:
+        self.folder = _texts_folder(descriptions, near)
         beside = self.folder if (self.folder / "testclasses.txt").is_file() else self.folder.parent
         self._splits, self.files, self.notes = class_lists(beside)
         self._used = 0
@@ -68,14 +68,14 @@ class Descriptions:
             if class_folder not in self._splits:
                 unlisted.append(class_folder)
                 continue
-            captions, split = self._texts(class_folder, Path(key).stem), self._splits[class_folder]
-            path, name = image_path(folder, key), class_name(class_folder)
-            records.append(ImageRecord(key, captions, split, path, class_name=name))
+            captions = self._texts(class_folder, Path(key).stem)
+            split, path = self._splits[class_folder], image_path(folder, key)
+            records.append(ImageRecord(key, captions, split, path, class_name=class_name(class_folder)))
         if unlisted:
             names = sorted(set(unlisted))
             more = ", ..." if len(names) > 3 else ""
-            which = counted(len(unlisted), "image of a class in no list is", "images of classes in no list are")
-            self.notes = [*self.notes, f"{which} left out: {', '.join(names[:3])}{more}"]
+            images_are = counted(len(unlisted), "image of a class in no list is", "images of classes in no list are")
+            self.notes = [*self.notes, f"{images_are} left out: {', '.join(names[:3])}{more}"]
         return records
 
     def _texts(self, class_folder: str, stem: str) -> tuple[str, ...]:
@@ -103,9 +103,9 @@ class Descriptions:
         return self._digest.hexdigest()
 
 
-def _found(given: str | os.PathLike[str] | None, near: Sequence[Path]) -> Path:
-    if given is not None:
-        folder = Path(given)
+def _texts_folder(descriptions: str | os.PathLike[str] | None, near: Sequence[Path]) -> Path:
+    if descriptions is not None:
+        folder = Path(descriptions)
         if not folder.is_dir():
             raise DataError(f"No descriptions folder at {folder}. Name it with `descriptions`.")
         return folder / _TEXTS if (folder / _TEXTS).is_dir() else folder
@@ -149,7 +149,7 @@ class Cub(Reader, kind="cub"):
         texts = Descriptions(
             self.descriptions, (root, root.parent, root / "cvpr2016_cub", root.parent / "cvpr2016_cub")
         )
-        folder = find_images(names, [root / "images" if self.images is None else Path(self.images)])
+        folder = find_images(names, image_folders(self.images, root / "images"))
         for name in names:
             if "/" not in name:
                 raise DataError(f"{listing}: the image {name!r} must be in a class folder.")
@@ -212,16 +212,14 @@ def _attributes(root: Path) -> tuple[ClassAttributes | None, list[Path]]:
     files = [root / "classes.txt", values]
     # In the archive, the names of the attributes are beside the folder of the images.
     places = (root / "attributes" / "attributes.txt", root / "attributes.txt", root.parent / "attributes.txt")
-    found = next((place for place in places if place.is_file()), None)
-    if found is None:
+    names_file = next((place for place in places if place.is_file()), None)
+    if names_file is None:
         names = [f"attribute {number}" for number in range(1, len(rows[0]) + 1)]
     else:
-        names = _numbered(found)
-        files.append(found)
-    return (
-        ClassAttributes(tuple(names), {class_name(name): row for name, row in zip(classes, rows, strict=True)}),
-        files,
-    )
+        names = _numbered(names_file)
+        files.append(names_file)
+    vectors = {class_name(name): row for name, row in zip(classes, rows, strict=True)}
+    return ClassAttributes(tuple(names), vectors), files
 
 
 @dataclass(frozen=True)
@@ -254,19 +252,23 @@ class Flowers102(Reader, kind="flowers102"):
         folder_of: dict[str, str] = {}
         for file in sorted(texts.folder.glob("class_*/image_*.txt")):
             key = f"{file.stem}.jpg"
-            if (earlier := folder_of.setdefault(key, file.parent.name)) != file.parent.name:
+            earlier = folder_of.setdefault(key, file.parent.name)
+            if earlier != file.parent.name:
                 raise DataError(
                     f"{file}: the image {file.stem} must be in one class; it is also described in {earlier}."
                 )
         if not folder_of:
             raise DataError(f"{texts.folder} must hold files such as class_00001/image_00001.txt.")
-        folder = find_images(list(folder_of), [root / "jpg", root] if self.images is None else [Path(self.images)])
+        folder = find_images(list(folder_of), image_folders(self.images, root / "jpg", root))
         records = texts.records(folder_of.items(), folder, lambda name: _flower_name(name, names, self.class_names))
+        files = tuple(texts.files)
+        if self.class_names is not None:
+            files += (Path(self.class_names),)
         return Source(
             "flowers102",
             root.resolve().name,
             records,
-            files=(*texts.files, *([] if self.class_names is None else [Path(self.class_names)])),
+            files=files,
             options={"descriptions_sha256": texts.sha256()},
             notes=tuple(texts.notes),
         )

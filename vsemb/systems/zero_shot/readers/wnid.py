@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -79,9 +80,10 @@ class Wnid(Reader, kind="wnid"):
         place = find_wordnet(self.wordnet)
         bad = BadRows()
         concepts = read_concepts(place, [folder.name[1:] for folder in folders], bad)
-        count, folders = len(folders), [folder for folder in folders if folder.name[1:] in concepts]
-        if 2 * len(folders) < count:  # Probably another version of WordNet.
+        described = [folder for folder in folders if folder.name[1:] in concepts]
+        if 2 * len(described) < len(folders):  # Probably another version of WordNet.
             raise DataError(listed(bad))
+        folders = described
         names = _class_names([folder.name for folder in folders], concepts)
         splits = dealt([folder.name for folder in folders], _counts(self.class_splits, len(folders)))
         records = []
@@ -94,14 +96,15 @@ class Wnid(Reader, kind="wnid"):
                 ImageRecord(f"{folder.name}/{image.name}", captions, split, image, class_name=names[folder.name])
                 for image in images
             ]
-        counts = [list(splits.values()).count(name) for name in ("train", "val", "test")]
+        sizes = Counter(splits.values())
+        train, val, test = sizes["train"], sizes["val"], sizes["test"]
         return Source(
             "wnid",
             root.resolve().name,
             records,
             files=(place / "data.noun",),
-            options={"class_splits": "/".join(map(str, counts))},
-            notes=(f"{counts[0]} classes are train, {counts[1]} val and {counts[2]} test, by a hash of their ids.",),
+            options={"class_splits": f"{train}/{val}/{test}"},
+            notes=(f"{train} classes are train, {val} val and {test} test, by a hash of their ids.",),
             bad=tuple(bad),
         )
 
@@ -121,19 +124,20 @@ def texts(offset: str, concepts: dict[str, Concept]) -> tuple[str, ...]:
     ('a small golden fish', 'goldfish', 'a kind of fish')
     """
     concept = concepts[offset]
-    found = [concept.definition, *concept.examples, *concept.words]
+    lines = [concept.definition, *concept.examples, *concept.words]
     level, chain = concept.hypernyms, []
     for _ in range(_LEVELS):
         level = tuple(above for above in level if above in concepts)
         if not level:
             break
-        words = list(dict.fromkeys(word for above in level for word in concepts[above].words))
-        found.append(f"a kind of {', '.join(words)}")
-        chain += [concepts[above].words[0] for above in level]
-        level = tuple(dict.fromkeys(higher for above in level for higher in concepts[above].hypernyms))
+        hypernyms = [concepts[above] for above in level]
+        words = dict.fromkeys(word for hypernym in hypernyms for word in hypernym.words)
+        lines.append(f"a kind of {', '.join(words)}")
+        chain += [hypernym.words[0] for hypernym in hypernyms]
+        level = tuple(dict.fromkeys(higher for hypernym in hypernyms for higher in hypernym.hypernyms))
     if len(chain) > 1:
-        found.append(f"a kind of {', '.join(dict.fromkeys(chain))}")
-    return tuple(dict.fromkeys(text for text in found if text))
+        lines.append(f"a kind of {', '.join(dict.fromkeys(chain))}")
+    return tuple(dict.fromkeys(text for text in lines if text))
 
 
 def read_concepts(
@@ -161,7 +165,7 @@ def read_concepts(
     """
     file = NounFile(folder)
     places = {line[:8]: number for number, line in file.lines.items()}
-    found: dict[str, Concept] = {}
+    concepts: dict[str, Concept] = {}
     waiting = list(dict.fromkeys(offsets))
     seen = set(waiting)
     while waiting:
@@ -175,23 +179,24 @@ def read_concepts(
             synset = file.synset(places[offset.encode()])
             # Form: definition; "example"; "example". A definition may contain semicolons and quotation marks.
             definition, _, examples = synset.gloss.partition('; "')
-            found[offset] = Concept(
+            concepts[offset] = Concept(
                 words=tuple(dict.fromkeys(word.replace("_", " ") for word in synset.words)),
                 definition=definition.rstrip("; "),
                 examples=tuple(text for text in map(str.strip, _QUOTED.findall(f'"{examples}')) if text),
                 hypernyms=tuple(dict.fromkeys(synset.hypernyms)),
             )
-            higher = [above for above in found[offset].hypernyms if above not in seen]
+            higher = [above for above in concepts[offset].hypernyms if above not in seen]
             seen.update(higher)
             waiting += higher
-    return found
+    return concepts
 
 
 def _entries(places: Iterable[Path], wanted: Callable[[Path], bool]) -> list[Path]:
     """Return the wanted entries of the first folder that has any."""
     for place in places:
-        if place.is_dir() and (found := sorted(path for path in place.iterdir() if wanted(path))):
-            return found
+        entries = sorted(filter(wanted, place.iterdir())) if place.is_dir() else []
+        if entries:
+            return entries
     return []
 
 
@@ -205,19 +210,19 @@ def _is_image(path: Path) -> bool:
 
 def _class_names(wnids: list[str], concepts: dict[str, Concept]) -> dict[str, str]:
     first = {wnid: concepts[wnid[1:]].words[0] for wnid in wnids}
-    shared = list(first.values())
-    return {wnid: word if shared.count(word) == 1 else f"{word} ({wnid})" for wnid, word in first.items()}
+    counts = Counter(first.values())
+    return {wnid: f"{word} ({wnid})" if counts[word] > 1 else word for wnid, word in first.items()}
 
 
-def _counts(given: str | None, classes: int) -> tuple[int, int, int]:
-    if given is None:
+def _counts(class_splits: str | None, classes: int) -> tuple[int, int, int]:
+    if class_splits is None:
         return shares(classes, 0.1, 0.15)
-    parts = given.split("/")
+    parts = class_splits.split("/")
     if len(parts) != 3 or not all(part.strip().isdecimal() for part in parts):
-        raise invalid_argument("class_splits", given, "three numbers of classes such as 150/20/30")
+        raise invalid_argument("class_splits", class_splits, "three numbers of classes such as 150/20/30")
     train, val, test = (int(part) for part in parts)
     if min(train, val, test) < 1:
-        raise invalid_argument("class_splits", given, "three numbers >= 1; no split may be empty")
+        raise invalid_argument("class_splits", class_splits, "three numbers >= 1; no split may be empty")
     if train + val + test != classes:
-        raise invalid_argument("class_splits", given, f"numbers that add up to the {classes} classes")
+        raise invalid_argument("class_splits", class_splits, f"numbers that add up to the {classes} classes")
     return train, val, test
