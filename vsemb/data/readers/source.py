@@ -110,7 +110,8 @@ class BadRows(list[str]):
             DataError: if `rows` is empty, with the first malformed rows.
         """
         if not len(rows):
-            raise DataError(f"{path} has no rows{f' that can be used: {listed(self, 3)}' if self else '.'}")
+            reasons = f" that can be used: {listed(self, 3)}" if self else "."
+            raise DataError(f"{path} has no rows{reasons}")
 
 
 def split_name(name: str) -> str:
@@ -219,16 +220,25 @@ def text_lines(path: Path, bad: AbstractContextManager[None] = STRICT) -> list[s
     return [line for _, line in numbered_lines(path, bad=bad)]
 
 
-def the_file(found: Sequence[Path], folder: Path, what: str) -> Path:
-    """Return the only file of a kind in a folder.
+def the_file(source: str | os.PathLike[str], files_of: Callable[[Path], Sequence[Path]], what: str) -> Path:
+    """Return the file that a source names, or the only one of its kind in the folder that it names.
+
+    Args:
+        source: the file or folder.
+        files_of: function that returns the files of this kind in a folder.
+        what: name of such files, a plural.
 
     Raises:
-        DataError: unless there is exactly one.
+        DataError: if the source does not exist, or the folder does not have exactly one.
     """
-    if len(found) != 1:
-        names = f" ({', '.join(file.name for file in found)})" if found else ""
-        raise DataError(f"{folder} holds {len(found)} {what}{names}; name the one to read.")
-    return found[0]
+    folder = existing(source)
+    if not folder.is_dir():
+        return folder
+    files = files_of(folder)
+    if len(files) != 1:
+        names = f" ({', '.join(file.name for file in files)})" if files else ""
+        raise DataError(f"{folder} holds {len(files)} {what}{names}; name the one to read.")
+    return files[0]
 
 
 def image_folders(images: str | os.PathLike[str] | None, *usual: Path) -> list[Path | RemoteFolder]:
@@ -296,11 +306,12 @@ def files_inside(folder: Path, files: Iterable[Path]) -> list[Path]:
     Raises:
         DataError: naming the first link, or file that is not a regular one.
     """
-    found = list(files)
-    for file in found:
+    checked = []
+    for file in files:
         with reading(file):
             inside(folder, os.path.relpath(file, folder))
-    return found
+        checked.append(file)
+    return checked
 
 
 @functools.lru_cache(1024)
