@@ -107,7 +107,7 @@ def is_plain_jpeg(data: bytes) -> bool:
         place += 2 + length
         if marker == _SCAN:
             scans += 1
-            found = _NEXT_MARKER.search(data, place)
-            if found is None:
+            next_marker = _NEXT_MARKER.search(data, place)
+            if next_marker is None:
                 raise Damaged(_NO_END)
-            place = found.start()
+            place = next_marker.start()

@@ -218,8 +218,8 @@ class RecurrentSentenceEncoder(PooledSentenceEncoder):
         from vsemb.ops.recurrent_loops import packed_loop
 
         directions = [each.direction() for each in layers]
-        found, rows = packed_loop(layers[0].loop, directions, self.words, token_ids, mask)
-        states = [last if self.pooling == "last" else each for each, last in found]
+        outputs, rows = packed_loop(layers[0].loop, directions, self.words, token_ids, mask)
+        states = [last if self.pooling == "last" else each for each, last in outputs]
         merged = (states[0] + states[1]) / 2 if self.directions == "average" else ops.concatenate(states, axis=-1)
         return merged if self.pooling == "last" else self._pool.of_words(merged, rows, ops.shape(mask)[0])
 

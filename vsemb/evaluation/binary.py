@@ -75,8 +75,8 @@ def average_precision(errors: np.ndarray, labels: np.ndarray) -> float:
     order = np.argsort(errors, kind="stable")
     # Precision at an error counts all pairs with this error.
     last = np.searchsorted(errors[order], errors[order], side="right")
-    found = np.cumsum(labels[order])[last - 1]
-    return float(np.mean((found / last)[labels[order]]))
+    true_pairs = np.cumsum(labels[order])[last - 1]
+    return float(np.mean((true_pairs / last)[labels[order]]))
 
 
 def roc_auc(errors: np.ndarray, labels: np.ndarray) -> float:

@@ -122,9 +122,9 @@ def _within(products: tf.Tensor, images: np.ndarray, texts: np.ndarray, errors: 
             *(np.linspace(0, len(side) - 1, min(_SAMPLE, len(side))).astype(int) for side in (images, texts))
         )
     )
-    found = tf.cast(tf.gather_nd(products, np.stack([row, column], 1)), tf.float32).numpy()
+    rounded = tf.cast(tf.gather_nd(products, np.stack([row, column], 1)), tf.float32).numpy()
     windows = _windows(_pair_scores(images, texts, row, column), errors[row])
-    return bool(((windows.low <= found) & (found <= windows.high)).all())
+    return bool(((windows.low <= rounded) & (rounded <= windows.high)).all())
 
 
 def _windows(exact: np.ndarray, error: np.ndarray) -> _Windows:

@@ -187,9 +187,9 @@ def retrieval_ranks(
     own = _own_images(image_ids, text_image_ids)
     height, width = tile_shape(len(images), len(texts), block)
     if similarity.inner_product and worth_a_scan(len(images), len(texts)):
-        found = scanned_ranks(images, texts, own, height, width)
-        if found is not None:
-            return found
+        ranks = scanned_ranks(images, texts, own, height, width)
+        if ranks is not None:
+            return ranks
     score = _scorer(similarity)
 
     def scored(row: int, column: int) -> Any:
@@ -301,22 +301,22 @@ def _checked(
 def _embeddings(name: str, values: ArrayLike, similarity: Similarity) -> np.ndarray:
     rank = 3 if similarity.multi_vector else 2
     try:
-        found = np.asarray(values)
+        embeddings = np.asarray(values)
     except ValueError:  # Rows of different lengths.
-        found = np.empty(0, object)
-    if found.ndim != rank or found.dtype.kind not in "fiu":
+        embeddings = np.empty(0, object)
+    if embeddings.ndim != rank or embeddings.dtype.kind not in "fiu":
         shape = "(rows, items, dim)" if similarity.multi_vector else "(rows, dim)"
-        raise invalid_argument(name, f"{found.dtype} {found.shape}", f"an array of numbers of shape {shape}")
+        raise invalid_argument(name, f"{embeddings.dtype} {embeddings.shape}", f"an array of numbers of shape {shape}")
     # Scores are compared with float32 numbers, so embeddings must be float32; float32 arrays are not copied.
-    return found.astype(np.float32, copy=False)
+    return embeddings.astype(np.float32, copy=False)
 
 
 def _ids(name: str, values: ArrayLike) -> np.ndarray:
-    found = np.asarray(values)
-    if found.ndim != 1 or (found.dtype.kind not in "iu" and found.size):
+    ids = np.asarray(values)
+    if ids.ndim != 1 or (ids.dtype.kind not in "iu" and ids.size):
         fix = f"Pass the similarity by name: similarity={values!r}." if isinstance(values, str) else None
-        raise invalid_argument(name, f"{found.dtype} {found.shape}", "an array of integers of shape (rows,)", fix)
-    return found
+        raise invalid_argument(name, f"{ids.dtype} {ids.shape}", "an array of integers of shape (rows,)", fix)
+    return ids
 
 
 def _check(images: np.ndarray, texts: np.ndarray, image_ids: np.ndarray, text_image_ids: np.ndarray) -> None:
@@ -468,8 +468,8 @@ def evaluate_retrieval(
         )
     if folds > 1:
         blocks = np.array_split(np.arange(len(images)), folds)
-        found = [ranked(rows, np.isin(text_image_ids, image_ids[rows])) for rows in blocks]
-        metrics = replace(metrics, folds=_summary(found, *options))
+        of_folds = [ranked(rows, np.isin(text_image_ids, image_ids[rows])) for rows in blocks]
+        metrics = replace(metrics, folds=_summary(of_folds, *options))
     if pairs is not None:
         ids, first = np.unique(text_image_ids, return_index=True)
         chosen = first[np.searchsorted(ids, image_ids[:pairs])]

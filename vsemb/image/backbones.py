@@ -133,9 +133,9 @@ class BackboneConfig:
     preset: dict[str, Any] | None = dataclasses.field(default=None, hash=False, repr=False)
 
     def __post_init__(self) -> None:
-        found = preset_class(self.name)
-        if found is not None and self.preset is None:
-            object.__setattr__(self, "preset", dataclasses.asdict(found.open(self.name)))
+        preset_type = preset_class(self.name)
+        if preset_type is not None and self.preset is None:
+            object.__setattr__(self, "preset", dataclasses.asdict(preset_type.open(self.name)))
         architecture = self.architecture
         if self.size is None or self.size == 0:
             object.__setattr__(self, "size", architecture.size)
@@ -192,8 +192,8 @@ class BackboneConfig:
     @functools.cached_property
     def network(self) -> Preset | None:
         """The network of a preset; None for the others."""
-        found = preset_class(self.name)
-        return None if found is None or self.preset is None else found(**self.preset)
+        preset_type = preset_class(self.name)
+        return None if preset_type is None or self.preset is None else preset_type(**self.preset)
 
     def to_json(self) -> dict[str, Any]:
         """Return the configuration as a JSON object."""
@@ -285,8 +285,8 @@ def build_backbone(config: BackboneConfig, weights: str | os.PathLike[str] | Non
     if config.inner_map:
         features = levels.pop()
 
-    def pool_map(found: Any) -> Any:
-        return pooled_map(found, config.pooling, levels)
+    def pool_map(feature_map: Any) -> Any:
+        return pooled_map(feature_map, config.pooling, levels)
 
     if config.network is not None:
         features = config.network.pooled(features, config.pooling, pool_map)

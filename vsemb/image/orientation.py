@@ -169,8 +169,8 @@ def _walk_jpeg(data: tf.Tensor) -> _Blocks:
         body = tf.strings.substr(data, place + 4, tf.where(is_app1 | is_app14, tf.maximum(length - 2, 0), 0))
         adobe |= is_app14 & _starts(body, b"Adobe") & (length >= 14)
         exif = tf.strings.join([exif, _behind(body, b"Exif\0\0", is_app1)])
-        found = _behind(body, _XMP_JPEG, is_app1)
-        xmp = tf.where(tf.equal(found, b""), xmp, found)
+        block_xmp = _behind(body, _XMP_JPEG, is_app1)
+        xmp = tf.where(tf.equal(block_xmp, b""), xmp, block_xmp)
         # Between markers, bytes that are none are skipped, as in libjpeg.
         ahead = tf.where(is_marker, tf.where(alone, tf.constant(2, tf.int64), 2 + length), 1)
         scan = is_marker & (tf.equal(marker, 0xDA) | tf.equal(marker, 0xD9))
@@ -205,9 +205,9 @@ def _walk_png(data: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor) -> _Blocks:
 
     exif, xmp, transparent = _nothing()
     state = (tf.constant(_IHDR_END, tf.int64), exif, exif, xmp, transparent)
-    found = tf.while_loop(before_end, step, state, maximum_iterations=_MOST)
-    with tf.control_dependencies([refuse_unless(~before_end(*found), "too many chunks")]):
-        exif, raw, xmp, transparent = map(tf.identity, found[1:])
+    final = tf.while_loop(before_end, step, state, maximum_iterations=_MOST)
+    with tf.control_dependencies([refuse_unless(~before_end(*final), "too many chunks")]):
+        exif, raw, xmp, transparent = map(tf.identity, final[1:])
     # ImageMagick wrote EXIF as text before `eXIf` was standard.
     exif = tf.strings.join([exif, _raw_exif(tf.where(tf.equal(exif, b""), raw, b""))])
     # A language and a translation, which end with a zero, stand before compressed text.
@@ -255,9 +255,9 @@ def _exif_orientation(exif: tf.Tensor) -> tf.Tensor:
     value = tf.maximum(tf.where(is_short, short, tf.where(is_long, long, 1)), 1)
     # `tf.boolean_mask` takes ten times the operations.
     rows = tf.where(tf.equal(tag, _ORIENTATION))
-    found = tf.gather(tf.concat([value, [0]], axis=0), tf.concat([tf.shape(tag, tf.int64), rows[:, 0]], axis=0))[-1]
+    stated = tf.gather(tf.concat([value, [0]], axis=0), tf.concat([tf.shape(tag, tf.int64), rows[:, 0]], axis=0))[-1]
     # Without a header of TIFF, the block is broken, and the image is shown as it is.
-    return tf.where(little | _starts(exif, b"MM\0*"), found, 1)
+    return tf.where(little | _starts(exif, b"MM\0*"), stated, 1)
 
 
 def _xmp_orientation(xmp: tf.Tensor) -> tf.Tensor:

@@ -425,11 +425,13 @@ def _named_rows() -> Iterator[None]:
             raise InvalidArgumentError(
                 f"{refused[1]} {refused[2]}. Batch rows with all that belongs to them."
             ) from error
-        found = re.search(r"indices\[[\d,]*\] = (-?\d+) is not in \[0, (\d+)\)", str(error))
-        if found is None:
+        unknown_id = re.search(r"indices\[[\d,]*\] = (-?\d+) is not in \[0, (\d+)\)", str(error))
+        if unknown_id is None:
             raise
         fix = "Build the embedding for the vocabulary that the ids are of: WordEmbedding(len(vocabulary), ...)."
-        raise invalid_argument("text", int(found[1]), f"token ids from 0 to {int(found[2]) - 1}", fix) from error
+        raise invalid_argument(
+            "text", int(unknown_id[1]), f"token ids from 0 to {int(unknown_id[2]) - 1}", fix
+        ) from error
 
 
 def _prepare(given: dict[str, Any], cut: bool = True) -> None:

@@ -232,14 +232,14 @@ def check_pairs(x: Any) -> None:
     Raises:
         InvalidArgumentError: naming what must be there, or the shape or type of an input.
     """
-    found = set(x) if isinstance(x, Mapping) else set()
-    wanted = {"image", "text"}.union(*(needs for name, needs in _NEEDS.items() if name in found))
-    if not wanted <= found:
-        received = sorted(found) or type(x).__name__
-        row = "row: {'image': row['photo'], 'text': row['title']}" if found else "image, text: (image, text)"
+    names = set(x) if isinstance(x, Mapping) else set()
+    wanted = {"image", "text"}.union(*(needs for name, needs in _NEEDS.items() if name in names))
+    if not wanted <= names:
+        received = sorted(names) or type(x).__name__
+        row = "row: {'image': row['photo'], 'text': row['title']}" if names else "image, text: (image, text)"
         fix = f"Map your dataset to such batches: dataset.map(lambda {row})."
         raise invalid_argument("x", received, f"a dictionary with {', '.join(sorted(wanted))}", fix)
-    for name in (each for each in INPUTS if each in found):
+    for name in (each for each in INPUTS if each in names):
         shape, strings = x[name].shape, holds_strings(x[name])
         if getattr(shape, "rank", 0) is None:
             fix = f"Set the shape of a row: tf.ensure_shape(row['{name}'], …)."
@@ -254,18 +254,18 @@ def check_pairs(x: Any) -> None:
             fix = "Batch the dataset: dataset.batch(64)." if len(shape) < 2 else "Give each string a row of its own."
             raise invalid_argument(name, f"{_dtype(x[name])} {tuple(shape)}", allowed, fix)
 
-    for name, of in _rows_of(found).items():
+    for name, of in _rows_of(names).items():
         rows = {each: x[each].shape[0] for each in (name, of)}
         if None not in rows.values() and len(set(rows.values())) > 1:
             raise invalid_argument(name, f"{rows[name]} rows", f"as many rows as `{of}`, {rows[of]}")
 
 
-def _rows_of(found: Collection[str]) -> dict[str, str]:
+def _rows_of(names: Collection[str]) -> dict[str, str]:
     """Return the inputs of a batch, each with another that has as many rows."""
-    texts = "text_image_id" if "text_image_id" in found else "image"
+    texts = "text_image_id" if "text_image_id" in names else "image"
     pairs = {"text": texts, "image_id": "image", "class_id": "image"}
     pairs |= {"negative_image_id": "negative_image", "negative_text_id": "negative_text"}
-    return {name: of for name, of in pairs.items() if {name, of} <= set(found)}
+    return {name: of for name, of in pairs.items() if {name, of} <= set(names)}
 
 
 def _dtype(values: Any) -> str:

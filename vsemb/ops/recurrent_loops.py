@@ -234,12 +234,12 @@ def packed_loop(
         (tf.TensorShape(()), [(shape,) * states_of] * len(directions), [tf.TensorShape(None)] * len(directions)),
         parallel_iterations=1,
     )
-    found = []
+    outputs = []
     for (*_, backwards), order, array in zip(directions, orders, arrays, strict=True):
         states = tf.gather(array.concat(), order)
         ended = tf.where(tf.equal(numbers if backwards else left, 0))
-        found.append((states, tf.scatter_nd(tf.gather(rows, ended), tf.gather_nd(states, ended), tf.shape(zero))))
-    return found, rows
+        outputs.append((states, tf.scatter_nd(tf.gather(rows, ended), tf.gather_nd(states, ended), tf.shape(zero))))
+    return outputs, rows
 
 
 def _merged(of_inputs: Tensor, of_state: Tensor) -> tuple[Tensor, Tensor]:

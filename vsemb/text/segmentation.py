@@ -51,8 +51,8 @@ def merge_neighbours(
         return symbols, after, *join(symbols, after)
 
     def step(symbols: tf.Tensor, after: tf.Tensor, joined: tf.Tensor, ranks: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        found = tf.reduce_any(ranks < NEVER, axis=1)
-        chosen = tf.where(found, tf.argmin(ranks, axis=1, output_type=tf.int32), tf.size(places))[:, None]
+        mergeable = tf.reduce_any(ranks < NEVER, axis=1)
+        chosen = tf.where(mergeable, tf.argmin(ranks, axis=1, output_type=tf.int32), tf.size(places))[:, None]
         return neighbours(tf.where(places < chosen, symbols, tf.where(places == chosen, joined, after)))
 
     symbols, *_ = tf.while_loop(

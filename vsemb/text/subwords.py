@@ -132,12 +132,12 @@ class WordPieceTokenizer(SubwordTokenizer):
             left = lengths - start
             # Substrings beyond the end of a word do not exist.
             starts = tf.tile(tf.minimum(start, lengths)[:, None], [1, self.longest])
-            found = tf.strings.substr(words[:, None], starts, tf.zeros_like(starts) + sizes, unit="UTF8_CHAR")
-            found = tf.where(start[:, None] > 0, CONTINUES + found, found)
-            known = (self.table.lookup(found) > UNKNOWN_ID) & (sizes <= left[:, None])
+            candidates = tf.strings.substr(words[:, None], starts, tf.zeros_like(starts) + sizes, unit="UTF8_CHAR")
+            candidates = tf.where(start[:, None] > 0, CONTINUES + candidates, candidates)
+            known = (self.table.lookup(candidates) > UNKNOWN_ID) & (sizes <= left[:, None])
             best = tf.argmax(known, axis=1)  # The first of those known, the longest.
             known = tf.reduce_any(known, axis=1)
-            piece = tf.where(known, tf.gather(found, best, axis=1, batch_dims=1), "")
+            piece = tf.where(known, tf.gather(candidates, best, axis=1, batch_dims=1), "")
             # A word without a match is finished.
             start += tf.where(known, tf.gather(sizes, best), left)
             return step + 1, start, fits & (known | (left == 0)), written.write(step, piece)

@@ -63,9 +63,9 @@ class MetricsLog(keras.callbacks.Callback):
         super().__init__()
         self.path = Path(path)
         self._started = 0.0
-        found = read_bytes(self.path) if self.path.exists() else b""
-        kept = b"".join(line + b"\n" for line in found.split(b"\n") if _epoch_of(line) < start_epoch)
-        if kept != found:
+        content = read_bytes(self.path) if self.path.exists() else b""
+        kept = b"".join(line + b"\n" for line in content.split(b"\n") if _epoch_of(line) < start_epoch)
+        if kept != content:
             with replacing(self.path) as temporary:
                 temporary.write_bytes(kept)
 

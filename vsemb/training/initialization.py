@@ -116,14 +116,14 @@ def canonical_correlation(
     swap = len(whitened) > whitened.shape[1]
     short = whitened.T if swap else whitened
     values, vectors = np.linalg.eigh(short @ short.T)
-    found = min(dim, int((values > _SMALLEST).sum()))
-    order = np.argsort(-values)[:found]
+    rank = min(dim, int((values > _SMALLEST).sum()))
+    order = np.argsort(-values)[:rank]
     correlations, first = np.sqrt(values[order]), vectors[:, order]
     second = short.T @ first / correlations
     left, right = (second, first) if swap else (first, second)
     words, image = np.zeros((len(rarity), dim), np.float32), np.zeros((features.shape[1], dim), np.float32)
-    words[:size, :found] = np.linalg.solve(text_root.T, right) * correlations
-    image[:, :found] = np.linalg.solve(image_root.T, left) * correlations
+    words[:size, :rank] = np.linalg.solve(text_root.T, right) * correlations
+    image[:, :rank] = np.linalg.solve(image_root.T, left) * correlations
     return words, image, correlations
 
 

@@ -134,10 +134,10 @@ class RetrievalValidation(SplitValidation):
         return f"val R@1 {recalls}  recall sum {logs['val_recall_sum']:.1f}"
 
     def metrics(self) -> dict[str, float]:
-        found = self.measure()
-        sides = {"i2t": found.image_to_text, "t2i": found.text_to_image}
+        metrics = self.measure()
+        sides = {"i2t": metrics.image_to_text, "t2i": metrics.text_to_image}
         values = {f"val_{side}_{name}": value for side, each in sides.items() for name, value in each.items()}
-        return {**values, "val_recall_sum": found.recall_sum}
+        return {**values, "val_recall_sum": metrics.recall_sum}
 
 
 class _ArrayValidation(RetrievalValidation):

@@ -114,19 +114,19 @@ class FeatureFolder(Result):
         Raises:
             DataError: if none or several fit, or `open` refuses it.
         """
-        folder, found = dataset.path / cls.plural(), cls.folders(dataset)
-        fitting = [path for path in found if path.name.startswith(fingerprint or "")]
+        folder, stored = dataset.path / cls.plural(), cls.folders(dataset)
+        fitting = [path for path in stored if path.name.startswith(fingerprint or "")]
         if fingerprint is None:
             fitting = [path for path in fitting if cls._map_of(path) == layer]
         if len(fitting) == 1:
             return cls.open(fitting[0], dataset)
-        names = ", ".join(cls._describe(path) for path in (fitting or found))
+        names = ", ".join(cls._describe(path) for path in (fitting or stored))
         if fitting:
             raise DataError(
                 f"{len(fitting)} sets of {cls.plural()} in {folder}: {names}. "
                 "Name one by fingerprint: --set image.fingerprint=…"
             )
-        if found:
+        if stored:
             wanted = repr(fingerprint) if fingerprint else f"of the layer {layer}" if layer else "of a whole network"
             raise DataError(f"No {cls.plural()} {wanted} in {folder}. There are: {names}. Train with a `backbone`.")
         raise DataError(f"No {cls.plural()} in {folder}. {cls.fix} vsemb {cls.plural()} {dataset.path}")
@@ -137,8 +137,8 @@ class FeatureFolder(Result):
         manifest = read_json(directory / "manifest.json", f"{cls.singular} manifest")
         backbone = manifest.get("backbone") if isinstance(manifest, dict) else None
         with reading(directory / "manifest.json", f"{cls.singular} manifest"):
-            found = BackboneConfig.from_json(backbone) if backbone else None
-        return found.layer if found is not None and found.inner_map else None
+            config = BackboneConfig.from_json(backbone) if backbone else None
+        return config.layer if config is not None and config.inner_map else None
 
     @property
     def next_command(self) -> str:
