@@ -83,7 +83,8 @@ def gru_loop(
             d_inputs = tf.concat([d_inner[:, :, : 2 * units], d_candidates], 2)
             d_inner = tf.reshape(d_inner, [-1, 3 * units])
             # This operation adds rows in a third of the time of `tf.reduce_sum`.
-            d_b, d_candidate_bias = (tf.raw_ops.BiasAddGrad(out_backprop=each) for each in (d_inner, d_candidates))
+            d_b = tf.raw_ops.BiasAddGrad(out_backprop=d_inner)
+            d_candidate_bias = tf.raw_ops.BiasAddGrad(out_backprop=d_candidates)
             d_a = tf.concat([d_b[: 2 * units], d_candidate_bias], 0)
             return d_inputs, _outer(before, d_inner, recurrent), d_a, d_b, d_initial
 
@@ -215,18 +216,20 @@ def packed_loop(
 
     def body(number: Tensor, states: Any, arrays: Any) -> tuple[Any, Any, Any]:
         start, count = starts[number], active[number]
-        states = [[state[:count] for state in each] for each in states]
-        x = [each[start : start + count] for each in inputs]
-        sums = [product(h) for product, (h, *_) in zip(products, states, strict=True)]
+        # Of each direction: its states of the rows that have a word at this step.
+        states = [[state[:count] for state in own] for own in states]
+        x = [words[start : start + count] for words in inputs]
+        sums = [product(own[0]) for product, own in zip(products, states, strict=True)]
         # What is elementwise is computed for both directions at once.
-        values = step(*(tf.concat(parts, 0) for parts in (x, sums, *zip(*states, strict=True))))
-        states = list(zip(*(tf.split(value, len(directions)) for value in values[:states_of]), strict=True))
-        return number + 1, states, [array.write(number, h) for array, (h, *_) in zip(arrays, states, strict=True)]
+        arguments = [x, sums, *zip(*states, strict=True)]
+        values = step(*(tf.concat(parts, 0) for parts in arguments))[:states_of]
+        states = list(zip(*(tf.split(value, len(directions)) for value in values), strict=True))
+        return number + 1, states, [array.write(number, own[0]) for array, own in zip(arrays, states, strict=True)]
 
     units, dtype = directions[0][1].shape[0], inputs[0].dtype
     zero, shape = tf.zeros((tf.shape(mask)[0], units), dtype), tf.TensorShape((None, units))
     arrays = [tf.TensorArray(dtype, steps + 1, element_shape=(None, units), infer_shape=False) for _ in directions]
-    arrays = [each.write(steps, zero[:0]) for each in arrays]  # Eagerly, nothing cannot be joined.
+    arrays = [array.write(steps, zero[:0]) for array in arrays]  # Eagerly, nothing cannot be joined.
     _, _, arrays = tf.while_loop(
         lambda number, *_: number < steps,
         body,
@@ -238,7 +241,8 @@ def packed_loop(
     for (*_, backwards), order, array in zip(directions, orders, arrays, strict=True):
         states = tf.gather(array.concat(), order)
         ended = tf.where(tf.equal(numbers if backwards else left, 0))
-        outputs.append((states, tf.scatter_nd(tf.gather(rows, ended), tf.gather_nd(states, ended), tf.shape(zero))))
+        last = tf.scatter_nd(tf.gather(rows, ended), tf.gather_nd(states, ended), tf.shape(zero))
+        outputs.append((states, last))
     return outputs, rows
 
 
@@ -328,7 +332,8 @@ def _scan(
     def body(count: Tensor, states: tuple[Tensor, ...], arrays: tuple[Any, ...]) -> tuple[Any, ...]:
         number = steps - 1 - count if reverse else count
         states, kept = step(number, *states)
-        return count + 1, states, tuple(array.write(number, each) for array, each in zip(arrays, kept, strict=True))
+        arrays = tuple(array.write(number, values) for array, values in zip(arrays, kept, strict=True))
+        return count + 1, states, arrays
 
     arrays = tuple(tf.TensorArray(dtype, size=steps, element_shape=(None, width * units)) for width in widths)
     # Each step depends on the one before, so parallel iterations would only add overhead.
@@ -336,8 +341,8 @@ def _scan(
         lambda count, *_: count < steps, body, (0, initial, arrays), parallel_iterations=1
     )
     stacked = [array.stack() for array in arrays]
-    for each in stacked:
-        each.set_shape([*sequence.shape[:2], each.shape[2]])
+    for values in stacked:
+        values.set_shape([*sequence.shape[:2], values.shape[2]])
     return states, stacked
 
 

@@ -164,13 +164,15 @@ def _recomposed(codes: tf.Tensor, rows: tf.Tensor, count: tf.Tensor) -> tf.Ragge
         places = [tf.gather(here, merged), tf.gather(starters, finished)]
         values = [tf.fill(tf.shape(merged), -1), tf.gather(starter, finished)]
         index = tf.cast(place, tf.int32) - 1
-        written = tuple(
-            array.write(index, tf.concat(parts, axis=0)) for array, parts in zip(written, (places, values), strict=True)
+        all_places, all_values = written
+        written = (
+            all_places.write(index, tf.concat(places, axis=0)),
+            all_values.write(index, tf.concat(values, axis=0)),
         )
         starters, starter = tf.where(opens, here, starters), tf.where(opens, code, starter)
         segments = (starts, sizes, starters, starter, tf.where(composes, last, own))
         longer = _true(sizes > place + 1)
-        return place + 1, tuple(tf.gather(each, longer) for each in segments), written
+        return place + 1, tuple(tf.gather(values, longer) for values in segments), written
 
     segments = (starts, sizes, first, tf.gather(codes, first), last)
     written = tuple(
@@ -246,8 +248,8 @@ def _tables() -> _Tables:
     changing = []
     for code in range(0xC0, _END):
         letter = chr(code)
-        if combining := unicodedata.combining(letter):
-            marks[code] = combining
+        if unicodedata.combining(letter):
+            marks[code] = unicodedata.combining(letter)
         decomposition = unicodedata.decomposition(letter)
         if not decomposition or decomposition.startswith("<"):
             continue
