@@ -304,20 +304,21 @@ class DualEncoder(Configured, ReplicatedModel):
         weights = self.image_weight, self.text_weight
         return InBatchObjective(row_loss, self.similarity, self.logit_scale, *weights, self.block_size)
 
+    def _call(self, method: str, *arguments: Any, cut: bool = True, **options: Any) -> Any:
+        """Call a method of `keras.Model` with strings as tensors; `cut` as in `_prepare`."""
+        call = named_arguments(method, *arguments, **options)
+        with _named_rows():
+            # Of validation in `fit`, the inputs are prepared already.
+            _prepare(call.arguments, cut)
+            return getattr(super(), method)(*call.args, **call.kwargs)
+
     def fit(self, x: Any = None, y: Any = None, *arguments: Any, **options: Any) -> keras.callbacks.History:
         """Train as `keras.Model.fit` does; texts and image bytes may be lists, too."""
-        call = named_arguments("fit", x, y, *arguments, **options)
-        with _named_rows():
-            _prepare(call.arguments)
-            return super().fit(*call.args, **call.kwargs)
+        return self._call("fit", x, y, *arguments, **options)
 
     def evaluate(self, x: Any = None, y: Any = None, *arguments: Any, **options: Any) -> Any:
         """Compute loss and metrics as `keras.Model.evaluate` does; texts and image bytes may be lists, too."""
-        call = named_arguments("evaluate", x, y, *arguments, **options)
-        with _named_rows():
-            # Of validation in `fit`, the inputs are prepared already.
-            _prepare(call.arguments)
-            return super().evaluate(*call.args, **call.kwargs)
+        return self._call("evaluate", x, y, *arguments, **options)
 
     def predict(self, x: Any, *arguments: Any, **options: Any) -> dict[str, np.ndarray]:
         """Embed as `keras.Model.predict` does; texts and image bytes may be lists, too."""
@@ -326,17 +327,11 @@ class DualEncoder(Configured, ReplicatedModel):
 
     def train_on_batch(self, x: Any, y: Any = None, *arguments: Any, **options: Any) -> Any:
         """Train on a batch as `keras.Model.train_on_batch` does; texts and image bytes may be lists, too."""
-        call = named_arguments("train_on_batch", x, y, *arguments, **options)
-        with _named_rows():
-            _prepare(call.arguments, cut=False)
-            return super().train_on_batch(*call.args, **call.kwargs)
+        return self._call("train_on_batch", x, y, *arguments, cut=False, **options)
 
     def test_on_batch(self, x: Any, y: Any = None, *arguments: Any, **options: Any) -> Any:
         """Evaluate a batch as `keras.Model.test_on_batch` does; texts and image bytes may be lists, too."""
-        call = named_arguments("test_on_batch", x, y, *arguments, **options)
-        with _named_rows():
-            _prepare(call.arguments, cut=False)
-            return super().test_on_batch(*call.args, **call.kwargs)
+        return self._call("test_on_batch", x, y, *arguments, cut=False, **options)
 
     def predict_on_batch(self, x: Any) -> Any:
         """Embed a batch as `keras.Model.predict_on_batch` does; texts and image bytes may be lists, too."""

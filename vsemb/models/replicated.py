@@ -108,14 +108,13 @@ class ReplicatedModel(keras.Model):
     def make_train_function(self, force: bool = False) -> Any:
         """Make the function of a training step; called by Keras."""
         # Not in `compile`: Keras does not compile what it loads where that is overridden.
-        if self.optimizer is not None:
-            clip_after_sum(self.optimizer)
-            optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
-            if isinstance(optimizer, keras.optimizers.Adafactor):
-                optimizer.update_step = partial(_dense_step, optimizer)
+        optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
+        if optimizer is not None:
+            clip_after_sum(optimizer)
+        if isinstance(optimizer, keras.optimizers.Adafactor):
+            optimizer.update_step = partial(_dense_step, optimizer)
         strategy = getattr(self, "_distribute_strategy", None)
-        inner = getattr(self.optimizer, "inner_optimizer", self.optimizer)
-        accumulated = getattr(inner, "gradient_accumulation_steps", None)
+        accumulated = getattr(optimizer, "gradient_accumulation_steps", None)
         if accumulated and getattr(strategy, "num_replicas_in_sync", 1) > 1:
             fix = "Use a larger batch."
             if hasattr(self, "chunk_size"):

@@ -14,6 +14,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from vsemb.ops.tensorflow import tf
+
 Tensor = Any
 
 
@@ -41,8 +43,6 @@ def gru_loop(
     Returns:
         h, (steps, batch, units).
     """
-    import tensorflow as tf
-
     moves = None if mask is None else tf.cast(mask, inputs.dtype)
 
     def run(x: Tensor, recurrent: Tensor, biases: Any, initial: Tensor, *widths: int) -> list[Any]:
@@ -117,8 +117,6 @@ def lstm_loop(
     Returns:
         h and c, each (steps, batch, units).
     """
-    import tensorflow as tf
-
     inputs = tf.nn.bias_add(inputs, bias)
 
     def at(number: Tensor, new: Tensor, old: Tensor) -> Tensor:
@@ -192,8 +190,6 @@ def packed_loop(
         For each direction, h of each word, (words, units), ordered by row, and the last h, (batch, units), 0 for rows
         without words; and the row of each word, (words,) int32.
     """
-    import tensorflow as tf
-
     _, step, states_of = LOOPS[cell]
     shown = tf.where(mask)  # (words, 2), sorted by row
     distinct, places = tf.unique(tf.gather_nd(ids, shown))
@@ -248,8 +244,6 @@ def packed_loop(
 
 def _merged(of_inputs: Tensor, of_state: Tensor) -> tuple[Tensor, Tensor]:
     """Return the two biases that a GRU step adds: to the product of the state, and to the candidate."""
-    import tensorflow as tf
-
     gates = 2 * of_state.shape[0] // 3
     return of_state + tf.concat([of_inputs[:gates], tf.zeros_like(of_inputs[gates:])], 0), of_inputs[gates:]
 
@@ -258,8 +252,6 @@ def _gru_step(
     x: Tensor, sums: Tensor, h: Tensor, candidate_bias: Tensor | None = None, moves: Tensor | None = None
 ) -> tuple[Tensor, ...]:
     """Return the next h, then the values that the gradient needs: gates, candidate, and h U + b of the candidate."""
-    import tensorflow as tf
-
     sizes = (2 * h.shape[1], h.shape[1])
     x_gates, x_candidate = tf.split(x, sizes, 1)
     gate_sums, candidate_sum = tf.split(sums, sizes, 1)
@@ -274,8 +266,6 @@ def _gru_step(
 
 def _lstm_step(x: Tensor, sums: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, ...]:
     """Return the next h and c, then the gates i, f, g, o."""
-    import tensorflow as tf
-
     units = h.shape[1]
     total = x + sums
     i_f, o = tf.sigmoid(total[:, : 2 * units]), tf.sigmoid(total[:, 3 * units :])
@@ -291,15 +281,11 @@ def _state_product(kernel: Tensor, biases: Sequence[Tensor], states: Tensor) -> 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
     """Multiply in the dtype of `b`; return the dtype of `a`."""
-    import tensorflow as tf
-
     return tf.cast(tf.matmul(tf.cast(a, b.dtype), b), a.dtype)
 
 
 def _outer(before: Tensor, gradient: Tensor, recurrent: Tensor) -> Tensor:
     """Return the gradient of the recurrent matrix, one product over all steps, in the matrix' dtype."""
-    import tensorflow as tf
-
     rows = tf.reshape(tf.cast(before, recurrent.dtype), [-1, recurrent.shape[0]])
     return tf.matmul(rows, tf.cast(gradient, recurrent.dtype), transpose_a=True)
 
@@ -325,8 +311,6 @@ def _scan(
     Returns:
         The states at the end, and the stored values, each (steps, batch, width x units).
     """
-    import tensorflow as tf
-
     steps, (units, dtype) = tf.shape(sequence)[0], (initial[0].shape[1], initial[0].dtype)
 
     def body(count: Tensor, states: tuple[Tensor, ...], arrays: tuple[Any, ...]) -> tuple[Any, ...]:

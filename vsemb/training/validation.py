@@ -135,7 +135,7 @@ class RetrievalValidation(SplitValidation):
 
     def metrics(self) -> dict[str, float]:
         metrics = self.measure()
-        values = {}
+        values: dict[str, float] = {}
         for side, measured in (("i2t", metrics.image_to_text), ("t2i", metrics.text_to_image)):
             values |= {f"val_{side}_{name}": value for name, value in measured.items()}
         return {**values, "val_recall_sum": metrics.recall_sum}

@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from vsemb.data.readers import Reader
 from vsemb.data.readers.source import (
     BadRows,
+    RestVal,
     Source,
     check_text,
     file_name,
@@ -22,6 +23,7 @@ from vsemb.data.readers.source import (
     image_folders,
     image_path,
     split_name,
+    split_with_restval,
     the_file,
 )
 from vsemb.data.records import ImageRecord
@@ -46,7 +48,7 @@ class Karpathy(Reader, kind="karpathy"):
     """
 
     images: str | os.PathLike[str] | None = None
-    restval: Literal["train", "keep", "drop"] = "train"
+    restval: RestVal = "train"
 
     @classmethod
     def recognizes(cls, path: Path) -> bool:
@@ -89,12 +91,9 @@ class Karpathy(Reader, kind="karpathy"):
             folder = find_images(files, folders)
         records = []
         for image, file in zip(images, files, strict=True):
-            split = image.split
-            if split == "restval":
-                if self.restval == "drop":
-                    continue
-                if self.restval == "train":
-                    split = "train"
+            split = split_with_restval(image.split, self.restval)
+            if split is None:
+                continue
             with bad:
                 location = image_path(folder, file)
                 records.append(ImageRecord(image.name, image.captions, split, location, caption_ids=image.caption_ids))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath, PurePosixPath
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from vsemb.console import progress
 from vsemb.data.records import ImageRecord
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from vsemb.data.store import Dataset
+
+RestVal = Literal["train", "keep", "drop"]
 
 _PROBES = 64
 # Bytes from which formats and line ends are inferred.
@@ -124,6 +126,26 @@ def split_name(name: str) -> str:
     """
     plain = name.strip().lower()
     return _SPLIT_ALIASES.get(plain, plain)
+
+
+def split_with_restval(name: str, restval: RestVal) -> str | None:
+    """Return the split of an image of COCO, whose split `restval` most papers merge into train.
+
+    Args:
+        name: canonical name of its split.
+        restval: `train` merges `restval` into train; `keep` makes it a split of its own; `drop` leaves it out.
+
+    Returns:
+        The split; None for an image that is left out.
+
+    Example:
+
+    >>> split_with_restval("restval", "train"), split_with_restval("restval", "drop")
+    ('train', None)
+    """
+    if name != "restval" or restval == "keep":
+        return name
+    return "train" if restval == "train" else None
 
 
 def existing(path: str | os.PathLike[str]) -> Path:

@@ -9,10 +9,10 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from vsemb.data.readers import Reader
-from vsemb.data.readers.source import Source, split_name
+from vsemb.data.readers.source import RestVal, Source, split_name, split_with_restval
 from vsemb.data.records import ImageRecord
 from vsemb.errors import DataError, invalid_argument, needs_extra
 
@@ -35,7 +35,7 @@ class Tfds(Reader, kind="tfds"):
     """
 
     split: str | None = None
-    restval: Literal["train", "keep", "drop"] = "train"
+    restval: RestVal = "train"
     image_feature: str | None = None
     text_feature: str | None = None
     data_dir: str | os.PathLike[str] | None = None
@@ -65,13 +65,9 @@ class Tfds(Reader, kind="tfds"):
         keys = [path for path in ("image/filename", "filename", "file_name") if path in leaves]
         splits = {}
         for name in builder.info.splits:
-            split = self.split or split_name(name)
-            if split == "restval":
-                if self.restval == "drop":
-                    continue
-                if self.restval == "train":
-                    split = "train"
-            splits[name] = split
+            split = split_with_restval(self.split or split_name(name), self.restval)
+            if split is not None:
+                splits[name] = split
         classes = {labels[0]: leaves[labels[0]][0].int2str} if len(labels) == 1 else {}
         records = _Examples(builder, splits, image, text, keys[0] if keys else "tfds_id", classes)
         files = tuple(filter(Path.exists, (folder / "dataset_info.json", folder / "features.json")))
