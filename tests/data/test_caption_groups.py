@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tests.data.test_batches import read, same
+from tests.raising import raises_argument
 from vsemb.data.caption_groups import GroupBatches
 from vsemb.data.features.store import FeatureStore
 from vsemb.data.sources import FeatureImages
-from vsemb.errors import InvalidArgumentError
 from vsemb.text import Vocabulary, WordTokenizer
 
 
@@ -77,5 +77,5 @@ def test_a_small_training_set_has_smaller_batches(make, capsys) -> None:
 
 
 def test_a_group_has_a_caption(make) -> None:
-    with pytest.raises(InvalidArgumentError, match="`group_size` must be an integer >= 1; got 0"):
+    with raises_argument("group_size"):
         make(group_size=0)

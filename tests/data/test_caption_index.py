@@ -37,7 +37,7 @@ def test_ids_of_the_source_and_keys_with_numbers(tiny, tmp_path) -> None:
 def test_an_id_that_several_have_is_refused(tiny, tmp_path) -> None:
     records = [replace(one, caption_ids=("same",) * len(one.captions)) for one in tiny.records(3)]
     captions = CaptionIndex(tiny.write(records, tmp_path / "out"))
-    with pytest.raises(DataError, match="several captions whose id in their source is 'same'.*'KEY#0'"):
+    with pytest.raises(DataError, match="'same'.*'KEY#0'"):
         captions.find("same")
     assert captions.find("0.jpg#0") == 0
 
@@ -53,11 +53,9 @@ def test_entries_of_a_file_find_their_captions(tiny, tmp_path) -> None:
     said: list[str] = []
     assert captions.match([Line("x", 9), *reversed(lines)], "line", said.append) == lines
     assert said == ["1 lines left out whose ids the dataset does not have, first 'x' (line 9)."]
-    with pytest.raises(DataError, match=r"'2.jpg#2' .line 6. is of the same caption as the line of line 6"):
+    with pytest.raises(DataError, match="'2.jpg#2'.*line 6.*line 6"):
         captions.match([*lines, lines[-1]], "line", said.append)
-    with pytest.raises(
-        DataError, match="No line for the caption '0.jpg#0' .*, and for 1 more. The file must hold every"
-    ):
+    with pytest.raises(DataError, match="'0.jpg#0'.*1"):
         captions.match(lines[2:], "line", said.append)
-    with pytest.raises(DataError, match="look like 'x', those of captions like '0.jpg#0'. Look again.$"):
+    with pytest.raises(DataError, match="'x'.*'0.jpg#0'"):
         captions.match([Line("x", 1)], "line", said.append, "Look again.")

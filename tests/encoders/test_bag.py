@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.contract import check_layer, check_padding
+from tests.raising import raises_argument
 from vsemb.encoders import (
     BagOfWordsEncoder,
     LinearSentenceEncoder,
@@ -14,7 +15,6 @@ from vsemb.encoders import (
     SequenceAndBagEncoder,
     WordEmbedding,
 )
-from vsemb.errors import InvalidArgumentError
 
 IDS = np.array([[2, 3, 3], [5, 0, 0], [4, 1, 0]], np.int32)
 
@@ -52,7 +52,7 @@ def test_weights_by_hand() -> None:
 
 
 def test_wrong_counts() -> None:
-    with pytest.raises(InvalidArgumentError, match="counts"):
+    with raises_argument("counts"):
         make_bag().set_document_frequencies(np.zeros(5), 3)
 
 
@@ -103,5 +103,5 @@ def test_configurations_and_weights_from_before_there_was_a_map() -> None:
 
 
 def test_unknown_pooling() -> None:
-    with pytest.raises(InvalidArgumentError, match="pooling"):
+    with raises_argument("pooling"):
         LinearSentenceEncoder(WordEmbedding(4, 2), "summ")

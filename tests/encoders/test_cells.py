@@ -160,9 +160,9 @@ def test_the_same_as_the_layer_of_keras(cell, layer) -> None:
         if not ours.built:
             ours.build((None, None, kernel.shape[1]))
             ours.set_weights([recurrent.numpy(), bias.numpy()])
-        found = ours(tf.matmul(inputs, kernel))
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(tape.gradient(found, inputs), tape.gradient(expected, inputs), rtol=1e-4, atol=1e-6)
+        outputs = ours(tf.matmul(inputs, kernel))
+    np.testing.assert_allclose(outputs, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(tape.gradient(outputs, inputs), tape.gradient(expected, inputs), rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize(("cell", "layer"), CELLS)

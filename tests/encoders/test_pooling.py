@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tests.contract import check_layer
+from tests.raising import raises_argument
 from vsemb.encoders import SequencePooling
 from vsemb.encoders.pooling import POOLINGS
-from vsemb.errors import InvalidArgumentError
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
@@ -29,5 +29,5 @@ def test_mean_and_max_stand_side_by_side() -> None:
 
 
 def test_unknown_name() -> None:
-    with pytest.raises(InvalidArgumentError, match="Did you mean 'mean'"):
+    with raises_argument("pooling"):
         SequencePooling("meen")

@@ -261,8 +261,8 @@ def test_equals_keras(kind: Any, padding: str | None, backwards: bool, training:
 def test_last_state_alone_in_a_graph(kind: Any, training: bool) -> None:
     theirs, ours = both(kind)
     expected = outputs_and_gradients(theirs, inputs_of(), mask_of("right"), training, graph=False)
-    found = outputs_and_gradients(ours, inputs_of(), mask_of("right"), training, graph=True)
-    for one, other in zip(found, expected, strict=True):
+    results = outputs_and_gradients(ours, inputs_of(), mask_of("right"), training, graph=True)
+    for one, other in zip(results, expected, strict=True):
         np.testing.assert_allclose(one, other, **EXACT)
 
 
@@ -288,16 +288,16 @@ def test_a_graph_of_training_records_no_loop(kind: Any) -> None:
 @pytest.mark.parametrize("kind", [GRU, LSTM], ids=["gru", "lstm"])
 def test_both_directions_with_zeros_in_padding(kind: Any) -> None:
     mask = mask_of("both")
-    found = []
+    results = []
     for make in (KERAS[kind], kind):
         keras.utils.set_random_seed(3)
         inner = make(UNITS, return_sequences=True, dtype="float64")
         layer = keras.layers.Bidirectional(inner, dtype="float64")
-        found.append(outputs_and_gradients(layer, inputs_of(), mask, True, graph=False))
+        results.append(outputs_and_gradients(layer, inputs_of(), mask, True, graph=False))
     assert isinstance(layer.backward_layer, kind)
-    for expected, received in zip(*found, strict=True):
+    for expected, received in zip(*results, strict=True):
         np.testing.assert_allclose(received, expected, **EXACT)
-    assert not found[1][0][~mask].any()
+    assert not results[1][0][~mask].any()
 
 
 @pytest.mark.parametrize("kind", [GRU, LSTM], ids=["gru", "lstm"])
@@ -382,8 +382,8 @@ def test_gradients_of_unknown_sizes_with_a_mask_and_a_state_to_begin_with(kind: 
 
         return run(x, mask, *begin)
 
-    for found, wanted in zip(gradients(ours), gradients(theirs), strict=True):
-        np.testing.assert_allclose(found, wanted, **EXACT)
+    for gradient, wanted in zip(gradients(ours), gradients(theirs), strict=True):
+        np.testing.assert_allclose(gradient, wanted, **EXACT)
 
 
 def test_is_saved_and_loaded(tmp_path) -> None:

@@ -10,9 +10,9 @@ import pytest
 import tensorflow as tf
 
 from tests.contract import check_layer, check_padding
+from tests.raising import raises_argument
 from vsemb.encoders import TransformerSentenceEncoder, WordEmbedding
 from vsemb.encoders.pooling import POOLINGS
-from vsemb.errors import InvalidArgumentError
 from vsemb.models.dual_encoder import encode_in_chunks
 
 IDS = np.array([[2, 3, 4, 5], [5, 0, 0, 0], [4, 1, 2, 0]], np.int32)
@@ -103,8 +103,8 @@ def test_equals_the_reference(pre_norm: bool, pooling: str) -> None:
     encoder.build((None, None))
     generator = np.random.default_rng(0)
     encoder.set_weights([generator.uniform(-0.9, 0.9, w.shape) for w in encoder.get_weights()])
-    found = encoder(IDS).numpy()
-    for row, ids in zip(found, IDS, strict=True):
+    embeddings = encoder(IDS).numpy()
+    for row, ids in zip(embeddings, IDS, strict=True):
         # float32 against float64 over some hundred operations.
         np.testing.assert_allclose(row, slow_encoder(encoder, ids[ids != 0]), rtol=1e-4, atol=1e-5)
 
@@ -163,15 +163,15 @@ def test_dropout_in_chunks_is_that_of_the_seeds(dtype: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "argument"),
     [
-        ({"heads": 3}, "`heads` must be .*a divisor of units=4.*; got 3"),
-        ({"layers": 0}, "`layers` must be .*; got 0"),
-        ({"length": 0}, "`length` must be .*; got 0"),
-        ({"feed_forward": -1}, "`feed_forward` must be .*; got -1"),
-        ({"pooling": "first"}, "`pooling` must be .*; got 'first'"),
+        ({"heads": 3}, "heads"),
+        ({"layers": 0}, "layers"),
+        ({"length": 0}, "length"),
+        ({"feed_forward": -1}, "feed_forward"),
+        ({"pooling": "first"}, "pooling"),
     ],
 )
-def test_refused(options, message: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=message):
+def test_refused(options, argument: str) -> None:
+    with raises_argument(argument):
         make_encoder(**options)

@@ -7,7 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from vsemb.errors import DataError, InvalidArgumentError
+from tests.raising import raises_argument
+from vsemb.errors import DataError
 from vsemb.evaluation import compare_ranks
 
 # Image 0 has two texts, image 1 one. The second model answers what the first does not: one image and one text.
@@ -17,7 +18,7 @@ SECOND = np.array([0, 0]), np.array([0, 0, 0])
 
 
 def test_values_by_hand() -> None:
-    found = compare_ranks(FIRST, SECOND, ROWS, bootstrap=400)
+    differences = compare_ranks(FIRST, SECOND, ROWS, bootstrap=400)
     by_hand = {
         "image_to_text R@1": 50,
         "image_to_text R@5": 50,
@@ -27,22 +28,24 @@ def test_values_by_hand() -> None:
         "text_to_image R@10": 100,
         "recall_sum": 50 + 50 + 100 + 200 / 3 + 200 / 3 + 100,
     }
-    assert {name: each.first for name, each in found.items()} == pytest.approx(by_hand)
-    assert [each.second for each in found.values()] == [100] * 6 + [600]
+    assert {name: each.first for name, each in differences.items()} == pytest.approx(by_hand)
+    assert [each.second for each in differences.values()] == [100] * 6 + [600]
     # Samples are images 0 and 0, gain 0 of images and 50 of texts; 0 and 1, 50 and 33.3; 1 and 1, 100 and 0.
-    assert found["image_to_text R@1"].interval_95 == (0, 100)
-    assert found["text_to_image R@1"].interval_95 == (0, 50)
-    assert found["image_to_text R@1"].not_better == pytest.approx(1 / 4, abs=0.07)
-    assert found["recall_sum"].interval_95 == pytest.approx((100, 200)) and found["recall_sum"].not_better == 0
-    assert found["image_to_text R@10"].not_better == 1
-    assert json.loads(json.dumps(found["image_to_text R@10"].to_json()))["interval_95"] == [0, 0]
+    assert differences["image_to_text R@1"].interval_95 == (0, 100)
+    assert differences["text_to_image R@1"].interval_95 == (0, 50)
+    assert differences["image_to_text R@1"].not_better == pytest.approx(1 / 4, abs=0.07)
+    assert (
+        differences["recall_sum"].interval_95 == pytest.approx((100, 200)) and differences["recall_sum"].not_better == 0
+    )
+    assert differences["image_to_text R@10"].not_better == 1
+    assert json.loads(json.dumps(differences["image_to_text R@10"].to_json()))["interval_95"] == [0, 0]
 
 
 def test_samples_are_images_with_all_their_texts_for_both_models() -> None:
     generator = np.random.default_rng(3)
     rows = np.sort(np.append(np.arange(7), generator.integers(7, size=9)))
     models = [(generator.integers(12, size=7), generator.integers(12, size=16)) for _ in range(2)]
-    found = compare_ranks(*models, rows, bootstrap=50, seed=5)
+    differences = compare_ranks(*models, rows, bootstrap=50, seed=5)
     draw, sums = np.random.default_rng(5), []
     for _ in range(50):
         drawn = draw.integers(7, size=7)
@@ -55,16 +58,16 @@ def test_samples_are_images_with_all_their_texts_for_both_models() -> None:
             for model in models
         ]
         sums.append(totals[1] - totals[0])
-    assert found["recall_sum"].interval_95 == pytest.approx(np.percentile(sums, [2.5, 97.5]))
-    assert found["recall_sum"].not_better == np.mean(np.array(sums) <= 0)
-    assert compare_ranks(*models, rows, bootstrap=50, seed=5) == found
-    assert compare_ranks(*models, rows, bootstrap=50, seed=6) != found
+    assert differences["recall_sum"].interval_95 == pytest.approx(np.percentile(sums, [2.5, 97.5]))
+    assert differences["recall_sum"].not_better == np.mean(np.array(sums) <= 0)
+    assert compare_ranks(*models, rows, bootstrap=50, seed=5) == differences
+    assert compare_ranks(*models, rows, bootstrap=50, seed=6) != differences
     same = compare_ranks(models[0], models[0], rows, bootstrap=5)
     assert {(each.difference, each.interval_95, each.not_better) for each in same.values()} == {(0, (0, 0), 1)}
 
 
 def test_other_queries_and_no_samples_are_refused() -> None:
-    with pytest.raises(DataError, match=r"same queries; got 2 and 2 images, 3 and 2 texts"):
+    with pytest.raises(DataError, match="2.*2.*3.*2"):
         compare_ranks(FIRST, (SECOND[0], SECOND[1][:2]), ROWS)
-    with pytest.raises(InvalidArgumentError, match="`bootstrap`"):
+    with raises_argument("bootstrap"):
         compare_ranks(FIRST, SECOND, ROWS, bootstrap=0)

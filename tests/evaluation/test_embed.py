@@ -20,25 +20,25 @@ def parts(scenes, tiny_run):
 @pytest.mark.parametrize("batch_size", [5, 256])
 def test_texts_come_in_their_own_order(parts, batch_size: int) -> None:
     split, _, model, tokenizer = parts
-    found = Embedder(model).texts(*tokenizer.encode(split.captions), batch_size=batch_size)
+    texts = Embedder(model).texts(*tokenizer.encode(split.captions), batch_size=batch_size)
     expected = model.encode_texts(tokenizer(split.captions))
     # The same rows padded to another length.
-    np.testing.assert_allclose(found, expected, **SAME)
+    np.testing.assert_allclose(texts, expected, **SAME)
 
 
 @pytest.mark.parametrize("batch_size", [5, 12])
 def test_images_come_in_their_own_order(parts, scenes, batch_size: int) -> None:
     split, images, model, _ = parts
     assert isinstance(images, FeatureImages)
-    found = Embedder(model).images(images, len(split), batch_size=batch_size)
-    np.testing.assert_allclose(found, model.encode_images(images.gather(np.arange(len(split)))), **SAME)
+    embedded = Embedder(model).images(images, len(split), batch_size=batch_size)
+    np.testing.assert_allclose(embedded, model.encode_images(images.gather(np.arange(len(split)))), **SAME)
 
 
 def test_sets_of_batches_are_padded_and_put_in_order() -> None:
-    found = _padded([np.full((2, 3, 4), 1.0), np.full((1, 5, 4), 2.0)], np.array([2, 0, 1]))
-    assert found.shape == (3, 5, 4)
+    sets = _padded([np.full((2, 3, 4), 1.0), np.full((1, 5, 4), 2.0)], np.array([2, 0, 1]))
+    assert sets.shape == (3, 5, 4)
     # Rows 2 and 0 have three items, row 1 has five.
-    np.testing.assert_array_equal(found[..., 0], [[1, 1, 1, 0, 0], [2] * 5, [1, 1, 1, 0, 0]])
+    np.testing.assert_array_equal(sets[..., 0], [[1, 1, 1, 0, 0], [2] * 5, [1, 1, 1, 0, 0]])
 
 
 def test_later_weights_are_seen(parts) -> None:

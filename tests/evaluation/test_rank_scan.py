@@ -16,12 +16,12 @@ CAPTIONS = 3
 def unit_vectors(images: int, dim: int, noise: float, seed: int = 0) -> tuple[np.ndarray, ...]:
     """Unit vectors of images, of texts around them, and the image of each text."""
     generator = np.random.default_rng(seed)
-    found = generator.normal(size=(images, dim))
+    vectors = generator.normal(size=(images, dim))
     own = np.repeat(np.arange(images), CAPTIONS)
-    texts = found[own] + noise * generator.normal(size=(len(own), dim))
+    texts = vectors[own] + noise * generator.normal(size=(len(own), dim))
     order = generator.permutation(len(own))
-    found, texts = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (found, texts))
-    return found.astype(np.float32), texts[order].astype(np.float32), own[order]
+    vectors, texts = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (vectors, texts))
+    return vectors.astype(np.float32), texts[order].astype(np.float32), own[order]
 
 
 def brute_force(images: np.ndarray, texts: np.ndarray, own: np.ndarray) -> list[list[int]]:
@@ -29,6 +29,14 @@ def brute_force(images: np.ndarray, texts: np.ndarray, own: np.ndarray) -> list[
     scores = np.stack([np.einsum("nd,nd->n", np.broadcast_to(row, texts.shape), texts) for row in images])
     positive = own[None] == np.arange(len(images))[:, None]
     return [slow_ranks(scores, positive), slow_ranks(scores.T, positive.T)]
+
+
+def check_ranks(images: np.ndarray, texts: np.ndarray, own: np.ndarray, *tile: int) -> tuple[np.ndarray, ...]:
+    """Check that a scan ranks as brute force does, and return its ranks."""
+    ranks = scanned_ranks(images, texts, own, *tile)
+    assert ranks is not None
+    assert [of_side.tolist() for of_side in ranks] == brute_force(images, texts, own)
+    return ranks
 
 
 @pytest.fixture(autouse=True, params=[0.0, 2.0], ids=["counted", "looked up"])
@@ -42,9 +50,7 @@ def however_much_is_close(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("tile", [(7, 70), (50, 40), (1000, 1000)])
 def test_equals_brute_force(noise: float, tile: tuple[int, int]) -> None:
     images, texts, own = unit_vectors(50, 24, noise)
-    found = scanned_ranks(images, texts, own, *tile)
-    assert found is not None
-    assert [ranks.tolist() for ranks in found] == brute_force(images, texts, own)
+    check_ranks(images, texts, own, *tile)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -52,9 +58,9 @@ def test_ties(seed: int) -> None:
     inputs = random_split(seed, images=40)
     order = np.argsort(inputs["image_ids"])
     own = order[np.searchsorted(inputs["image_ids"], inputs["text_image_ids"], sorter=order)]
-    found = scanned_ranks(inputs["images"], inputs["texts"], own, 16, 90)
-    assert found is not None
-    for mine, plain in zip(found, retrieval_ranks(**inputs, similarity=DOT), strict=True):
+    ranks = scanned_ranks(inputs["images"], inputs["texts"], own, 16, 90)
+    assert ranks is not None
+    for mine, plain in zip(ranks, retrieval_ranks(**inputs, similarity=DOT), strict=True):
         np.testing.assert_array_equal(mine, plain)
 
 
@@ -63,9 +69,7 @@ def test_near_ties_that_rounding_would_turn() -> None:
     images, texts, own = unit_vectors(20, 16, 1e-4)
     images = (images[:1] + 1e-4 * images).astype(np.float32)
     texts = (texts[:1] + 1e-4 * texts).astype(np.float32)
-    found = scanned_ranks(images, texts, own, 20, 90)
-    assert found is not None
-    assert [ranks.tolist() for ranks in found] == brute_force(images, texts, own)
+    check_ranks(images, texts, own, 20, 90)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -76,20 +80,16 @@ def test_where_the_bound_is_tight(dim: int, seed: int) -> None:
     own = generator.permutation(np.repeat(np.arange(60), CAPTIONS))
     images = (1 + 0.02 * generator.random((60, dim))).astype(np.float32)
     texts = (1 + 0.02 * generator.random((len(own), dim))).astype(np.float32)
-    found = scanned_ranks(images, texts, own, 25, 90)
-    assert found is not None
-    assert [ranks.tolist() for ranks in found] == brute_force(images, texts, own)
+    check_ranks(images, texts, own, 25, 90)
 
 
 def test_equal_vectors_tie_over_blocks() -> None:
     images, texts, own = unit_vectors(40, 16, 1.0)
     images[20:] = images[:20]
     texts[60:] = texts[:60]
-    found = scanned_ranks(images, texts, own, 13, 90)
-    assert found is not None
-    assert [ranks.tolist() for ranks in found] == brute_force(images, texts, own)
+    ranks = check_ranks(images, texts, own, 13, 90)
     # Every image has a double, which scores as high as it does.
-    assert (found[1] >= 1).all()
+    assert (ranks[1] >= 1).all()
 
 
 def test_lengths_of_all_sizes() -> None:
@@ -97,9 +97,7 @@ def test_lengths_of_all_sizes() -> None:
     lengths = np.random.default_rng(1)
     images *= (10 ** lengths.uniform(-3, 3, (30, 1))).astype(np.float32)
     texts *= (10 ** lengths.uniform(-3, 3, (len(texts), 1))).astype(np.float32)
-    found = scanned_ranks(images, texts, own, 30, 90)
-    assert found is not None
-    assert [ranks.tolist() for ranks in found] == brute_force(images, texts, own)
+    check_ranks(images, texts, own, 30, 90)
 
 
 def test_windows_hold_what_rounding_makes_of_a_score_and_little_more() -> None:
@@ -151,9 +149,7 @@ def test_rows_whose_squares_underflow() -> None:
     images, texts, own = unit_vectors(20, 16, 1.0)
     images[7] *= np.float32(1e-24)
     texts *= np.float32(1e18)
-    found = scanned_ranks(images, texts, own, 20, 90)
-    assert found is not None
-    assert [ranks.tolist() for ranks in found] == brute_force(images, texts, own)
+    check_ranks(images, texts, own, 20, 90)
 
 
 def test_what_it_leaves_to_others(monkeypatch: pytest.MonkeyPatch) -> None:

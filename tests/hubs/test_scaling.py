@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vsemb.errors import InvalidArgumentError
+from tests.raising import raises_argument
 from vsemb.evaluation import evaluate_retrieval
 from vsemb.evaluation.retrieval import rank_metrics
 from vsemb.hubs import correct_hubs
@@ -60,11 +60,11 @@ def test_a_hub_stops_being_first() -> None:
 @pytest.mark.parametrize("csls", [0, 31, 1.5, True])
 def test_a_number_out_of_range(csls) -> None:
     images, texts, own = embeddings()
-    with pytest.raises(InvalidArgumentError, match="`csls` must be an integer from 1 to 30"):
+    with raises_argument("csls"):
         evaluate_retrieval(images, texts, text_image_ids=own, csls=csls)
 
 
 def test_an_order_has_no_inner_products() -> None:
     images, texts, own = embeddings()
-    with pytest.raises(InvalidArgumentError, match="`csls` must be omitted for the similarity order"):
+    with raises_argument("csls"):
         evaluate_retrieval(np.abs(images), np.abs(texts), text_image_ids=own, similarity="order", csls=3)

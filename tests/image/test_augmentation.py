@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from vsemb.errors import InvalidArgumentError, MissingExtraError
+from tests.raising import raises_argument
+from vsemb.errors import MissingExtraError
 from vsemb.image import augmentation
 from vsemb.image.augmentation import ImageAugmenter
 
@@ -75,8 +76,8 @@ def augmenter(policy: str | None = None, **options) -> ImageAugmenter:
 
 
 def distorted(augmenter: ImageAugmenter, image: np.ndarray, count: int, seed: tuple[int, int] = (3, 4)) -> np.ndarray:
-    found: np.ndarray = augmenter(tf.constant(np.stack([image] * count)), tf.constant(seed)).numpy()
-    return found
+    pixels: np.ndarray = augmenter(tf.constant(np.stack([image] * count)), tf.constant(seed)).numpy()
+    return pixels
 
 
 def keys(images) -> set[bytes]:
@@ -89,13 +90,13 @@ def test_randaugment_is_the_librarys_operations(library, image) -> None:
     names = library.RandAugment().available_ops
     possible = {name: keys(operation(library, name, magnitude, image, 40 * RATIO, 100 * RATIO)) for name in names}
     possible["nothing"] = keys([image])
-    found = keys(distorted(augmenter("randaugment", magnitude=magnitude, layers=1), image, 300))
-    assert found <= set().union(*possible.values())
+    drawn = keys(distorted(augmenter("randaugment", magnitude=magnitude, layers=1), image, 300))
+    assert drawn <= set().union(*possible.values())
     # One in 17 each: that one of 300 draws misses some has a probability of about 17 exp(-300 / 17) = 4e-7.
-    assert all(found & each for each in possible.values())
+    assert all(drawn & each for each in possible.values())
     # Both directions of what has two.
-    assert all(len(found & possible[name]) == 2 for name in ("Rotate", "ShearX", "TranslateY"))
-    assert len(found & possible["Cutout"]) > 5
+    assert all(len(drawn & possible[name]) == 2 for name in ("Rotate", "ShearX", "TranslateY"))
+    assert len(drawn & possible["Cutout"]) > 5
 
 
 @pytest.mark.slow
@@ -126,9 +127,9 @@ def check_autoaugment(given: ImageAugmenter, library, image, policy: list, diffe
             ]
             results = done + (results if probability < 1 else [])
         possible |= keys(results)
-    found = keys(distorted(given, image, 200))
-    assert found <= possible
-    assert len(found) > different
+    drawn = keys(distorted(given, image, 200))
+    assert drawn <= possible
+    assert len(drawn) > different
 
 
 @pytest.fixture
@@ -153,13 +154,13 @@ def test_autoaugment_is_the_whole_policy_of_the_paper(library, image) -> None:
 
 
 def test_erasing_makes_noise_of_a_rectangle(library, image) -> None:
-    found = distorted(augmenter(erasing=0.5), image, 400)
-    changed = (found != image).any(axis=-1)
+    images = distorted(augmenter(erasing=0.5), image, 400)
+    changed = (images != image).any(axis=-1)
     erased = changed.any(axis=(1, 2))
     # Four standard deviations of a share of 400.
     assert abs(erased.mean() - 0.5) < 4 * np.sqrt(0.25 / 400)
     noise = []
-    for pixels, where in zip(found[erased], changed[erased], strict=True):
+    for pixels, where in zip(images[erased], changed[erased], strict=True):
         rows, columns = np.flatnonzero(where.any(axis=1)), np.flatnonzero(where.any(axis=0))
         box = np.s_[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
         # A pixel of noise may be what was there before, seldom.
@@ -229,17 +230,17 @@ def test_keras_stays_keras_3() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "argument"),
     [
-        ({"policy": "randaug"}, "`policy` must be .*; got 'randaug'.*Did you mean 'randaugment'"),
-        ({}, "`policy` must be .*with erasing=0.*; got None"),
-        ({"erasing": 1.5}, r"`erasing` must be .*a number in \[0, 1\].*; got 1.5"),
-        ({"policy": "randaugment", "magnitude": 31}, r"`magnitude` must be .*a number in \[0, 30\].*; got 31"),
-        ({"policy": "randaugment", "layers": 0}, "`layers` must be .*an integer >= 1.*; got 0"),
+        ({"policy": "randaug"}, "policy"),
+        ({}, "policy"),
+        ({"erasing": 1.5}, "erasing"),
+        ({"policy": "randaugment", "magnitude": 31}, "magnitude"),
+        ({"policy": "randaugment", "layers": 0}, "layers"),
     ],
 )
-def test_refusals(options, message) -> None:
-    with pytest.raises(InvalidArgumentError, match=message):
+def test_refusals(options, argument) -> None:
+    with raises_argument(argument):
         ImageAugmenter(SIZE, **options)
 
 
@@ -247,5 +248,5 @@ def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(augmentation, "_stateless_module", augmentation._stateless_module.__wrapped__)
     for name in ("official", "official.vision.ops"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(MissingExtraError, match=r"tf-models-official.*pip install 'vsemb\[models\]'"):
+    with pytest.raises(MissingExtraError, match=r"'vsemb\[models\]'"):
         ImageAugmenter(SIZE, "randaugment")

@@ -8,7 +8,8 @@ import keras
 import numpy as np
 import pytest
 
-from vsemb.errors import DataError, InvalidArgumentError
+from tests.raising import raises_argument
+from vsemb.errors import DataError
 from vsemb.image import backbones
 from vsemb.image.backbones import (
     ARCHITECTURES,
@@ -68,7 +69,7 @@ def test_scaling_stays_float32_under_mixed_precision():
     finally:
         keras.mixed_precision.set_global_policy("float32")
     assert PixelScaling.from_config(layer.get_config()).mode == "tf"
-    with pytest.raises(InvalidArgumentError, match="Did you mean 'torch'"):
+    with raises_argument("mode"):
         PixelScaling("toch")
 
 
@@ -84,22 +85,22 @@ def test_configuration_round_trip_and_defaults():
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "argument"),
     [
-        ({"name": "MobilNetV2"}, "Did you mean 'MobileNetV2'"),
-        ({"name": "MobileNetV2", "size": 31}, "`size` must be .*; got 31"),
-        ({"name": "MobileNetV2", "size": True}, "`size` must be .*; got True"),
-        ({"name": "MobileNetV2", "pooling": "men"}, "Did you mean 'mean'"),
-        ({"name": "MobileNetV2", "layer": "fc7"}, "must be None, or one of block_13_project_BN for MobileNetV2"),
-        ({"name": "VGG16", "layer": "fc8"}, "one of fc6, fc7"),
-        ({"name": "MobileNetV2", "crops": 5}, "1 or 10"),
-        ({"name": "MobileNetV2", "resize": "short"}, "one of squash, short-side"),
-        ({"name": "MobileNetV2", "poling": "mean"}, "Did you mean 'pooling'"),
-        ({"size": 64}, "the key `name`"),
+        ({"name": "MobilNetV2"}, "backbone"),
+        ({"name": "MobileNetV2", "size": 31}, "size"),
+        ({"name": "MobileNetV2", "size": True}, "size"),
+        ({"name": "MobileNetV2", "pooling": "men"}, "pooling"),
+        ({"name": "MobileNetV2", "layer": "fc7"}, "layer"),
+        ({"name": "VGG16", "layer": "fc8"}, "layer"),
+        ({"name": "MobileNetV2", "crops": 5}, "crops"),
+        ({"name": "MobileNetV2", "resize": "short"}, "resize"),
+        ({"name": "MobileNetV2", "poling": "mean"}, "backbone field"),
+        ({"size": 64}, "backbone"),
     ],
 )
-def test_bad_configurations(options, message):
-    with pytest.raises(InvalidArgumentError, match=message):
+def test_bad_configurations(options, argument):
+    with raises_argument(argument):
         BackboneConfig.from_json(options)
 
 
@@ -132,7 +133,7 @@ def test_multilevel_pooling_adds_inner_layers_and_is_saved(tmp_path):
     check_pooling(plain, mean_and_max, 2560)
     np.testing.assert_array_equal(backbone(pixels(64))[:, :2560], plain(pixels(64)))
     assert weights_sha256(backbone) == weights_sha256(plain)
-    with pytest.raises(InvalidArgumentError, match="`pooling` must be one of mean.*; got 'multilevel'"):
+    with raises_argument("pooling"):
         BackboneConfig("VGG16", pooling="multilevel")
 
 
@@ -154,21 +155,21 @@ def test_the_layers_above_an_inner_map_are_the_rest_of_the_network(name, layer, 
     assert config.pooling == "flat"
     below, top = build_backbone(config, file), build_top(config, file, pooling)
     maps, wanted = below(pixels(64)).numpy(), whole(pixels(64)).numpy()
-    found = top(maps).numpy()
-    assert found.shape == (2, dim)
+    features = top(maps).numpy()
+    assert features.shape == (2, dim)
     last = 2 * (128 if name == "SmallConvNet" else 1280)
-    np.testing.assert_allclose(found[:, :last], wanted[:, :last], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(features[:, :last], wanted[:, :last], rtol=1e-4, atol=1e-5)
     channels = 96 if name == "SmallConvNet" else 160
     means = maps.reshape(2, -1, channels).mean(1)
-    np.testing.assert_allclose(found[:, last : last + channels], means, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(features[:, last : last + channels], means, rtol=1e-4, atol=1e-5)
     if name == "MobileNetV2":
-        np.testing.assert_allclose(found[:, -320:], wanted[:, -320:], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(features[:, -320:], wanted[:, -320:], rtol=1e-4, atol=1e-5)
     # The network below keeps the weights of the layers above.
     assert weights_sha256(below) == weights_sha256(whole)
 
 
 def test_a_top_needs_a_map():
-    with pytest.raises(InvalidArgumentError, match="of an inner map with pooling='flat'"):
+    with raises_argument("config"):
         build_top(SMALL)
 
 
@@ -179,7 +180,7 @@ def test_fully_connected_layer_of_vgg():
 
 
 def test_a_size_that_the_network_refuses():
-    with pytest.raises(InvalidArgumentError, match="`size` must be .*InceptionV3.*; got 32"):
+    with raises_argument("size"):
         build_backbone(BackboneConfig("InceptionV3", size=32))
 
 
@@ -221,27 +222,19 @@ def test_a_file_with_the_classifier_is_accepted(tmp_path):
         np.testing.assert_array_equal(layer.kernel, whole.get_layer("Conv_1").kernel)
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("none.weights.h5", "No weights file"),
-        ("w.npz", "unknown ending"),
-        ("w.weights.h5", "do not fit SmallConvNet"),
-    ],
-)
-def test_bad_weight_files_are_named(name, message, tmp_path):
+@pytest.mark.parametrize("name", ["none.weights.h5", "w.npz", "w.weights.h5"])
+def test_bad_weight_files_are_named(name, tmp_path):
     if name == "w.weights.h5":
         keras.Sequential([keras.Input((3,)), keras.layers.Dense(4)]).save_weights(tmp_path / name)
     elif name == "w.npz":
         (tmp_path / name).write_bytes(b"?")
-    with pytest.raises(DataError, match=message) as caught:
+    with pytest.raises(DataError, match=name):
         build_backbone(SMALL, tmp_path / name)
-    assert str(tmp_path / name) in str(caught.value)
 
 
 def test_a_broken_weight_file(tmp_path):
     (tmp_path / "w.weights.h5").write_bytes(b"not HDF5")
-    with pytest.raises(DataError, match="do not fit SmallConvNet"):
+    with pytest.raises(DataError):
         build_backbone(SMALL, tmp_path / "w.weights.h5")
 
 
@@ -250,9 +243,9 @@ def test_a_download_that_fails(monkeypatch):
         raise Exception("URL fetch failure on https://example.org:\n timed out")
 
     monkeypatch.setattr(keras.applications, "MobileNetV2", refuse)
-    with pytest.raises(DataError, match="name the file as `weights`"):
+    with pytest.raises(DataError, match="`weights`"):
         build_backbone(MOBILE, "imagenet")
-    with pytest.raises(InvalidArgumentError, match="SmallConvNet"):
+    with raises_argument("weights"):
         build_backbone(SMALL, "imagenet")
 
 
@@ -289,7 +282,7 @@ def test_it_learns_shape_and_colour():
 def test_what_is_of_presets_alone() -> None:
     # Caches made before there were presets keep their names.
     assert "preset" not in BackboneConfig("MobileNetV2").to_json()
-    with pytest.raises(InvalidArgumentError, match="`pooling` must be one of mean.*; got 'token'"):
+    with raises_argument("pooling"):
         BackboneConfig("MobileNetV2", pooling="token")
-    with pytest.raises(InvalidArgumentError, match="'imagenet', a path or 'random'"):
+    with raises_argument("weights"):
         build_backbone(BackboneConfig("SmallConvNet"), "preset")

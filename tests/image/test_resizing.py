@@ -31,9 +31,9 @@ def test_pixels_are_those_of_keras(interpolation: str, antialias: bool) -> None:
         layer = keras.layers.Resizing(
             SIZE, SIZE, interpolation, crop_to_aspect_ratio=crop, pad_to_aspect_ratio=pad, antialias=antialias
         )
-        found = resize_image(tf.constant(image), SIZE, Resizing(interpolation, antialias, crop, pad))
+        resized = resize_image(tf.constant(image), SIZE, Resizing(interpolation, antialias, crop, pad))
         # Bars are added after one axis was resized, so sums of float32 are in another order.
-        np.testing.assert_allclose(found, layer(image), atol=2e-3, err_msg=f"{shape}, crop {crop}, pad {pad}")
+        np.testing.assert_allclose(resized, layer(image), atol=2e-3, err_msg=f"{shape}, crop {crop}, pad {pad}")
 
 
 def test_bytes_are_decoded_at_full_scale_and_resized_as_keras_does() -> None:
@@ -55,17 +55,17 @@ def test_bytes_are_decoded_at_full_scale_and_resized_as_keras_does() -> None:
     images.append(clear[..., :3] * alpha + 255 * (1 - alpha))
     layer = keras.layers.Resizing(SIZE, SIZE, "bicubic", crop_to_aspect_ratio=True)
     wanted = [np.clip(layer(image.astype(np.float32)), 0, 255) for image in images]
-    found, valid = decode_images(tf.constant(rows), SIZE, resizing=Resizing("bicubic", crop_to_aspect_ratio=True))
+    decoded, valid = decode_images(tf.constant(rows), SIZE, resizing=Resizing("bicubic", crop_to_aspect_ratio=True))
     assert valid.numpy().all()
     # Rounding to whole levels.
-    np.testing.assert_allclose(found, wanted, atol=0.51)
+    np.testing.assert_allclose(decoded, wanted, atol=0.51)
 
 
 def test_a_padded_image_is_never_larger_than_its_limit() -> None:
     """Padded to a square first, this image of 60,000 pixels would have 3,600,000,000."""
     thin = tf.stack([tf.io.encode_png(tf.fill((1, 60_000, 3), tf.constant(200, tf.uint8)))])
-    found, valid = decode_images(thin, SIZE, resizing=Resizing("nearest", pad_to_aspect_ratio=True))
-    assert valid.numpy().all() and found.shape == (1, SIZE, SIZE, 3)
+    pixels, valid = decode_images(thin, SIZE, resizing=Resizing("nearest", pad_to_aspect_ratio=True))
+    assert valid.numpy().all() and pixels.shape == (1, SIZE, SIZE, 3)
 
 
 def test_the_longer_side_is_limited_for_tall_images_too() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.contract import check_loss
 from tests.losses.slow import random_labels
-from vsemb.errors import InvalidArgumentError
+from tests.raising import raises_argument
 from vsemb.losses import CombinedLoss, InfoNCE, PairwiseRanking, SigmoidLoss
 
 
@@ -52,5 +52,5 @@ def test_the_value_of_a_collapsed_model(reduction: str) -> None:
 
 @pytest.mark.parametrize(("losses", "weights"), [([], []), ([InfoNCE()], [1.0, 2.0])])
 def test_bad_weights(losses, weights) -> None:
-    with pytest.raises(InvalidArgumentError, match="weights"):
+    with raises_argument("weights"):
         CombinedLoss(losses, weights)

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tests.contract import check_loss
 from tests.losses.slow import finite_differences, infonce_rows, random_labels
-from vsemb.errors import InvalidArgumentError
+from tests.raising import raises_argument
 from vsemb.losses import InfoNCE
 
 
@@ -65,5 +65,5 @@ def test_contract(arguments) -> None:
     [{"temperature": 0}, {"temperature": float("nan")}, {"label_smoothing": 1.0}, {"label_smoothing": -0.1}],
 )
 def test_bad_arguments(arguments) -> None:
-    with pytest.raises(InvalidArgumentError, match=next(iter(arguments))):
+    with raises_argument(next(iter(arguments))):
         InfoNCE(**arguments)

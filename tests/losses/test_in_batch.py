@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from tests.contract import check_loss
 from tests.losses.slow import random_labels
+from tests.raising import raises_argument
 from vsemb import losses
-from vsemb.errors import InvalidArgumentError
 from vsemb.losses import CombinedLoss, InfoNCE, KerasLoss, PairwiseRanking
 
 KERAS = [
@@ -25,7 +25,7 @@ def test_get_by_kind() -> None:
     assert isinstance(losses.get("ranking-infonce"), CombinedLoss)
     given = PairwiseRanking(0.7)
     assert losses.get(given) is given
-    with pytest.raises(InvalidArgumentError, match="Did you mean 'ranking'"):
+    with raises_argument("loss"):
         losses.get("rankin")
 
 
@@ -45,14 +45,14 @@ def test_squared_errors_need_another_score_for_what_is_masked() -> None:
 @pytest.mark.parametrize("shape", [(4, 4), (3, 9)])
 def test_cross_entropy_from_logits_is_infonce(shape: tuple[int, int]) -> None:
     labels, mask, scores = random_labels(*shape, seed=3)
-    found = []
+    results = []
     for loss in (losses.get(keras.losses.CategoricalCrossentropy(from_logits=True)), InfoNCE(1.0)):
         variable = tf.constant(scores.astype(np.float32))
         with tf.GradientTape() as tape:
             tape.watch(variable)
             value = loss(labels, variable, mask)
-        found.append((value.numpy(), tape.gradient(value, variable).numpy()))
-    for one, other in zip(*found, strict=True):
+        results.append((value.numpy(), tape.gradient(value, variable).numpy()))
+    for one, other in zip(*results, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-7)
 
 

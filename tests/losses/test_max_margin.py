@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tests.contract import check_config
 from tests.oracles import TOLERANCE, oracle
-from vsemb.errors import InvalidArgumentError
+from tests.raising import raises_argument
 from vsemb.losses.max_margin import MaxMargin
 from vsemb.ops.order import order_violation
 
@@ -57,5 +57,5 @@ def test_config_and_low_precision() -> None:
 
 @pytest.mark.parametrize("margin", [0, -1.0, float("nan"), float("inf")])
 def test_margins_that_are_not_allowed(margin: float) -> None:
-    with pytest.raises(InvalidArgumentError, match="margin"):
+    with raises_argument("margin"):
         MaxMargin(margin)

@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from tests.contract import check_loss
 from tests.losses.slow import finite_differences, random_labels, sigmoid_rows
+from tests.raising import raises_argument
 from vsemb import losses, registry
-from vsemb.errors import InvalidArgumentError
 from vsemb.losses import CombinedLoss, InBatchLoss, InfoNCE, SigmoidLoss
 from vsemb.losses.contrastive import Contrastive, Sigmoid
 
@@ -90,5 +90,5 @@ def test_reduced_sums_are_those_of_a_call(reduction: str) -> None:
 
 @pytest.mark.parametrize("arguments", [{"temperature": 0}, {"temperature": float("nan")}, {"bias": float("inf")}])
 def test_bad_arguments(arguments) -> None:
-    with pytest.raises(InvalidArgumentError, match=next(iter(arguments))):
+    with raises_argument(next(iter(arguments))):
         SigmoidLoss(**arguments)

@@ -98,7 +98,7 @@ def cases_of(modules: list[str]) -> dict[str, Callable[[], Case]]:
     return {key: case for each in modules for key, case in getattr(import_module(each), "BACKENDS", {}).items()}
 
 
-def main(given: str, found: str, *modules: str) -> int:
+def main(given: str, out: str, *modules: str) -> int:
     """Trains all cases from the weights in one file and writes what became of them into another."""
     results: dict[str, np.ndarray] = {}
     with np.load(given, allow_pickle=False) as file:
@@ -106,7 +106,7 @@ def main(given: str, found: str, *modules: str) -> int:
             count = sum(each.startswith(f"{name}.first.") for each in file.files)
             trained = train(case, [file[f"{name}.first.{i}"] for i in range(count)])
             results |= flat(name, trained)
-    np.savez(found, **results)
+    np.savez(out, **results)
     print(keras.backend.backend())
     return 0
 

@@ -52,13 +52,13 @@ def results(tmp_path_factory: pytest.TempPathFactory):
 
 def check_same(results, case: str) -> None:
     """Checks that both backends found the same."""
-    expected, found = results
+    expected, other = results
     names = [name for name in expected if name.startswith(f"{case}.")]
-    assert names == [name for name in found if name.startswith(f"{case}.")]
+    assert names == [name for name in other if name.startswith(f"{case}.")]
     assert {name.split(".")[1] for name in names} == {"first", "loss", "last"}
     for name in names:
         # Three steps of float32; sums run in another order.
-        np.testing.assert_allclose(found[name], expected[name], rtol=1e-4, atol=1e-5, err_msg=name)
+        np.testing.assert_allclose(other[name], expected[name], rtol=1e-4, atol=1e-5, err_msg=name)
 
 
 @pytest.mark.parametrize("case", BACKENDS)

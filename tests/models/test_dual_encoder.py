@@ -9,12 +9,12 @@ import tensorflow as tf
 
 from tests.contract import SAME, _without_shapes
 from tests.losses.slow import infonce_rows, ranking_rows
+from tests.raising import raises_argument
 from vsemb.encoders import (
     ImageEncoder,
     LinearSentenceEncoder,
     WordEmbedding,
 )
-from vsemb.errors import InvalidArgumentError
 from vsemb.losses import InfoNCE, PairwiseRanking
 from vsemb.models import DualEncoder, LogitScale
 
@@ -189,10 +189,10 @@ def test_fit_lowers_the_loss(loss, options) -> None:
     dataset = tf.data.Dataset.from_tensors(batch).repeat(15)
     history = model.fit(dataset, epochs=4, verbose=0).history["loss"]
     assert history[-1] < 0.7 * history[0]
-    found = model.evaluate(dataset.take(1), verbose=0)
-    assert found < history[0]
+    loss = model.evaluate(dataset.take(1), verbose=0)
+    assert loss < history[0]
     # float32 in a graph and eager; in bfloat16, the encoders round apart.
-    np.testing.assert_allclose(found, loss_of(model, batch), rtol=1e-4)
+    np.testing.assert_allclose(loss, loss_of(model, batch), rtol=1e-4)
 
 
 def test_fit_without_building_first() -> None:
@@ -227,9 +227,9 @@ def test_a_plain_keras_loss_of_labels_and_scores(kind: str) -> None:
     if kind == "sampled":
         batch = with_negatives(batch, image_ids=[8, 1], text_ids=[0, 7, 9])
     options = {"block_size": 3} if kind == "blocks" else {}
-    found = losses_and_gradients(keras.losses.CategoricalCrossentropy(from_logits=True), batch, **options)
+    of_keras = losses_and_gradients(keras.losses.CategoricalCrossentropy(from_logits=True), batch, **options)
     # Cross entropy of the scores as they are is InfoNCE at a temperature of 1.
-    for one, other in zip(found, losses_and_gradients(InfoNCE(1.0), batch, **options), strict=True):
+    for one, other in zip(of_keras, losses_and_gradients(InfoNCE(1.0), batch, **options), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-7)
 
 
@@ -294,25 +294,17 @@ def test_config_round_trip() -> None:
         assert _without_shapes(again.get_config()) == _without_shapes(config)
 
 
-@pytest.mark.parametrize(
-    ("loss", "message"),
-    [
-        ("mse", "keras.losses.CategoricalCrossentropy"),
-        (keras.losses.mean_squared_error, "keras.losses.Loss"),
-        (None, "keras.losses.Loss"),
-        ("rankin", "Did you mean 'ranking'"),
-    ],
-)
-def test_what_is_no_loss_is_refused(loss, message: str) -> None:
+@pytest.mark.parametrize("loss", ["mse", keras.losses.mean_squared_error, None, "rankin"])
+def test_what_is_no_loss_is_refused(loss) -> None:
     # A fresh model: Keras keeps the old `loss` when a model is compiled again without one.
     model = DualEncoder.from_config(make_model().get_config())
     model.compile("sgd", loss=loss)
-    with pytest.raises(InvalidArgumentError, match=message):
+    with raises_argument("loss"):
         loss_of(model, make_batch(range(3)))
 
 
 def test_similarity_by_wrong_name() -> None:
-    with pytest.raises(InvalidArgumentError, match="Did you mean 'cosine'"):
+    with raises_argument("similarity"):
         make_model(similarity="cosin")
 
 
@@ -339,9 +331,9 @@ def test_items_of_one_class_are_no_negatives_of_each_other() -> None:
 def test_what_does_not_go_with_classes_is_refused() -> None:
     batch = make_batch([3, 1, 4])
     negatives = {"negative_text": batch["text"], "negative_text_id": batch["image_id"] + 9}
-    with pytest.raises(InvalidArgumentError, match="class_id"):
+    with raises_argument("x"):
         loss_of(make_model(), {**batch, **negatives, "class_id": batch["image_id"]})
-    with pytest.raises(InvalidArgumentError, match="text_weight"):
+    with raises_argument("image_weight, text_weight"):
         make_model(image_weight=0.0, text_weight=0.0)
 
 
@@ -368,7 +360,7 @@ def test_l2_is_kept_and_checked() -> None:
     model = make_model(l2=1e-4)
     assert DualEncoder.from_config(model.get_config()).l2 == 1e-4
     for value in (-1.0, float("nan"), float("inf")):
-        with pytest.raises(InvalidArgumentError, match="l2"):
+        with raises_argument("l2"):
             make_model(l2=value)
 
 

@@ -87,10 +87,10 @@ def value_and_gradients(loss: InBatchObjective, case: Case, graph: bool = False)
     return [value.numpy(), *(gradient.numpy() for gradient in gradients)]
 
 
-def check_same(found: list[np.ndarray], expected: list[np.ndarray]) -> None:
+def check_same(results: list[np.ndarray], expected: list[np.ndarray]) -> None:
     # The same terms, added up in another order. A ranking's gradient for the bias is nothing but rounding.
     largest = max(np.abs(each).max() for each in expected)
-    for one, other in zip(found, expected, strict=True):
+    for one, other in zip(results, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=2e-6 * max(1.0, largest))
 
 
@@ -165,11 +165,11 @@ def test_no_matrix_of_all_scores_is_held() -> None:
             return tape.gradient(value, list(y.values()))
 
         graph = step.get_concrete_function(*({k: tf.constant(v) for k, v in a.items()} for a in (x, y))).graph
-        found = re.findall(
+        tensors = re.findall(
             r"dim \{\s+size: (-?\d+)\s+\}\s+dim \{\s+size: (-?\d+)\s+\}",
             str(graph.as_graph_def(add_shapes=True)),
         )
-        return {tuple(map(int, pair)) for pair in found}
+        return {tuple(map(int, pair)) for pair in tensors}
 
     assert (60, 60) in shapes(None)
     in_blocks = shapes(6)

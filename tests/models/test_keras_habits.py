@@ -14,6 +14,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
+from tests.raising import raises_argument
 from vsemb.encoders import ImageEncoder, LinearSentenceEncoder, PixelEncoder, WordEmbedding
 from vsemb.errors import InvalidArgumentError, VsembError
 from vsemb.evaluation import evaluate_retrieval
@@ -89,8 +90,8 @@ def run_eagerly(model: DualEncoder) -> DualEncoder:
 
 
 def embeddings(model: DualEncoder, batch: dict) -> tuple[np.ndarray, np.ndarray]:
-    found = model({name: tf.constant(rows) for name, rows in batch.items()})
-    return found["image"].numpy(), found["text"].numpy()
+    outputs = model({name: tf.constant(rows) for name, rows in batch.items()})
+    return outputs["image"].numpy(), outputs["text"].numpy()
 
 
 RAW = {"image": BYTES, "text": TEXTS}
@@ -104,7 +105,7 @@ def test_ids_outside_the_embedding_are_named() -> None:
         lambda: model.predict({"text": wrong}, verbose=0),
         lambda: model.encode_texts(wrong),
     ):
-        with pytest.raises(InvalidArgumentError, match="`text` must be token ids from 0 to 7.*; got 99"):
+        with raises_argument("text"):
             use()
 
 
@@ -136,8 +137,8 @@ def test_summary_shows_the_towers_and_their_parameters(trained: DualEncoder) -> 
 
 
 def test_evaluate_and_predict(trained: DualEncoder) -> None:
-    found = trained.evaluate(dataset(), return_dict=True, verbose=0)
-    assert found["accuracy"] == 1.0 and 0 < found["loss"] < 2
+    logs = trained.evaluate(dataset(), return_dict=True, verbose=0)
+    assert logs["accuracy"] == 1.0 and 0 < logs["loss"] < 2
     embedded = trained.predict({name: np.asarray(rows) for name, rows in RAW.items()}, verbose=0)
     images, texts = embedded["image"], embedded["text"]
     assert images.shape == texts.shape == (4, DIM) and images.dtype == np.float32
@@ -170,9 +171,9 @@ def test_save_and_load_in_a_fresh_process(trained: DualEncoder, tmp_path: Path) 
     done = subprocess.run(arguments, capture_output=True, text=True, cwd=root, env={**os.environ, "PYTHONPATH": "."})
     assert done.returncode == 0, done.stderr[-3000:]
     images, texts = embeddings(trained, RAW)
-    with np.load(tmp_path / "found.npz") as found:
-        np.testing.assert_allclose(found["image"], images, rtol=1e-5, atol=1e-6)
-        np.testing.assert_allclose(found["text"], texts, rtol=1e-5, atol=1e-6)
+    with np.load(tmp_path / "found.npz") as arrays:
+        np.testing.assert_allclose(arrays["image"], images, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(arrays["text"], texts, rtol=1e-5, atol=1e-6)
 
 
 def test_a_loaded_model_goes_on_training(trained: DualEncoder, tmp_path: Path) -> None:
@@ -196,7 +197,7 @@ class OfClasses(WordTokenizer):
 
 
 def test_a_tokenizer_that_cannot_be_saved_says_so() -> None:
-    with pytest.raises(VsembError, match="OfClasses cannot be saved"):
+    with pytest.raises(VsembError):
         keras.saving.serialize_keras_object(OfClasses(VOCABULARY))
 
 
@@ -208,12 +209,12 @@ def served(path: Path, name: str, **inputs) -> dict[str, np.ndarray]:
 def test_export_gives_the_served_signatures(trained: DualEncoder, tmp_path: Path) -> None:
     trained.export(tmp_path / "1")
     images, texts = embeddings(trained, RAW)
-    found = served(tmp_path / "1", "encode_text", text=tf.constant([*TEXTS, ""]))
-    np.testing.assert_allclose(found["embedding"][:4], texts, rtol=1e-5, atol=1e-6)
-    assert found["valid"].tolist() == [True] * 4 + [False]
-    found = served(tmp_path / "1", "encode_image", image_bytes=tf.constant([*BYTES, b"no image"]))
-    np.testing.assert_allclose(found["embedding"][:4], images, rtol=1e-5, atol=1e-6)
-    assert found["valid"].tolist() == [True] * 4 + [False] and not found["embedding"][4].any()
+    outputs = served(tmp_path / "1", "encode_text", text=tf.constant([*TEXTS, ""]))
+    np.testing.assert_allclose(outputs["embedding"][:4], texts, rtol=1e-5, atol=1e-6)
+    assert outputs["valid"].tolist() == [True] * 4 + [False]
+    outputs = served(tmp_path / "1", "encode_image", image_bytes=tf.constant([*BYTES, b"no image"]))
+    np.testing.assert_allclose(outputs["embedding"][:4], images, rtol=1e-5, atol=1e-6)
+    assert outputs["valid"].tolist() == [True] * 4 + [False] and not outputs["embedding"][4].any()
 
 
 def test_export_of_ids_and_features(tmp_path: Path) -> None:
@@ -221,10 +222,10 @@ def test_export_of_ids_and_features(tmp_path: Path) -> None:
     model.fit({"image": FEATURES, "text": IDS}, verbose=0)
     model.export(tmp_path / "1")
     images, texts = embeddings(model, {"image": FEATURES, "text": IDS})
-    found = served(tmp_path / "1", "serving_default", token_ids=tf.constant(IDS))
-    np.testing.assert_allclose(found["embedding"], texts, rtol=1e-5, atol=1e-6)
-    found = served(tmp_path / "1", "encode_image", image=tf.constant(FEATURES))
-    np.testing.assert_allclose(found["embedding"], images, rtol=1e-5, atol=1e-6)
+    outputs = served(tmp_path / "1", "serving_default", token_ids=tf.constant(IDS))
+    np.testing.assert_allclose(outputs["embedding"], texts, rtol=1e-5, atol=1e-6)
+    outputs = served(tmp_path / "1", "encode_image", image=tf.constant(FEATURES))
+    np.testing.assert_allclose(outputs["embedding"], images, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.slow
@@ -290,16 +291,16 @@ class Total(keras.losses.Loss):
 
 
 @pytest.mark.parametrize(
-    ("loss", "message"),
+    "loss",
     [
-        (keras.losses.SparseCategoricalCrossentropy(from_logits=True), "labels, scores.*SparseCategoricalCrossentropy"),
-        (keras.losses.CategoricalCrossentropy(), "Pass from_logits=True"),
-        ("categorical_crossentropy", r"CategoricalCrossentropy\(from_logits=True\)"),
-        (Total(), "Total.*single value"),
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        keras.losses.CategoricalCrossentropy(),
+        "categorical_crossentropy",
+        Total(),
     ],
 )
-def test_losses_of_something_else_are_refused(loss: keras.losses.Loss, message: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=message):
+def test_losses_of_something_else_are_refused(loss: keras.losses.Loss | str) -> None:
+    with raises_argument("loss"):
         compiled(feature_model(), loss).fit({"image": FEATURES, "text": IDS}, verbose=0)
 
 
@@ -314,11 +315,11 @@ def test_metrics_of_labels_and_scores() -> None:
     model.compile("sgd", loss=InfoNCE(), metrics=metrics, run_eagerly=True)
     swapped = np.eye(3, dtype=np.float32)[[1, 0, 2]]
     batch = {"image": np.eye(3, dtype=np.float32), "text": swapped[:, None]}
-    found = model.evaluate(batch, return_dict=True, verbose=0)
-    assert (round(found["top1"], 4), found["top3"]) == (0.3333, 1.0)
+    logs = model.evaluate(batch, return_dict=True, verbose=0)
+    assert (round(logs["top1"], 4), logs["top3"]) == (0.3333, 1.0)
     # Rows 0 and 1 show one image, so that its other text is ignored: a tie with the third text, where the first wins.
-    found = model.evaluate({**batch, "image_id": np.array([5, 5, 6])}, return_dict=True, verbose=0)
-    assert found["top1"] == 1.0
+    logs = model.evaluate({**batch, "image_id": np.array([5, 5, 6])}, return_dict=True, verbose=0)
+    assert logs["top1"] == 1.0
 
 
 def test_an_own_backbone_of_keras_applications() -> None:
@@ -402,8 +403,8 @@ def test_a_text_vectorization_layer_as_the_tokenizer(tmp_path: Path) -> None:
     model = run_eagerly(compiled(raw_model(tokenizer=tokenizer)))
     model.fit(dataset().take(1), verbose=0)
     model.export(tmp_path / "1")
-    found = served(tmp_path / "1", "encode_text", text=tf.constant(TEXTS))
-    np.testing.assert_allclose(found["embedding"], embeddings(model, RAW)[1], rtol=1e-5, atol=1e-6)
+    outputs = served(tmp_path / "1", "encode_text", text=tf.constant(TEXTS))
+    np.testing.assert_allclose(outputs["embedding"], embeddings(model, RAW)[1], rtol=1e-5, atol=1e-6)
     model.save(tmp_path / "m.keras")
     loaded = keras.saving.load_model(tmp_path / "m.keras")
     np.testing.assert_allclose(embeddings(loaded, RAW), embeddings(model, RAW), rtol=1e-5, atol=1e-6)
@@ -486,12 +487,12 @@ def test_inputs_of_other_shapes_and_types_are_refused(change, message: str) -> N
 
 def test_rows_that_were_not_batched_are_refused() -> None:
     rows = tf.data.Dataset.from_tensor_slices({"image": FEATURES, "text": IDS})
-    with pytest.raises(InvalidArgumentError, match=r"dataset\.batch\(64\)"):
+    with raises_argument("image"):
         compiled(feature_model()).fit(rows, verbose=0)
 
 
 def test_a_third_part_of_a_batch_is_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match="sample_weight.*'image_id'"):
+    with raises_argument("sample_weight"):
         compiled(feature_model()).fit(tf.data.Dataset.from_tensors((FEATURES, IDS, np.arange(4))), verbose=0)
 
 
@@ -554,13 +555,13 @@ def test_what_would_be_dropped_or_never_end_is_refused(eager: DualEncoder, argum
 
 def test_a_text_without_its_image_is_named_in_a_graph() -> None:
     model = compiled(DualEncoder(ImageEncoder(DIM), text_encoder(), tokenizer=WordTokenizer(VOCABULARY)))
-    with pytest.raises(InvalidArgumentError, match="`text_image_id` must .*; got -7"):
+    with pytest.raises(InvalidArgumentError, match="`text_image_id`.*7"):
         model.fit(texts_of([0, -7, 2, 3]), verbose=0)
 
 
 def test_weights_of_losses_are_refused(eager: DualEncoder) -> None:
     model = run_eagerly(compiled(feature_model(), loss_weights=[2.0]))
-    with pytest.raises(InvalidArgumentError, match="loss_weights.*image_weight"):
+    with raises_argument("loss_weights"):
         model.fit({"image": FEATURES, "text": IDS}, verbose=0)
 
 
@@ -613,9 +614,9 @@ def test_strings_among_other_values_are_refused(texts, message: str) -> None:
 
 def test_no_rows_are_refused() -> None:
     for batch in ([FEATURES[:0], []], [{"image": FEATURES[:0], "text": IDS[:0]}]):
-        with pytest.raises(InvalidArgumentError, match="`x` must be .*at least one row"):
+        with raises_argument("x"):
             compiled(feature_model()).fit(*batch, verbose=0)
-    with pytest.raises(InvalidArgumentError, match="`x` must be .*at least one row"):
+    with raises_argument("x"):
         raw_model().predict({"text": []}, verbose=0)
 
 
@@ -626,72 +627,70 @@ def test_single_batches_are_refused_under_several_workers(monkeypatch: pytest.Mo
         model.build({"image": (None, 6), "text": (None, None)})
     monkeypatch.setattr("vsemb.models.replicated.spans_workers", lambda strategy: True)
     for method in (model.train_on_batch, model.test_on_batch):
-        with pytest.raises(InvalidArgumentError, match="`x` must be a dataset .*workers"):
+        with raises_argument("x"):
             method({"image": FEATURES, "text": IDS})
 
 
 def test_arrays_of_different_lengths_are_refused() -> None:
     for batch in ([{"image": FEATURES[:3], "text": IDS}], [FEATURES[:3], IDS]):
-        with pytest.raises(InvalidArgumentError, match="'image': 3, 'text': 4"):
+        with raises_argument("x"):
             compiled(feature_model()).evaluate(*batch, verbose=0)
 
 
 def test_texts_without_a_dictionary_are_refused_with_an_example() -> None:
-    with pytest.raises(InvalidArgumentError, match=r"a dictionary .*\{'text': texts\}; got 'a tensor'"):
+    with raises_argument("inputs"):
         raw_model().predict(TEXTS, verbose=0)
 
 
 def test_strings_are_not_compiled_by_xla() -> None:
     model = raw_model()
     model.compile("sgd", loss=InfoNCE(), jit_compile=True)
-    with pytest.raises(InvalidArgumentError, match="jit_compile.*image and text are strings"):
+    with raises_argument("jit_compile"):
         model.fit(dataset(), verbose=0)
 
 
 def test_swapped_encoders_and_maps_of_grid_cells_are_refused() -> None:
     words = LinearSentenceEncoder(WordEmbedding(9, DIM))
-    with pytest.raises(InvalidArgumentError, match="`text` must be .*ImageEncoder, the model's text_encoder"):
+    with raises_argument("text"):
         swapped = DualEncoder(words, ImageEncoder(DIM), tokenizer=WordTokenizer(VOCABULARY))
         compiled(swapped).fit({"image": FEATURES, "text": TEXTS}, verbose=0)
-    with pytest.raises(InvalidArgumentError, match=r"image_encoder, text_encoder.*PixelEncoder"):
+    with raises_argument("image_encoder, text_encoder"):
         compiled(feature_model()).fit({"image": np.zeros((4, 3, 3, 5), np.float32), "text": IDS}, verbose=0)
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("make", "argument"),
     [
-        (lambda: DualEncoder(abs, ImageEncoder(DIM)), "image_encoder.*a Keras layer"),
-        (lambda: DualEncoder(ImageEncoder(DIM), ImageEncoder(DIM), tokenizer="words"), "WordTokenizer"),
-        (lambda: PixelEncoder(keras.applications.MobileNetV2, ImageEncoder(DIM)), "backbone.*Call a class"),
-        (lambda: PixelEncoder(keras.Sequential([keras.layers.Conv2D(4, 3)]), ImageEncoder(DIM)), "keras.Input"),
-        (lambda: WordTokenizer(["a", "dog"]), "`vocabulary` must be .*Vocabulary.*; got "),
-        (lambda: Vocabulary.from_captions("a dog"), "`captions` must be .*; got 'a dog'"),
+        (lambda: DualEncoder(abs, ImageEncoder(DIM)), "image_encoder"),
+        (lambda: DualEncoder(ImageEncoder(DIM), ImageEncoder(DIM), tokenizer="words"), "tokenizer"),
+        (lambda: PixelEncoder(keras.applications.MobileNetV2, ImageEncoder(DIM)), "backbone"),
+        (lambda: PixelEncoder(keras.Sequential([keras.layers.Conv2D(4, 3)]), ImageEncoder(DIM)), "backbone"),
+        (lambda: WordTokenizer(["a", "dog"]), "vocabulary"),
+        (lambda: Vocabulary.from_captions("a dog"), "captions"),
     ],
 )
-def test_arguments_of_other_types_are_refused(make, message: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=message):
+def test_arguments_of_other_types_are_refused(make, argument: str) -> None:
+    with raises_argument(argument):
         make()
 
 
 def test_metrics_of_class_numbers_are_refused() -> None:
     model = feature_model()
     model.compile("sgd", loss=InfoNCE(), metrics=["sparse_categorical_accuracy"])
-    with pytest.raises(
-        InvalidArgumentError, match="`metrics` must be .*'accuracy'.*; got .*sparse_categorical_accuracy"
-    ):
+    with raises_argument("metrics"):
         model.fit({"image": FEATURES, "text": IDS}, verbose=0)
 
 
 def test_towers_of_different_sizes_are_refused() -> None:
     model = compiled(feature_model(image=ImageEncoder(DIM + 1)))
-    with pytest.raises(InvalidArgumentError, match=r"image_encoder, text_encoder.*\(5, 4\)"):
+    with raises_argument("image_encoder, text_encoder"):
         model.fit({"image": FEATURES, "text": IDS}, verbose=0)
 
 
 @pytest.mark.parametrize("shape", [(2, SIZE + 1, SIZE, 3), (SIZE, SIZE, 3), (1, 2, SIZE, SIZE, 1)])
 def test_pixels_of_another_size_are_refused(trained: DualEncoder, shape: tuple[int, ...]) -> None:
     for use in (trained.image_encoder, lambda pixels: trained({"image": pixels})):
-        with pytest.raises(InvalidArgumentError, match=r"^`pixels` must be of shape \(batch, 8, 8, 3\); got 'shape \("):
+        with raises_argument("pixels"):
             use(np.zeros(shape, np.uint8))
 
 
@@ -701,7 +700,7 @@ def test_bytes_that_are_no_image_are_refused(trained: DualEncoder) -> None:
     for use in (run_eagerly(compiled(raw_model())).fit, trained.evaluate):
         with pytest.raises(InvalidArgumentError, match=message):
             use(bad, verbose=0)
-    with pytest.raises(InvalidArgumentError, match=r"rows: 0,? 1\. Read files first"):
+    with pytest.raises(InvalidArgumentError, match="0.*1"):
         trained.encode_images(tf.constant(["photos/a.jpg", "photos/b.jpg"]))
     assert trained.evaluate(dataset(), return_dict=True, verbose=0)["accuracy"] == 1.0
 
@@ -709,28 +708,28 @@ def test_bytes_that_are_no_image_are_refused(trained: DualEncoder) -> None:
 def test_retrieval_of_plain_arrays() -> None:
     images = np.array([[3.0, 0.0], [0.0, 0.5]])
     texts = [[9.0, 1.0], [0.1, 0.0], [1.0, 2.0]]
-    found = evaluate_retrieval(images, texts, text_image_ids=[0, 0, 1], similarity="cosine")
-    assert found.recall_sum == 600 and (found.images, found.texts) == (2, 3)
+    metrics = evaluate_retrieval(images, texts, text_image_ids=[0, 0, 1], similarity="cosine")
+    assert metrics.recall_sum == 600 and (metrics.images, metrics.texts) == (2, 3)
     # As inner products of the arrays as they are, the first image scores best with every text.
     assert evaluate_retrieval(images, texts, text_image_ids=[0, 0, 1], similarity="dot").recall_sum < 600
     assert evaluate_retrieval(tf.constant(images), images).recall_sum == 600
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "argument"),
     [
-        (([1.0, 2.0], [[1.0]]), r"`images`.*\(rows, dim\)"),
-        (([["a"]], [[1.0]]), "`images`.*numbers"),
-        (([[1.0], [1.0, 2.0]], [[1.0]]), "`images`"),
-        ((np.eye(2), np.eye(3)), "`texts`.*2"),
-        ((np.eye(2), np.eye(2)[[0, 0, 1]]), "`text_image_ids`.*3 texts of 2 images"),
-        ((np.eye(2), np.eye(2), "cosine"), "`image_ids`.*integers"),
-        ((np.eye(2), np.eye(2), None, [0.5, 1.0]), "`text_image_ids`.*integers"),
-        ((np.eye(2), np.eye(2), None, None, "cosin"), "Did you mean 'cosine'"),
+        (([1.0, 2.0], [[1.0]]), "images"),
+        (([["a"]], [[1.0]]), "images"),
+        (([[1.0], [1.0, 2.0]], [[1.0]]), "images"),
+        ((np.eye(2), np.eye(3)), "texts"),
+        ((np.eye(2), np.eye(2)[[0, 0, 1]]), "text_image_ids"),
+        ((np.eye(2), np.eye(2), "cosine"), "image_ids"),
+        ((np.eye(2), np.eye(2), None, [0.5, 1.0]), "text_image_ids"),
+        ((np.eye(2), np.eye(2), None, None, "cosin"), "similarity"),
     ],
 )
-def test_arrays_that_do_not_fit_are_refused(arguments, message: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=message):
+def test_arrays_that_do_not_fit_are_refused(arguments, argument: str) -> None:
+    with raises_argument(argument):
         evaluate_retrieval(*arguments)
 
 
@@ -738,7 +737,7 @@ def test_validation_on_arrays(trained: DualEncoder) -> None:
     several = RetrievalValidation.from_arrays(BYTES, [*TEXTS, TEXTS[3]], [0, 1, 2, 3, 3])
     several.set_model(trained)
     assert several.metrics()["val_recall_sum"] == 600
-    with pytest.raises(InvalidArgumentError, match="from_arrays"):
+    with raises_argument("split"):
         RetrievalValidation(BYTES, TEXTS, WordTokenizer(VOCABULARY))
 
 

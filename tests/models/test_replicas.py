@@ -58,7 +58,7 @@ def test_an_unbuilt_model_under_a_strategy(two_devices: tf.distribute.Strategy, 
     assert losses[1] < losses[0]
     model.export(tmp_path / "1")
     model.save(tmp_path / "m.keras")
-    found = habits.served(tmp_path / "1", "encode_text", text=tf.constant(habits.TEXTS))["embedding"]
+    embeddings = habits.served(tmp_path / "1", "encode_text", text=tf.constant(habits.TEXTS))["embedding"]
     loaded = keras.saving.load_model(tmp_path / "m.keras")
     expected = loaded({"text": tf.constant(habits.TEXTS)})["text"]
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(embeddings, expected, rtol=1e-5, atol=1e-6)

@@ -49,8 +49,8 @@ def by_hand(chunk_size: int, first: int = 1) -> list[np.ndarray]:
 @pytest.mark.parametrize(("size", "eager"), [(1, True), (3, True), (7, True), (9, True), (3, False)])
 def test_a_map_by_hand(size: int, eager: bool) -> None:
     run = gradients if eager else tf.function(gradients, autograph=False)
-    for found, expected in zip(run(size), by_hand(size), strict=True):
-        np.testing.assert_allclose(found, expected, **SAME)
+    for result, expected in zip(run(size), by_hand(size), strict=True):
+        np.testing.assert_allclose(result, expected, **SAME)
 
 
 def test_nothing_to_train_and_nothing_to_hand_on() -> None:
@@ -119,8 +119,8 @@ def test_a_sum_by_hand(size: int, graph: bool, gradient: bool) -> None:
     z = np.tanh(0.5 * X @ y.T)
     d = 2 * numbers[:, None] * (1 - z**2)
     expected = [(numbers[:, None] * z).sum(), 0.5 * d @ y, 0.5 * d.T @ X, (d * (X @ y.T)).sum()]
-    for found, other in zip(run(*map(tf.constant, (X, y, factor))), expected, strict=True):
-        np.testing.assert_allclose(found, other, rtol=1e-4, atol=1e-5)
+    for result, other in zip(run(*map(tf.constant, (X, y, factor))), expected, strict=True):
+        np.testing.assert_allclose(result, other, rtol=1e-4, atol=1e-5)
 
 
 def test_one_device_is_a_ring_of_one() -> None:

@@ -56,13 +56,13 @@ def test_matrix_and_gradient_equal_the_slow_ones(shape: tuple[int, int, int]) ->
     assert result.dtype == tf.float32
     # Sums of up to 50 float32 terms of order 1.
     np.testing.assert_allclose(result, slow(specific.numpy(), general.numpy()), rtol=1e-5, atol=1e-6)
-    found = tape.gradient(total, [specific, general])
+    gradients = tape.gradient(total, [specific, general])
     # dE/dy = 2 max(0, y - x), dE/dx the same with a minus.
     over = np.maximum(0, general.numpy()[None].astype(float) - specific.numpy()[:, None])
     slope = 2 * weights[..., None] * over
     # Sums of terms of both signs.
-    np.testing.assert_allclose(found[0], -slope.sum(1), rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(found[1], slope.sum(0), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(gradients[0], -slope.sum(1), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(gradients[1], slope.sum(0), rtol=1e-4, atol=1e-5)
 
 
 def test_one_gradient_can_be_asked_for_alone() -> None:
@@ -113,8 +113,8 @@ def test_in_a_graph_of_unknown_shapes() -> None:
 
 def test_in_a_graph_of_known_shapes() -> None:
     specific, general = points(3, 5, 40)
-    found = tf.function(order_violation_matrix, autograph=False)(tf.constant(specific), tf.constant(general))
-    np.testing.assert_allclose(found, slow(specific, general), rtol=1e-5, atol=1e-6)
+    matrix = tf.function(order_violation_matrix, autograph=False)(tf.constant(specific), tf.constant(general))
+    np.testing.assert_allclose(matrix, slow(specific, general), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(("in_graph", "compiles"), [(False, False), (True, True)])

@@ -20,5 +20,5 @@ def test_a_use_of_the_stand_in_is_an_error_in_one_line() -> None:
     assert missing.function(autograph=False)(len) is len
     assert missing.autograph.experimental.do_not_convert(len) is len
     assert missing.TensorSpec([None], missing.string) is None
-    with pytest.raises(VsembError, match=r"TensorFlow must be installed for this \(tf.strings\)"):
+    with pytest.raises(VsembError, match="tf.strings"):
         missing.strings.lower("A")

@@ -27,8 +27,8 @@ CHANGING = [
 
 def check(texts: list[str]) -> None:
     wanted = [unicodedata.normalize("NFC", text) for text in texts]
-    found = [text.decode() for text in composed(tf.constant(texts)).numpy().tolist()]
-    wrong = [tuple(map(ascii, row)) for row in zip(texts, found, wanted, strict=True) if row[1] != row[2]]
+    results = [text.decode() for text in composed(tf.constant(texts)).numpy().tolist()]
+    wrong = [tuple(map(ascii, row)) for row in zip(texts, results, wanted, strict=True) if row[1] != row[2]]
     assert not wrong, wrong[:5]
 
 

@@ -34,15 +34,15 @@ def counted(tokenizer, texts):
 def test_unknown_tokens_are_counted_per_text(monkeypatch):
     tokenizer = WordTokenizer(Vocabulary(["a", "dog"]), max_length=3)
     texts = ["a dog", "a shield and more", "zebras", "!?", "dog dog dog"]
-    found = coverage(tokenizer, *tokenizer.encode(texts), texts)
+    covered = coverage(tokenizer, *tokenizer.encode(texts), texts)
     # The fourth word of the second text is cut off. A text without a word has no known one.
-    assert found.lengths.tolist() == [2, 3, 1, 0, 3] and found.known.tolist() == [2, 1, 0, 0, 3]
-    assert found.share.tolist() == pytest.approx([1, 1 / 3, 0, 0, 1])
-    counts = found.counts
+    assert covered.lengths.tolist() == [2, 3, 1, 0, 3] and covered.known.tolist() == [2, 1, 0, 0, 3]
+    assert covered.share.tolist() == pytest.approx([1, 1 / 3, 0, 0, 1])
+    counts = covered.counts
     assert (counts.tokens, counts.unknown_tokens, counts.unknown_share) == (9, 3, pytest.approx(1 / 3))
     assert (counts.texts_with_unknown, counts.texts_without_known, counts.texts_without_spaces) == (3, 2, 0)
     monkeypatch.setattr(module, "_BLOCK", 2)
-    assert np.array_equal(coverage(tokenizer, *tokenizer.encode(texts)).known, found.known)
+    assert np.array_equal(coverage(tokenizer, *tokenizer.encode(texts)).known, covered.known)
 
 
 def test_no_texts_have_no_unknown_words():

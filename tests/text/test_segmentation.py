@@ -12,12 +12,12 @@ from vsemb.text.segmentation import likeliest, substrings
 
 def every_segmentation(letters: int, longest: int) -> list[list[int]]:
     """The places where pieces end, of every way to cut so many letters."""
-    found = []
+    segmentations = []
     for cuts in itertools.product([False, True], repeat=letters - 1):
         ends = [place + 1 for place, cut in enumerate(cuts) if cut] + [letters]
         if max(np.diff([0, *ends])) <= longest:
-            found.append(ends)
-    return found
+            segmentations.append(ends)
+    return segmentations
 
 
 def test_the_largest_sum_of_all() -> None:
@@ -31,7 +31,7 @@ def test_the_largest_sum_of_all() -> None:
             there = generator.random(most) < 0.6
             there[0] = True
             scores[row, end, :most] = np.where(there, generator.normal(size=most), -np.inf)
-    lengths, ends = (found.numpy() for found in likeliest(tf.constant(scores), tf.constant(counts)))
+    lengths, ends = (values.numpy() for values in likeliest(tf.constant(scores), tf.constant(counts)))
     assert lengths.shape == ends.shape == (len(counts), steps)
     for row, count in enumerate(counts):
         if not count:
@@ -54,13 +54,13 @@ def test_of_equal_ones_the_longer_last_piece() -> None:
 
 def test_substrings_are_slices() -> None:
     words, counts = ["año", "", "dogs", "é"], [3, 0, 3, 1]  # of "dogs" three letters alone
-    texts, there = (found.numpy() for found in substrings(tf.constant(words), tf.constant(counts), 3))
+    texts, there = (values.numpy() for values in substrings(tf.constant(words), tf.constant(counts), 3))
     assert texts.shape == there.shape == (4, 4, 3)
     for row, (word, count) in enumerate(zip(words, counts, strict=True)):
         for end, size in itertools.product(range(1, 5), range(1, 4)):
             wanted = word[end - size : end] if size <= end <= count else None
-            found = texts[row, end - 1, size - 1].decode() if there[row, end - 1, size - 1] else None
-            assert found == wanted
+            text = texts[row, end - 1, size - 1].decode() if there[row, end - 1, size - 1] else None
+            assert text == wanted
 
 
 def test_no_words() -> None:

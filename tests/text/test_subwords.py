@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from vsemb.errors import DataError, InvalidArgumentError
+from tests.raising import raises_argument
+from vsemb.errors import DataError
 from vsemb.text import Tokenizer, Vocabulary, WordTokenizer
 from vsemb.text.subwords import (
     BPE,
@@ -120,8 +121,8 @@ def test_wordpieces_are_those_of_tensorflow_text() -> None:
     )
     theirs = WordpieceTokenizer(table, unknown_token="<unk>", token_out_type=tf.int64)
     expected = theirs.tokenize(words).to_list()
-    found = tokenizer.ragged(tf.constant(words)).to_list()
-    assert found == expected
+    pieces = tokenizer.ragged(tf.constant(words)).to_list()
+    assert pieces == expected
     unknown = sum(row == [1] for row in expected)
     assert 50 < unknown < 350 and max(map(len, expected)) > 4  # The case is no empty one.
 
@@ -185,7 +186,7 @@ def test_cut_in_pieces() -> None:
     assert pieces_of(tokenizer, "cabb abc") == ["cab", "##b", "abc"]
     assert pieces_of(tokenizer, "abc cabb") == ["abc", "cab", "##b"]
     assert pieces_of(tokenizer, "cab cab cabb") == ["cab", "cab", "cab"]
-    with pytest.raises(InvalidArgumentError, match="`max_length` must be .*; got 0"):
+    with raises_argument("max_length"):
         WordPieceTokenizer(wordpieces(), max_length=0)
 
 
@@ -206,7 +207,7 @@ def test_long_words_are_unknown_and_little_work(tokenizer) -> None:
 
 
 def test_vocabularies_that_do_not_fit() -> None:
-    with pytest.raises(InvalidArgumentError, match="subwords with scores"):
+    with raises_argument("vocabulary"):
         UnigramTokenizer(Vocabulary(["▁a"]))
     # No pieces at all: every word is unknown.
     for kind, scores in ((WordPieceTokenizer, None), (BPETokenizer, None), (UnigramTokenizer, [])):
@@ -245,9 +246,9 @@ def test_a_saved_model_needs_tensorflow_alone(tmp_path) -> None:
     tf.saved_model.save(module, str(tmp_path / "saved"))
     command = [sys.executable, "-c", _CALLER, str(tmp_path / "saved"), json.dumps(texts)]
     command.append(json.dumps(list(expected)))
-    found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    assert found["ids"] == expected
-    assert not {"tensorflow_text", "sentencepiece", "keras_hub", "vsemb"} & set(found["modules"])
+    outputs = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert outputs["ids"] == expected
+    assert not {"tensorflow_text", "sentencepiece", "keras_hub", "vsemb"} & set(outputs["modules"])
 
 
 VERBS = ("walk", "talk", "jump", "climb", "paint", "skat", "swimm", "runn")
@@ -303,9 +304,9 @@ def test_size(learned) -> None:
     assert 30 < sizes[0] <= 50 and sizes[0] <= sizes[1] <= 80
     # As many as there are where more are asked for.
     assert len(learn(["a dog"] * 3).words) < 30
-    with pytest.raises(InvalidArgumentError, match="`vocabulary_size` must be .*; got 8.*Every character is a subword"):
+    with raises_argument("vocabulary_size"):
         learn(CAPTIONS, vocabulary_size=8)
-    with pytest.raises(InvalidArgumentError, match="`vocabulary_size` must be .*; got 0"):
+    with raises_argument("vocabulary_size"):
         learn(CAPTIONS, vocabulary_size=0)
 
 
@@ -313,7 +314,7 @@ def test_rare_words_teach_nothing(learned) -> None:
     learn, _ = learned
     vocabulary = learn([*CAPTIONS, "xylophones"], vocabulary_size=200, min_count=2)
     assert not any("x" in piece or "y" in piece for piece in vocabulary.words)
-    with pytest.raises(DataError, match="Lower min_count=1000"):
+    with pytest.raises(DataError, match="min_count=1000"):
         learn(CAPTIONS, min_count=1000)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vsemb.errors import DataError, InvalidArgumentError, VsembError
+from tests.raising import raises_argument
+from vsemb.errors import DataError
 from vsemb.text import Vocabulary
 
 CAPTIONS = ["A dog and a cat.", "the DOG's cat", "Собака", "a zebra"]
@@ -29,7 +30,7 @@ def test_limits() -> None:
         Vocabulary.from_captions(["", "..."])
     for bad in (0, -1):
         # -1 would silently leave out the rarest word.
-        with pytest.raises(VsembError, match="vocabulary_size"):
+        with raises_argument("vocabulary_size"):
             Vocabulary.from_captions(CAPTIONS, vocabulary_size=bad)
 
 
@@ -48,7 +49,7 @@ def test_a_generator_of_captions_and_many_of_them() -> None:
     ],
 )
 def test_bad_words(words: list[str]) -> None:
-    with pytest.raises(InvalidArgumentError, match="words"):
+    with raises_argument("words"):
         Vocabulary(words)
 
 
@@ -89,9 +90,9 @@ def test_scores_stand_in_the_file_and_count(tmp_path) -> None:
 
 @pytest.mark.parametrize("scores", [[1.0], [1.0, np.nan], [[1.0, 2.0]]])
 def test_bad_scores(scores) -> None:
-    with pytest.raises(InvalidArgumentError, match="scores"):
+    with raises_argument("scores"):
         Vocabulary(["a", "b"], scores)
-    with pytest.raises(InvalidArgumentError, match="white space"):
+    with raises_argument("words"):
         Vocabulary(["a b"], [1.0])
 
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.raising import raises_argument
 from tests.tiny import tiny
 from tests.training.test_resume import check_same_training
 from tests.training.test_resume import metrics as metrics_of
 from vsemb import recipes
 from vsemb.cli.__main__ import main
-from vsemb.errors import InvalidArgumentError
 from vsemb.runs.measure import evaluate_run
 from vsemb.runs.run import Run
 from vsemb.runs.train import train
@@ -44,16 +44,16 @@ def test_searched_and_exported(run: Run, scenes, tmp_path: Path, capsys) -> None
     out = str(tmp_path / "served")
     assert main(["search", str(run.path), "a red circle", "--data", str(scenes.path), "--split", "val"]) == 0
     assert main(["export", str(run.path), out]) == 0
-    found = tf.saved_model.load(f"{out}/1").signatures["encode_text"](text=tf.constant(["a red circle", ""]))
+    outputs = tf.saved_model.load(f"{out}/1").signatures["encode_text"](text=tf.constant(["a red circle", ""]))
     text = run.model.encode_texts(run.tokenizer(tf.constant(["a red circle"])))
     assert text.shape == (1, run.embedding_dim) and np.linalg.norm(text) == pytest.approx(1, abs=1e-5)
-    np.testing.assert_allclose(found["embedding"][:1], text, atol=1e-5)
+    np.testing.assert_allclose(outputs["embedding"][:1], text, atol=1e-5)
     # The second text has no words.
-    assert found["valid"].numpy().tolist() == [True, False] and not np.any(found["embedding"][1])
+    assert outputs["valid"].numpy().tolist() == [True, False] and not np.any(outputs["embedding"][1])
 
 
 def test_an_order_takes_no_correction() -> None:
-    with pytest.raises(InvalidArgumentError, match="`hub_bank` must be null with this similarity; got 5"):
+    with raises_argument("hub_bank"):
         recipes.get("order-embedding").with_overrides(["hub_bank=5"])
 
 

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 
-from vsemb.errors import InvalidArgumentError
+from tests.raising import raises_argument
 from vsemb.recipes.retrieval import Retrieval
 from vsemb.training import FusedAdam
 from vsemb.training.optimizers import (
@@ -77,7 +77,7 @@ def test_adamw_decays_weights_and_sparse_updates_are_passed_on() -> None:
 
 
 def test_sparse_updates_need_lists_of_rows() -> None:
-    with pytest.raises(InvalidArgumentError, match="dense_gradient=true"):
+    with raises_argument("optimizer.sparse_embedding_updates"):
         optimizer_of("optimizer.sparse_embedding_updates=true", "text.encoder.words.dense_gradient=true")
 
 
@@ -92,7 +92,7 @@ def test_momentum() -> None:
     [("adam", "momentum"), ("adamw", "momentum"), ("rmsprop", "momentum_start"), ("sgd", "weight_decay")],
 )
 def test_fields_of_other_optimizers_are_unknown(name: str, field: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=rf"optimizer\.{field}"):
+    with raises_argument("recipe field"):
         optimizer_of(f"optimizer={name}", f"optimizer.{field}=0.5")
 
 

@@ -51,10 +51,10 @@ def command(data: Path, out: Path, *more: str) -> list[str]:
 
 
 def arrays(path: Path) -> dict[str, np.ndarray]:
-    found: dict[str, np.ndarray] = {}
+    values: dict[str, np.ndarray] = {}
     with h5py.File(path) as file:
-        file.visititems(lambda name, item: found.update({name: item[()]}) if hasattr(item, "shape") else None)
-    return found
+        file.visititems(lambda name, item: values.update({name: item[()]}) if hasattr(item, "shape") else None)
+    return values
 
 
 def metrics(out: Path) -> list[dict[str, float]]:
@@ -82,10 +82,10 @@ def position(out: Path) -> tuple[int, int]:
 def check_same_training(out: Path, whole: Path) -> None:
     """Checks that two runs logged the same and have the same selected weights and the same last state."""
     assert metrics(out) == metrics(whole)
-    found, expected = (arrays(path / "checkpoints" / "best.weights.h5") for path in (out, whole))
-    assert set(found) == set(expected) and len(found) > 4
+    resumed, expected = (arrays(path / "checkpoints" / "best.weights.h5") for path in (out, whole))
+    assert set(resumed) == set(expected) and len(resumed) > 4
     for name, value in expected.items():
-        np.testing.assert_array_equal(found[name], value, err_msg=name)
+        np.testing.assert_array_equal(resumed[name], value, err_msg=name)
     # The best weights may be older than the interruption; the last ones are not.
     with (
         np.load(out / "checkpoints/state.npz") as found_state,

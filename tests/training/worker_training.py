@@ -51,9 +51,9 @@ def main() -> None:
     data, out, *settings = sys.argv[1:]
     devices = open_distribution("multiworker")
     train(recipes.get("vsepp", "paper").with_overrides(settings), data, out, strategy=devices, checkpoint_seconds=0)
-    found = fit_uneven(devices.strategy)
+    uneven = fit_uneven(devices.strategy)
     if devices.writes:
-        np.savez(Path(out).with_name("uneven.npz"), **found)
+        np.savez(Path(out).with_name("uneven.npz"), **uneven)
 
 
 if __name__ == "__main__":

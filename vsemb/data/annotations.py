@@ -70,14 +70,18 @@ class CaptionAnnotation:
         if not isinstance(content, dict) or content.get("format") != f"vsemb-{cls.kind}":
             raise cls.unusable(f"{manifest} is not a list of {cls.kind}")
         if content.get("version") != _VERSION:
-            found = content.get("version")
-            raise cls.unusable(f"The {cls.kind} at {path} have version {found!r}; this vsemb reads version {_VERSION}")
+            version = content.get("version")
+            raise cls.unusable(
+                f"The {cls.kind} at {path} have version {version!r}; this vsemb reads version {_VERSION}"
+            )
         try:
             cls.check(content)
             counts = {name: record[cls.unit] for name, record in content["splits"].items()}
             files = [cls.files(name, record) for name, record in content["splits"].items()]
-            texts = [content["dataset"], content["fingerprint"], *(text for some in files for text in some.values())]
-            if not all(isinstance(text, str) for text in texts):
+            digests = [content["dataset"], content["fingerprint"]]
+            for files_of_split in files:
+                digests += files_of_split.values()
+            if not all(isinstance(digest, str) for digest in digests):
                 raise TypeError("no text where a checksum should be")
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise cls.unusable(f"{manifest} is damaged ({error!r})") from error
@@ -85,8 +89,8 @@ class CaptionAnnotation:
             raise cls.unusable(f"The {cls.kind} at {path} are of another dataset than {dataset.path} is now")
         if counts != {name: split["captions"] for name, split in dataset.manifest["splits"].items()}:
             raise cls.unusable(f"{manifest} is damaged: it counts other captions")
-        for some in files:
-            cls.verify(path, some)
+        for files_of_split in files:
+            cls.verify(path, files_of_split)
         return cls(dataset, content)
 
     @classmethod
@@ -132,8 +136,8 @@ class CaptionAnnotation:
             if not (folder / name).exists():
                 raise cls.unusable(f"The {cls.kind} are damaged: {folder / name} is missing")
             with reading(folder / name):
-                found = sha256_file(inside(folder, name))
-            if found != expected:
+                digest = sha256_file(inside(folder, name))
+            if digest != expected:
                 raise cls.unusable(f"The {cls.kind} are damaged: {folder / name} has other content")
 
     def read(self, split: Split, name: str, parse: Callable[[Path], list[_Value]]) -> list[_Value]:
@@ -159,7 +163,8 @@ class CaptionAnnotation:
             )
         if name not in self._read:
             self._read[name] = parse(self.path / name)
-            if (count := len(self._read[name])) != self._splits[split.name][self.unit]:
+            count = len(self._read[name])
+            if count != self._splits[split.name][self.unit]:
                 raise self.unusable(f"{self.path / name} is damaged: it has {count} {self.unit}")
         return [self._read[name][place] for place in split.caption_places]
 
@@ -173,26 +178,26 @@ class CaptionAnnotation:
             return gzip.decompress(read_bytes(file)).decode()
 
     @classmethod
-    def check_given(cls, dataset: Dataset, given: Mapping[str, Sequence[Any]]) -> None:
+    def check_given(cls, dataset: Dataset, by_split: Mapping[str, Sequence[Any]]) -> None:
         """Check that every caption of a dataset has an annotation.
 
         Args:
             dataset: the dataset.
-            given: name of a split -> the annotations of its captions.
+            by_split: name of a split -> the annotations of its captions.
 
         Raises:
             DataError: if a split is missing or unknown, or has another number of captions.
         """
-        if set(given) != set(dataset.splits):
+        if set(by_split) != set(dataset.splits):
             raise DataError(
-                f"{cls.kind.capitalize()} are given for the splits {', '.join(given) or 'none'}; {dataset.path} has "
+                f"{cls.kind.capitalize()} are given for the splits {', '.join(by_split) or 'none'}; {dataset.path} has "
                 f"{', '.join(dataset.splits)}, and all need theirs."
             )
         for name in dataset.splits:
             count = len(dataset.split(name).captions)
-            if len(given[name]) != count:
-                what = f"{cls.kind.capitalize()} are given for {counted(len(given[name]), 'caption')}"
-                raise DataError(f"{what}; the split {name!r} of {dataset.path} has {count}.")
+            if len(by_split[name]) != count:
+                given = f"{cls.kind.capitalize()} are given for {counted(len(by_split[name]), 'caption')}"
+                raise DataError(f"{given}; the split {name!r} of {dataset.path} has {count}.")
 
     @classmethod
     @contextlib.contextmanager

@@ -18,9 +18,9 @@ from vsemb.console import say
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Split
 from vsemb.data.tokens import encoded_captions
-from vsemb.errors import DataError, invalid_argument
+from vsemb.errors import DataError
 from vsemb.ops.tensorflow import tf
-from vsemb.parts import Count, Part, at_least
+from vsemb.parts import Count, Part, at_least, require
 from vsemb.text.tokenizers import Tokenizer
 
 # Rows are sorted by length in windows of this many batches: long enough for batches of nearly equal lengths, short
@@ -68,6 +68,8 @@ class RaggedLengths:
 
 #: Size of a batch that has negatives.
 BatchSize: TypeAlias = Annotated[int, at_least(2)]
+Captions: TypeAlias = Literal["all", "one"]
+Negatives: TypeAlias = Literal["batch", "sampled"]
 #: A length of every row.
 Lengths: TypeAlias = np.ndarray | RaggedLengths
 
@@ -105,8 +107,7 @@ class BatchSource:
         unit: str = "rows",
         rows: int | None = None,
     ) -> None:
-        if batch_size < 1:
-            raise invalid_argument("batch_size", batch_size, "an integer >= 1")
+        require("batch_size", batch_size, Count)
         self.lengths = tuple(lengths)
         self.seed = seed
         count = len(self.lengths[0]) if rows is None else rows
@@ -230,16 +231,13 @@ class PairBatches(BatchSource):
         tokenizer: Tokenizer,
         *,
         batch_size: int = 128,
-        captions: Literal["all", "one"] = "all",
-        negatives: Literal["batch", "sampled"] = "batch",
+        captions: Captions = "all",
+        negatives: Negatives = "batch",
         seed: int = 0,
     ) -> None:
-        if batch_size < 2:
-            raise invalid_argument("batch_size", batch_size, "an integer >= 2")
-        if captions not in ("all", "one"):
-            raise invalid_argument("captions", captions, "all or one")
-        if negatives not in ("batch", "sampled"):
-            raise invalid_argument("negatives", negatives, "batch or sampled")
+        require("batch_size", batch_size, BatchSize)
+        require("captions", captions, Captions)
+        require("negatives", negatives, Negatives)
         self.split = split
         self.images = images
         self.captions = captions
@@ -272,7 +270,8 @@ class PairBatches(BatchSource):
         """Name the images of a batch, up to five."""
         rows = np.unique(self.split.rows_of(self.plan(epoch)[step]))
         shown = [f"{self.split.keys[row]} (id {self.split.ids[row]})" for row in rows[:5].tolist()]
-        return f"images {', '.join(shown)}{f' and {len(rows) - 5} more' if len(rows) > 5 else ''}"
+        more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
+        return f"images {', '.join(shown)}{more}"
 
     def negative_plan(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """Return an epoch's sampled negatives: caption numbers and image rows, (steps, batch_size)."""
@@ -294,20 +293,16 @@ class PairBatches(BatchSource):
         """Yield the batches of an epoch, beginning at step `start`."""
         plan = self.plan(epoch)[start:]
         images = self._images(map(self.images_of, plan), epoch, start, IMAGES)
-        pairs = ({**self.gather(captions), **image} for captions, image in zip(plan, images, strict=True))
+        pairs = (self.gather(captions) | image for captions, image in zip(plan, images, strict=True))
         if self.negatives == "batch":
             yield from pairs
             return
-        captions, rows = (part[start:] for part in self.negative_plan(epoch))
+        plan, rows = (part[start:] for part in self.negative_plan(epoch))
         images = self._images(rows, epoch, start, NEGATIVE_IMAGES)
-        for pair, texts, other_rows, image in zip(pairs, map(self.gather, captions), rows, images, strict=True):
-            others = {
-                **image,
-                "image_id": self.split.ids[other_rows],
-                "text": texts["text"],
-                "text_id": texts["image_id"],
-            }
-            yield pair | {f"negative_{name}": value for name, value in others.items()}
+        for pair, captions, row, image in zip(pairs, plan, rows, images, strict=True):
+            texts = self.gather(captions)
+            negatives = {"image_id": self.split.ids[row], "text": texts["text"], "text_id": texts["image_id"], **image}
+            yield pair | {f"negative_{name}": value for name, value in negatives.items()}
 
     def _images(
         self, rows: Iterable[np.ndarray], epoch: int, start: int, purpose: int
@@ -317,7 +312,10 @@ class PairBatches(BatchSource):
         steps = np.arange(start, self.steps_per_epoch, dtype=np.int32)
         seeds = np.stack([np.full_like(steps, key), steps], axis=1)
         for image, seed in zip(self.images.stream(rows, seeds), seeds, strict=True):
-            yield {"image": image, "seed": seed} if self.images.finishes else {"image": image}
+            batch = {"image": image}
+            if self.images.finishes:
+                batch["seed"] = seed
+            yield batch
 
     def signature(self) -> dict[str, tf.TensorSpec]:
         """Return the specification of a batch."""
@@ -384,23 +382,16 @@ class Pairs(BatchesPart, kind="pairs"):
         negatives: `batch` (the other pairs), or `sampled` from the whole training set in each epoch.
     """
 
-    captions: Literal["all", "one"] = "all"
-    negatives: Literal["batch", "sampled"] = "batch"
+    captions: Captions = "all"
+    negatives: Negatives = "batch"
 
     @property
     def in_batch(self) -> bool:  # type: ignore[override]
         return self.negatives == "batch"
 
     def build(self, split: Split, images: ImageSource, tokenizer: Tokenizer, seed: int) -> PairBatches:
-        return PairBatches(
-            split,
-            images,
-            tokenizer,
-            batch_size=self.size,
-            captions=self.captions,
-            negatives=self.negatives,
-            seed=seed,
-        )
+        options: dict[str, Any] = {"captions": self.captions, "negatives": self.negatives}
+        return PairBatches(split, images, tokenizer, batch_size=self.size, seed=seed, **options)
 
 
 def bucketed(order: np.ndarray, generator: np.random.Generator, batch_size: int, *lengths: Lengths) -> np.ndarray:
@@ -447,7 +438,9 @@ def pad_ids(ids: np.ndarray, offsets: np.ndarray, rows: np.ndarray) -> np.ndarra
     """
     lengths = offsets[rows + 1] - offsets[rows]
     longest = max(int(lengths.max(initial=0)), 1)
-    steps = np.arange(longest if keras.backend.backend() == "tensorflow" else -(-longest // _COMPILED) * _COMPILED)
+    if keras.backend.backend() != "tensorflow":
+        longest += -longest % _COMPILED
+    steps = np.arange(longest)
     inside = steps < lengths[:, None]  # (n, steps)
     padded = np.zeros((*inside.shape, *ids.shape[1:]), np.int32)
     padded[inside] = ids[(offsets[rows][:, None] + steps)[inside]]
@@ -490,7 +483,7 @@ def image_batches(images: ImageSource, rows: np.ndarray, batch_size: int = 256) 
     def signature() -> dict[str, tf.TensorSpec]:
         return {"image": tf.TensorSpec((None, *images.spec.shape), images.spec.dtype)}
 
-    return row_batches(rows, lambda some: {"image": images.gather(some)}, signature, batch_size, images)
+    return row_batches(rows, lambda rows: {"image": images.gather(rows)}, signature, batch_size, images)
 
 
 @dataclass(frozen=True, eq=False)

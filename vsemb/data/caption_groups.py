@@ -9,9 +9,8 @@ import numpy as np
 from vsemb.data.batches import ORDER, BatchesPart, BatchSize, PairBatches, bucketed, stream
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Split
-from vsemb.errors import invalid_argument
 from vsemb.ops.tensorflow import tf
-from vsemb.parts import Count
+from vsemb.parts import Count, require
 from vsemb.text.tokenizers import Tokenizer
 
 
@@ -49,8 +48,7 @@ class GroupBatches(PairBatches):
         group_size: int = 5,
         seed: int = 0,
     ) -> None:
-        if group_size < 1:
-            raise invalid_argument("group_size", group_size, "an integer >= 1")
+        require("group_size", group_size, Count)
         count = np.diff(split.caption_offsets)
         self.group_size = min(group_size, int(count.max(initial=1)))
         super().__init__(split, images, tokenizer, batch_size=batch_size * self.group_size, seed=seed)
@@ -109,5 +107,5 @@ class Groups(BatchesPart, kind="groups"):
     group_size: Count = 5
 
     def build(self, split: Split, images: ImageSource, tokenizer: Tokenizer, seed: int) -> GroupBatches:
-        options = {"batch_size": self.size, "group_size": self.group_size, "seed": seed}
-        return GroupBatches(split, images, tokenizer, **options)
+        sizes = {"batch_size": self.size, "group_size": self.group_size}
+        return GroupBatches(split, images, tokenizer, seed=seed, **sizes)

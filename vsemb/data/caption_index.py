@@ -66,15 +66,15 @@ class CaptionIndex:
         self.has_own = any(split.index.has("caption_ids", every=False) for split in self.splits)
         self.source = dataset.manifest.get("source", {}).get("format")
         names = [name.strip() for name in self.ids]
-        self._place_of = dict(zip(names, range(len(names)), strict=True))
+        self._place_of = {name: place for place, name in enumerate(names)}
         self._ambiguous = {name for name, count in Counter(names).items() if count > 1}
-        numbered = (
-            caption_id(key.strip(), number)
-            for split in self.splits
-            for key, count in zip(split.keys, np.diff(split.caption_offsets), strict=True)
-            for number in range(count)
-        )
-        self._place_by_number = dict(zip(numbered, range(len(names)), strict=True))
+        self._place_by_number: dict[str, int] = {}
+        place = 0
+        for split in self.splits:
+            for key, count in zip(split.keys, np.diff(split.caption_offsets).tolist(), strict=True):
+                for number in range(count):
+                    self._place_by_number[caption_id(key.strip(), number)] = place
+                    place += 1
 
     def find(self, name: str) -> int | None:
         """Return the position of the caption with an id; None for an unknown id.
@@ -114,20 +114,22 @@ class CaptionIndex:
         Raises:
             DataError: if a caption has no entry, or more than one.
         """
-        found: list[_Named | None] = [None] * len(self.texts)
-        unknown, left_out = None, 0
+        matched: dict[int, _Named] = {}
+        unknown: _Named | None = None
+        left_out = 0
         for item in items:
             place = self.find(item.id)
             if place is None:
-                unknown, left_out = unknown or item, left_out + 1
-                continue
-            if (before := found[place]) is not None:
+                unknown = unknown or item
+                left_out += 1
+            elif place in matched:
                 raise DataError(
                     f"The {unit} {item.id[:_SHOWN]!r} (line {item.line}) is of the same caption as the {unit} of line "
-                    f"{before.line}. A caption has one: leave one of them out."
+                    f"{matched[place].line}. A caption has one: leave one of them out."
                 )
-            found[place] = item
-        missing = [place for place, item in enumerate(found) if item is None]
+            else:
+                matched[place] = item
+        missing = [place for place in range(len(self.texts)) if place not in matched]
         if missing:
             raise DataError(self._lacking(unit, missing, unknown, hint))
         if unknown is not None:
@@ -135,19 +137,19 @@ class CaptionIndex:
                 f"{left_out} {unit}s left out whose ids the dataset does not have, first {unknown.id!r} "
                 f"(line {unknown.line})."
             )
-        return [item for item in found if item is not None]
+        return [matched[place] for place in range(len(self.texts))]
 
     def _lacking(self, unit: str, missing: list[int], unknown: Named | None, hint: str) -> str:
         first, key_form = missing[0], caption_id(self.splits[0].keys[0], 0)
+        more = f", and for {len(missing) - 1} more" if len(missing) > 1 else ""
         message = (
             f"No {unit} for the caption {self.ids[first]!r} of the split {self.split_of(first)!r} of "
-            f"{self.path}, {self.texts[first][:_SHOWN]!r}"
-            f"{f', and for {len(missing) - 1} more' if len(missing) > 1 else ''}. "
+            f"{self.path}, {self.texts[first][:_SHOWN]!r}{more}. "
         )
         if unknown is None:
             return message + "The file must hold every caption of the dataset."
-        own = f"{self.ids[0]!r} or " if self.ids[0] != key_form else ""
-        message += f"Ids in the file look like {unknown.id!r}, those of captions like {own}{key_form!r}. {hint}"
+        forms = repr(key_form) if self.ids[0] == key_form else f"{self.ids[0]!r} or {key_form!r}"
+        message += f"Ids in the file look like {unknown.id!r}, those of captions like {forms}. {hint}"
         if not self.has_own and self.source in ("karpathy", "coco"):
             message += (
                 "The dataset was prepared by a vsemb that did not keep the ids of its source; prepare it again "

@@ -91,27 +91,30 @@ def _damage(path: Path) -> Iterator[str]:
     if fingerprint({name: record["content"] for name, record in splits.items()}) != manifest["fingerprint"]:
         yield f"{path / 'manifest.json'}: the fingerprint is not that of the splits"
         return
-    whole = True
+    damage = []
     for name, record in splits.items():
-        for line in [*_index(path, name, record), *_shards(path, name, record)]:
-            whole = False
-            yield line
+        damage += [*_index(path, name, record), *_shards(path, name, record)]
+    yield from damage
     yield from _tokens(path)
-    if not whole:
+    if damage:
         return  # What belongs to a dataset is opened with it.
     dataset = Dataset.open(path)
     for name in dataset.splits:
         yield from _undecodable(dataset.split(name), path)
-    caches = [registry.load(reference) for reference in registry.entries("caches").values()]
-    checks: list[Callable[[], Any]] = [
-        *(partial(dataset.annotation, name) for name in registry.entries("annotations")),
-        *(partial(cache.open, folder, dataset, verify=True) for cache in caches for folder in cache.folders(dataset)),
-    ]
-    for check in checks:
-        try:
-            check()
-        except DataError as error:
-            yield str(error)
+    for name in registry.entries("annotations"):
+        yield from _error(partial(dataset.annotation, name))
+    for reference in registry.entries("caches").values():
+        cache = registry.load(reference)
+        for folder in cache.folders(dataset):
+            yield from _error(partial(cache.open, folder, dataset, verify=True))
+
+
+def _error(check: Callable[[], object]) -> Iterator[str]:
+    """Yield the error of a check, if it fails."""
+    try:
+        check()
+    except DataError as error:
+        yield str(error)
 
 
 def _index(path: Path, name: str, record: dict[str, Any]) -> Iterator[str]:
@@ -123,16 +126,17 @@ def _index(path: Path, name: str, record: dict[str, Any]) -> Iterator[str]:
         return
     try:
         split = Split(path, name, record)
-        found = file.stat().st_size
-        if found != record["index_bytes"]:
-            yield f"{file}: {found} bytes instead of {record['index_bytes']}"
+        size = file.stat().st_size
+        if size != record["index_bytes"]:
+            yield f"{file}: {size} bytes instead of {record['index_bytes']}"
         _ = split.ids, split.caption_offsets
         digest = hashlib.sha256()
         for entry in progress(split.index.entries(), desc=f"index of {name}", total=len(split), unit="image"):
             digest.update(content_line(entry))
         if digest.hexdigest() != record["content"]:
             yield f"{file}: its content is not what was written"
-        if np.any((numbers := split.index.numbers("shard")) < 0) or numbers.max() >= max(len(record["shards"]), 1):
+        shards = split.index.numbers("shard")
+        if shards.min() < 0 or shards.max() >= max(len(record["shards"]), 1):
             yield f"{file}: images in shards that do not exist"
     except DataError as error:
         yield f"{file}: {error}"
@@ -157,15 +161,15 @@ def _undecodable(split: Split, path: Path) -> Iterator[str]:
         return
     from vsemb.image.decode import decode_images
 
-    keys, bad = iter(split.keys), []
+    decoded: list[np.ndarray] = []
     with progress(total=len(split), desc=f"images of {split.name}", unit="image") as bar:
         for _, encoded in split.encoded_images().batch(_BATCH).prefetch(1):
             # A small size: JPEGs are decoded at a reduced scale.
-            valid = decode_images(encoded, _SIDE)[1].numpy()
-            bad += [key for decoded, key in zip(valid, keys, strict=False) if not decoded]
-            bar.update(len(valid))
-    if bad:
-        yield f"{path}: images of {split.name} do not decode: {_named(bad)}. Prepare it again"
+            decoded.append(decode_images(encoded, _SIDE)[1].numpy())
+            bar.update(len(decoded[-1]))
+    bad = np.flatnonzero(~np.concatenate(decoded))
+    if len(bad):
+        yield f"{path}: images of {split.name} do not decode: {_named(split.keys[bad])}. Prepare it again"
 
 
 def _named(keys: list[str]) -> str:

@@ -102,11 +102,11 @@ class Column(Sequence[Any]):
         numbers = np.searchsorted(self._ends, places, "right")
         if len(places) and numbers[0] == numbers[-1] and np.all(numbers == numbers[0]):
             return self._of_chunk(int(numbers[0]), places)
-        found = np.empty(len(places), object)
+        values = np.empty(len(places), object)
         for number in np.unique(numbers):
             where = np.flatnonzero(numbers == number)
-            found[where] = np.fromiter(self._of_chunk(int(number), places[where]), object, len(where))
-        return found.tolist()
+            values[where] = np.fromiter(self._of_chunk(int(number), places[where]), object, len(where))
+        return values.tolist()
 
     def _of_chunk(self, number: int, places: np.ndarray) -> list[Any]:
         chunk = self._chunks[number]
@@ -120,23 +120,21 @@ class Column(Sequence[Any]):
             yield from self[start : start + _BATCH]
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Sequence)
-            and len(self) == len(other)
-            and all(a == b for a, b in zip(self, other, strict=True))
-        )
+        if not isinstance(other, Sequence) or len(self) != len(other):
+            return False
+        return all(a == b for a, b in zip(self, other, strict=True))
 
     def __repr__(self) -> str:
-        return repr(self[:5])[:-1] + (f", ... {len(self)} in all]" if len(self) > 5 else "]")
+        shown = repr(self[:5])
+        return shown if len(self) <= 5 else f"{shown[:-1]}, ... {len(self)} in all]"
 
     def rows_of(self, value: Any) -> np.ndarray:
         """Return the positions of a stored value, int64, ascending."""
-        starts = self._ends - [len(chunk) for chunk in self._chunks]
-        found = [
-            start + np.flatnonzero(pc.is_null(chunk) if value is None else pc.fill_null(pc.equal(chunk, value), False))
-            for start, chunk in zip(starts, self._chunks, strict=True)
-        ]
-        places = np.concatenate([*found, np.zeros(0, np.int64)]).astype(np.int64)
+        parts = [np.zeros(0, np.int64)]
+        for chunk, end in zip(self._chunks, self._ends, strict=True):
+            equal = pc.is_null(chunk) if value is None else pc.fill_null(pc.equal(chunk, value), False)
+            parts.append(end - len(chunk) + np.flatnonzero(equal))
+        places = np.concatenate(parts)
         return places if self.places is None else np.flatnonzero(np.isin(self.places, places))
 
     def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
@@ -146,7 +144,9 @@ class Column(Sequence[Any]):
             ValueError: if the column does not contain the value.
         """
         rows = self.rows_of(value)
-        rows = rows[(rows >= start) & (rows < (len(self) if stop is None else stop))]
+        rows = rows[rows >= start]
+        if stop is not None:
+            rows = rows[rows < stop]
         if not len(rows):
             raise ValueError(f"{value!r} is not in the column")
         return int(rows[0])
@@ -183,8 +183,7 @@ class SplitIndex:
         self.batches = self._table.to_batches()
         self._ends = np.cumsum([len(batch) for batch in self.batches], dtype=np.int64)
         self.keys, self.class_names, self.digests = map(self._column, ("key", "class", "sha256"))
-        self.objects = self._column("objects", lambda text: json.loads(text) if text else [])
-        self.alignments = self._column("alignments", lambda text: json.loads(text) if text else [])
+        self.objects, self.alignments = (self._column(name, _read_list) for name in _JSON)
         self.captions = Column(chunk.flatten() for chunk in self._table["captions"].chunks)
         if (len(self.keys), len(self.captions)) != (images, captions):
             raise DataError(
@@ -202,13 +201,13 @@ class SplitIndex:
 
     def gather(self, names: Sequence[str], rows: np.ndarray) -> np.ndarray:
         """Return integer columns of some images, int64 (len(rows), len(names))."""
-        found = np.empty((len(rows), len(names)), np.int64)
+        values = np.empty((len(rows), len(names)), np.int64)
         numbers = np.searchsorted(self._ends, rows, "right")
         for number in np.unique(numbers):
             where, batch = numbers == number, self.batches[number]
             inside = rows[where] - (self._ends[number] - len(batch))
-            found[where] = np.stack([_in_place(batch.column(name))[inside] for name in names], axis=1)
-        return found
+            values[where] = np.stack([_in_place(batch.column(name))[inside] for name in names], axis=1)
+        return values
 
     def has(self, name: str, every: bool = True) -> bool:
         """Return whether every image has a value in a column; with `every=False`, whether any has."""
@@ -231,6 +230,10 @@ class SplitIndex:
         for batch in self.batches:
             for row in batch.to_pylist():
                 yield row | {name: json.loads(row[name]) for name in _JSON if row[name] is not None}
+
+
+def _read_list(text: str | None) -> list[Any]:
+    return json.loads(text) if text else []
 
 
 def _in_place(numbers: pa.Array) -> np.ndarray:
@@ -256,10 +259,9 @@ def open_columns(path: Path, schema: pa.Schema, fix: str) -> pa.Table:
         reason = one_line(str(error).partition(". Detail:")[0]).rstrip(".")
         raise DataError(f"The index {path} cannot be read: {reason}. {fix}") from error
     for field in schema:
-        found = table.schema.field(field.name).type if field.name in table.schema.names else "missing"
-        if found != field.type:
-            message = f"The column {field.name!r} of the index {path} must be {field.type}; got {found}. {fix}"
-            raise DataError(message)
+        stored = table.schema.field(field.name).type if field.name in table.schema.names else "missing"
+        if stored != field.type:
+            raise DataError(f"The column {field.name!r} of the index {path} must be {field.type}; got {stored}. {fix}")
     return table
 
 
@@ -292,7 +294,11 @@ def write_index(path: Path, entries: Iterable[Mapping[str, Any]]) -> str:
     def flat() -> Iterator[dict[str, Any]]:
         for entry in entries:
             digest.update(content_line(entry))
-            yield {**entry, **{name: _json(entry[name]) for name in _JSON if entry.get(name)}}
+            row = dict(entry)
+            for name in _JSON:
+                if row.get(name):
+                    row[name] = _json(row[name])
+            yield row
 
     write_columns(path, SCHEMA, flat())
     return digest.hexdigest()

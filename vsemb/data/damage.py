@@ -43,34 +43,34 @@ def is_plain_png(data: bytes) -> bool:
     ...
     vsemb.data.damage.Damaged: truncated: the PNG has no end, the chunk IEND
     """
-    order, previous, other = [], b"", 0
-    for kind, length in _chunks(data):
-        if kind in _CRITICAL:
+    order, previous, metadata = [], b"", 0
+    for name, length in _chunks(data):
+        if name in _CRITICAL:
             # All IDAT chunks follow one another.
-            if not kind == previous == b"IDAT":
-                order.append(_CRITICAL[kind])
-        elif kind[:1].isupper():
+            if not name == previous == b"IDAT":
+                order.append(_CRITICAL[name])
+        elif name[:1].isupper():
             # Such chunks may change the pixels; decoders of TensorFlow refuse them, and Pillow reads over them.
-            raise Damaged(f"the PNG has the unknown chunk {kind.decode('ascii', 'replace')}; write it anew")
+            raise Damaged(f"the PNG has the unknown chunk {name.decode('ascii', 'replace')}; write it anew")
         else:
-            other += length + 12
-        previous = kind
-    return order in ([0, 2, 3], [0, 1, 2, 3]) and other <= _METADATA
+            metadata += length + 12
+        previous = name
+    return order in ([0, 2, 3], [0, 1, 2, 3]) and metadata <= _METADATA
 
 
 def _chunks(data: bytes) -> Iterator[tuple[bytes, int]]:
-    """Yield type and length of each chunk of a PNG, IEND the last."""
-    place, kind = len(_PNG_SIGNATURE), b""
-    while kind != b"IEND":
-        length, kind = int.from_bytes(data[place : place + 4], "big"), data[place + 4 : place + 8]
-        end = place + 12 + length
+    """Yield name and length of each chunk of a PNG, IEND the last."""
+    start, name = len(_PNG_SIGNATURE), b""
+    while name != b"IEND":
+        length, name = int.from_bytes(data[start : start + 4], "big"), data[start + 4 : start + 8]
+        end = start + 12 + length
         if end > len(data):
             raise Damaged("truncated: the PNG has no end, the chunk IEND")
-        checksum = zlib.crc32(memoryview(data)[place + 4 : end - 4])
+        checksum = zlib.crc32(memoryview(data)[start + 4 : end - 4])
         if data[end - 4 : end] != checksum.to_bytes(4, "big"):
-            raise Damaged(f"damaged: the checksum of the PNG's chunk {kind.decode('ascii', 'replace')} is wrong")
-        yield kind, length
-        place = end
+            raise Damaged(f"damaged: the checksum of the PNG's chunk {name.decode('ascii', 'replace')} is wrong")
+        yield name, length
+        start = end
 
 
 def is_plain_jpeg(data: bytes) -> bool:
@@ -107,7 +107,7 @@ def is_plain_jpeg(data: bytes) -> bool:
         place += 2 + length
         if marker == _SCAN:
             scans += 1
-            found = _NEXT_MARKER.search(data, place)
-            if found is None:
+            next_marker = _NEXT_MARKER.search(data, place)
+            if next_marker is None:
                 raise Damaged(_NO_END)
-            place = found.start()
+            place = next_marker.start()

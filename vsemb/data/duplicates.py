@@ -29,8 +29,9 @@ def shared_images(dataset: Dataset) -> Iterator[str]:
             print(line)
     """
     splits = [dataset.split(name) for name in ordered_splits(dataset.splits)]
-    digests = {split.name: _digests(split) for split in splits if split.has_images}
-    for first, second in itertools.combinations([split for split in splits if split.name in digests], 2):
+    splits = [split for split in splits if split.has_images]
+    digests = {split.name: _digests(split) for split in splits}
+    for first, second in itertools.combinations(splits, 2):
         rows = np.flatnonzero(np.isin(digests[second.name], digests[first.name]))
         if len(rows):
             named = ", ".join(second.keys[row] for row in rows[:_NAMED].tolist())
@@ -42,8 +43,9 @@ def shared_images(dataset: Dataset) -> Iterator[str]:
 
 def _digests(split: Split) -> np.ndarray:
     """Return the first eight bytes of the digest of each image, uint64 (n,)."""
-    found = np.empty(len(split), np.uint64)
+    # Block by block, since the digests of a large split do not fit in memory.
+    prefixes = np.empty(len(split), np.uint64)
     for start in range(0, len(split), _BLOCK):
         block = split.digests[start : start + _BLOCK]
-        found[start : start + len(block)] = [int(digest[:16], 16) for digest in block]
-    return found
+        prefixes[start : start + len(block)] = [int(digest[:16], 16) for digest in block]
+    return prefixes

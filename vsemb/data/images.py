@@ -119,7 +119,8 @@ def sanitise_image(data: bytes, max_side: int | None = None) -> StoredImage:
 
 def _unidentified(data: bytes) -> str:
     """Return why Pillow finds no image in bytes."""
-    for start, is_plain in ((b"\x89PNG\r\n\x1a\n", is_plain_png), (b"\xff\xd8\xff", is_plain_jpeg)):
+    checks = {b"\x89PNG\r\n\x1a\n": is_plain_png, b"\xff\xd8\xff": is_plain_jpeg}
+    for start, is_plain in checks.items():
         if data.startswith(start):
             try:
                 is_plain(data)
@@ -139,8 +140,9 @@ def is_image(value: object) -> bool:
     >>> is_image("dog.jpg"), is_image(["dog.jpg"]), is_image(np.zeros((5, 8, 8, 3), np.uint8))
     (True, False, False)
     """
-    one = isinstance(value, str | os.PathLike | bytes | bytearray | memoryview | Image.Image)
-    return one or (hasattr(value, "__array__") and np.ndim(value) in (2, 3))
+    if isinstance(value, str | os.PathLike | bytes | bytearray | memoryview | Image.Image):
+        return True
+    return hasattr(value, "__array__") and np.ndim(value) in (2, 3)
 
 
 def check_image(image: object) -> None:
@@ -348,16 +350,15 @@ def _transparent_colour(image: Image.Image, data: bytes | None) -> np.ndarray | 
     if image.mode not in ("1", "L", "I", "I;16", "RGB") or colour is None or isinstance(colour, bytes):
         return None
     depth = _png_depth(image, data)
-    wanted, values = np.array(colour), np.asarray(image.convert("L") if image.mode == "1" else image)
+    wanted = np.array(colour)
+    values = np.asarray(image.convert("L") if image.mode == "1" else image)
     if image.mode == "L":
         # Pillow scales grey of 2 and 4 bits to 8, but not the transparent one. Of 16 bits in the file, the lower count.
         most = 2 ** min(depth, 8) - 1
         wanted = (wanted & most) * (255 // most)
-        for step in (17, 85) if data is None else ():
-            # Grey of 4 bits has multiples of 17, and of 2 bits multiples of 85.
-            scaled = step * colour
-            if 0 < scaled <= 255 and not (values % step).any() and (values == scaled).any():
-                raise BadImage(_DEPTH_LOST)
+        # Grey of 4 bits has multiples of 17, and of 2 bits multiples of 85.
+        if data is None and any(_may_be_scaled(values, colour, step) for step in (17, 85)):
+            raise BadImage(_DEPTH_LOST)
     elif image.mode == "RGB" and depth == 16 and data is not None:
         values = values.astype(np.uint16) << 8 | _lower_bytes(data)
     elif image.mode == "RGB":
@@ -366,6 +367,12 @@ def _transparent_colour(image: Image.Image, data: bytes | None) -> np.ndarray | 
         wanted = wanted & 255
     same = values == wanted
     return same.all(axis=2) if same.ndim == 3 else same
+
+
+def _may_be_scaled(values: np.ndarray, colour: int, step: int) -> bool:
+    """Return whether grey values may be multiples of a step, with some of a colour that is not scaled."""
+    scaled = step * colour
+    return bool(0 < scaled <= 255 and not (values % step).any() and (values == scaled).any())
 
 
 def _lower_bytes(data: bytes) -> np.ndarray:

@@ -65,10 +65,9 @@ def index_name(split: str) -> str:
 def fingerprint(content_sha256: Mapping[str, str]) -> str:
     """Return the fingerprint of a dataset.
 
-    The index files hold ids, keys, captions, the source's own ids of captions and the SHA-256 of every
-    image's bytes, and no path or time,
-    so two datasets with one fingerprint have the same images and captions. Attributes of classes have a
-    fingerprint of their own.
+    The index files hold ids, keys, captions, the source's own ids of captions and the SHA-256 of every image's bytes,
+    and no path or time. Two datasets with one fingerprint therefore have the same images and captions. Attributes of
+    classes have a fingerprint of their own.
 
     Args:
         content_sha256: split name -> hex SHA-256 of the content of its index, see `write_index`.
@@ -86,10 +85,13 @@ def read_manifest(path: Path) -> dict[str, Any]:
         DataError: if it is missing, broken, or written by another version.
     """
     if not (path / MANIFEST).exists():
-        lacking = f"it holds no {MANIFEST}, which is written last" if path.is_dir() else "no such directory"
+        reason = "no such directory"
+        if path.is_file():
+            reason = "it is a file"
+        elif path.is_dir():
+            reason = f"it holds no {MANIFEST}, which is written last"
         raise DataError(
-            f"No dataset at {path}: {'it is a file' if path.is_file() else lacking}. Give the directory that "
-            "`vsemb prepare` or `vsemb scenes` wrote."
+            f"No dataset at {path}: {reason}. Give the directory that `vsemb prepare` or `vsemb scenes` wrote."
         )
     manifest = read_json(path / MANIFEST, "dataset manifest")
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
@@ -129,11 +131,11 @@ def check_files(path: Path, manifest: Mapping[str, Any]) -> None:
         DataError: naming the file that is missing or damaged.
     """
     for split in manifest["splits"].values():
-        names, sizes = [split["index"], *split["shards"]], [split["index_bytes"], *split["bytes"]]
-        for name, size in zip(names, sizes, strict=True):
-            found = (path / name).stat().st_size if (path / name).exists() else None
-            if found != size:
-                state = "is missing" if found is None else f"has {found} bytes instead of {size}"
+        sizes = {split["index"]: split["index_bytes"], **dict(zip(split["shards"], split["bytes"], strict=True))}
+        for name, size in sizes.items():
+            stored = (path / name).stat().st_size if (path / name).exists() else None
+            if stored != size:
+                state = "is missing" if stored is None else f"has {stored} bytes instead of {size}"
                 raise DataError(f"The dataset at {path} is damaged: {name} {state}. Prepare it again.")
         name, digest = split["index"], split["index_sha256"]
         if split["index_bytes"] <= _READ_IN_FULL:
@@ -202,7 +204,7 @@ def write_index_and_manifest(
         "version": VERSION,
         **described,
         "splits": parts,
-        "skipped": [{"key": item["key"], "reason": item["reason"]} for item in skipped],
+        "skipped": [{"key": image["key"], "reason": image["reason"]} for image in skipped],
         "dropped_captions": dropped,
         "fingerprint": fingerprint(hashes),
     }

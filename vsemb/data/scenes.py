@@ -91,10 +91,10 @@ class Shapes(Scenes, kind="shapes"):
     def generate(self, seed: int, size: int) -> Source:
         from vsemb.data import synthetic
 
-        images = {"train": self.train, "val": self.val, "test": self.test}
-        images["compositional"] = self.compositional or 0
-        if self.compositional is None and not self.zero_shot:
-            images["compositional"] = 500
+        compositional = self.compositional
+        if compositional is None:
+            compositional = 0 if self.zero_shot else 500
+        images = {"train": self.train, "val": self.val, "test": self.test, "compositional": compositional}
         images = {split: count for split, count in images.items() if count}
         options = {"seed": seed, "image_size": size, "class_zero_shot_splits": self.zero_shot}
         described = {**options, "images": images, "generator": synthetic.VERSION}

@@ -123,9 +123,9 @@ class FeatureImages(ImageSource):
             yield from super().stream(rows, seeds)
             return
         drawn = self._store.training_views
-        for some, seed in zip(rows, seeds, strict=True):
-            view = np.random.default_rng(seed).integers(drawn[0], drawn[-1] + 1, len(some))
-            yield self.views(some)[np.arange(len(some)), view]
+        for batch, seed in zip(rows, seeds, strict=True):
+            view = np.random.default_rng(seed).integers(drawn[0], drawn[-1] + 1, len(batch))
+            yield self.views(batch)[np.arange(len(batch)), view]
 
 
 class FeatureViews(FeatureImages):
@@ -183,11 +183,12 @@ class PixelImages(ImageSource):
         start = 0
         for _, images in self._split.readable(self._split.encoded_images().batch(_DECODE_BATCH)):
             block, valid = decode_images(images, self._decoded, resizing=self._resizing)
-            if not (good := valid.numpy()).all():
-                key = self._split.keys[start + int(np.argmin(good))]
+            bad = np.flatnonzero(~valid.numpy())
+            if len(bad):
+                key = self._split.keys[start + bad[0]]
                 raise DataError(f"Image {key!r} of split {self._split.name!r} cannot be decoded.")
-            pixels[start : start + len(good)] = np.rint(block.numpy())
-            start += len(good)
+            pixels[start : start + len(block)] = np.rint(block.numpy())
+            start += len(block)
         return pixels
 
     @property
@@ -222,27 +223,27 @@ class PixelImages(ImageSource):
         return images if self._distort is None else self._distort(images, seed)
 
 
-def service_address(given: str) -> str:
+def service_address(address: str) -> str:
     """Check that a dispatcher answers, and return its address.
 
     Args:
-        given: `grpc://host:port`.
+        address: `grpc://host:port`.
 
     Raises:
         InvalidArgumentError: for an address of another form.
         DataError: if the service does not answer.
     """
-    host, _, port = given.removeprefix(_PREFIX).rpartition(":")
-    if not given.startswith(_PREFIX) or not host or not port.isdecimal() or int(port) > 65535:
-        raise invalid_argument("data_service", given, "grpc://HOST:PORT")
+    host, _, port = address.removeprefix(_PREFIX).rpartition(":")
+    if not address.startswith(_PREFIX) or not host or not port.isdecimal() or int(port) > 65535:
+        raise invalid_argument("data_service", address, "grpc://HOST:PORT")
     try:
         # Test the connection here, since TensorFlow retries for an hour.
         socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_SECONDS).close()
     except OSError as error:
         raise DataError(
-            f"No tf.data service answers at {given}: {error.strerror or error}. Start its dispatcher first."
+            f"No tf.data service answers at {address}: {error.strerror or error}. Start its dispatcher first."
         ) from error
-    return given
+    return address
 
 
 class ServicePixels(PixelImages):
@@ -330,8 +331,9 @@ class ServicePixels(PixelImages):
                     batch = arrived.next(0.0 if silent else _LOOK_SECONDS)
                     if batch is not None:
                         silent, heard = False, time.monotonic()
-                        if batch[0] >= step:
-                            waiting[batch[0]] = batch[1]
+                        number, images = batch
+                        if number >= step:
+                            waiting[number] = images
                     elif arrived.ended or silent:
                         break
                     elif time.monotonic() - heard >= self._patience:

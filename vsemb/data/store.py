@@ -126,14 +126,12 @@ class Dataset:
 
     def name_images(self, ids: np.ndarray) -> str:
         """Name up to five images: `key (id 7)`."""
-        splits = map(self.split, self.splits)
-        keys = {
-            int(split.ids[row]): split.keys[row]
-            for split in splits
-            for row in np.flatnonzero(np.isin(split.ids, ids[:5]))
-        }
-        named = ", ".join(f"{keys.get(int(image), '?')} (id {int(image)})" for image in ids[:5])
-        return named + (f" and {len(ids) - 5} more" if len(ids) > 5 else "")
+        keys: dict[int, str] = {}
+        for split in map(self.split, self.splits):
+            rows = np.flatnonzero(np.isin(split.ids, ids[:5]))
+            keys.update(zip(split.ids[rows].tolist(), split.keys[rows], strict=True))
+        named = ", ".join(f"{keys.get(image, '?')} (id {image})" for image in ids[:5].tolist())
+        return named if len(ids) <= 5 else f"{named} and {len(ids) - 5} more"
 
     def refuse_undecodable(self, ids: np.ndarray) -> None:
         """Raise an error that names images that do not decode.
@@ -161,8 +159,10 @@ class Dataset:
         return f"<Dataset {self.name!r} at {self.path} ({sizes} images)>"
 
     def _repr_html_(self) -> str:
-        counts = {name: self.manifest["splits"][name] for name in self.splits}
-        rows = [[name, f"{counts[name]['images']:,}", f"{counts[name]['captions']:,}"] for name in self.splits]
+        rows = []
+        for name in self.splits:
+            record = self.manifest["splits"][name]
+            rows.append([name, f"{record['images']:,}", f"{record['captions']:,}"])
         return html_table(["split", "images", "captions"], rows, f"{self.name} ({self.path})")
 
 
@@ -345,10 +345,12 @@ class Split:
         offsets = np.zeros(len(self) + 1, np.int64)
         np.cumsum(np.minimum(np.diff(self.caption_offsets), count), out=offsets[1:])
         chosen = np.arange(offsets[-1]) + np.repeat(self.caption_offsets[:-1] - offsets[:-1], np.diff(offsets))
-        places = self.caption_places
-        texts = self.captions
-        texts = texts.at(chosen) if isinstance(texts, Column) else [texts[place] for place in chosen]
-        return self._with(texts, offsets, None if places is None else places[chosen])
+        places, texts = self.caption_places, self.captions
+        return self._with(
+            texts.at(chosen) if isinstance(texts, Column) else [texts[place] for place in chosen],
+            offsets,
+            None if places is None else places[chosen],
+        )
 
     def _with(self, texts: Sequence[str], offsets: np.ndarray, places: np.ndarray | None) -> Split:
         other = copy.copy(self)
@@ -360,13 +362,14 @@ class Split:
         """Return the positions of texts among the stored captions; None unless all are found in order."""
         places: list[int] = []
         for first, end, texts in zip(self._stored_offsets, self._stored_offsets[1:], captions, strict=False):
-            stored, at = self.index.captions[first:end], -1
+            # Each text is searched behind the one before, since captions of an image may be equal.
+            stored, start = self.index.captions[first:end], 0
             for text in texts:
-                try:
-                    at = stored.index(text, at + 1)
-                except ValueError:
+                if text not in stored[start:]:
                     return None
-                places.append(int(first) + at)
+                place = stored.index(text, start)
+                places.append(int(first) + place)
+                start = place + 1
         return np.array(places, np.int64)
 
     def _need_images(self) -> None:
@@ -449,19 +452,19 @@ class Split:
         return [encoded for part in parts for encoded in part]
 
     def _read(self, rows: np.ndarray) -> list[bytes]:
-        found = []
+        images = []
         places = self.index.gather(("shard", "image_offset", "image_bytes"), rows)
         for (number, offset, length), digest in zip(places.tolist(), self.digests[rows], strict=True):
             shard = self._shards[number]
             try:
                 with open(shard, "rb", buffering=0) as file:
-                    found.append(os.pread(file.fileno(), length, offset))
+                    images.append(os.pread(file.fileno(), length, offset))
             except OSError as error:
                 raise DataError(f"The shard {shard} cannot be read: {error.strerror or error}.") from error
-            if len(found[-1]) != length or sha256_bytes(found[-1]) != digest:
-                key = self.keys[int(rows[len(found) - 1])]
+            if len(images[-1]) != length or sha256_bytes(images[-1]) != digest:
+                key = self.keys[int(rows[len(images) - 1])]
                 raise DataError(f"The shard {shard} is damaged: image {key!r} has other bytes. Run `vsemb check`.")
-        return found
+        return images
 
 
 def _readable(batches: Iterable[Any], path: Path) -> Iterator[Any]:

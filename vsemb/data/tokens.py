@@ -74,18 +74,13 @@ def _fingerprint(split: Split, texts: Column, tokenizer: Tokenizer) -> str:
     assert split.dataset is not None
     sample = np.linspace(0, len(texts) - 1, min(len(texts), _SAMPLE)).astype(np.int64)
     ids, offsets = tokenizer.encode(texts[sample])
+    data = [split.dataset.fingerprint, split.name]
     name = f"{type(tokenizer).__module__}.{type(tokenizer).__qualname__}"
-    parts = [
-        split.dataset.fingerprint,
-        split.name,
-        name,
-        tokenizer.max_length,
-        list(tokenizer.vocabulary.words),
-        _RULES,
-    ]
-    digest = hashlib.sha256(json.dumps(parts).encode())
+    settings = [name, tokenizer.max_length, list(tokenizer.vocabulary.words), _RULES]
+    digest = hashlib.sha256(json.dumps([*data, *settings]).encode())
     for array in (ids, offsets, texts.places):
-        digest.update(b"" if array is None else np.ascontiguousarray(array).data)
+        if array is not None:
+            digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()[:16]
 
 

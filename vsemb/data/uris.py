@@ -35,8 +35,8 @@ def scheme(name: str | os.PathLike[str]) -> str:
     >>> scheme("gs://photos/1.jpg"), scheme("photos/1.jpg")
     ('gs', '')
     """
-    found = _SCHEME.match(name) if isinstance(name, str) else None
-    return found[1].lower() if found else ""
+    prefix = _SCHEME.match(name) if isinstance(name, str) else None
+    return prefix[1].lower() if prefix else ""
 
 
 @dataclass(frozen=True)
@@ -91,10 +91,9 @@ class RemoteFolder:
 
 def images_folder(images: str | os.PathLike[str]) -> Path | RemoteFolder:
     """Return the folder that a reader's option `images` names, by path or URI."""
-    kind = scheme(images)
-    if kind == "file":
+    if scheme(images) == "file":
         return _local_path(str(images))
-    return RemoteFolder(str(images)) if kind else Path(images)
+    return RemoteFolder(str(images)) if scheme(images) else Path(images)
 
 
 def located(name: str) -> Path | RemoteImage:

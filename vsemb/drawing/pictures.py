@@ -69,9 +69,10 @@ def save_picture(picture: Image.Image, path: str | os.PathLike[str]) -> None:
         InvalidArgumentError: for any other ending.
         DataError: if the file cannot be written.
     """
-    kind = check_picture_path(path)
+    format = check_picture_path(path)
+    options = {"quality": _QUALITY} if format == "JPEG" else {}
     with replacing(path) as temporary:
-        picture.save(temporary, kind, **({"quality": _QUALITY} if kind == "JPEG" else {}))
+        picture.save(temporary, format, **options)
 
 
 def read_picture(encoded: bytes, name: str, side: int | None = None) -> Image.Image:
@@ -110,7 +111,8 @@ def pixel_box(box: Sequence[float] | np.ndarray, size: tuple[int, int]) -> Recta
     >>> pixel_box([0.25, 0.5, 0.5, 0.5], (200, 100))
     (50, 50, 100, 50)
     """
-    (x, width), (y, height) = (_span(box[axis], box[axis + 2], size[axis]) for axis in (0, 1))
+    x, width = _span(box[0], box[2], size[0])
+    y, height = _span(box[1], box[3], size[1])
     return x, y, width, height
 
 
@@ -147,7 +149,9 @@ def decimals(values: Iterable[float]) -> int:
     (2, 4, 0, 2)
     """
     largest = max((abs(float(value)) for value in values if math.isfinite(value)), default=1.0)
-    return min(max(2 - math.floor(math.log10(largest)), 0), 4) if largest else 2
+    if largest == 0:
+        return 2
+    return min(max(2 - math.floor(math.log10(largest)), 0), 4)
 
 
 def drawable(text: str) -> str:
@@ -199,10 +203,9 @@ def contact_sheet(tiles: Sequence[tuple[Image.Image, str]], side: int = 160) -> 
         y = gap + number // columns * (side + below + gap)
         small = scaled_to(picture, side)
         sheet.paste(small, (x + (side - small.width) // 2, y + (side - small.height) // 2))
-        for line, words in enumerate(text.split("\n")):
-            pen.text(
-                (x + side // 2, y + side + 2 + line * round(1.2 * size)), cut_text(words, font, side), INK, font, "ma"
-            )
+        for number_of_line, line in enumerate(text.split("\n")):
+            middle = (x + side // 2, y + side + 2 + number_of_line * round(1.2 * size))
+            pen.text(middle, cut_text(line, font, side), INK, font, "ma")
     return sheet
 
 

@@ -201,13 +201,7 @@ class PixelEncoder(Configured, keras.layers.Layer):
         build_layers((self.head, (input_shape[0], self.backbone.output_shape[-1])))
 
     def call(self, pixels: Tensor, training: bool = False) -> Tensor:
-        expected, shape = self.backbone.input_shape[1:], tuple(pixels.shape)
-        found = shape[-len(expected) :]
-        if len(shape) <= len(expected) or any(
-            None not in sizes and sizes[0] != sizes[1] for sizes in zip(expected, found, strict=True)
-        ):
-            fix = "Resize the images, or build the backbone for their size."
-            raise invalid_argument("pixels", f"shape {shape}", f"of shape (batch, {str(expected)[1:]}", fix)
+        self._check_shape(tuple(pixels.shape))
         if len(pixels.shape) > len(self.backbone.input_shape):
             rows = self.call(ops.reshape(pixels, (-1, *pixels.shape[2:])), training)
             return ops.mean(ops.reshape(rows, (-1, pixels.shape[1], rows.shape[-1])), axis=1)
@@ -215,6 +209,14 @@ class PixelEncoder(Configured, keras.layers.Layer):
         if len(features.shape) > 2:
             features = ops.mean(features, axis=tuple(range(1, len(features.shape) - 1)))
         return self.head(features, training=training)
+
+    def _check_shape(self, shape: tuple[int | None, ...]) -> None:
+        expected = self.backbone.input_shape[1:]
+        sizes = zip(expected, shape[-len(expected) :], strict=False)
+        fits = all(None in pair or pair[0] == pair[1] for pair in sizes)
+        if len(shape) <= len(expected) or not fits:
+            fix = "Resize the images, or build the backbone for their size."
+            raise invalid_argument("pixels", f"shape {shape}", f"of shape (batch, {str(expected)[1:]}", fix)
 
     def decode(self, encoded: Tensor) -> tuple[Tensor, Tensor]:
         """Decode images to pixels of the backbone's input size, in the graph; TensorFlow only.

@@ -44,18 +44,18 @@ class FastLoop:
 
         mask = mask[0] if isinstance(mask, (list, tuple)) else mask
         inputs = ops.transpose(sequences, (1, 0, 2))
-        if mask is not None:
-            mask = ops.expand_dims(ops.transpose(ops.cast(mask, "bool")), -1)
         if layer.go_backwards:
             inputs = ops.flip(inputs, axis=0)
-            mask = None if mask is None else ops.flip(mask, axis=0)
+        if mask is not None:
+            mask = ops.expand_dims(ops.transpose(ops.cast(mask, "bool")), -1)
+            mask = ops.flip(mask, axis=0) if layer.go_backwards else mask
         kernel, recurrent, bias, _ = self.direction()
         flat = ops.reshape(ops.cast(inputs, kernel.dtype), (-1, inputs.shape[-1]))
         sums = ops.cast(ops.matmul(flat, kernel), bias.dtype)
         sums = ops.reshape(sums, (*ops.shape(inputs)[:-1], kernel.shape[1]))
         initial = tuple(ops.cast(state, bias.dtype) for state in initial_state)
         states = LOOPS[self.loop][0](sums, recurrent, bias, mask, initial, training)
-        outputs, last = states[0], [each[-1] for each in states]
+        outputs, last = states[0], [state[-1] for state in states]
         if not layer.return_sequences:
             return last[0], ops.expand_dims(last[0], 1), last
         if layer.zero_output_for_mask and mask is not None:
@@ -66,7 +66,7 @@ class FastLoop:
         """Return kernel and recurrent matrix, in the dtype of the products, the bias, and `go_backwards`."""
         layer: Any = self
         cell, dtype = layer.cell, layer.compute_dtype
-        kernel, recurrent = (ops.cast(each, dtype) for each in (cell.kernel, cell.recurrent_kernel))
+        kernel, recurrent = ops.cast(cell.kernel, dtype), ops.cast(cell.recurrent_kernel, dtype)
         return kernel, recurrent, ops.cast(cell.bias, _STATE_DTYPES[dtype]), layer.go_backwards
 
     def own_loop_serves(self, training: bool) -> bool:
@@ -189,8 +189,8 @@ class RecurrentSentenceEncoder(PooledSentenceEncoder):
         else:
             if self.cell == "gru-reset-before":
                 options["reset_after"] = False
-            kind = LSTM if self.cell == "lstm" else GRU
-            layer = kind(self.units, return_sequences=sequences, **options)
+            layer_type = LSTM if self.cell == "lstm" else GRU
+            layer = layer_type(self.units, return_sequences=sequences, **options)
         if self.directions == "forward":
             return layer
         merge = {"concat": "concat", "average": "ave"}[self.directions]
@@ -208,7 +208,8 @@ class RecurrentSentenceEncoder(PooledSentenceEncoder):
         layers: list[Any] = [self.recurrent]
         if self.directions != "forward":
             layers = [self.recurrent.forward_layer, self.recurrent.backward_layer]
-        if not training and all(isinstance(each, FastLoop) and each.own_loop_serves(training) for each in layers):
+        fast = all(isinstance(layer, FastLoop) and layer.own_loop_serves(training) for layer in layers)
+        if fast and not training:
             return self.head(self._packed(layers, token_ids, mask))
         states = self.recurrent(self.words(token_ids, training=training), mask=mask, training=training)
         return self.head(states if self.pooling == "last" else self._pool(states, mask), training)
@@ -217,9 +218,10 @@ class RecurrentSentenceEncoder(PooledSentenceEncoder):
         """Return the pooled states, in less time than the layers; see `packed_loop`."""
         from vsemb.ops.recurrent_loops import packed_loop
 
-        directions = [each.direction() for each in layers]
-        found, rows = packed_loop(layers[0].loop, directions, self.words, token_ids, mask)
-        states = [last if self.pooling == "last" else each for each, last in found]
+        directions = [layer.direction() for layer in layers]
+        outputs, rows = packed_loop(layers[0].loop, directions, self.words, token_ids, mask)
+        all_states, last_states = zip(*outputs, strict=True)
+        states = last_states if self.pooling == "last" else all_states
         merged = (states[0] + states[1]) / 2 if self.directions == "average" else ops.concatenate(states, axis=-1)
         return merged if self.pooling == "last" else self._pool.of_words(merged, rows, ops.shape(mask)[0])
 

@@ -274,9 +274,9 @@ class WordVectors(Part):
                 allowed = f"null or {FROM_CAPTIONS!r} with a tokenizer of subwords or characters"
                 fix = "A file has vectors of whole words."
                 raise invalid_argument("words.vectors", self.vectors, allowed, fix)
-            vectors, found = read_word_vectors(self.vectors, corpus.vocabulary, corpus.seed)
+            vectors, count = read_word_vectors(self.vectors, corpus.vocabulary, corpus.seed)
             layer.set_vectors(vectors)
-            say(f"word vectors for {found} of {len(corpus.vocabulary.words)} words")
+            say(f"word vectors for {count} of {len(corpus.vocabulary.words)} words")
 
 
 @dataclass(frozen=True)

@@ -32,9 +32,11 @@ def find_threshold(errors: np.ndarray, labels: np.ndarray) -> float:
     order = np.argsort(errors, kind="stable")
     sorted_errors, true = errors[order], labels[order]
     # Number of correct pairs if the first i are classified as true: the true ones among them and the false ones after.
-    right = np.concatenate([[0], np.cumsum(true)]) + np.concatenate([np.cumsum(~true[::-1])[::-1], [0]])
+    true_before = np.concatenate([[0], np.cumsum(true)])
+    false_after = np.concatenate([np.cumsum(~true[::-1])[::-1], [0]])
+    right = true_before + false_after
     # A threshold cannot separate equal errors.
-    ends = np.concatenate([[True], np.append(sorted_errors[1:] != sorted_errors[:-1], True)])
+    ends = np.concatenate([[True], sorted_errors[1:] != sorted_errors[:-1], [True]])
     best = int(np.argmax(np.where(ends, right, -1)))
     return -np.inf if best == 0 else float(sorted_errors[best - 1])
 
@@ -75,8 +77,8 @@ def average_precision(errors: np.ndarray, labels: np.ndarray) -> float:
     order = np.argsort(errors, kind="stable")
     # Precision at an error counts all pairs with this error.
     last = np.searchsorted(errors[order], errors[order], side="right")
-    found = np.cumsum(labels[order])[last - 1]
-    return float(np.mean((found / last)[labels[order]]))
+    true_pairs = np.cumsum(labels[order])[last - 1]
+    return float(np.mean((true_pairs / last)[labels[order]]))
 
 
 def roc_auc(errors: np.ndarray, labels: np.ndarray) -> float:

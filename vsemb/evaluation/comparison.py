@@ -64,8 +64,8 @@ def compare_ranks(
 
     Example: the second model finds the second of two images first.
 
-    >>> found = compare_ranks((np.array([0, 9]), np.array([0, 9])), (np.array([0, 0]), np.array([0, 0])), np.arange(2))
-    >>> found["recall_sum"].difference
+    >>> first, second = np.array([0, 9]), np.array([0, 0])
+    >>> compare_ranks((first, first), (second, second), np.arange(2))["recall_sum"].difference
     200.0
 
     Reference: Efron and Tibshirani 1993, chapters 6 and 16; Koehn 2004, "Statistical significance tests for machine
@@ -81,15 +81,16 @@ def compare_ranks(
         )
     rows = np.arange(images), np.asarray(text_rows)
     # Number of queries per image, (images, 1), and number of them with a rank below K per model, (2, images, 3).
-    queries = [np.bincount(row, minlength=images)[:, None] for row in rows]
-    right = [
-        np.array([[np.bincount(row, model[side] < k, images) for k in RECALLS] for model in (first, second)]).mT
-        for side, row in enumerate(rows)
-    ]
+    queries, right = [], []
+    for side, row in enumerate(rows):
+        queries.append(np.bincount(row, minlength=images)[:, None])
+        ranked = [[np.bincount(row, model[side] < k, images) for k in RECALLS] for model in (first, second)]
+        right.append(np.array(ranked).mT)
 
     def measured(drawn: np.ndarray) -> np.ndarray:
         """Return each model's recalls and their sum, (2, 7); `drawn` has the number of times that each image counts."""
-        recalls = np.concatenate([100 * (drawn @ r) / (drawn @ q) for r, q in zip(right, queries, strict=True)], axis=1)
+        sides = [100 * (drawn @ r) / (drawn @ q) for r, q in zip(right, queries, strict=True)]
+        recalls = np.concatenate(sides, axis=1)
         return np.append(recalls, recalls.sum(axis=1, keepdims=True), axis=1)
 
     generator = np.random.default_rng(seed)
@@ -99,13 +100,10 @@ def compare_ranks(
     bounds = np.percentile(gains, [2.5, 97.5], axis=0).T
     of_first, of_second = measured(np.ones(images))
     names = [f"{side} R@{k}" for side in ("image_to_text", "text_to_image") for k in RECALLS]
-    return {
-        name: PairedDifference(
-            float(of_first[place]),
-            float(of_second[place]),
-            float(of_second[place] - of_first[place]),
-            (float(bounds[place, 0]), float(bounds[place, 1])),
-            float(np.mean(gains[:, place] <= 0)),
-        )
-        for place, name in enumerate([*names, "recall_sum"])
-    }
+    differences = {}
+    for number, name in enumerate([*names, "recall_sum"]):
+        one, other = float(of_first[number]), float(of_second[number])
+        low, high = bounds[number].tolist()
+        not_better = float(np.mean(gains[:, number] <= 0))
+        differences[name] = PairedDifference(one, other, other - one, (low, high), not_better)
+    return differences

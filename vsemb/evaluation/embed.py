@@ -69,7 +69,8 @@ class Embedder:
             return kept.setdefault(name, compiled_with(encode, self.model.variables))
         import tensorflow as tf
 
-        key = name, str(spec := batches.element_spec[name])
+        spec = batches.element_spec[name]
+        key = name, str(spec)
         if key not in kept:
             kept[key] = tf.function(encode, input_signature=[spec], autograph=False)
         return kept[key]

@@ -63,7 +63,8 @@ def scanned_ranks(
     """
     images, texts = (np.ascontiguousarray(rows, np.float32) for rows in (images, texts))
     of_images, of_texts = round_rows(images, _DTYPE), round_rows(texts, _DTYPE)
-    if not np.isfinite([[each.largest.length, each.largest.moved] for each in (of_images, of_texts)]).all():
+    changes = (of_images.largest, of_texts.largest)
+    if not np.isfinite([(change.length, change.moved) for change in changes]).all():
         return None
     errors = of_images.error(of_texts.largest)
     reached = _pair_scores(images, texts, own, np.arange(len(own)))
@@ -77,12 +78,12 @@ def scanned_ranks(
         products = tf.matmul(of_images.rounded(at_images), of_texts.rounded(at_texts), transpose_b=True)
         if not _within(products, images[at_images], texts[at_texts], errors[at_images]):
             return None
-        mine = _Windows(rows.low[at_images, None], rows.high[at_images, None])
-        theirs = _Windows(columns.low[None, at_texts], columns.high[None, at_texts])
-        marked = _not_behind(products, mine.low, theirs.low).numpy()
+        of_rows = _Windows(rows.low[at_images, None], rows.high[at_images, None])
+        of_columns = _Windows(columns.low[None, at_texts], columns.high[None, at_texts])
+        marked = _not_behind(products, of_rows.low, of_columns.low).numpy()
         counted = np.count_nonzero(marked) > _FEW * marked.size
         if counted:
-            in_rows, in_columns, close = _counts(products, *mine, *theirs)
+            in_rows, in_columns, close = _counts(products, *of_rows, *of_columns)
             ahead_of_images[at_images] += in_rows.numpy()
             ahead_of_texts[at_texts] += in_columns.numpy()
             marked = close.numpy()
@@ -93,10 +94,8 @@ def scanned_ranks(
         scores = tf.cast(scores, tf.float32).numpy()
         image += at_images.start
         text += at_texts.start
-        for ahead, at, windows, exact in (
-            (ahead_of_images, image, rows, best),
-            (ahead_of_texts, text, columns, reached),
-        ):
+        sides = ((ahead_of_images, image, rows, best), (ahead_of_texts, text, columns, reached))
+        for ahead, at, windows, exact in sides:
             if not counted:
                 np.add.at(ahead, at[scores > windows.high[at]], 1)
             close = (windows.low[at] <= scores) & (scores <= windows.high[at]) & (own[text] != image)
@@ -108,7 +107,7 @@ def scanned_ranks(
 def _blocks(count: int, most: int) -> list[slice]:
     """Return the fewest slices of similar size with at most `most` entries each."""
     bounds = np.linspace(0, count, -(-count // most) + 1).astype(int)
-    return [slice(*each) for each in pairwise(bounds)]
+    return [slice(start, end) for start, end in pairwise(bounds)]
 
 
 def _within(products: tf.Tensor, images: np.ndarray, texts: np.ndarray, errors: np.ndarray) -> bool:
@@ -116,15 +115,16 @@ def _within(products: tf.Tensor, images: np.ndarray, texts: np.ndarray, errors: 
 
     The bound assumes sums in float32; not every build of TensorFlow sums products of bfloat16 in float32.
     """
-    row, column = (
-        each.reshape(-1)
-        for each in np.meshgrid(
-            *(np.linspace(0, len(side) - 1, min(_SAMPLE, len(side))).astype(int) for side in (images, texts))
-        )
-    )
-    found = tf.cast(tf.gather_nd(products, np.stack([row, column], 1)), tf.float32).numpy()
+    grid = np.meshgrid(_sample(len(images)), _sample(len(texts)))
+    row, column = grid[0].ravel(), grid[1].ravel()
+    rounded = tf.cast(tf.gather_nd(products, np.stack([row, column], 1)), tf.float32).numpy()
     windows = _windows(_pair_scores(images, texts, row, column), errors[row])
-    return bool(((windows.low <= found) & (found <= windows.high)).all())
+    return bool(((windows.low <= rounded) & (rounded <= windows.high)).all())
+
+
+def _sample(count: int) -> np.ndarray:
+    """Return a few numbers of rows, evenly spread."""
+    return np.linspace(0, count - 1, min(_SAMPLE, count)).astype(int)
 
 
 def _windows(exact: np.ndarray, error: np.ndarray) -> _Windows:
@@ -142,8 +142,8 @@ def _pair_scores(images: np.ndarray, texts: np.ndarray, image: np.ndarray, text:
     """Return the float32 inner product of each pair of rows."""
     scores = np.empty(len(image), np.float32)
     for start in range(0, len(image), _ROWS):
-        here = slice(start, start + _ROWS)
-        scores[here] = np.einsum("nd,nd->n", images[image[here]], texts[text[here]])
+        block = slice(start, start + _ROWS)
+        scores[block] = np.einsum("nd,nd->n", images[image[block]], texts[text[block]])
     return scores
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from html import escape
 from itertools import product
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from keras import ops
@@ -23,6 +23,7 @@ from vsemb.errors import DataError, counted, invalid_argument
 from vsemb.evaluation.rank_scan import scanned_ranks, worth_a_scan
 from vsemb.hubs import correct_hubs
 from vsemb.ops.backend import compiled
+from vsemb.parts import Count, Whole, between, require
 from vsemb.printing import table
 from vsemb.results import Result
 from vsemb.similarities import Similarity
@@ -92,39 +93,37 @@ class RetrievalMetrics(Result):
     @property
     def _tables(self) -> list[tuple[str, RetrievalMetrics]]:
         """The metrics and those of folds, pairs and others, each with a title."""
-        tables = [(f"{self.images} images, {self.texts} texts", self)]
-        if self.folds is not None:
-            tables.append((f"mean over folds of {self.folds.images} images", self.folds))
-        if self.csls is not None:
-            tables.append(("hubs corrected (CSLS, transductive)", self.csls))
-        if self.pairs is not None:
-            tables.append((f"{self.pairs.images} pairs, one text per image", self.pairs))
-        if (some := self.with_known_word) is not None:
-            tables.append((f"queries with a known word: {some.images} images, {some.texts} texts", some))
-        if (some := self.all_words_known) is not None:
-            tables.append((f"queries all words known: {some.images} images, {some.texts} texts", some))
-        return tables
+        titles = {
+            "{0.images} images, {0.texts} texts": self,
+            "mean over folds of {0.images} images": self.folds,
+            "hubs corrected (CSLS, transductive)": self.csls,
+            "{0.images} pairs, one text per image": self.pairs,
+            "queries with a known word: {0.images} images, {0.texts} texts": self.with_known_word,
+            "queries all words known: {0.images} images, {0.texts} texts": self.all_words_known,
+        }
+        return [(title.format(metrics), metrics) for title, metrics in titles.items() if metrics is not None]
 
     def _rows(self, title: str) -> list[list[str]]:
         """Return a table, its header first."""
         columns = list(self.image_to_text)
-        rows = [[title, *(column.removesuffix("_rank") for column in columns)]]
         sides = {"image_to_text": self.image_to_text, "text_to_image": self.text_to_image}
+        rows = [[title, *(column.removesuffix("_rank") for column in columns)]]
         for name, values in sides.items():
-            rows.append([name.replace("_to_", " → "), *(f"{values[key]:.1f}" for key in columns)])
+            rows.append([name.replace("_to_", " → "), *(f"{values[column]:.1f}" for column in columns)])
             if self.intervals_95 is not None:
                 bounds = self.intervals_95[name]
-                rows.append(["  95 %", *(f"{bounds[key][0]:.1f}–{bounds[key][1]:.1f}" for key in columns)])
-        sums = {"recall sum": f"{self.recall_sum:.1f}"}
+                rows.append(["  95 %", *("{:.1f}–{:.1f}".format(*bounds[column]) for column in columns)])
+        padding = [""] * (len(columns) - 1)
+        rows.append(["recall sum", f"{self.recall_sum:.1f}", *padding])
         if self.intervals_95 is not None:
-            sums["  95 %"] = "{:.1f}–{:.1f}".format(*self.intervals_95["recall_sum"])
-        return rows + [[name, value, *[""] * (len(columns) - 1)] for name, value in sums.items()]
+            rows.append(["  95 %", "{:.1f}–{:.1f}".format(*self.intervals_95["recall_sum"]), *padding])
+        return rows
 
     def __str__(self) -> str:
         rows: list[list[str]] = []
         for title, metrics in self._tables:
-            own = metrics._rows(title)
-            rows += [[""] * len(own[0]), *own]
+            table_rows = metrics._rows(title)
+            rows += [[""] * len(table_rows[0]), *table_rows]
         return "\n".join([table(rows[1], rows[2:]), *self.notes])
 
     def __repr__(self) -> str:
@@ -187,9 +186,9 @@ def retrieval_ranks(
     own = _own_images(image_ids, text_image_ids)
     height, width = tile_shape(len(images), len(texts), block)
     if similarity.inner_product and worth_a_scan(len(images), len(texts)):
-        found = scanned_ranks(images, texts, own, height, width)
-        if found is not None:
-            return found
+        ranks = scanned_ranks(images, texts, own, height, width)
+        if ranks is not None:
+            return ranks
     score = _scorer(similarity)
 
     def scored(row: int, column: int) -> Any:
@@ -262,7 +261,8 @@ def _inner_products(images: np.ndarray, texts: np.ndarray) -> Any:
 def _count_reaching(scores: Any, in_row: np.ndarray, in_column: np.ndarray) -> list[np.ndarray]:
     """Count the scores that reach the threshold of their row, and of their column; also return whether any is NaN."""
     count = _count_compiled if scores.shape[0] * scores.shape[1] >= _COMPILED else _count
-    return [ops.convert_to_numpy(each) for each in count(scores, *map(ops.convert_to_tensor, (in_row, in_column)))]
+    counts = count(scores, ops.convert_to_tensor(in_row), ops.convert_to_tensor(in_column))
+    return list(map(ops.convert_to_numpy, counts))
 
 
 def _count(scores: Any, in_row: Any, in_column: Any) -> tuple[Any, ...]:
@@ -301,22 +301,22 @@ def _checked(
 def _embeddings(name: str, values: ArrayLike, similarity: Similarity) -> np.ndarray:
     rank = 3 if similarity.multi_vector else 2
     try:
-        found = np.asarray(values)
+        embeddings = np.asarray(values)
     except ValueError:  # Rows of different lengths.
-        found = np.empty(0, object)
-    if found.ndim != rank or found.dtype.kind not in "fiu":
+        embeddings = np.empty(0, object)
+    if embeddings.ndim != rank or embeddings.dtype.kind not in "fiu":
         shape = "(rows, items, dim)" if similarity.multi_vector else "(rows, dim)"
-        raise invalid_argument(name, f"{found.dtype} {found.shape}", f"an array of numbers of shape {shape}")
+        raise invalid_argument(name, f"{embeddings.dtype} {embeddings.shape}", f"an array of numbers of shape {shape}")
     # Scores are compared with float32 numbers, so embeddings must be float32; float32 arrays are not copied.
-    return found.astype(np.float32, copy=False)
+    return embeddings.astype(np.float32, copy=False)
 
 
 def _ids(name: str, values: ArrayLike) -> np.ndarray:
-    found = np.asarray(values)
-    if found.ndim != 1 or (found.dtype.kind not in "iu" and found.size):
+    ids = np.asarray(values)
+    if ids.ndim != 1 or (ids.dtype.kind not in "iu" and ids.size):
         fix = f"Pass the similarity by name: similarity={values!r}." if isinstance(values, str) else None
-        raise invalid_argument(name, f"{found.dtype} {found.shape}", "an array of integers of shape (rows,)", fix)
-    return found
+        raise invalid_argument(name, f"{ids.dtype} {ids.shape}", "an array of integers of shape (rows,)", fix)
+    return ids
 
 
 def _check(images: np.ndarray, texts: np.ndarray, image_ids: np.ndarray, text_image_ids: np.ndarray) -> None:
@@ -371,23 +371,18 @@ def check_protocol(
     Raises:
         InvalidArgumentError: see `evaluate_retrieval`.
     """
-    if not 1 <= folds <= max(images, 1):
-        raise invalid_argument("folds", folds, f"an integer from 1 to {images}, the number of images")
-    if bootstrap < 0:
-        raise invalid_argument("bootstrap", bootstrap, "an integer >= 0")
-    if not all(_whole(k) and k >= 1 for k in recalls) or len(set(recalls)) < len(recalls):
+    up_to_images = Annotated[int, between(1, max(images, 1))]
+    require("folds", folds, up_to_images)
+    require("bootstrap", bootstrap, Whole)
+    for k in recalls:
+        require("recalls", k, Count)
+    if len(set(recalls)) < len(recalls):
         raise invalid_argument("recalls", list(recalls), "distinct integers >= 1")
-    if pairs is not None and not (_whole(pairs) and 1 <= pairs <= images):
-        raise invalid_argument("pairs", pairs, f"an integer from 1 to {images}, the number of images")
-    if csls is not None and not (_whole(csls) and 1 <= csls <= images):
-        raise invalid_argument("csls", csls, f"an integer from 1 to {images}, the number of images")
+    require("pairs", pairs, up_to_images | None)
+    require("csls", csls, up_to_images | None)
     if csls is not None and not similarity.inner_product:
         allowed = f"omitted for the similarity {similarity.kind}, which is not an inner product"
         raise invalid_argument("csls", csls, allowed)
-
-
-def _whole(value: object) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def evaluate_retrieval(
@@ -468,8 +463,8 @@ def evaluate_retrieval(
         )
     if folds > 1:
         blocks = np.array_split(np.arange(len(images)), folds)
-        found = [ranked(rows, np.isin(text_image_ids, image_ids[rows])) for rows in blocks]
-        metrics = replace(metrics, folds=_summary(found, *options))
+        of_folds = [ranked(rows, np.isin(text_image_ids, image_ids[rows])) for rows in blocks]
+        metrics = replace(metrics, folds=_summary(of_folds, *options))
     if pairs is not None:
         ids, first = np.unique(text_image_ids, return_index=True)
         chosen = first[np.searchsorted(ids, image_ids[:pairs])]
@@ -487,8 +482,11 @@ def _without(ranked: _Ranked, chosen: np.ndarray, *options: Any) -> RetrievalMet
         return None
     of_images, of_texts, rows = ranked["image_to_text"][0], *ranked["text_to_image"]
     kept, places = np.unique(rows[chosen], return_inverse=True)
-    some = {"image_to_text": (of_images[kept], np.arange(len(kept))), "text_to_image": (of_texts[chosen], places)}
-    return _summary([some], *options)
+    remaining = {
+        "image_to_text": (of_images[kept], np.arange(len(kept))),
+        "text_to_image": (of_texts[chosen], places),
+    }
+    return _summary([remaining], *options)
 
 
 def _summary(folds: list[_Ranked], recalls: Sequence[int], bootstrap: int, seed: int) -> RetrievalMetrics:
@@ -499,17 +497,16 @@ def _summary(folds: list[_Ranked], recalls: Sequence[int], bootstrap: int, seed:
     if bootstrap:
         # The same images are drawn for both directions.
         drawn = {side: _resampled(ranked, recalls, bootstrap, seed) for side, ranked in sides.items()}
-        intervals = {
-            side: {name: _interval([metrics[name] for metrics in samples]) for name in samples[0]}
-            for side, samples in drawn.items()
-        }
+        intervals = {}
+        for side, samples in drawn.items():
+            intervals[side] = {name: _interval([sample[name] for sample in samples]) for name in samples[0]}
         intervals["recall_sum"] = _interval([_recall_sum(*both) for both in zip(*drawn.values(), strict=True)])
     return RetrievalMetrics(means["image_to_text"], means["text_to_image"], images, texts, intervals)
 
 
 def _fold_mean(folds: list[np.ndarray], recalls: Sequence[int]) -> dict[str, float]:
-    each = [rank_metrics(ranks, recalls) for ranks in folds]
-    return {name: float(np.mean([metrics[name] for metrics in each])) for name in each[0]}
+    of_folds = [rank_metrics(ranks, recalls) for ranks in folds]
+    return {name: float(np.mean([metrics[name] for metrics in of_folds])) for name in of_folds[0]}
 
 
 def _interval(values: Sequence[float]) -> list[float]:

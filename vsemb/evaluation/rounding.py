@@ -91,9 +91,10 @@ def round_rows(rows: np.ndarray, dtype: str) -> RoundedRows:
         exact = rows[start : start + _ROWS]
         back = tf.cast(tf.cast(exact, dtype), tf.float32).numpy()
         with np.errstate(over="ignore", invalid="ignore"):  # Callers check that lengths are finite.
-            squares.append([np.einsum("nd,nd->n", each, each) for each in (exact, back, exact - back)])
+            squares.append([np.einsum("nd,nd->n", x, x) for x in (exact, back, exact - back)])
     lengths = np.sqrt(np.concatenate(squares, axis=1))
-    if (short := lengths[0] < _SHORT).any():
+    short = lengths[0] < _SHORT
+    if short.any():
         lengths[:, short] = np.abs(rows[short]).max(axis=1) * np.sqrt(rows.shape[1])
     return RoundedRows(dtype, rows, *lengths)
 

@@ -101,7 +101,7 @@ class ImageAugmenter(Part):
         seed = tf.random.experimental.stateless_fold_in(seed, _STREAM)
         seeds = tf.random.experimental.stateless_split(seed, tf.shape(pixels)[0])
         row = tf.TensorSpec((self.size, self.size, 3), tf.uint8)
-        return tf.map_fn(lambda each: self._one(*each), (pixels, seeds), fn_output_signature=row)
+        return tf.map_fn(lambda image: self._one(*image), (pixels, seeds), fn_output_signature=row)
 
     def _one(self, image: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         library = _stateless_module()

@@ -36,7 +36,6 @@ _SMALL_BLOCKS = ((32, 6, 4), (64, 3, 2), (96, 3, 2), (128, 3, 1))
 #: Ways to make an image square, the default first. Presets with a `Resizing` of their own add `PRESET_RESIZE`.
 RESIZES = ("squash", "short-side")
 PRESET_RESIZE = "preset"
-_PRESENT = object()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,7 +151,7 @@ class BackboneConfig:
             raise invalid_argument("layer", self.layer, f"{allowed} for {self.name}")
         if self.crops not in (1, 10):
             raise invalid_argument("crops", self.crops, "1 or 10")
-        resizes = RESIZES if self._default_resize in RESIZES else (self._default_resize, *RESIZES)
+        resizes = dict.fromkeys((self._default_resize, *RESIZES))
         if not self.resize:
             object.__setattr__(self, "resize", self._default_resize)
         if self.resize not in resizes:
@@ -199,15 +198,20 @@ class BackboneConfig:
 
     def to_json(self) -> dict[str, Any]:
         """Return the configuration as a JSON object."""
+        values = dataclasses.asdict(self)
         # Leave out these defaults, so that features and runs from before the fields existed keep their fingerprints.
-        absent: dict[str, Any] = {"preset": None}
-        if self._default_resize == RESIZES[0]:
-            absent["resize"] = RESIZES[0]
-        return {key: value for key, value in dataclasses.asdict(self).items() if value != absent.get(key, _PRESENT)}
+        if self.preset is None:
+            del values["preset"]
+        if self.resize == self._default_resize == RESIZES[0]:
+            del values["resize"]
+        return values
 
     def identity(self) -> dict[str, Any]:
         """Return the fields that determine the features, for fingerprints: a preset's network, but not its path."""
-        return {**self.to_json(), "name": self.name.partition(":")[0] + ":"} if self.preset else self.to_json()
+        fields = self.to_json()
+        if self.preset:
+            fields["name"] = self.name.partition(":")[0] + ":"
+        return fields
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> BackboneConfig:
@@ -287,8 +291,8 @@ def build_backbone(config: BackboneConfig, weights: str | os.PathLike[str] | Non
     if config.inner_map:
         features = levels.pop()
 
-    def pool_map(found: Any) -> Any:
-        return pooled_map(found, config.pooling, levels)
+    def pool_map(feature_map: Any) -> Any:
+        return pooled_map(feature_map, config.pooling, levels)
 
     if config.network is not None:
         features = config.network.pooled(features, config.pooling, pool_map)
@@ -459,7 +463,9 @@ def _set_random(network: keras.Model, seed: int) -> None:
     random = np.random.default_rng(seed)
     for weight in network.trainable_weights:
         if len(weight.shape) > 1:
-            inputs = np.prod(weight.shape[:2] if weight.shape[-1] == 1 else weight.shape[:-1])
+            # The last axis of a depthwise kernel is the multiplier.
+            depthwise = weight.shape[-1] == 1
+            inputs = np.prod(weight.shape[:2] if depthwise else weight.shape[:-1])
             weight.assign(random.standard_normal(weight.shape, np.float32) * np.sqrt(2.0 / inputs))
 
 

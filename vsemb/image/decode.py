@@ -122,7 +122,8 @@ class _Target(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return (*((len(self.places),) if self.shorter_side else ()), self.size, self.size, 3)
+        square = (self.size, self.size, 3)
+        return (len(self.places), *square) if self.shorter_side else square
 
 
 def require_valid(pixels: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
@@ -279,8 +280,10 @@ def _upright(image: tf.Tensor, sides: tf.Tensor, orientation: tf.Tensor) -> tupl
     outside = tf.cast(tf.shape(image)[:2], tf.float32) - sides
     swapped = orientation > 4
     image = tf.transpose(image, tf.where(swapped, [1, 0, 2], [0, 1, 2]))
-    sides, outside = (tf.where(swapped, values[::-1], values) for values in (sides, outside))
-    upside_down, mirrored = (tf.reduce_any(tf.equal(orientation, those)) for those in ((3, 4, 7, 8), (2, 3, 6, 7)))
+    sides = tf.where(swapped, sides[::-1], sides)
+    outside = tf.where(swapped, outside[::-1], outside)
+    upside_down = tf.reduce_any(tf.equal(orientation, (3, 4, 7, 8)))
+    mirrored = tf.reduce_any(tf.equal(orientation, (2, 3, 6, 7)))
     turned = tf.stack([upside_down, mirrored])
     image = tf.raw_ops.Reverse(tensor=image, dims=tf.concat([turned, [False]], axis=0))
     return image, sides, tf.where(turned, outside, 0.0)

@@ -7,7 +7,6 @@ If EXIF has none, it is that of XMP. Pillow's `getexif` follows the same rule, s
 from __future__ import annotations
 
 import zlib
-from typing import NamedTuple
 
 import numpy as np
 
@@ -38,20 +37,6 @@ rare = tf.function(autograph=False, experimental_attributes={"_noinline": True})
 def refuse_unless(condition: tf.Tensor, message: str) -> tf.Operation:
     """Return an operation that fails with a message. `tf.debugging.Assert` adds two functions, to trace and to load."""
     return tf.raw_ops.Assert(condition=condition, data=[message])
-
-
-class _Blocks(NamedTuple):
-    """Metadata of an image.
-
-    Attributes:
-        exif: () string, a TIFF header and directory; empty for none.
-        xmp: () string; empty for none.
-        marked: () bool, whether a JPEG has Adobe's marker, or a PNG a transparent colour (`tRNS`).
-    """
-
-    exif: tf.Tensor
-    xmp: tf.Tensor
-    marked: tf.Tensor
 
 
 def jpeg_orientation(data: tf.Tensor, components: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -124,25 +109,10 @@ def _plain() -> tuple[tf.Tensor, tf.Tensor]:
     return tf.constant(1), tf.constant(False)
 
 
-@rare
-def _of_jpeg(data: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    blocks = _walk_jpeg(data)
-    return _orientation(blocks.exif, blocks.xmp), blocks.marked
-
-
-@rare
-def _of_png(data: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    blocks = _walk_png(data, starts, ends)
-    return _orientation(blocks.exif, blocks.xmp), blocks.marked
-
-
-def _nothing() -> _Blocks:
-    return _Blocks(tf.constant(b""), tf.constant(b""), tf.constant(False))
-
-
 # Traced once for both formats.
 @rare
 def _orientation(exif: tf.Tensor, xmp: tf.Tensor) -> tf.Tensor:
+    """Return the orientation of EXIF, a TIFF header and directory, else that of XMP; both are empty for none."""
     # Some writers repeat the header of JPEG's segment.
     exif = tf.strings.regex_replace(exif, r"^(Exif\x00\x00)+", "", replace_global=False)
     value = tf.where(tf.equal(exif, b""), tf.constant(0, tf.int64), _exif_orientation(exif))
@@ -150,7 +120,9 @@ def _orientation(exif: tf.Tensor, xmp: tf.Tensor) -> tf.Tensor:
     return tf.cast(tf.where((value >= 1) & (value <= 8), value, 1), tf.int32)
 
 
-def _walk_jpeg(data: tf.Tensor) -> _Blocks:
+@rare
+def _of_jpeg(data: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the orientation, and whether there is Adobe's marker, from the segments before the first scan."""
     # Behind the last of the two bytes that begin APP1 and APP14, no segment need be looked at.
     size = _length(data)
     last = size - tf.minimum(_length(_split(data, b"\xff\xe1")[-1]), _length(_split(data, b"\xff\xee")[-1]))
@@ -169,20 +141,24 @@ def _walk_jpeg(data: tf.Tensor) -> _Blocks:
         body = tf.strings.substr(data, place + 4, tf.where(is_app1 | is_app14, tf.maximum(length - 2, 0), 0))
         adobe |= is_app14 & _starts(body, b"Adobe") & (length >= 14)
         exif = tf.strings.join([exif, _behind(body, b"Exif\0\0", is_app1)])
-        found = _behind(body, _XMP_JPEG, is_app1)
-        xmp = tf.where(tf.equal(found, b""), xmp, found)
+        block_xmp = _behind(body, _XMP_JPEG, is_app1)
+        xmp = tf.where(tf.equal(block_xmp, b""), xmp, block_xmp)
         # Between markers, bytes that are none are skipped, as in libjpeg.
         ahead = tf.where(is_marker, tf.where(alone, tf.constant(2, tf.int64), 2 + length), 1)
         scan = is_marker & (tf.equal(marker, 0xDA) | tf.equal(marker, 0xD9))
         return tf.minimum(place + ahead, size), scan, exif, xmp, adobe
 
-    state = (tf.constant(2, tf.int64), tf.constant(False), *_nothing())
-    place, scan, *blocks = tf.while_loop(before_scan, step, state, maximum_iterations=_MOST)
+    nothing = tf.constant(b"")
+    state = (tf.constant(2, tf.int64), tf.constant(False), nothing, nothing, tf.constant(False))
+    place, scan, *metadata = tf.while_loop(before_scan, step, state, maximum_iterations=_MOST)
     with tf.control_dependencies([refuse_unless(~before_scan(place, scan), "too many segments")]):
-        return _Blocks(*map(tf.identity, blocks))
+        exif, xmp, adobe = map(tf.identity, metadata)
+    return _orientation(exif, xmp), adobe
 
 
-def _walk_png(data: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor) -> _Blocks:
+@rare
+def _of_png(data: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the orientation, and whether there is a transparent colour (`tRNS`), from all chunks."""
     size = _length(data)
 
     def before_end(place: tf.Tensor, *_: tf.Tensor) -> tf.Tensor:
@@ -203,16 +179,16 @@ def _walk_png(data: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor) -> _Blocks:
             transparent | tf.equal(kind, b"tRNS"),
         )
 
-    exif, xmp, transparent = _nothing()
-    state = (tf.constant(_IHDR_END, tf.int64), exif, exif, xmp, transparent)
-    found = tf.while_loop(before_end, step, state, maximum_iterations=_MOST)
-    with tf.control_dependencies([refuse_unless(~before_end(*found), "too many chunks")]):
-        exif, raw, xmp, transparent = map(tf.identity, found[1:])
+    nothing = tf.constant(b"")
+    state = (tf.constant(_IHDR_END, tf.int64), nothing, nothing, nothing, tf.constant(False))
+    final = tf.while_loop(before_end, step, state, maximum_iterations=_MOST)
+    with tf.control_dependencies([refuse_unless(~before_end(*final), "too many chunks")]):
+        exif, raw, xmp, transparent = map(tf.identity, final[1:])
     # ImageMagick wrote EXIF as text before `eXIf` was standard.
     exif = tf.strings.join([exif, _raw_exif(tf.where(tf.equal(exif, b""), raw, b""))])
     # A language and a translation, which end with a zero, stand before compressed text.
     packed = tf.strings.regex_replace(xmp, r"^\x01\x00[^\x00]*\x00[^\x00]*\x00", "", replace_global=False)
-    return _Blocks(exif, _decompressed(_starts(xmp, b"\1"), packed, xmp), transparent)
+    return _orientation(exif, _decompressed(_starts(xmp, b"\1"), packed, xmp)), transparent
 
 
 def _raw_exif(raw: tf.Tensor) -> tf.Tensor:
@@ -255,9 +231,9 @@ def _exif_orientation(exif: tf.Tensor) -> tf.Tensor:
     value = tf.maximum(tf.where(is_short, short, tf.where(is_long, long, 1)), 1)
     # `tf.boolean_mask` takes ten times the operations.
     rows = tf.where(tf.equal(tag, _ORIENTATION))
-    found = tf.gather(tf.concat([value, [0]], axis=0), tf.concat([tf.shape(tag, tf.int64), rows[:, 0]], axis=0))[-1]
+    stated = tf.gather(tf.concat([value, [0]], axis=0), tf.concat([tf.shape(tag, tf.int64), rows[:, 0]], axis=0))[-1]
     # Without a header of TIFF, the block is broken, and the image is shown as it is.
-    return tf.where(little | _starts(exif, b"MM\0*"), found, 1)
+    return tf.where(little | _starts(exif, b"MM\0*"), stated, 1)
 
 
 def _xmp_orientation(xmp: tf.Tensor) -> tf.Tensor:

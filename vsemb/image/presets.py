@@ -120,5 +120,5 @@ def display_name(name: str) -> str:
     >>> display_name("MobileNetV2")
     'MobileNetV2'
     """
-    found = preset_class(name)
-    return name if found is None else found.display_name(name)
+    preset_type = preset_class(name)
+    return name if preset_type is None else preset_type.display_name(name)

@@ -89,10 +89,12 @@ def random_crop_flip(pixels: tf.Tensor, size: int, seed: tf.Tensor) -> tf.Tensor
 
 
 def _sides(pixels: tf.Tensor, size: int) -> tuple[tf.Tensor | int, tf.Tensor | int]:
-    known, shape = pixels.shape[1:3], tf.shape(pixels)
-    if any(side is not None and side < size for side in known):
-        raise invalid_argument("size", size, f"at most the height and width of the pixels, {list(known)}")
-    return shape[1] if known[0] is None else known[0], shape[2] if known[1] is None else known[1]
+    """Return height and width, as integers where they are static."""
+    sides = list(pixels.shape[1:3])
+    if any(side is not None and side < size for side in sides):
+        raise invalid_argument("size", size, f"at most the height and width of the pixels, {sides}")
+    height, width = (tf.shape(pixels)[axis] if pixels.shape[axis] is None else pixels.shape[axis] for axis in (1, 2))
+    return height, width
 
 
 def decode_views(encoded: tf.Tensor, config: BackboneConfig) -> tuple[tf.Tensor, tf.Tensor]:
@@ -108,7 +110,9 @@ def decode_views(encoded: tf.Tensor, config: BackboneConfig) -> tuple[tf.Tensor,
     if config.resize == "short-side":
         places = (CENTRE,) if config.crops == 1 else CORNERS_AND_CENTRE
         pixels, valid = decode_crops(encoded, config.size, ten_crop_source_size(config.size), places)
-        return (pixels if config.crops == 1 else tf.concat([pixels, pixels[:, :, :, ::-1]], axis=1)), valid
+        if config.crops > 1:
+            pixels = tf.concat([pixels, pixels[:, :, :, ::-1]], axis=1)
+        return pixels, valid
     if config.crops == 1:
         pixels, valid = decode_images(encoded, config.size, resizing=config.resizing)
         return pixels[:, None], valid

@@ -270,9 +270,12 @@ class DualEncoder(Configured, ReplicatedModel):
                 classes together with negatives or ids of their own for the texts.
         """
         objective = self._objective()
-        members = {name: self.similarity.split(embeddings) for name, embeddings in y_pred.items()}
-        each = [dict(zip(members, parts, strict=True)) for parts in zip(*members.values(), strict=True)]
-        return self.with_penalties(sum(objective(x, part, training) for part in each) / len(each))
+        members = {name: self.similarity.split(output) for name, output in y_pred.items()}
+        losses_of_members = []
+        for embeddings in zip(*members.values(), strict=True):
+            outputs = dict(zip(members, embeddings, strict=True))
+            losses_of_members.append(objective(x, outputs, training))
+        return self.with_penalties(sum(losses_of_members) / len(losses_of_members))
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Tensor]:
         """Update the metrics of (labels, scores) that the model was compiled with; called by Keras.
@@ -301,20 +304,21 @@ class DualEncoder(Configured, ReplicatedModel):
         weights = self.image_weight, self.text_weight
         return InBatchObjective(row_loss, self.similarity, self.logit_scale, *weights, self.block_size)
 
+    def _call(self, method: str, *arguments: Any, cut: bool = True, **options: Any) -> Any:
+        """Call a method of `keras.Model` with strings as tensors; `cut` as in `_prepare`."""
+        call = named_arguments(method, *arguments, **options)
+        with _named_rows():
+            # Of validation in `fit`, the inputs are prepared already.
+            _prepare(call.arguments, cut)
+            return getattr(super(), method)(*call.args, **call.kwargs)
+
     def fit(self, x: Any = None, y: Any = None, *arguments: Any, **options: Any) -> keras.callbacks.History:
         """Train as `keras.Model.fit` does; texts and image bytes may be lists, too."""
-        call = named_arguments("fit", x, y, *arguments, **options)
-        with _named_rows():
-            _prepare(call.arguments)
-            return super().fit(*call.args, **call.kwargs)
+        return self._call("fit", x, y, *arguments, **options)
 
     def evaluate(self, x: Any = None, y: Any = None, *arguments: Any, **options: Any) -> Any:
         """Compute loss and metrics as `keras.Model.evaluate` does; texts and image bytes may be lists, too."""
-        call = named_arguments("evaluate", x, y, *arguments, **options)
-        with _named_rows():
-            # Of validation in `fit`, the inputs are prepared already.
-            _prepare(call.arguments)
-            return super().evaluate(*call.args, **call.kwargs)
+        return self._call("evaluate", x, y, *arguments, **options)
 
     def predict(self, x: Any, *arguments: Any, **options: Any) -> dict[str, np.ndarray]:
         """Embed as `keras.Model.predict` does; texts and image bytes may be lists, too."""
@@ -323,17 +327,11 @@ class DualEncoder(Configured, ReplicatedModel):
 
     def train_on_batch(self, x: Any, y: Any = None, *arguments: Any, **options: Any) -> Any:
         """Train on a batch as `keras.Model.train_on_batch` does; texts and image bytes may be lists, too."""
-        call = named_arguments("train_on_batch", x, y, *arguments, **options)
-        with _named_rows():
-            _prepare(call.arguments, cut=False)
-            return super().train_on_batch(*call.args, **call.kwargs)
+        return self._call("train_on_batch", x, y, *arguments, cut=False, **options)
 
     def test_on_batch(self, x: Any, y: Any = None, *arguments: Any, **options: Any) -> Any:
         """Evaluate a batch as `keras.Model.test_on_batch` does; texts and image bytes may be lists, too."""
-        call = named_arguments("test_on_batch", x, y, *arguments, **options)
-        with _named_rows():
-            _prepare(call.arguments, cut=False)
-            return super().test_on_batch(*call.args, **call.kwargs)
+        return self._call("test_on_batch", x, y, *arguments, cut=False, **options)
 
     def predict_on_batch(self, x: Any) -> Any:
         """Embed a batch as `keras.Model.predict_on_batch` does; texts and image bytes may be lists, too."""
@@ -418,25 +416,29 @@ def _named_rows() -> Iterator[None]:
     except VsembError:
         raise
     except Exception as error:
-        if rows := re.search(r"(`image` must be the bytes [^:]*:)\W+([\d \n.,]*)", str(error)):
+        rows = re.search(r"(`image` must be the bytes [^:]*:)\W+([\d \n.,]*)", str(error))
+        if rows:
             fix = "Read files first: dataset.map(lambda row: {**row, 'image': tf.io.read_file(row['image'])})."
             raise InvalidArgumentError(f"{rows[1]} {rows[2].strip()}. {fix}") from error
-        if refused := re.search(r"(`\w+` must [^;]*; got)[\W]*?(-?\d+)", str(error)):
+        refused = re.search(r"(`\w+` must [^;]*; got)[\W]*?(-?\d+)", str(error))
+        if refused:
             raise InvalidArgumentError(
                 f"{refused[1]} {refused[2]}. Batch rows with all that belongs to them."
             ) from error
-        found = re.search(r"indices\[[\d,]*\] = (-?\d+) is not in \[0, (\d+)\)", str(error))
-        if found is None:
+        unknown_id = re.search(r"indices\[[\d,]*\] = (-?\d+) is not in \[0, (\d+)\)", str(error))
+        if unknown_id is None:
             raise
         fix = "Build the embedding for the vocabulary that the ids are of: WordEmbedding(len(vocabulary), ...)."
-        raise invalid_argument("text", int(found[1]), f"token ids from 0 to {int(found[2]) - 1}", fix) from error
+        raise invalid_argument(
+            "text", int(unknown_id[1]), f"token ids from 0 to {int(unknown_id[2]) - 1}", fix
+        ) from error
 
 
-def _prepare(given: dict[str, Any], cut: bool = True) -> None:
+def _prepare(arguments: dict[str, Any], cut: bool = True) -> None:
     """Prepare the arguments of a method of Keras: strings become tensors.
 
     Args:
-        given: the arguments by name, which are changed.
+        arguments: the arguments by name, which are changed.
         cut: whether Keras cuts the arrays into batches, so that all need the same number of rows.
 
     Raises:
@@ -444,17 +446,17 @@ def _prepare(given: dict[str, Any], cut: bool = True) -> None:
             different numbers of rows.
     """
     for name in ("sample_weight", "class_weight"):
-        if given.get(name) is not None:
-            raise _refused(name, type(given[name]).__name__)
-    given["x"], given["y"] = _arrays(given["x"], given["y"], cut)
-    held_out = given.get("validation_data")
+        if arguments.get(name) is not None:
+            raise _refused(name, type(arguments[name]).__name__)
+    arguments["x"], arguments["y"] = _arrays(arguments["x"], arguments["y"], cut)
+    held_out = arguments.get("validation_data")
     if isinstance(held_out, Mapping | tuple | list):
         x, y, weights = keras.utils.unpack_x_y_sample_weight(held_out)
         if weights is not None:
             raise _refused("sample_weight", "a third part of validation_data")
         held_out = keras.utils.pack_x_y_sample_weight(*_arrays(x, y))
-    if "validation_data" in given:
-        given["validation_data"] = _batches(held_out)
+    if "validation_data" in arguments:
+        arguments["validation_data"] = _batches(held_out)
 
 
 def _arrays(x: Any, y: Any, cut: bool = True) -> tuple[Any, Any]:
@@ -462,7 +464,7 @@ def _arrays(x: Any, y: Any, cut: bool = True) -> tuple[Any, Any]:
     if y is not None and not hasattr(x, "shape"):
         raise _refused("y", type(y).__name__)
     arrays = x if isinstance(x, Mapping) else {"image": x, "text": y}
-    rows = {name: each.shape[0] for name, each in arrays.items() if len(getattr(each, "shape", None) or ())}
+    rows = {name: array.shape[0] for name, array in arrays.items() if len(getattr(array, "shape", None) or ())}
     if cut and 0 in rows.values():
         raise invalid_argument("x", rows, "arrays with at least one row each")
     if cut and len(set(rows.values())) > 1:
@@ -471,9 +473,9 @@ def _arrays(x: Any, y: Any, cut: bool = True) -> tuple[Any, Any]:
 
 
 def _refused(name: str, received: str) -> VsembError:
-    reason = (
-        "omitted beside a dictionary or dataset of inputs" if name == "y" else "omitted, since all pairs count alike"
-    )
+    reason = "omitted, since all pairs count alike"
+    if name == "y":
+        reason = "omitted beside a dictionary or dataset of inputs"
     fix = "Put ids into a dictionary: {'image': …, 'text': …, 'image_id': …}."
     return invalid_argument(name, received, reason, fix)
 
@@ -494,7 +496,7 @@ def string_tensors(values: Any, argument: str = "x") -> Any:
     TensorShape([1])
     """
     if isinstance(values, Mapping):
-        return {name: string_tensors(each, name) for name, each in values.items()}
+        return {name: string_tensors(array, name) for name, array in values.items()}
     array = values
     if isinstance(values, list):
         strings = bool(values) and isinstance(values[0], str | bytes)
@@ -509,10 +511,11 @@ def string_tensors(values: Any, argument: str = "x") -> Any:
     if not isinstance(array, np.ndarray):
         return values
     if holds_strings(array):
-        kinds = {type(each).__name__ for each in np.asarray(values, object).flat if not isinstance(each, str | bytes)}
-        if kinds:
+        others = [value for value in np.asarray(values, object).flat if not isinstance(value, str | bytes)]
+        if others:
+            types = ", ".join(sorted({type(value).__name__ for value in others}))
             fix = "Convert them first: [str(value) for value in values]."
-            raise invalid_argument(argument, f"values of type {', '.join(sorted(kinds))}", "strings alone", fix)
+            raise invalid_argument(argument, f"values of type {types}", "strings alone", fix)
         require_unicode(argument, values)
         return ops.convert_to_tensor(values, "string")
     return array.astype(keras.config.floatx()) if array.dtype == "float64" else array
@@ -521,7 +524,7 @@ def string_tensors(values: Any, argument: str = "x") -> Any:
 def _batches(x: Any) -> Any:
     """Return a generator or PyDataset whose batches TensorFlow can read; other values as `string_tensors` does."""
     if isinstance(x, GeneratorType):
-        return (_batch(each) for each in x)
+        return (_batch(data) for data in x)
     return _TensorBatches(x) if isinstance(x, keras.utils.PyDataset) else string_tensors(x)
 
 
@@ -613,10 +616,12 @@ def encode_in_chunks(
                 "without chunk_size, or without its activity regularisers."
             )
         after = [scope.get_current_value(variable) for variable in others]
-        changed.update(number for number, value in enumerate(after) if value is not state[number])
+        for number, value in enumerate(after):
+            if value is not state[number]:
+                changed.add(number)
         return embeddings, after
 
-    weights, state = ([variable.value for variable in some] for some in (trained, others))
+    weights, state = [variable.value for variable in trained], [variable.value for variable in others]
     embeddings, state = map_in_chunks(function, rows, chunk_size, weights, state)
     for number in sorted(changed):
         others[number].assign(state[number])

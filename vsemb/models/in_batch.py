@@ -111,7 +111,7 @@ class InBatchObjective:
             if self.row_loss.additive and not sampled:
                 # Both directions are one sum.
                 directions = [directions[0]._replace(weight=self.image_weight + self.text_weight)]
-            totals = ((each.weight, self._in_blocks(each, pairs, training)) for each in directions if each.weight)
+            totals = self._in_blocks(directions, pairs, training)
         queries = sum(pairs.counts)
         loss = sum(weight * self.row_loss.reduced(total, queries) for weight, total in totals)
         if not self.row_loss.over_items:
@@ -136,26 +136,35 @@ class InBatchObjective:
             Direction(1.0, pairs.images, pairs.texts, (), True),
             Direction(1.0, pairs.texts, pairs.images, (), False),
         )
-        scores = [
-            ops.where(mask, self._scores(each, gather_across_replicas(each.candidates), scale), IGNORED)
-            for each in directions
-        ]
+        scores = []
+        for direction in directions:
+            candidates = gather_across_replicas(direction.candidates)
+            scores.append(ops.where(mask, self._scores(direction, candidates, scale), IGNORED))
         return ops.cast(ops.concatenate([labels, labels]), "float32"), ops.concatenate(scores)
 
     def _at_once(self, directions: Sequence[Direction], pairs: Pairs) -> Iterator[tuple[float, Tensor]]:
         """Yield the weight of each direction and the sum of its queries' losses."""
         labels, scale = pairs.labels(), self._scale()
         scores: Tensor = None
-        for each in directions:
+        for direction in directions:
             if scores is None or replica_count() > 1:
-                scores = self._scores(each, gather_across_replicas(each.candidates), scale)  # (n, all n)
+                scores = self._scores(direction, gather_across_replicas(direction.candidates), scale)  # (n, all n)
             else:
                 scores = ops.transpose(scores)
-            if each.weight:
-                negatives = [gather_across_replicas(x) for x in each.negatives]
-                yield each.weight, self._total(each, pairs.ids, pairs.all_ids, labels, scores, negatives, scale)
+            if direction.weight:
+                negatives = [gather_across_replicas(x) for x in direction.negatives]
+                total = self._total(direction, pairs.ids, pairs.all_ids, labels, scores, negatives, scale)
+                yield direction.weight, total
 
-    def _in_blocks(self, direction: Direction, pairs: Pairs, training: bool) -> Tensor:
+    def _in_blocks(
+        self, directions: Sequence[Direction], pairs: Pairs, training: bool
+    ) -> Iterator[tuple[float, Tensor]]:
+        """Yield the weight of each direction and the sum of its queries' losses, without the matrix of all scores."""
+        for direction in directions:
+            if direction.weight:
+                yield direction.weight, self._total_in_blocks(direction, pairs, training)
+
+    def _total_in_blocks(self, direction: Direction, pairs: Pairs, training: bool) -> Tensor:
         """Return the sum of the queries' losses from few rows of scores at a time.
 
         An additive loss meets the replicas' candidates one replica after the other.
@@ -165,12 +174,13 @@ class InBatchObjective:
         scale, sampled = self._scale(), direction.negatives
 
         def of_block(rows: Sequence[Tensor], whole: Sequence[Tensor]) -> Tensor:
-            (queries, some_ids, some_own), (others, other_ids, other_own, *rest) = rows, whole
-            some = direction._replace(queries=queries)
+            queries, query_ids, query_pairs = rows
+            candidates, candidate_ids, candidate_pairs, *rest = whole
+            block = direction._replace(queries=queries)
             negatives, scale = rest[: len(sampled)], rest[len(sampled) :]
-            labels = pair_labels(some_ids, other_ids, some_own, other_own)
-            scores = self._scores(some, others, scale)
-            return self._total(some, some_ids, other_ids, labels, scores, negatives, scale)
+            labels = pair_labels(query_ids, candidate_ids, query_pairs, candidate_pairs)
+            scores = self._scores(block, candidates, scale)
+            return self._total(block, query_ids, candidate_ids, labels, scores, negatives, scale)
 
         if not self.row_loss.additive or replica_count() == 1:
             negatives = [gather_across_replicas(x) for x in sampled]
@@ -182,10 +192,12 @@ class InBatchObjective:
             negative_turns = _turns(rows_of_replicas(ops.shape(sampled[0])[0]))
 
         def of_turn(passed: Sequence[Tensor], turn: int, kept: Sequence[Tensor]) -> Tensor:
-            (others, *negatives), (mine, *scale) = passed, kept
-            known = [x[turns[turn]] for x in (all_ids, all_own)]
+            candidates, *negatives = passed
+            queries, *scale = kept
+            rows = turns[turn]
             negatives += [x[negative_turns[turn]] for x in negative_ids]
-            return sum_in_blocks(of_block, [mine, ids, own], [others, *known, *negatives, *scale], size)
+            whole = [candidates, all_ids[rows], all_own[rows], *negatives, *scale]
+            return sum_in_blocks(of_block, [queries, ids, own], whole, size)
 
         return sum_over_ring(of_turn, [direction.candidates, *sampled[:1]], [direction.queries, *scale])
 
@@ -232,14 +244,14 @@ def check_pairs(x: Any) -> None:
     Raises:
         InvalidArgumentError: naming what must be there, or the shape or type of an input.
     """
-    found = set(x) if isinstance(x, Mapping) else set()
-    wanted = {"image", "text"}.union(*(needs for name, needs in _NEEDS.items() if name in found))
-    if not wanted <= found:
-        received = sorted(found) or type(x).__name__
-        row = "row: {'image': row['photo'], 'text': row['title']}" if found else "image, text: (image, text)"
+    names = set(x) if isinstance(x, Mapping) else set()
+    wanted = {"image", "text"}.union(*(needs for name, needs in _NEEDS.items() if name in names))
+    if not wanted <= names:
+        received = sorted(names) or type(x).__name__
+        row = "row: {'image': row['photo'], 'text': row['title']}" if names else "image, text: (image, text)"
         fix = f"Map your dataset to such batches: dataset.map(lambda {row})."
         raise invalid_argument("x", received, f"a dictionary with {', '.join(sorted(wanted))}", fix)
-    for name in (each for each in INPUTS if each in found):
+    for name in filter(names.__contains__, INPUTS):
         shape, strings = x[name].shape, holds_strings(x[name])
         if getattr(shape, "rank", 0) is None:
             fix = f"Set the shape of a row: tf.ensure_shape(row['{name}'], …)."
@@ -254,18 +266,18 @@ def check_pairs(x: Any) -> None:
             fix = "Batch the dataset: dataset.batch(64)." if len(shape) < 2 else "Give each string a row of its own."
             raise invalid_argument(name, f"{_dtype(x[name])} {tuple(shape)}", allowed, fix)
 
-    for name, of in _rows_of(found).items():
-        rows = {each: x[each].shape[0] for each in (name, of)}
-        if None not in rows.values() and len(set(rows.values())) > 1:
-            raise invalid_argument(name, f"{rows[name]} rows", f"as many rows as `{of}`, {rows[of]}")
+    for name, of in _rows_of(names).items():
+        rows, expected = x[name].shape[0], x[of].shape[0]
+        if None not in (rows, expected) and rows != expected:
+            raise invalid_argument(name, f"{rows} rows", f"as many rows as `{of}`, {expected}")
 
 
-def _rows_of(found: Collection[str]) -> dict[str, str]:
+def _rows_of(names: Collection[str]) -> dict[str, str]:
     """Return the inputs of a batch, each with another that has as many rows."""
-    texts = "text_image_id" if "text_image_id" in found else "image"
+    texts = "text_image_id" if "text_image_id" in names else "image"
     pairs = {"text": texts, "image_id": "image", "class_id": "image"}
     pairs |= {"negative_image_id": "negative_image", "negative_text_id": "negative_text"}
-    return {name: of for name, of in pairs.items() if {name, of} <= set(found)}
+    return {name: of for name, of in pairs.items() if {name, of} <= set(names)}
 
 
 def _dtype(values: Any) -> str:
@@ -323,11 +335,12 @@ def paired(x: Mapping[str, Tensor], y_pred: Mapping[str, Tensor]) -> Pairs:
         allowed = "no text_image_id, negative_text or negative_image beside class_id"
         raise invalid_argument("x", sorted(x), allowed)
     images, texts = _sets_alike(images), _sets_alike(texts)
-    for name, of in _rows_of([*x, *y_pred]).items():
-        rows, others = (ops.shape(y_pred[each] if each in y_pred else x[each])[0] for each in (name, of))
-        if isinstance(rows, int) and isinstance(others, int) and rows == others:
+    tensors = {**x, **y_pred}
+    for name, of in _rows_of(tensors).items():
+        rows, expected = ops.shape(tensors[name])[0], ops.shape(tensors[of])[0]
+        if isinstance(rows, int) and isinstance(expected, int) and rows == expected:
             continue
-        images = require_rows(images, ops.equal(rows, others), f"`{name}` must have as many rows as `{of}`", rows)
+        images = require_rows(images, ops.equal(rows, expected), f"`{name}` must have as many rows as `{of}`", rows)
     if "text_image_id" in x:
         ids = x["text_image_id"]
         # A batch is divided by rows, so the image of a text may be on another replica.

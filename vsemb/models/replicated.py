@@ -68,16 +68,18 @@ class ReplicatedModel(keras.Model):
         Raises:
             InvalidArgumentError: for a name that it does not read, such as a misspelt one.
         """
-        names = self._names_read() if isinstance(x, Mapping) else ()
-        for name in x if names else ():
+        names = self._names_read()
+        if not names or not isinstance(x, Mapping):
+            return
+        for name in x:
             if name not in names:
                 raise unknown_name("x", name, names, "Remove it from the rows: dataset.map(lambda row: {…}).")
 
     def _names_read(self) -> tuple[str, ...]:
-        for own in map(vars, type(self).__mro__):
-            if "input_names" in own:
-                return own["input_names"]
-            if {"call", "compute_loss"} & set(own):
+        for attributes in map(vars, type(self).__mro__):
+            if "input_names" in attributes:
+                return attributes["input_names"]
+            if "call" in attributes or "compute_loss" in attributes:
                 return ()
         return ()
 
@@ -87,38 +89,36 @@ class ReplicatedModel(keras.Model):
         Raises:
             InvalidArgumentError: for a dataset without end and no number of steps.
         """
-        given = named_arguments("fit", *arguments, **options).arguments
-        _require_end("x", given.get("x"), "steps_per_epoch", given)
-        _require_end("validation_data", given.get("validation_data"), "validation_steps", given)
+        named = named_arguments("fit", *arguments, **options).arguments
+        _require_end("x", named, "steps_per_epoch")
+        _require_end("validation_data", named, "validation_steps")
         return super().fit(*arguments, **options)
 
     def evaluate(self, *arguments: Any, **options: Any) -> Any:
         """Compute loss and metrics as `keras.Model.evaluate` does; raises as `fit`."""
-        given = named_arguments("evaluate", *arguments, **options).arguments
         if "_use_cached_eval_dataset" not in options:
-            _require_end("x", given.get("x"), "steps", given)
+            _require_end("x", named_arguments("evaluate", *arguments, **options).arguments, "steps")
         return super().evaluate(*arguments, **options)
 
     def predict(self, *arguments: Any, **options: Any) -> Any:
         """Compute outputs as `keras.Model.predict` does; raises as `fit`."""
-        given = named_arguments("predict", *arguments, **options).arguments
-        _require_end("x", given.get("x"), "steps", given)
+        _require_end("x", named_arguments("predict", *arguments, **options).arguments, "steps")
         return super().predict(*arguments, **options)
 
     def make_train_function(self, force: bool = False) -> Any:
         """Make the function of a training step; called by Keras."""
         # Not in `compile`: Keras does not compile what it loads where that is overridden.
-        if self.optimizer is not None:
-            clip_after_sum(self.optimizer)
-            optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
-            if isinstance(optimizer, keras.optimizers.Adafactor):
-                optimizer.update_step = partial(_dense_step, optimizer)
+        optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
+        if optimizer is not None:
+            clip_after_sum(optimizer)
+        if isinstance(optimizer, keras.optimizers.Adafactor):
+            optimizer.update_step = partial(_dense_step, optimizer)
         strategy = getattr(self, "_distribute_strategy", None)
-        inner = getattr(self.optimizer, "inner_optimizer", self.optimizer)
-        accumulated = getattr(inner, "gradient_accumulation_steps", None)
+        accumulated = getattr(optimizer, "gradient_accumulation_steps", None)
         if accumulated and getattr(strategy, "num_replicas_in_sync", 1) > 1:
-            fix = "Use a larger batch"
-            fix += ", and chunk_size if it does not fit into memory." if hasattr(self, "chunk_size") else "."
+            fix = "Use a larger batch."
+            if hasattr(self, "chunk_size"):
+                fix = "Use a larger batch, and chunk_size if it does not fit into memory."
             raise invalid_argument("gradient_accumulation_steps", accumulated, "None under a strategy", fix)
         if strategy is not None:
             weigh_rows_alike(self._loss_tracker)
@@ -259,9 +259,11 @@ def named_arguments(method: str, *arguments: Any, **options: Any) -> inspect.Bou
     return inspect.signature(partial(getattr(keras.Model, method), None)).bind(*arguments, **options)
 
 
-def _require_end(name: str, data: Any, steps: str, given: Mapping[str, Any]) -> None:
-    if given.get(steps) is not None:
+def _require_end(name: str, arguments: Mapping[str, Any], steps: str) -> None:
+    """Refuse a dataset without end, the argument `name`, unless the argument `steps` has a number of batches."""
+    if arguments.get(steps) is not None:
         return
+    data = arguments.get(name)
     count = getattr(data, "cardinality", None)
     endless = callable(count) and int(count()) == -1
     if isinstance(data, keras.utils.PyDataset):
@@ -277,12 +279,11 @@ def l2_penalties(model: keras.Model, l2: float) -> list[Tensor]:
         return []
     layers = model._flatten_layers(include_self=False)
     tables = {id(layer.table) for layer in layers if isinstance(layer, WordEmbedding)}
-    matrices = [
-        variable
-        for variable in model.trainable_variables
-        if len(variable.shape) >= 2 and "bias" not in variable.name and id(variable) not in tables
-    ]
-    return [0.5 * l2 * ops.sum(ops.square(ops.cast(matrix, "float32"))) for matrix in matrices]
+    penalties = []
+    for variable in model.trainable_variables:
+        if len(variable.shape) >= 2 and "bias" not in variable.name and id(variable) not in tables:
+            penalties.append(0.5 * l2 * ops.sum(ops.square(ops.cast(variable, "float32"))))
+    return penalties
 
 
 def _dense_step(optimizer: keras.optimizers.Optimizer, gradient: Tensor, variable: Tensor, rate: Tensor) -> None:

@@ -131,7 +131,7 @@ def require_rows(x: Any, right: Any, rule: str, values: Any) -> Any:
             # XLA leaves checks out.
             return tf.where(tf.reduce_all(right), x, tf.constant(float("nan"), x.dtype))
     try:
-        right, values = (keras.ops.convert_to_numpy(each) for each in (right, values))
+        right, values = keras.ops.convert_to_numpy(right), keras.ops.convert_to_numpy(values)
     except Exception:  # JAX has a class of its own for values that are not known yet.
         return keras.ops.where(keras.ops.all(right), x, float("nan"))
     if not right.all():
@@ -203,7 +203,8 @@ def multiplies_bfloat16() -> bool:
     else:
         import tensorflow as tf
 
-        if gpus := tf.config.list_physical_devices("GPU"):
+        gpus = tf.config.list_physical_devices("GPU")
+        if gpus:
             capabilities = (tf.config.experimental.get_device_details(gpu) for gpu in gpus)
             return all(details.get("compute_capability", (0, 0)) >= (8, 0) for details in capabilities)
     return bool(_MULTIPLIES_BFLOAT16 & processor_flags())

@@ -60,14 +60,14 @@ def map_in_chunks(
 
     rows = tf.convert_to_tensor(rows)
     # Of a variable, its value now.
-    weights, state = ([tf.convert_to_tensor(each) for each in some] for some in (weights, state))
+    weights, state = list(map(tf.convert_to_tensor, weights)), list(map(tf.convert_to_tensor, state))
     chunks = tf.maximum(-(-tf.shape(rows)[0] // chunk_size), 1)
     shapes, final = [], []
 
     @tf.custom_gradient
     def results(*differentiated: Tensor) -> tuple[Tensor, Callable[[Tensor], list[Tensor]]]:
         # Kept from recording the loop, whose own gradient would hold every chunk.
-        weights = [tf.stop_gradient(each) for each in differentiated]
+        weights = list(map(tf.stop_gradient, differentiated))
 
         def forward(k: Tensor, before: list[Tensor], written: Any) -> Any:
             result, after = function(_rows_of(rows, k, chunk_size), weights, before)
@@ -88,11 +88,10 @@ def map_in_chunks(
                 with tf.GradientTape(watch_accessed_variables=False) as tape:
                     tape.watch(weights)
                     result, after = function(_rows_of(rows, k, chunk_size), weights, before)
-                given = _rows_of(upstream, k, chunk_size)
-                parts = tape.gradient(result, weights, output_gradients=given)
+                parts = tape.gradient(result, weights, output_gradients=_rows_of(upstream, k, chunk_size))
                 return k + 1, list(after), _added(sums, parts)
 
-            return _loop(chunks, backward, state, [tf.zeros_like(each) for each in weights])[1]
+            return _loop(chunks, backward, state, list(map(tf.zeros_like, weights)))[1]
 
         return all_results, gradient
 
@@ -158,25 +157,27 @@ def sum_in_blocks(
     if keras.backend.backend() != "tensorflow":
         again = keras.remat(lambda rows, whole: function(rows, whole))
         starts = range(0, rows[0].shape[0], block_size)
-        cuts = ([each[start : start + block_size] for each in rows] for start in starts)
-        return sum((again(cut, list(whole)) for cut in cuts), ops.zeros(()))
+        added = ops.zeros(())
+        for start in starts:
+            added += again([x[start : start + block_size] for x in rows], list(whole))
+        return added
     import tensorflow as tf
 
-    tensors, number = [tf.convert_to_tensor(each) for each in (*rows, *whole)], len(rows)
+    tensors, number = [tf.convert_to_tensor(x) for x in (*rows, *whole)], len(rows)
     # A replica without rows has one block of none.
     blocks = tf.maximum(-(-tf.shape(tensors[0])[0] // block_size), 1)
 
     def block_of(tensors: list[Tensor], k: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-        return [_rows_of(each, k, block_size) for each in tensors[:number]], tensors[number:]
+        return [_rows_of(x, k, block_size) for x in tensors[:number]], tensors[number:]
 
     if not gradient:
         return _loop(blocks, lambda k, total: (k + 1, total + function(*block_of(tensors, k))), tf.zeros([]))[0]
 
     @tf.custom_gradient
-    def total(*given: Tensor) -> tuple[Tensor, Callable[[Tensor], list[Tensor | None]]]:
+    def total(*differentiated: Tensor) -> tuple[Tensor, Callable[[Tensor], list[Tensor | None]]]:
         # Kept from recording the loop, whose own gradient would hold every block.
-        tensors = [tf.stop_gradient(each) for each in given]
-        cut, kept = (_floats(some) for some in (tensors[:number], tensors[number:]))
+        tensors = list(map(tf.stop_gradient, differentiated))
+        cut, kept = _floats(tensors[:number]), _floats(tensors[number:])
 
         def body(k: Tensor, value: Tensor, written: list[Any], sums: list[Tensor]) -> Any:
             with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -185,16 +186,16 @@ def sum_in_blocks(
                 tape.watch(sources)
                 part = function(block, whole)
             parts = tape.gradient(part, sources, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-            written = [array.write(k, each) for array, each in zip(written, parts[: len(cut)], strict=True)]
+            written = [array.write(k, x) for array, x in zip(written, parts[: len(cut)], strict=True)]
             return k + 1, value + part, written, _added(sums, parts[len(cut) :])
 
-        arrays = [tf.TensorArray(each.dtype, size=blocks, infer_shape=False) for each in cut]
-        value, arrays, sums = _loop(blocks, body, tf.zeros([]), arrays, [tf.zeros_like(each) for each in kept])
-        found = [tf.ensure_shape(array.concat(), each.shape) for array, each in zip(arrays, cut, strict=True)] + sums
+        arrays = [tf.TensorArray(x.dtype, size=blocks, infer_shape=False) for x in cut]
+        value, arrays, sums = _loop(blocks, body, tf.zeros([]), arrays, list(map(tf.zeros_like, kept)))
+        of_rows = [tf.ensure_shape(array.concat(), x.shape) for array, x in zip(arrays, cut, strict=True)]
 
         def of_total(upstream: Tensor) -> list[Tensor | None]:
-            gradients = iter(found)
-            return [upstream * next(gradients) if each.dtype.is_floating else None for each in given]
+            gradients = iter([*of_rows, *sums])
+            return [upstream * next(gradients) if x.dtype.is_floating else None for x in differentiated]
 
         return value, of_total
 
@@ -202,4 +203,4 @@ def sum_in_blocks(
 
 
 def _floats(tensors: list[Tensor]) -> list[Tensor]:
-    return [each for each in tensors if each.dtype.is_floating]
+    return [x for x in tensors if x.dtype.is_floating]

@@ -98,8 +98,8 @@ def _matrix(specific: Tensor, general: Tensor) -> tuple[Tensor, Callable[..., tu
     specific, general = ops.stop_gradient(specific), ops.stop_gradient(general)
 
     def gradient(*arguments: Any, upstream: Any = None) -> tuple[Tensor, Tensor]:
-        given = arguments[0] if upstream is None else upstream
-        (of_specific, _), (of_general, _) = _gradient(specific, general, given, ops.transpose(given))
+        upstream = arguments[0] if upstream is None else upstream
+        (of_specific, _), (of_general, _) = _gradient(specific, general, upstream, ops.transpose(upstream))
         return -2.0 * of_specific, 2.0 * of_general
 
     return _forward(ops.transpose(specific), ops.transpose(general))[0], gradient

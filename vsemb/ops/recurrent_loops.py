@@ -14,6 +14,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from vsemb.ops.tensorflow import tf
+
 Tensor = Any
 
 
@@ -41,8 +43,6 @@ def gru_loop(
     Returns:
         h, (steps, batch, units).
     """
-    import tensorflow as tf
-
     moves = None if mask is None else tf.cast(mask, inputs.dtype)
 
     def run(x: Tensor, recurrent: Tensor, biases: Any, initial: Tensor, *widths: int) -> list[Any]:
@@ -83,7 +83,8 @@ def gru_loop(
             d_inputs = tf.concat([d_inner[:, :, : 2 * units], d_candidates], 2)
             d_inner = tf.reshape(d_inner, [-1, 3 * units])
             # This operation adds rows in a third of the time of `tf.reduce_sum`.
-            d_b, d_candidate_bias = (tf.raw_ops.BiasAddGrad(out_backprop=each) for each in (d_inner, d_candidates))
+            d_b = tf.raw_ops.BiasAddGrad(out_backprop=d_inner)
+            d_candidate_bias = tf.raw_ops.BiasAddGrad(out_backprop=d_candidates)
             d_a = tf.concat([d_b[: 2 * units], d_candidate_bias], 0)
             return d_inputs, _outer(before, d_inner, recurrent), d_a, d_b, d_initial
 
@@ -116,8 +117,6 @@ def lstm_loop(
     Returns:
         h and c, each (steps, batch, units).
     """
-    import tensorflow as tf
-
     inputs = tf.nn.bias_add(inputs, bias)
 
     def at(number: Tensor, new: Tensor, old: Tensor) -> Tensor:
@@ -191,8 +190,6 @@ def packed_loop(
         For each direction, h of each word, (words, units), ordered by row, and the last h, (batch, units), 0 for rows
         without words; and the row of each word, (words,) int32.
     """
-    import tensorflow as tf
-
     _, step, states_of = LOOPS[cell]
     shown = tf.where(mask)  # (words, 2), sorted by row
     distinct, places = tf.unique(tf.gather_nd(ids, shown))
@@ -215,18 +212,20 @@ def packed_loop(
 
     def body(number: Tensor, states: Any, arrays: Any) -> tuple[Any, Any, Any]:
         start, count = starts[number], active[number]
-        states = [[state[:count] for state in each] for each in states]
-        x = [each[start : start + count] for each in inputs]
-        sums = [product(h) for product, (h, *_) in zip(products, states, strict=True)]
+        # Of each direction: its states of the rows that have a word at this step.
+        states = [[state[:count] for state in own] for own in states]
+        x = [words[start : start + count] for words in inputs]
+        sums = [product(own[0]) for product, own in zip(products, states, strict=True)]
         # What is elementwise is computed for both directions at once.
-        values = step(*(tf.concat(parts, 0) for parts in (x, sums, *zip(*states, strict=True))))
-        states = list(zip(*(tf.split(value, len(directions)) for value in values[:states_of]), strict=True))
-        return number + 1, states, [array.write(number, h) for array, (h, *_) in zip(arrays, states, strict=True)]
+        arguments = [x, sums, *zip(*states, strict=True)]
+        values = step(*(tf.concat(parts, 0) for parts in arguments))[:states_of]
+        states = list(zip(*(tf.split(value, len(directions)) for value in values), strict=True))
+        return number + 1, states, [array.write(number, own[0]) for array, own in zip(arrays, states, strict=True)]
 
     units, dtype = directions[0][1].shape[0], inputs[0].dtype
     zero, shape = tf.zeros((tf.shape(mask)[0], units), dtype), tf.TensorShape((None, units))
     arrays = [tf.TensorArray(dtype, steps + 1, element_shape=(None, units), infer_shape=False) for _ in directions]
-    arrays = [each.write(steps, zero[:0]) for each in arrays]  # Eagerly, nothing cannot be joined.
+    arrays = [array.write(steps, zero[:0]) for array in arrays]  # Eagerly, nothing cannot be joined.
     _, _, arrays = tf.while_loop(
         lambda number, *_: number < steps,
         body,
@@ -234,18 +233,17 @@ def packed_loop(
         (tf.TensorShape(()), [(shape,) * states_of] * len(directions), [tf.TensorShape(None)] * len(directions)),
         parallel_iterations=1,
     )
-    found = []
+    outputs = []
     for (*_, backwards), order, array in zip(directions, orders, arrays, strict=True):
         states = tf.gather(array.concat(), order)
         ended = tf.where(tf.equal(numbers if backwards else left, 0))
-        found.append((states, tf.scatter_nd(tf.gather(rows, ended), tf.gather_nd(states, ended), tf.shape(zero))))
-    return found, rows
+        last = tf.scatter_nd(tf.gather(rows, ended), tf.gather_nd(states, ended), tf.shape(zero))
+        outputs.append((states, last))
+    return outputs, rows
 
 
 def _merged(of_inputs: Tensor, of_state: Tensor) -> tuple[Tensor, Tensor]:
     """Return the two biases that a GRU step adds: to the product of the state, and to the candidate."""
-    import tensorflow as tf
-
     gates = 2 * of_state.shape[0] // 3
     return of_state + tf.concat([of_inputs[:gates], tf.zeros_like(of_inputs[gates:])], 0), of_inputs[gates:]
 
@@ -254,8 +252,6 @@ def _gru_step(
     x: Tensor, sums: Tensor, h: Tensor, candidate_bias: Tensor | None = None, moves: Tensor | None = None
 ) -> tuple[Tensor, ...]:
     """Return the next h, then the values that the gradient needs: gates, candidate, and h U + b of the candidate."""
-    import tensorflow as tf
-
     sizes = (2 * h.shape[1], h.shape[1])
     x_gates, x_candidate = tf.split(x, sizes, 1)
     gate_sums, candidate_sum = tf.split(sums, sizes, 1)
@@ -270,8 +266,6 @@ def _gru_step(
 
 def _lstm_step(x: Tensor, sums: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, ...]:
     """Return the next h and c, then the gates i, f, g, o."""
-    import tensorflow as tf
-
     units = h.shape[1]
     total = x + sums
     i_f, o = tf.sigmoid(total[:, : 2 * units]), tf.sigmoid(total[:, 3 * units :])
@@ -287,15 +281,11 @@ def _state_product(kernel: Tensor, biases: Sequence[Tensor], states: Tensor) -> 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
     """Multiply in the dtype of `b`; return the dtype of `a`."""
-    import tensorflow as tf
-
     return tf.cast(tf.matmul(tf.cast(a, b.dtype), b), a.dtype)
 
 
 def _outer(before: Tensor, gradient: Tensor, recurrent: Tensor) -> Tensor:
     """Return the gradient of the recurrent matrix, one product over all steps, in the matrix' dtype."""
-    import tensorflow as tf
-
     rows = tf.reshape(tf.cast(before, recurrent.dtype), [-1, recurrent.shape[0]])
     return tf.matmul(rows, tf.cast(gradient, recurrent.dtype), transpose_a=True)
 
@@ -321,14 +311,13 @@ def _scan(
     Returns:
         The states at the end, and the stored values, each (steps, batch, width x units).
     """
-    import tensorflow as tf
-
     steps, (units, dtype) = tf.shape(sequence)[0], (initial[0].shape[1], initial[0].dtype)
 
     def body(count: Tensor, states: tuple[Tensor, ...], arrays: tuple[Any, ...]) -> tuple[Any, ...]:
         number = steps - 1 - count if reverse else count
         states, kept = step(number, *states)
-        return count + 1, states, tuple(array.write(number, each) for array, each in zip(arrays, kept, strict=True))
+        arrays = tuple(array.write(number, values) for array, values in zip(arrays, kept, strict=True))
+        return count + 1, states, arrays
 
     arrays = tuple(tf.TensorArray(dtype, size=steps, element_shape=(None, width * units)) for width in widths)
     # Each step depends on the one before, so parallel iterations would only add overhead.
@@ -336,8 +325,8 @@ def _scan(
         lambda count, *_: count < steps, body, (0, initial, arrays), parallel_iterations=1
     )
     stacked = [array.stack() for array in arrays]
-    for each in stacked:
-        each.set_shape([*sequence.shape[:2], each.shape[2]])
+    for values in stacked:
+        values.set_shape([*sequence.shape[:2], values.shape[2]])
     return states, stacked
 
 

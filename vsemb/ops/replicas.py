@@ -117,7 +117,8 @@ def padded_to_longest(x: Tensor) -> Tensor:
         (rows, longest, dim).
     """
     counts = rows_of_replicas(ops.shape(x)[1])
-    if all(isinstance(count, int) and count == counts[0] for count in counts) or len(counts) == 1:
+    alike = all(isinstance(count, int) and count == counts[0] for count in counts)
+    if alike or len(counts) == 1:
         return x
     import tensorflow as tf
 
@@ -161,31 +162,31 @@ def sum_over_ring(
     context = tf.distribute.get_replica_context()
     add = tf.distribute.ReduceOp.SUM
     number = len(passed)
-    rows = [rows_of_replicas(ops.shape(each)[0]) for each in passed]
+    rows = [rows_of_replicas(ops.shape(x)[0]) for x in passed]
 
     @tf.custom_gradient
     def total(*tensors: Tensor) -> tuple[Tensor, Callable[[Tensor], list[Tensor]]]:
         # Kept from recording the turns, whose own gradient would hold what all replicas passed.
-        own = [tf.stop_gradient(each) for each in tensors]
+        own = list(map(tf.stop_gradient, tensors))
         value = tf.zeros([])
-        sums = [tf.zeros_like(each) for each in own]
+        sums = list(map(tf.zeros_like, own))
         for turn in range(replicas):
             mine = tf.equal(context.replica_id_in_sync_group, turn)
             # One turn after the other, or several replicas' tensors would be in memory at once.
             with tf.control_dependencies([value, *sums]):
-                alike = [_with_rows(each, counts[turn]) for each, counts in zip(own[:number], rows, strict=True)]
-                sent = [tf.where(mine, each, 0.0) for each in alike]
-            sources = [*(context.all_reduce(add, each) for each in sent), *own[number:]]
+                alike = [_with_rows(x, counts[turn]) for x, counts in zip(own[:number], rows, strict=True)]
+                sent = [tf.where(mine, x, 0.0) for x in alike]
+            sources = [context.all_reduce(add, x) for x in sent] + own[number:]
             with tf.GradientTape(watch_accessed_variables=False) as tape:
                 tape.watch(sources)
                 part = function(sources[:number], turn, sources[number:])
             parts = tape.gradient(part, sources, unconnected_gradients=tf.UnconnectedGradients.ZERO)
             value += part
-            returned = [context.all_reduce(add, each) for each in parts[:number]]
-            returned = [tf.where(mine, each, 0.0) for each in returned]
+            returned = [context.all_reduce(add, gradient) for gradient in parts[:number]]
+            returned = [tf.where(mine, gradient, 0.0) for gradient in returned]
             returned = [_with_rows(new, ops.shape(old)[0]) for old, new in zip(sums[:number], returned, strict=True)]
             sums = [old + new for old, new in zip(sums, [*returned, *parts[number:]], strict=True)]
-        return value, lambda upstream: [upstream * each for each in sums]
+        return value, lambda upstream: [upstream * gradient for gradient in sums]
 
     return total(*passed, *kept)
 
@@ -312,7 +313,7 @@ def normalize_together(layer: keras.layers.BatchNormalization, together: bool = 
         if not together:
             stored = layer.moving_mean, layer.moving_variance
             own = moments(inputs, mask)
-            return tuple(tf.where(tf.shape(inputs)[0] > 0, *each) for each in zip(own, stored, strict=True))
+            return tuple(tf.where(tf.shape(inputs)[0] > 0, *pair) for pair in zip(own, stored, strict=True))
         counted = tf.ones_like(inputs) if mask is None else tf.cast(mask, inputs.dtype)[..., None] + 0 * inputs
         axes = layer._reduction_axes
         add = functools.partial(context.all_reduce, tf.distribute.ReduceOp.SUM)
@@ -400,8 +401,8 @@ def clip_after_sum(optimizer: keras.optimizers.Optimizer) -> None:
     clip, add_up = type(optimizer)._clip_gradients, type(optimizer)._all_reduce_sum_gradients
 
     def sum_and_clip(gradients: Sequence[Tensor]) -> list[Tensor]:
-        summed = [gradient for gradient, _ in add_up(optimizer, [(each, None) for each in gradients])]
-        return clip(optimizer, summed)
+        pairs = add_up(optimizer, [(gradient, None) for gradient in gradients])
+        return clip(optimizer, [gradient for gradient, _ in pairs])
 
     optimizer._clip_gradients = sum_and_clip
     optimizer._all_reduce_sum_gradients = lambda pairs: pairs

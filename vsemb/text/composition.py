@@ -93,12 +93,12 @@ def _composed(texts: tf.Tensor) -> tf.Tensor:
 def _decomposed(codes: tf.Tensor, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Replace code points by their canonical decompositions: (n,) int32 code points and int64 rows."""
     tables = _tables()
-    place, found = _find(tables.codes, codes)
+    place, listed = _find(tables.codes, codes)
     starts = tf.gather(tables.starts, place)
     syllable = codes - _SYLLABLE
     hangul = (syllable >= 0) & (syllable < _SYLLABLES)
     trailing = syllable % _TRAILINGS
-    sizes = tf.where(found, tf.gather(tables.starts, place + 1) - starts, 1)
+    sizes = tf.where(listed, tf.gather(tables.starts, place + 1) - starts, 1)
     sizes = tf.where(hangul, tf.where(trailing > 0, 3, 2), sizes)
     # Of each new code point: the number of the old one, and its place in the decomposition.
     source = tf.repeat(tf.range(tf.size(codes)), sizes)
@@ -107,7 +107,7 @@ def _decomposed(codes: tf.Tensor, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor
     def of(values: tf.Tensor) -> tf.Tensor:
         return tf.gather(values, source)
 
-    parts = tf.gather(tables.parts, tf.where(of(found), of(starts) + places, 0))
+    parts = tf.gather(tables.parts, tf.where(of(listed), of(starts) + places, 0))
     letters = tf.stack(
         [
             _LEADING + syllable // (_VOWELS * _TRAILINGS),
@@ -117,7 +117,7 @@ def _decomposed(codes: tf.Tensor, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor
         axis=1,
     )
     letters = tf.gather(of(letters), tf.minimum(places, 2), batch_dims=1)
-    return tf.where(of(hangul), letters, tf.where(of(found), parts, of(codes))), of(rows)
+    return tf.where(of(hangul), letters, tf.where(of(listed), parts, of(codes))), of(rows)
 
 
 def _ordered(codes: tf.Tensor, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -164,13 +164,15 @@ def _recomposed(codes: tf.Tensor, rows: tf.Tensor, count: tf.Tensor) -> tf.Ragge
         places = [tf.gather(here, merged), tf.gather(starters, finished)]
         values = [tf.fill(tf.shape(merged), -1), tf.gather(starter, finished)]
         index = tf.cast(place, tf.int32) - 1
-        written = tuple(
-            array.write(index, tf.concat(parts, axis=0)) for array, parts in zip(written, (places, values), strict=True)
+        all_places, all_values = written
+        written = (
+            all_places.write(index, tf.concat(places, axis=0)),
+            all_values.write(index, tf.concat(values, axis=0)),
         )
         starters, starter = tf.where(opens, here, starters), tf.where(opens, code, starter)
         segments = (starts, sizes, starters, starter, tf.where(composes, last, own))
         longer = _true(sizes > place + 1)
-        return place + 1, tuple(tf.gather(each, longer) for each in segments), written
+        return place + 1, tuple(tf.gather(values, longer) for values in segments), written
 
     segments = (starts, sizes, first, tf.gather(codes, first), last)
     written = tuple(
@@ -203,8 +205,8 @@ def _places(begins: tf.Tensor) -> tf.Tensor:
 def _composite(first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
     """Return the primary composite of pairs of code points; 0 without one."""
     tables = _tables()
-    place, found = _find(tables.pairs, tf.cast(first, tf.int64) * _PLANES + tf.cast(second, tf.int64))
-    composite = tf.where(found, tf.gather(tables.composites, place), 0)
+    place, listed = _find(tables.pairs, tf.cast(first, tf.int64) * _PLANES + tf.cast(second, tf.int64))
+    composite = tf.where(listed, tf.gather(tables.composites, place), 0)
     leading, vowel = first - _LEADING, second - _VOWEL
     opens = (leading >= 0) & (leading < _LEADINGS) & (vowel >= 0) & (vowel < _VOWELS)
     composite = tf.where(opens, _SYLLABLE + (leading * _VOWELS + vowel) * _TRAILINGS, composite)
@@ -215,15 +217,15 @@ def _composite(first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
 
 
 def _is_second(codes: tf.Tensor) -> tf.Tensor:
-    _, found = _find(_tables().seconds, codes)
+    _, listed = _find(_tables().seconds, codes)
     vowel, trailing = codes - _VOWEL, codes - _TRAILING
-    return found | ((vowel >= 0) & (vowel < _VOWELS)) | ((trailing > 0) & (trailing < _TRAILINGS))
+    return listed | ((vowel >= 0) & (vowel < _VOWELS)) | ((trailing > 0) & (trailing < _TRAILINGS))
 
 
 def _class_of(codes: tf.Tensor) -> tf.Tensor:
     tables = _tables()
-    place, found = _find(tables.marks, codes)
-    return tf.where(found, tf.gather(tables.classes, place), 0)
+    place, listed = _find(tables.marks, codes)
+    return tf.where(listed, tf.gather(tables.classes, place), 0)
 
 
 def _first_of(rows: tf.Tensor) -> tf.Tensor:
@@ -246,14 +248,14 @@ def _tables() -> _Tables:
     changing = []
     for code in range(0xC0, _END):
         letter = chr(code)
-        if combining := unicodedata.combining(letter):
-            marks[code] = combining
-        found = unicodedata.decomposition(letter)
-        if not found or found.startswith("<"):
+        if unicodedata.combining(letter):
+            marks[code] = unicodedata.combining(letter)
+        decomposition = unicodedata.decomposition(letter)
+        if not decomposition or decomposition.startswith("<"):
             continue
         decompositions[code] = [ord(part) for part in unicodedata.normalize("NFD", letter)]
         if unicodedata.normalize("NFC", letter) == letter:
-            first, second = (int(part, 16) for part in found.split())
+            first, second = (int(part, 16) for part in decomposition.split())
             composites[first * _PLANES + second] = code
         else:
             changing.append(code)

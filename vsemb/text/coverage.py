@@ -44,13 +44,17 @@ class UnknownWords:
     def described(self, noun: str = "texts") -> str:
         """Describe unknown tokens, and texts without a known one, as a phrase; `noun` is the plural of a text."""
         texts = f"of {self.texts:,} {noun}"
-        lost = f"{counted(self.texts_without_known, f'{texts} has', f'{texts} have')} no known {self.unit}"
+        without = counted(self.texts_without_known, f"{texts} has", f"{texts} have")
+        lost = f"{without} no known {self.unit}"
         return f"{_percent(self.unknown_share)} of all {self.unit} unknown; {lost}"
 
     @property
     def notes(self) -> list[str]:
         """Lines about unknown tokens and texts without spaces; empty if there is nothing to say."""
-        return [*self.warnings(), *([f"{self.described()}."] if self.texts_with_unknown else [])]
+        notes = self.warnings()
+        if self.texts_with_unknown:
+            notes.append(f"{self.described()}.")
+        return notes
 
     def warnings(self, noun: str = "texts") -> list[str]:
         """Return a line about texts without spaces, with the fix; empty if there are few.
@@ -116,8 +120,8 @@ def coverage(tokenizer: Tokenizer, ids: np.ndarray, offsets: np.ndarray, texts: 
 
     >>> from vsemb.text import Vocabulary, WordTokenizer
     >>> tokenizer = WordTokenizer(Vocabulary(["a", "dog"]))
-    >>> found = coverage(tokenizer, *tokenizer.encode(["a dog", "a shield", "zebras"]))
-    >>> found.share.tolist(), found.counts.unknown_tokens
+    >>> known = coverage(tokenizer, *tokenizer.encode(["a dog", "a shield", "zebras"]))
+    >>> known.share.tolist(), known.counts.unknown_tokens
     ([1.0, 0.5, 0.0], 2)
     """
     rows = len(offsets) - 1

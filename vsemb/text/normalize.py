@@ -241,16 +241,16 @@ def readable_in_python(text: str) -> str:
 @functools.cache
 def _substitutions() -> list[tuple[re.Pattern[str], str]]:
     """Compile `_SUBSTITUTIONS` for Python, whose expressions do not know categories of characters."""
-    ranges: dict[str, str] = {}
-    for category, found in itertools.groupby(
-        range(sys.maxunicode + 1), lambda code: unicodedata.category(chr(code))[0]
-    ):
-        first, *rest = found
-        ranges[category] = ranges.get(category, "") + f"{chr(first)}-{chr(rest[-1] if rest else first)}"
+    characters = map(chr, range(sys.maxunicode + 1))
+    ranges = dict.fromkeys("LMN", "")
+    for category, run in itertools.groupby(characters, lambda character: unicodedata.category(character)[0]):
+        codes = list(run)
+        if category in ranges:
+            ranges[category] += f"{codes[0]}-{codes[-1]}"
     compiled = []
     for pattern, replacement in _SUBSTITUTIONS:
-        for category in "LMN":
-            pattern = pattern.replace(rf"\p{category}", ranges[category])
+        for category, content in ranges.items():
+            pattern = pattern.replace(rf"\p{category}", content)
         # `\b` is a boundary of ASCII in RE2.
         compiled.append((re.compile(_in_python(pattern), re.ASCII), replacement))
     return compiled

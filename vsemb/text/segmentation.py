@@ -51,8 +51,8 @@ def merge_neighbours(
         return symbols, after, *join(symbols, after)
 
     def step(symbols: tf.Tensor, after: tf.Tensor, joined: tf.Tensor, ranks: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        found = tf.reduce_any(ranks < NEVER, axis=1)
-        chosen = tf.where(found, tf.argmin(ranks, axis=1, output_type=tf.int32), tf.size(places))[:, None]
+        mergeable = tf.reduce_any(ranks < NEVER, axis=1)
+        chosen = tf.where(mergeable, tf.argmin(ranks, axis=1, output_type=tf.int32), tf.size(places))[:, None]
         return neighbours(tf.where(places < chosen, symbols, tf.where(places == chosen, joined, after)))
 
     symbols, *_ = tf.while_loop(
@@ -137,8 +137,9 @@ def likeliest(scores: tf.Tensor, counts: tf.Tensor) -> tuple[tf.Tensor, tf.Tenso
     Example: "ab" is more probable than "a" and "b".
 
     >>> scores = tf.constant([[[-1.0, -np.inf], [-1.0, -1.5]]])
-    >>> [found.numpy().tolist() for found in likeliest(scores, tf.constant([2]))]
-    [[[1, 2]], [[False, True]]]
+    >>> lengths, ends = likeliest(scores, tf.constant([2]))
+    >>> lengths.numpy().tolist(), ends.numpy().tolist()
+    ([[1, 2]], [[False, True]])
     """
     rows, steps, longest = tf.shape(scores)[0], tf.shape(scores)[1], scores.shape[2]
     first = tf.concat([tf.zeros((rows, 1)), tf.fill((rows, longest - 1), -np.inf)], axis=1)

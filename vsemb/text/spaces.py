@@ -47,6 +47,6 @@ def share_without_spaces(texts: Iterable[str]) -> float:
     if isinstance(texts, Sequence):
         rows = np.linspace(0, len(texts) - 1, min(len(texts), _SAMPLE)).astype(np.int64).tolist()
         texts = [texts[row] for row in rows]
-    found = [lacks_spaces(text) for text in itertools.islice(texts, _SAMPLE)]
-    share = sum(found) / max(len(found), 1)
+    lacking = [lacks_spaces(text) for text in itertools.islice(texts, _SAMPLE)]
+    share = sum(lacking) / max(len(lacking), 1)
     return share if share >= _SHARE else 0.0

@@ -132,12 +132,12 @@ class WordPieceTokenizer(SubwordTokenizer):
             left = lengths - start
             # Substrings beyond the end of a word do not exist.
             starts = tf.tile(tf.minimum(start, lengths)[:, None], [1, self.longest])
-            found = tf.strings.substr(words[:, None], starts, tf.zeros_like(starts) + sizes, unit="UTF8_CHAR")
-            found = tf.where(start[:, None] > 0, CONTINUES + found, found)
-            known = (self.table.lookup(found) > UNKNOWN_ID) & (sizes <= left[:, None])
+            candidates = tf.strings.substr(words[:, None], starts, tf.zeros_like(starts) + sizes, unit="UTF8_CHAR")
+            candidates = tf.where(start[:, None] > 0, CONTINUES + candidates, candidates)
+            known = (self.table.lookup(candidates) > UNKNOWN_ID) & (sizes <= left[:, None])
             best = tf.argmax(known, axis=1)  # The first of those known, the longest.
             known = tf.reduce_any(known, axis=1)
-            piece = tf.where(known, tf.gather(found, best, axis=1, batch_dims=1), "")
+            piece = tf.where(known, tf.gather(candidates, best, axis=1, batch_dims=1), "")
             # A word without a match is finished.
             start += tf.where(known, tf.gather(sizes, best), left)
             return step + 1, start, fits & (known | (left == 0)), written.write(step, piece)
@@ -264,7 +264,8 @@ class Subwords(LearnedVocabulary):
             DataError: if no word is left.
         """
         counts = count_words(texts, self.min_count)
-        return {word: count for word, count in counts.items() if len(word) <= MAX_CHARACTERS} or counts
+        short = {word: count for word, count in counts.items() if len(word) <= MAX_CHARACTERS}
+        return short or counts
 
     def size(self, characters: int) -> int:
         """Return the number of subwords to learn.
@@ -340,13 +341,14 @@ class SentencePiece(Subwords, kind="sentencepiece"):
         import sentencepiece
 
         counts = self.count_words(texts)
+        characters = set(itertools.chain.from_iterable(counts))
         written = io.BytesIO()
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter([f"{word}\t{count}" for word, count in counts.items()]),
             input_format="tsv",
             model_writer=written,
             model_type=self.model,
-            vocab_size=self.size(1 + len(set(itertools.chain.from_iterable(counts)))) + 2,
+            vocab_size=self.size(1 + len(characters)) + 2,
             # Fewer captions have fewer pieces.
             hard_vocab_limit=False,
             character_coverage=1.0,
@@ -367,8 +369,9 @@ class SentencePiece(Subwords, kind="sentencepiece"):
         learned = sentencepiece.SentencePieceProcessor(model_proto=written.getvalue())
         numbers = range(2, learned.get_piece_size())
         pieces = [learned.id_to_piece(number) for number in numbers]
-        # The score of BPE is its order.
-        return Vocabulary(pieces, [learned.get_score(n) for n in numbers] if self.model == "unigram" else None)
+        if self.model == "bpe":  # Its score is the order.
+            return Vocabulary(pieces)
+        return Vocabulary(pieces, [learned.get_score(number) for number in numbers])
 
 
 @dataclass(frozen=True)

@@ -136,7 +136,7 @@ class Tokenizer(tf.Module):
     def _padded(self, tokens: tf.RaggedTensor) -> tf.Tensor:
         dense = tokens.to_tensor()
         missing = tf.maximum(1 - tf.shape(dense)[1], 0)
-        return tf.pad(dense, [[0, 0], [0, missing], *([0, 0] for _ in self.token_shape)])
+        return tf.pad(dense, [[0, 0], [0, missing], *[[0, 0]] * len(self.token_shape)])
 
     def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Tokenize texts in memory.
@@ -150,9 +150,11 @@ class Tokenizer(tf.Module):
         """
         if not tf:
             require_unicode("texts", texts)
+            rows = [self.split(text) for text in texts]
+            words = itertools.chain.from_iterable(rows)
             known = self.vocabulary.ids
-            rows = [[known.get(word, UNKNOWN_ID) for word in self.split(text)] for text in texts]
-            return np.array([*itertools.chain(*rows)], np.int32), np.cumsum([0, *map(len, rows)])
+            ids = np.array([known.get(word, UNKNOWN_ID) for word in words], np.int32)
+            return ids, np.cumsum([0, *map(len, rows)])
         parts, lengths = [], [np.zeros(1, np.int64)]
         for batch in batches_of(texts):
             ragged = self.ragged(batch)
@@ -402,8 +404,10 @@ class Words(LearnedVocabulary, kind="words"):
 
     @property
     def remedies(self) -> dict[str, str]:
-        all_words = {} if self.vocabulary_size is None else {"text.tokenizer.vocabulary_size=null": "keeps all words"}
-        return {**super().remedies, **all_words, SUBWORDS: "splits rare words"}
+        remedies = super().remedies
+        if self.vocabulary_size is not None:
+            remedies["text.tokenizer.vocabulary_size=null"] = "keeps all words"
+        return {**remedies, SUBWORDS: "splits rare words"}
 
     def learn(self, texts: Iterable[str], dataset: Dataset | None = None) -> Vocabulary:
         return Vocabulary.from_captions(texts, self.min_count, self.vocabulary_size)

@@ -56,13 +56,11 @@ class Vocabulary:
     seen: int | None = None
 
     def __init__(self, words: Sequence[str], scores: Sequence[float] | None = None) -> None:
-        reserved = {PADDING, UNKNOWN}
-        seen: set[str] = set()
+        seen = {PADDING, UNKNOWN}
         for word in words:
             whole = word == " " or word.strip() == word
-            if not word or _LINE_END.search(word) or not whole or word in reserved or word in seen:
-                allowed = "distinct words without line breaks or white space around them"
-                raise invalid_argument("words", word, allowed)
+            if not word or not whole or _LINE_END.search(word) or word in seen:
+                raise invalid_argument("words", word, "distinct words without line breaks or white space around them")
             if scores is not None and word.split() != [word]:
                 raise invalid_argument("words", word, "words without white space where they have scores")
             seen.add(word)
@@ -173,7 +171,9 @@ def count_words(captions: Iterable[str], min_count: int = 1) -> dict[str, int]:
 
 
 def _count_words(captions: Iterable[str]) -> Counter[str]:
-    return count_tokens(captions, split_words) if tf else Counter(itertools.chain.from_iterable(words_of(captions)))
+    if not tf:
+        return Counter(itertools.chain.from_iterable(words_of(captions)))
+    return count_tokens(captions, split_words)
 
 
 def _frequent(counts: Counter[str], min_count: int) -> dict[str, int]:

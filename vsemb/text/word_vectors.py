@@ -37,7 +37,7 @@ def read_word_vectors(path: str | os.PathLike[str], vocabulary: Vocabulary, seed
 
     Returns:
         vectors: (len(vocabulary), dim) float32.
-        found: number of words of the vocabulary in the file.
+        count: number of words of the vocabulary in the file.
 
     Raises:
         DataError: if the file cannot be read or a line is malformed.
@@ -47,8 +47,8 @@ def read_word_vectors(path: str | os.PathLike[str], vocabulary: Vocabulary, seed
 
     >>> import pathlib
     >>> _ = pathlib.Path("/tmp/vsemb-vectors.txt").write_text("dog 1 2\\ncat 3 4\\n")
-    >>> vectors, found = read_word_vectors("/tmp/vsemb-vectors.txt", Vocabulary(["a", "cat"]))
-    >>> vectors[3].tolist(), found
+    >>> vectors, count = read_word_vectors("/tmp/vsemb-vectors.txt", Vocabulary(["a", "cat"]))
+    >>> vectors[3].tolist(), count
     ([3.0, 4.0], 1)
     """
     wanted = {word: row for row, word in enumerate(vocabulary.tokens[:2])} | vocabulary.ids
@@ -137,8 +137,9 @@ def cooccurrence_vectors(
     >>> bool(np.allclose(vectors[3], vectors[4]))
     True
     """
-    for name, value, hint in (("dim", dim, Count), ("window", window, Count), ("shift", shift, Positive)):
-        require(name, value, hint)
+    require("dim", dim, Count)
+    require("window", window, Count)
+    require("shift", shift, Positive)
     if not 2 <= vocabulary_size <= _MAX_WORDS:
         fix = "Keep fewer words in the vocabulary, the most frequent ones."
         raise invalid_argument("vocabulary_size", vocabulary_size, f"2 to {_MAX_WORDS}", fix)

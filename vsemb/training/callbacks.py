@@ -63,9 +63,9 @@ class MetricsLog(keras.callbacks.Callback):
         super().__init__()
         self.path = Path(path)
         self._started = 0.0
-        found = read_bytes(self.path) if self.path.exists() else b""
-        kept = b"".join(line + b"\n" for line in found.split(b"\n") if _epoch_of(line) < start_epoch)
-        if kept != found:
+        content = read_bytes(self.path) if self.path.exists() else b""
+        kept = b"".join(line + b"\n" for line in content.split(b"\n") if _epoch_of(line) < start_epoch)
+        if kept != content:
             with replacing(self.path) as temporary:
                 temporary.write_bytes(kept)
 
@@ -134,7 +134,8 @@ class ProgressBar(keras.callbacks.Callback):
         self._bar.close()
         logs = logs or {}
         parts = [f"epoch {epoch + 1}/{self.epochs}", f"loss {float(logs['loss']):.4g}"]
-        parts += [self.shown(logs)] if self.shown is not None else []
+        if self.shown is not None:
+            parts.append(self.shown(logs))
         parts.append(f"{time.monotonic() - self._started:.0f} s")
         say("  ".join(parts))
 
@@ -319,22 +320,23 @@ class SelectBest(keras.callbacks.Callback):
         return self.kept[0][1] if self.kept else None
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        if self.monitor not in (logs or {}):
+        if not logs or self.monitor not in logs:
             raise DataError(f"The logs have no {self.monitor!r}; add the validation before SelectBest.")
-        value = float((logs or {})[self.monitor])
+        value = float(logs[self.monitor])
+        worst = self.kept[-1][0] if len(self.kept) == self.keep else -math.inf
         # NaN is never larger, so an epoch with NaN is not kept.
-        if value > (-math.inf if len(self.kept) < self.keep else self.kept[-1][0]):
+        if value > worst:
             # Sorting is stable, so the earlier of two epochs with equal values is better.
-            ranked = sorted([*self.kept, (value, epoch)], key=lambda each: -each[0])
+            ranked = sorted([*self.kept, (value, epoch)], key=lambda kept: -kept[0])
             self.kept, dropped = ranked[: self.keep], ranked[self.keep :]
             if self.writes:
-                self._save(epoch, [each for _, each in dropped])
+                self._save(epoch, [former for _, former in dropped])
         if self.out_of_patience(epoch):
             self.model.stop_training = True
 
     def _save(self, epoch: int, dropped: Sequence[int]) -> None:
-        for each in dropped:
-            kept_weights(self.path, each).unlink(missing_ok=True)
+        for former in dropped:
+            kept_weights(self.path, former).unlink(missing_ok=True)
         with averaged_weights(self.model):
             if self.best_epoch == epoch:
                 save_weights(self.model, self.path)

@@ -48,8 +48,8 @@ class Task:
         """
 
         def give_up() -> None:
-            others = ", ".join(a for i, a in enumerate(self.addresses) if i != self.number)
-            late = f"not all others came within {seconds:.0f} s ({others}). Start all of them."
+            others = [*self.addresses[: self.number], *self.addresses[self.number + 1 :]]
+            late = f"not all others came within {seconds:.0f} s ({', '.join(others)}). Start all of them."
             print(f"Worker {self.number} of {self.workers}: {late}", file=sys.stderr, flush=True)
             os._exit(1)
 
@@ -87,16 +87,17 @@ def read_task() -> Task:
     try:
         config = json.loads(text)
         cluster, task = config["cluster"], config["task"]
-        kind, index = task["type"], int(task["index"])
-        addresses = [*cluster.get("chief", []), *cluster.get("worker", [])]
-        before = len(cluster.get("chief", [])) if kind == "worker" else 0
-        known = set(cluster) <= {"chief", "worker"} and kind in cluster and 0 <= index < len(cluster[kind])
+        role, index = task["type"], int(task["index"])
+        chiefs, workers = cluster.get("chief", []), cluster.get("worker", [])
+        number = index + len(chiefs) if role == "worker" else index
+        addresses = (*chiefs, *workers)
+        valid = set(cluster) <= {"chief", "worker"} and 0 <= index < len(cluster[role])
     except (ValueError, KeyError, TypeError, AttributeError):
-        known = False
-    if not known:
+        valid = False
+    if not valid:
         allowed = f"workers and which of them this process is, such as {_EXAMPLE}"
         raise invalid_argument("TF_CONFIG", text or None, allowed, fix)
-    return Task(before + index, tuple(addresses))
+    return Task(number, addresses)
 
 
 def launch(command: Sequence[str], workers: int, *, patience: float = 60.0) -> int:
@@ -156,10 +157,11 @@ def _wait(processes: list[subprocess.Popen[bytes]], patience: float) -> int:
     failed, deadline = 0, float("inf")
     while time.monotonic() < deadline:
         statuses = [process.poll() for process in processes]
-        if not failed and any(statuses):
-            first = next(status for status in statuses if status)
+        failures = list(filter(None, statuses))
+        if failures and not failed:
             # A process ended by a signal gets the status 128 + signal, as in shells.
-            failed, deadline = first if first > 0 else 128 - first, time.monotonic() + patience
+            failed = failures[0] if failures[0] > 0 else 128 - failures[0]
+            deadline = time.monotonic() + patience
         if None not in statuses:
             break
         time.sleep(0.1)
@@ -169,6 +171,6 @@ def _wait(processes: list[subprocess.Popen[bytes]], patience: float) -> int:
 def _free_ports(count: int) -> list[int]:
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
+        for unbound in sockets:
+            unbound.bind(("127.0.0.1", 0))
+        return [bound.getsockname()[1] for bound in sockets]

@@ -116,14 +116,14 @@ def canonical_correlation(
     swap = len(whitened) > whitened.shape[1]
     short = whitened.T if swap else whitened
     values, vectors = np.linalg.eigh(short @ short.T)
-    found = min(dim, int((values > _SMALLEST).sum()))
-    order = np.argsort(-values)[:found]
+    rank = min(dim, int((values > _SMALLEST).sum()))
+    order = np.argsort(-values)[:rank]
     correlations, first = np.sqrt(values[order]), vectors[:, order]
     second = short.T @ first / correlations
     left, right = (second, first) if swap else (first, second)
     words, image = np.zeros((len(rarity), dim), np.float32), np.zeros((features.shape[1], dim), np.float32)
-    words[:size, :found] = np.linalg.solve(text_root.T, right) * correlations
-    image[:, :found] = np.linalg.solve(image_root.T, left) * correlations
+    words[:size, :rank] = np.linalg.solve(text_root.T, right) * correlations
+    image[:, :rank] = np.linalg.solve(image_root.T, left) * correlations
     return words, image, correlations
 
 
@@ -174,8 +174,8 @@ class CCA(Initialization, kind="cca"):
         vectors, image, _ = canonical_correlation(corpus.ids, corpus.offsets, rows, features, rarity, dim)
         deviation = np.abs(features @ image).std() * np.sqrt(dim)
         kernels = np.split(np.tile(image / deviation, len(members)), len(maps), axis=1)
-        for each, kernel in zip(maps, kernels, strict=True):
-            each.affine.kernel.assign(kernel)
+        for image_map, kernel in zip(maps, kernels, strict=True):
+            image_map.affine.kernel.assign(kernel)
         for member in members:
             _set_words(member, vectors)
 
@@ -183,12 +183,14 @@ class CCA(Initialization, kind="cca"):
 def _set_words(encoder: Any, vectors: np.ndarray) -> None:
     """Set the word vectors of a text encoder, and of its bag of words."""
     # Words that CCA excluded keep their random vectors.
-    known = vectors.any(axis=1)
-    start = keras.ops.convert_to_numpy(encoder.words.table).copy()
-    size = min(start.shape[1], vectors.shape[1])
-    start[known, :size] = vectors[known, :size] / vectors[known, :size].std() * _WORD_DEVIATION
-    encoder.words.set_vectors(start)
-    if (bag := getattr(encoder, "bag", None)) is not None:
-        start = keras.ops.convert_to_numpy(bag.words.table).copy()
-        start[known] = vectors[known] / np.linalg.norm(vectors[known], axis=1).mean()
-        bag.words.set_vectors(start)
+    included = vectors.any(axis=1)
+    vectors = vectors[included]
+    table = keras.ops.convert_to_numpy(encoder.words.table).copy()
+    size = min(table.shape[1], vectors.shape[1])
+    table[included, :size] = vectors[:, :size] / vectors[:, :size].std() * _WORD_DEVIATION
+    encoder.words.set_vectors(table)
+    bag = getattr(encoder, "bag", None)
+    if bag is not None:
+        table = keras.ops.convert_to_numpy(bag.words.table).copy()
+        table[included] = vectors / np.linalg.norm(vectors, axis=1).mean()
+        bag.words.set_vectors(table)

@@ -33,7 +33,7 @@ def skip_nonfinite(model: keras.Model) -> None:
     def loss_with_flag(*args: Any, **options: Any) -> Tensor:
         loss = compute_loss(*args, **options)
         # Adds 0, or NaN to the gradient of one weight: a hinge has no gradient where the loss is NaN.
-        weight = min(model.trainable_variables, key=lambda each: len(each.shape))
+        weight = min(model.trainable_variables, key=lambda variable: len(variable.shape))
         return loss + 0.0 * ops.stop_gradient(loss) * ops.cast(ops.sum(weight), loss.dtype)
 
     model.compute_loss = loss_with_flag
@@ -49,9 +49,13 @@ def skip_nonfinite(model: keras.Model) -> None:
         finite = tf.reduce_all(tf.math.is_finite(getattr(gradient, "values", gradient)))
         tf.cond(finite, lambda: update(gradient, *others), lambda: None)
 
-    # All gradients become NaN if the norm is not finite, and on all replicas after their sum. Otherwise they are
-    # multiplied by exactly 1.
-    optimizer.apply = lambda given, *more: apply(tf.clip_by_global_norm(list(given), 2.0**100)[0], *more)
+    def apply_finite(gradients: Any, *others: Any) -> None:
+        # All gradients become NaN if the norm is not finite, and on all replicas after their sum. Otherwise they are
+        # multiplied by exactly 1.
+        clipped, _ = tf.clip_by_global_norm(list(gradients), 2.0**100)
+        apply(clipped, *others)
+
+    optimizer.apply = apply_finite
     optimizer.update_step = update_finite
 
 
@@ -65,8 +69,8 @@ class _FiniteMean(keras.metrics.Mean):
     def update_state(self, values: Tensor, sample_weight: Any = 1) -> None:
         finite = ops.isfinite(values)
         self.skipped.assign_add(ops.where(finite, 0.0, 1.0))
-        both = values, ops.cast(sample_weight, self.dtype)
-        super().update_state(*[ops.where(finite, each, 0.0) for each in both])
+        weights = ops.where(finite, ops.cast(sample_weight, self.dtype), 0.0)
+        super().update_state(ops.where(finite, values, 0.0), weights)
 
     # That of `Mean` leaves `skipped` out.
     reset_state = keras.metrics.Metric.reset_state
@@ -76,6 +80,10 @@ class _FiniteMean(keras.metrics.Mean):
 
 
 def _finite_step(apply: Any, state: Any, gradients: Any, variables: Any) -> tuple[list[Tensor], ...]:
-    finite = ops.all(ops.stack([ops.all(ops.isfinite(each)) for each in gradients]))
-    changed = zip(apply(state, gradients, variables), (variables, state), strict=True)
-    return tuple([ops.where(finite, *each) for each in zip(*pair, strict=True)] for pair in changed)
+    finite = ops.all(ops.stack([ops.all(ops.isfinite(gradient)) for gradient in gradients]))
+
+    def kept(new: Any, old: Any) -> list[Tensor]:
+        return [ops.where(finite, *pair) for pair in zip(new, old, strict=True)]
+
+    new_variables, new_state = apply(state, gradients, variables)
+    return kept(new_variables, variables), kept(new_state, state)

@@ -60,7 +60,8 @@ class Exponential(Schedule, kind="exponential"):
     unit: Literal["epochs", "steps"] = "epochs"
 
     def build(self, rate: float, steps_per_epoch: int, epochs: int) -> keras.optimizers.schedules.ExponentialDecay:
-        steps = max(round(self.every * (steps_per_epoch if self.unit == "epochs" else 1)), 1)
+        unit = steps_per_epoch if self.unit == "epochs" else 1
+        steps = max(round(self.every * unit), 1)
         return keras.optimizers.schedules.ExponentialDecay(rate, steps, self.factor, staircase=self.staircase)
 
 
@@ -160,13 +161,12 @@ class FusedAdam(keras.optimizers.Adam):
             return grads
         if keras.backend.backend() != "tensorflow":
             return super()._clip_gradients(grads)
-        is_rows = [isinstance(grad, tf.IndexedSlices) for grad in grads]
-        grads = [_added_up(grad) if rows else grad for grad, rows in zip(grads, is_rows, strict=True)]
-        values = [grad.values if rows else grad for grad, rows in zip(grads, is_rows, strict=True)]
-        return [
-            tf.IndexedSlices(value, grad.indices, grad.dense_shape) if rows else value
-            for value, grad, rows in zip(super()._clip_gradients(values), grads, is_rows, strict=True)
-        ]
+        grads = [_added_up(grad) if isinstance(grad, tf.IndexedSlices) else grad for grad in grads]
+        clipped = super()._clip_gradients([getattr(grad, "values", grad) for grad in grads])
+        for number, grad in enumerate(grads):
+            if isinstance(grad, tf.IndexedSlices):
+                clipped[number] = tf.IndexedSlices(clipped[number], grad.indices, grad.dense_shape)
+        return clipped
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
@@ -243,8 +243,8 @@ def adam_step_of_rows(
 
 def _added_up(rows: tf.IndexedSlices) -> tf.IndexedSlices:
     """Add the occurrences of each row, and return the list of distinct rows."""
-    indices, place = tf.unique(rows.indices)
-    values = tf.math.unsorted_segment_sum(rows.values, place, tf.size(indices))
+    indices, places = tf.unique(rows.indices)
+    values = tf.math.unsorted_segment_sum(rows.values, places, tf.size(indices))
     return tf.IndexedSlices(values, indices, rows.dense_shape)
 
 

@@ -96,7 +96,10 @@ class DistributionContext:
             yield
         except BaseException as error:
             self._failed = 130 if isinstance(error, KeyboardInterrupt) else 1
-            if self.workers == 1 or not isinstance(error, tuple(getattr(tf.errors, f"{each}Error") for each in _LOST)):
+            if self.workers == 1:
+                raise
+            lost = tuple(getattr(tf.errors, f"{name}Error") for name in _LOST)
+            if not isinstance(error, lost):
                 raise
             raise WorkerError(
                 f"Worker {self.worker} of {self.workers}: another worker is gone or does not answer. Start "
@@ -282,13 +285,13 @@ def _mirrored(count: int | None) -> DistributionContext:
         raise invalid_argument("devices", None, "a number, for this machine has no GPU", fix)
     cpu = tf.config.list_physical_devices("CPU")[0]
     try:
-        known = tf.config.get_logical_device_configuration(cpu) or []
-        if len(known) < count:
+        configured = tf.config.get_logical_device_configuration(cpu) or []
+        if len(configured) < count:
             logical = [tf.config.LogicalDeviceConfiguration()] * count
             tf.config.set_logical_device_configuration(cpu, logical)
     except RuntimeError as error:
         fix = "Call open_distribution('mirrored', N) before anything else of TensorFlow runs."
-        allowed = f"at most {max(len(known), 1)}: TensorFlow runs already and cannot be given more"
+        allowed = f"at most {max(len(configured), 1)}: TensorFlow runs already and cannot be given more"
         raise invalid_argument("devices", count, allowed, fix) from error
     return DistributionContext(tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(count)]))
 

@@ -134,10 +134,11 @@ class RetrievalValidation(SplitValidation):
         return f"val R@1 {recalls}  recall sum {logs['val_recall_sum']:.1f}"
 
     def metrics(self) -> dict[str, float]:
-        found = self.measure()
-        sides = {"i2t": found.image_to_text, "t2i": found.text_to_image}
-        values = {f"val_{side}_{name}": value for side, each in sides.items() for name, value in each.items()}
-        return {**values, "val_recall_sum": found.recall_sum}
+        metrics = self.measure()
+        values: dict[str, float] = {}
+        for side, measured in (("i2t", metrics.image_to_text), ("t2i", metrics.text_to_image)):
+            values |= {f"val_{side}_{name}": value for name, value in measured.items()}
+        return {**values, "val_recall_sum": metrics.recall_sum}
 
 
 class _ArrayValidation(RetrievalValidation):
@@ -145,18 +146,18 @@ class _ArrayValidation(RetrievalValidation):
 
     def __init__(self, images: Any, texts: Any, text_image_ids: Any, batch_size: int) -> None:
         Validation.__init__(self)
-        self._given = {"image": np.asarray(images), "text": np.asarray(texts)}
+        self._inputs = {"image": np.asarray(images), "text": np.asarray(texts)}
         self._text_image_ids = text_image_ids
         self._batch_size = batch_size
 
     def measure(self) -> RetrievalMetrics:
         with averaged_weights(self.model):
-            images, texts = (
-                self.model.predict({side: rows}, self._batch_size, verbose=0)[side]
-                for side, rows in self._given.items()
-            )
+            images, texts = self._embed("image"), self._embed("text")
         ids = self._text_image_ids
         return evaluate_retrieval(images, texts, text_image_ids=ids, similarity=self.model.similarity)
+
+    def _embed(self, side: str) -> np.ndarray:
+        return self.model.predict({side: self._inputs[side]}, self._batch_size, verbose=0)[side]
 
 
 @dataclass(frozen=True)

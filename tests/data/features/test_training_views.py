@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.raising import raises_argument
 from vsemb.data.features.compute import cache_features
 from vsemb.data.sources import FeatureImages
-from vsemb.errors import InvalidArgumentError
 from vsemb.image.backbones import BackboneConfig
 
 CONFIG = BackboneConfig("SmallConvNet", size=32)
@@ -40,7 +40,7 @@ def test_mirror_images_are_views_for_training_only(dataset) -> None:
     # The same views are drawn where features do not fit in memory.
     on_disk = FeatureImages(both, split, augment=True, memory=0)
     np.testing.assert_array_equal(next(on_disk.stream([rows], np.array([[1, 2]]))), drawn)
-    with pytest.raises(InvalidArgumentError, match="mirror"):
+    with raises_argument("mirror"):
         cache_features(dataset, CONFIG, weights=None, crops=10, mirror=True)
 
 
@@ -68,7 +68,7 @@ def test_ten_crops_are_drawn_in_training_and_the_whole_image_is_measured(dataset
     # The whole image where nothing is drawn, in training data and for measuring.
     for source in (images, FeatureImages(store, split)):
         np.testing.assert_array_equal(source.gather(rows), views[:1].repeat(200, axis=0))
-    with pytest.raises(InvalidArgumentError, match="training_crops"):
+    with raises_argument("training_crops"):
         cache_features(dataset, CONFIG, weights=None, crops=10, training_crops=True)
-    with pytest.raises(InvalidArgumentError, match="mirror"):
+    with raises_argument("mirror"):
         cache_features(dataset, CONFIG, weights=None, mirror=True, training_crops=True)

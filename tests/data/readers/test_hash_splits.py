@@ -27,7 +27,7 @@ def test_shares_leave_no_split_empty(classes, expected):
 
 
 def test_two_classes_are_too_few():
-    with pytest.raises(DataError, match="has 2 classes"):
+    with pytest.raises(DataError):
         shares(2, 0.1, 0.1)
 
 

@@ -37,11 +37,11 @@ def test_formats(tmp_path, file, text, source, format):
 
 
 def test_none_and_several(tmp_path):
-    with pytest.raises(DataError, match="no known format. Name the `format`: karpathy, coco.*vsemb index RUN"):
+    with pytest.raises(DataError, match="`format`.*vsemb index"):
         infer_format(tmp_path)
     (tmp_path / "captions.csv").write_text("file,caption\n")
     (tmp_path / "dataset_mine.json").write_text(KARPATHY)
-    with pytest.raises(DataError, match="several formats: karpathy, table. Name the `format`: karpathy, table"):
+    with pytest.raises(DataError, match="karpathy, table"):
         infer_format(tmp_path)
-    with pytest.raises(DataError, match="Check the path. Name the format `tfds`"):
+    with pytest.raises(DataError, match="`tfds`"):
         infer_format(tmp_path / "coco_captions")

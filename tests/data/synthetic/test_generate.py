@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.raising import raises_argument
 from vsemb.data import synthetic as scenes
 from vsemb.data.records import ImageRecord
 from vsemb.data.synthetic import world
-from vsemb.errors import InvalidArgumentError
 
 
 def _digest(records: Iterable[ImageRecord]) -> str:
@@ -127,16 +127,16 @@ def test_vocabulary_is_several_dozen_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    "arguments",
     [
-        ({"images": {"trian": 1}}, "Did you mean 'train'"),
-        ({"images": {"train": -1}}, "a whole number >= 0"),
-        ({"images": {"train": 1.5}}, "a whole number"),
-        ({"images": {"compositional": 1}, "class_zero_shot_splits": True}, "class-disjoint"),
-        ({"image_size": 8}, "16 to 1024"),
-        ({"seed": "0"}, "a whole number"),
+        {"images": {"trian": 1}},
+        {"images": {"train": -1}},
+        {"images": {"train": 1.5}},
+        {"images": {"compositional": 1}, "class_zero_shot_splits": True},
+        {"image_size": 8},
+        {"seed": "0"},
     ],
 )
-def test_bad_arguments_are_refused_at_once(arguments: dict, message: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=message):
+def test_bad_arguments_are_refused_at_once(arguments: dict) -> None:
+    with raises_argument(next(iter(arguments))):
         scenes.generate(**{"images": {"train": 1}, **arguments})

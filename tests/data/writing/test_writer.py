@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.raising import raises_argument
 from vsemb.data.records import ImageRecord
 from vsemb.data.store import Dataset
 from vsemb.data.writing import shards
 from vsemb.data.writing import validate as examine
 from vsemb.data.writing import writer as writing
-from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.errors import DataError
 
 
 class Killed(BaseException):
@@ -169,7 +170,7 @@ def test_a_damaged_journal_is_written_again(tiny, tmp_path, monkeypatch, damage)
 def test_a_changed_source_that_cannot_be_read_twice_says_so(tiny, tmp_path, monkeypatch):
     interrupt(tiny, tiny.records(10), tmp_path / "out", monkeypatch)
     records = changed_sources(tiny)["caption"]
-    with pytest.raises(DataError, match="same command again starts afresh"):
+    with pytest.raises(DataError):
         tiny.write(Once(records), tmp_path / "out")
     assert tiny.contents(tiny.write(Once(records), tmp_path / "out").path) == tiny.contents(
         tiny.write(records, tmp_path / "b").path
@@ -203,7 +204,7 @@ def test_a_full_disk_is_one_line_and_loses_nothing(tiny, tmp_path, monkeypatch):
 
     original = shards.SplitWriter.add
     monkeypatch.setattr(shards.SplitWriter, "add", full)
-    with pytest.raises(DataError, match="No space left on device. What is finished is kept") as caught:
+    with pytest.raises(DataError, match="No space left on device") as caught:
         tiny.write(records, tmp_path / "out")
     assert "\n" not in str(caught.value)
     assert not list((tmp_path / ".out.partial" / "dataset").glob("*.tmp"))
@@ -218,7 +219,7 @@ def test_errors_of_tensorflows_writer_are_translated(tiny, tmp_path, monkeypatch
         raise tf.errors.ResourceExhaustedError(None, None, "x.tfrecord; No space left on device")
 
     monkeypatch.setattr(shards.SplitWriter, "add", full)
-    with pytest.raises(DataError, match="Cannot write .*No space left on device"):
+    with pytest.raises(DataError, match="No space left on device"):
         tiny.write(tiny.records(1), tmp_path / "out")
     assert not list(tmp_path.iterdir())
 
@@ -382,31 +383,36 @@ def test_finished_shards_survive_a_fatal_image(tiny, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "named"),
     [
-        (lambda r: [*r, r[0]], "'0.jpg' occurs twice"),
-        (lambda r: [], "holds no images"),
-        (lambda r: [replace(record, image=b"x") for record in r], "None of 4 images can be used"),
-        (lambda r: [replace(r[0], key="")], "non-empty text"),
-        (lambda r: [replace(r[0], key="\ud800.jpg")], "not valid Unicode"),
-        (lambda r: [replace(r[0], split="../up")], "`split` must be .*; got '../up'"),
-        (lambda r: [replace(r[0], captions=(3,))], "must be text; got 3"),
-        (lambda r: [replace(r[1], alignments=((),))], "2 captions and 1 alignments"),
-        (lambda r: [replace(r[1], caption_ids=("1",))], "2 captions and 1 ids"),
-        (lambda r: [replace(r[0], caption_ids=(" ",))], "text that is not empty"),
-        (lambda r: [replace(r[0], caption_ids=(3,))], "text that is not empty"),
-        (lambda r: [r[0], replace(r[1], image=None)], "some records have image bytes"),
+        (lambda r: [*r, r[0]], "'0.jpg'"),
+        (lambda r: [], "source"),
+        (lambda r: [replace(record, image=b"x") for record in r], "4 .*'0.jpg'"),
+        (lambda r: [replace(r[0], key="")], "''"),
+        (lambda r: [replace(r[0], key="\ud800.jpg")], "ud800"),
+        (lambda r: [replace(r[0], captions=(3,))], "'0.jpg' .*3"),
+        (lambda r: [replace(r[1], alignments=((),))], "'1.jpg' .*alignments"),
+        (lambda r: [replace(r[1], caption_ids=("1",))], "'1.jpg' .*ids"),
+        (lambda r: [replace(r[0], caption_ids=(" ",))], "'0.jpg' .*' '"),
+        (lambda r: [replace(r[0], caption_ids=(3,))], "'0.jpg' .*3"),
+        (lambda r: [r[0], replace(r[1], image=None)], "'1.jpg'"),
     ],
 )
-def test_bad_sources_are_refused_and_leave_nothing(tiny, tmp_path, change, message):
-    with pytest.raises((DataError, InvalidArgumentError), match=message):
+def test_bad_sources_are_refused_and_leave_nothing(tiny, tmp_path, change, named):
+    with pytest.raises(DataError, match=named):
         tiny.write(change(tiny.records(4)), tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_split_that_is_no_part_of_a_file_name_is_refused_and_leaves_nothing(tiny, tmp_path):
+    with raises_argument("split"):
+        tiny.write([replace(tiny.records(1)[0], split="../up")], tmp_path / "out")
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("option", [{"on_bad_image": "ignore"}, {"images_per_shard": 0}, {"max_side": 0}])
 def test_bad_options_are_refused(tiny, tmp_path, option):
-    with pytest.raises(InvalidArgumentError, match=next(iter(option))):
+    with raises_argument(next(iter(option))):
         tiny.write(tiny.records(1), tmp_path / "out", **option)
 
 
@@ -425,12 +431,12 @@ def test_datasets_without_images(tiny, tmp_path):
     split = tiny.write([replace(r, image=None) for r in tiny.records(4)], tmp_path / "out").split("train")
     assert not split.has_images
     for read in (split.encoded_images, lambda: split.read_image(0)):
-        with pytest.raises(DataError, match="only precomputed features"):
+        with pytest.raises(DataError):
             read()
 
 
 def test_an_unknown_split_names_the_nearest(tiny, tmp_path):
-    with pytest.raises(InvalidArgumentError, match="one of train, val.*Did you mean 'train'"):
+    with raises_argument("split"):
         tiny.write(tiny.records(4), tmp_path / "out").split("trian")
 
 
@@ -449,17 +455,13 @@ def test_the_same_again_does_nothing(tiny, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"source": {"sha256": {"a": "b"}}}, "made with another source"),
-        ({"name": "other"}, "made with another name"),
-        ({"max_side": 5}, "made with another writing"),
-    ],
+    ("options", "named"),
+    [({"source": {"sha256": {"a": "b"}}}, "source"), ({"name": "other"}, "name"), ({"max_side": 5}, "writing")],
 )
-def test_another_dataset_is_replaced_only_on_request(tiny, tmp_path, options, message):
+def test_another_dataset_is_replaced_only_on_request(tiny, tmp_path, options, named):
     tiny.write(tiny.records(4), tmp_path / "out")
     before = tiny.contents(tmp_path / "out")
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match=named):
         tiny.write(tiny.records(5), tmp_path / "out", **options)
     assert tiny.contents(tmp_path / "out") == before
     replaced = tiny.write(tiny.records(5), tmp_path / "out", overwrite=True, **options)
@@ -469,7 +471,7 @@ def test_another_dataset_is_replaced_only_on_request(tiny, tmp_path, options, me
 
 def test_a_finished_dataset_with_bad_images_does_not_satisfy_fail(tiny, tmp_path):
     tiny.write(bad_records(tiny, tmp_path), tmp_path / "out")
-    with pytest.raises(DataError, match=r"without 3 bad images, first '1\.jpg'"):
+    with pytest.raises(DataError, match=r"3.*'1\.jpg'"):
         tiny.write(bad_records(tiny, tmp_path), tmp_path / "out", on_bad_image="fail")
 
 
@@ -477,14 +479,14 @@ def test_a_finished_dataset_with_bad_images_does_not_satisfy_fail(tiny, tmp_path
 def test_what_is_no_dataset_is_never_replaced(tiny, tmp_path, overwrite):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.txt").write_text("years of work")
-    with pytest.raises(DataError, match="not a vsemb dataset"):
+    with pytest.raises(DataError, match="vsemb dataset"):
         tiny.write(tiny.records(1), tmp_path / "out", overwrite=overwrite)
     assert tiny.contents(tmp_path / "out") == {"thesis.txt": b"years of work"}
 
 
 def test_two_writers_do_not_meet(tiny, tmp_path):
     area = shards.WorkArea(tmp_path / "out")
-    with area.locked(), pytest.raises(DataError, match="Another process is writing"):
+    with area.locked(), pytest.raises(DataError):
         tiny.write(tiny.records(1), tmp_path / "out")
 
 

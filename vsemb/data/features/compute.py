@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import os
 import shutil
 import time
@@ -24,6 +25,7 @@ from vsemb.image.backbones import BackboneConfig, build_backbone, save_backbone_
 from vsemb.image.backbones import weights_sha256 as hash_weights
 from vsemb.image.views import decode_views, encode_views
 from vsemb.ops.tensorflow import tf
+from vsemb.parts import Count, require
 
 _Folder = TypeVar("_Folder", bound=FeatureFolder)
 
@@ -64,8 +66,7 @@ def cache_features(
         InvalidArgumentError: if an argument is not allowed.
     """
     config = backbone if crops is None else dataclasses.replace(backbone, crops=crops)
-    if batch_size < 1:
-        raise invalid_argument("batch_size", batch_size, "a number of images >= 1")
+    require("batch_size", batch_size, Count)
     if keep_crops and config.crops == 1:
         raise invalid_argument("keep_crops", keep_crops, "False with crops=1", "Pass crops=10 to keep ten.")
     if mirror and (config.crops != 1 or training_crops):
@@ -73,7 +74,11 @@ def cache_features(
     if training_crops and config.crops != 1:
         allowed = "False with crops=10"
         raise invalid_argument("training_crops", training_crops, allowed, "Use crops=1, or keep_crops=True.")
-    views = 2 if mirror else 11 if training_crops else config.crops if keep_crops else 1
+    views = config.crops if keep_crops else 1
+    if mirror:
+        views = 2
+    if training_crops:
+        views = 11
     network = build_backbone(config, weights)
     weights_sha256 = hash_weights(network)
     cropped = dataclasses.replace(config, crops=10)
@@ -159,8 +164,8 @@ def fill_folder(
         computed = len(ids) - writer.done
         encoded = dataset.encoded_images().skip(writer.done).batch(batch_size)
         name = manifest["backbone"]["name"]
-        what = f"{kind.plural()} of {counted(computed, 'image')} with {name}"
-        say(f"Computing the {what}. They are cached in {directory}.")
+        images = counted(computed, "image")
+        say(f"Computing the {kind.plural()} of {images} with {name}. They are cached in {directory}.")
         with progress(desc=kind.plural(), total=len(ids), initial=writer.done, unit="image") as bar:
             for batch_ids, rows, beside in compute(encoded):
                 writer.write(batch_ids, rows, **beside)
@@ -190,41 +195,36 @@ def write_precomputed(dataset: Dataset, ids: np.ndarray, rows: np.ndarray | Iter
     ids = np.asarray(ids, np.int64)
     arrays = [rows] if isinstance(rows, np.ndarray) else list(rows)
     shapes = {array.shape[1:] for array in arrays}
-    if len(shapes) != 1 or len(next(iter(shapes))) not in (1, 2):
-        raise DataError(f"Precomputed features have shapes {sorted(shapes)}; expected (dim,) or (crops, dim).")
-    if (total := sum(map(len, arrays))) != len(ids):
+    shape = shapes.pop() if len(shapes) == 1 else ()
+    if len(shape) not in (1, 2):
+        received = sorted({array.shape[1:] for array in arrays})
+        raise DataError(f"Precomputed features have shapes {received}; expected (dim,) or (crops, dim).")
+    rows_count = sum(map(len, arrays))
+    if rows_count != len(ids):
         raise DataError(
-            f"Precomputed features have {counted(total, 'row')}, and there are {counted(len(ids), 'image id')}."
+            f"Precomputed features have {counted(rows_count, 'row')}, and there are {counted(len(ids), 'image id')}."
         )
     expected = dataset.ids
     check_ids(np.sort(ids), expected, "Precomputed features")
     digest = hashlib.sha256(ids.tobytes())
-    for array in arrays:
-        for block in blocks(array):
-            digest.update(block.data)
+    for block in itertools.chain.from_iterable(map(blocks, arrays)):
+        digest.update(block.data)
     fingerprint = digest.hexdigest()[:16]
     directory = dataset.path / "features" / fingerprint
     if (directory / "manifest.json").is_file():
         remove_partial(directory)
         return FeatureStore.open(directory, dataset)
-    shape = next(iter(shapes))
     with FeatureWriter(directory, expected, shape, {"fingerprint": fingerprint}) as writer:
         # An interrupted call may have had its rows in other arrays, so its rows are written again.
         writer.start_afresh()
         try:
-            for block in (block for array in arrays for block in blocks(array)):
+            for block in itertools.chain.from_iterable(map(blocks, arrays)):
                 block_ids = ids[writer.done : writer.done + len(block)]
                 refuse_not_finite(block, block_ids, dataset, "Precomputed features")
                 writer.write(block_ids, block)
-            writer.finish(
-                {
-                    "dataset": dataset.fingerprint,
-                    "backbone": None,
-                    "weights_sha256": None,
-                    "crops": shape[0] if len(shape) == 2 else 1,
-                    "fingerprint": fingerprint,
-                }
-            )
+            made_of = {"fingerprint": fingerprint, "dataset": dataset.fingerprint}
+            crops = shape[0] if len(shape) == 2 else 1
+            writer.finish({**made_of, "backbone": None, "weights_sha256": None, "crops": crops})
         finally:
             # Cheap to do again: after an error nothing of it stays.
             shutil.rmtree(writer.work, ignore_errors=True)

@@ -93,9 +93,9 @@ class FeatureFolder(Result):
         manifest = cls._read_manifest(directory, dataset)
         arrays = {name: load_array(directory / f"{name}.npy") for name in ("ids", *cls.arrays)}
         for name, (dtype, ranks) in {"ids": ("int64", (1,)), **cls.arrays}.items():
-            if arrays[name].dtype != dtype or arrays[name].ndim not in ranks:
-                found = ", ".join(f"{each} {array.dtype} {array.shape}" for each, array in arrays.items())
-                raise cls.unusable(directory, f"are damaged: {found}")
+            array = arrays[name]
+            if array.dtype != dtype or array.ndim not in ranks:
+                raise cls.unusable(directory, f"are damaged: {name} {array.dtype} {array.shape}")
         store = cls(directory, manifest, **arrays)
         store.check_rows(dataset)
         store._verify(dataset, again=verify)
@@ -114,20 +114,22 @@ class FeatureFolder(Result):
         Raises:
             DataError: if none or several fit, or `open` refuses it.
         """
-        folder, found = dataset.path / cls.plural(), cls.folders(dataset)
-        fitting = [path for path in found if path.name.startswith(fingerprint or "")]
+        folder, stored = dataset.path / cls.plural(), cls.folders(dataset)
+        fitting = [path for path in stored if path.name.startswith(fingerprint or "")]
         if fingerprint is None:
             fitting = [path for path in fitting if cls._map_of(path) == layer]
         if len(fitting) == 1:
             return cls.open(fitting[0], dataset)
-        names = ", ".join(cls._describe(path) for path in (fitting or found))
+        names = ", ".join(map(cls._describe, fitting or stored))
         if fitting:
             raise DataError(
                 f"{len(fitting)} sets of {cls.plural()} in {folder}: {names}. "
                 "Name one by fingerprint: --set image.fingerprint=…"
             )
-        if found:
-            wanted = repr(fingerprint) if fingerprint else f"of the layer {layer}" if layer else "of a whole network"
+        if stored:
+            wanted = f"of the layer {layer}" if layer else "of a whole network"
+            if fingerprint:
+                wanted = repr(fingerprint)
             raise DataError(f"No {cls.plural()} {wanted} in {folder}. There are: {names}. Train with a `backbone`.")
         raise DataError(f"No {cls.plural()} in {folder}. {cls.fix} vsemb {cls.plural()} {dataset.path}")
 
@@ -137,8 +139,8 @@ class FeatureFolder(Result):
         manifest = read_json(directory / "manifest.json", f"{cls.singular} manifest")
         backbone = manifest.get("backbone") if isinstance(manifest, dict) else None
         with reading(directory / "manifest.json", f"{cls.singular} manifest"):
-            found = BackboneConfig.from_json(backbone) if backbone else None
-        return found.layer if found is not None and found.inner_map else None
+            config = BackboneConfig.from_json(backbone) if backbone else None
+        return config.layer if config is not None and config.inner_map else None
 
     @property
     def next_command(self) -> str:
@@ -256,9 +258,9 @@ class FeatureFolder(Result):
         """
         ids = np.asarray(ids, np.int64)
         positions = np.searchsorted(self.ids, ids)
-        known = self.ids.take(positions, mode="clip") == ids
-        if not known.all():
-            raise DataError(f"No {self.plural()} of image id {int(ids[~known][0])} in {self.directory}.")
+        missing = ids[self.ids.take(positions, mode="clip") != ids]
+        if len(missing):
+            raise DataError(f"No {self.plural()} of image id {int(missing[0])} in {self.directory}.")
         return positions
 
     @classmethod
@@ -270,13 +272,14 @@ class FeatureFolder(Result):
             raise DataError(f"{directory}/manifest.json is not a {cls.singular} manifest (format {name!r}).")
         if manifest.get("version") != version:
             raise cls.unusable(directory, f"have version {manifest.get('version')}, not {version}")
-        if lacking := sorted({*_KEYS, *cls.keys, *(f"{array}_sha256" for array in cls.arrays)} - set(manifest)):
+        digests = {f"{array}_sha256" for array in cls.arrays}
+        lacking = sorted((_KEYS | cls.keys | digests) - manifest.keys())
+        if lacking:
             raise cls.unusable(directory, f"are damaged: manifest.json lacks {lacking[0]!r}")
-        if manifest["dataset"] != dataset.fingerprint:
-            found, expected = str(manifest["dataset"])[:12], dataset.fingerprint[:12]
-            raise cls.unusable(
-                directory, f"belong to another dataset (fingerprint {found}) than {dataset.path} ({expected})"
-            )
+        stored, expected = str(manifest["dataset"]), dataset.fingerprint
+        if stored != expected:
+            other = f"another dataset (fingerprint {stored[:12]}) than {dataset.path} ({expected[:12]})"
+            raise cls.unusable(directory, f"belong to {other}")
         return manifest
 
     def check_rows(self, dataset: Dataset) -> None:
@@ -351,9 +354,9 @@ class FeatureStore(FeatureFolder):
         backbone = manifest.get("backbone")
         if not backbone:
             return f"{directory.name} (precomputed, {manifest.get('dim')} entries)"
-        what = backbone.get("layer") or backbone.get("pooling")
+        output = backbone.get("layer") or backbone.get("pooling")
         return (
-            f"{directory.name} ({backbone['name']} at {backbone.get('size')}, {what}, "
+            f"{directory.name} ({backbone['name']} at {backbone.get('size')}, {output}, "
             f"{backbone.get('crops', 1)} crops, {backbone.get('resize', 'squash')}, {manifest.get('dim')} entries)"
         )
 
@@ -370,7 +373,8 @@ class FeatureStore(FeatureFolder):
         """
         if self.views_count == 1 or self.manifest["crops"] != 1:
             return range(0)
-        return range(0 if self.views_count == 2 else 1, self.views_count)
+        first = 0 if self.views_count == 2 else 1
+        return range(first, self.views_count)
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
         """Gather the features of images, averaged over crops where those are kept.

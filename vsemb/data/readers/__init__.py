@@ -63,16 +63,16 @@ def infer_format(source: str | os.PathLike[str]) -> str:
     except DataError as error:
         fix = "Name the format `tfds` for a name of tensorflow-datasets, `webdataset` for a pattern with {}."
         raise DataError(f"{error} {fix}") from error
-    found = []
+    formats = []
     for kind, reader in Fields("reader").parts.items():
         if issubclass(reader, Reader) and reader.recognizes(path):
-            found.append(kind)
-    if len(found) != 1:
-        fits = f"fits several formats: {', '.join(found)}" if found else "has no known format"
-        pictures = " Pictures without captions need no dataset: vsemb index RUN --images" if path.is_dir() else ""
-        names = ", ".join(found or registry.kinds("reader"))
-        raise DataError(f"{path} {fits}. Name the `format`: {names}.{pictures}")
-    return found[0]
+            formats.append(kind)
+    if len(formats) == 1:
+        return formats[0]
+    fits = f"fits several formats: {', '.join(formats)}" if formats else "has no known format"
+    pictures = " Pictures without captions need no dataset: vsemb index RUN --images" if path.is_dir() else ""
+    names = ", ".join(formats or registry.kinds("reader"))
+    raise DataError(f"{path} {fits}. Name the `format`: {names}.{pictures}")
 
 
 def read(format: Reader | str, source: str | os.PathLike[str], **options: Any) -> Source:

@@ -60,15 +60,18 @@ class Coco(Reader, kind="coco"):
         records: list[ImageRecord] = []
         bad = BadRows()
         for file in files:
-            found = _FILE_NAME.fullmatch(file.name)
-            if found is None and self.split is None:
+            split, stem = self.split, ""
+            name = _FILE_NAME.fullmatch(file.name)
+            if name is not None:
+                split = split or split_name(name[1])
+                stem = "".join(part or "" for part in name.groups())
+            if split is None:
                 raise DataError(
                     f"The name {file.name} does not say which split it is (as captions_val2017.json does); "
                     "name it with `split`."
                 )
-            stem = "".join(part or "" for part in found.groups()) if found else ""
             folders = image_folders(self.images, file.parent.parent, file.parent)
-            records += _records(file, self.split or split_name(found[1] if found else ""), stem, folders, bad)
+            records += _records(file, split, stem, folders, bad)
         bad.require(path, records)
         notes: tuple[str, ...] = ()
         if self.split is not None and len(files) > 1:
@@ -79,8 +82,12 @@ class Coco(Reader, kind="coco"):
 
 def _named_files(folder: Path) -> dict[Path, str | None]:
     """Return caption file -> year, None for a name without a year."""
-    found = sorted(folder.glob("annotations/captions_*.json")) or sorted(folder.glob("captions_*.json"))
-    return {file: match[2] for file in found if (match := _FILE_NAME.fullmatch(file.name))}
+    years = {}
+    for file in sorted(folder.glob("annotations/captions_*.json")) or sorted(folder.glob("captions_*.json")):
+        name = _FILE_NAME.fullmatch(file.name)
+        if name is not None:
+            years[file] = name[2]
+    return years
 
 
 def _caption_files(folder: Path) -> list[Path]:

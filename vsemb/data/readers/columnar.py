@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from vsemb.data.readers import Reader
-from vsemb.data.readers.samples import source_of, split_in_path
+from vsemb.data.readers.samples import source_of, splits_in_names
 from vsemb.data.readers.source import Source, existing, files_inside, split_name
 from vsemb.errors import DataError
 from vsemb.files import inside, read_json, reading
@@ -70,8 +70,7 @@ class Parquet(Columnar, kind="parquet"):
         files = _files(path, "parquet") if path.is_dir() else [path]
         if not files:
             raise DataError(f"{path} holds no .parquet files, neither itself nor one level down.")
-        root = path if path.is_dir() else path.parent
-        return self.read_files(path, {file: split_in_path(file, root) for file in files})
+        return self.read_files(path, splits_in_names(path, files))
 
 
 @dataclass(frozen=True)
@@ -84,15 +83,16 @@ class HuggingFace(Columnar, kind="hf"):
 
     def read(self, source: str | os.PathLike[str]) -> Source:
         path = existing(source)
-        parts: dict[Path, str | None] = {path: None}
-        if (path / "dataset_dict.json").is_file():
-            parts = {path / str(name): split_name(str(name)) for name in _field(path / "dataset_dict.json", "splits")}
+        folders: dict[Path, str | None] = {path: None}
+        described = path / "dataset_dict.json"
+        if described.is_file():
+            folders = {path / str(name): split_name(str(name)) for name in _field(described, "splits")}
         files: dict[Path, str | None] = {}
-        for part, name in parts.items():
-            for entry in _field(part / "state.json", "_data_files"):
-                file = part / str(entry["filename"])
+        for folder, split in folders.items():
+            for entry in _field(folder / "state.json", "_data_files"):
+                file = folder / str(entry["filename"])
                 with reading(file):
-                    files[inside(path, os.path.relpath(file, path))] = name
+                    files[inside(path, os.path.relpath(file, path))] = split
         return self.read_files(path, files)
 
 

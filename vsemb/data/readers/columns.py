@@ -74,10 +74,10 @@ class _Columns:
                 raise invalid_argument(option, name, f"one of {', '.join(schema.names)}")
         binary = [field.name for field in schema if _holds_bytes(field.type)]
         if image is None and len(binary) != 1:
-            found = ", ".join(binary) or f"none among {', '.join(schema.names)}"
+            received = ", ".join(binary) or f"none among {', '.join(schema.names)}"
             fix = "Name it with `image_feature`." if binary else "Download images with img2dataset first."
             raise DataError(
-                f"{file} must have one column of images (bytes, or a struct with bytes); got {found}. {fix}"
+                f"{file} must have one column of images (bytes, or a struct with bytes); got {received}. {fix}"
             )
         self.folder = file.parent
         self.image = image or binary[0]
@@ -100,8 +100,12 @@ class _Columns:
 
     def names(self, images: bool) -> list[str]:
         """Return the columns to read."""
-        wanted = [*self.texts, *self.others.values(), self.key, self.image if images else None]
-        return list(dict.fromkeys(name for name in wanted if name))
+        names = [*self.texts, *self.others.values()]
+        if self.key:
+            names.append(self.key)
+        if images:
+            names.append(self.image)
+        return list(dict.fromkeys(names))
 
     def sample(self, where: str, key: str, row: dict[str, Any]) -> Sample:
         """Return a row as a sample."""
@@ -114,14 +118,16 @@ class _Columns:
                 captions.append(value)
         image: Any = row.get(self.image)
         if isinstance(image, dict):
-            path = below(self.folder, image.get("path") or "") if image["bytes"] is None else None
-            image = image_path(self.folder, path) if path else image["bytes"]
-        own = row[self.key] if self.key else None
-        label = row[self.others["class"]] if "class" in self.others else None
+            name, image = image.get("path") or "", image["bytes"]
+            if image is None and below(self.folder, name):
+                image = image_path(self.folder, name)
+        if self.key and row[self.key] is not None:
+            key = str(row[self.key])
+        values = {name: row[column] for name, column in self.others.items()}
+        label = values.get("class")
         if self.classes and isinstance(label, int):
             label = self.classes[label] if 0 <= label < len(self.classes) else None
-        split = row[self.others["split"]] if "split" in self.others else None
-        return Sample(where, key if own is None else str(own), image, captions, split, label)
+        return Sample(where, key, image, captions, values.get("split"), label)
 
 
 def _holds_bytes(kind: pa.DataType) -> bool:
@@ -139,5 +145,6 @@ def _is_text(kind: pa.DataType) -> bool:
 def _class_names(schema: pa.Schema, column: str) -> list[str]:
     """Return the names of a column's classes, from Hugging Face's metadata in the schema."""
     described = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
-    feature = described.get("info", {}).get("features", {}).get(column, {})
-    return feature.get("names", []) if isinstance(feature, dict) and feature.get("_type") == "ClassLabel" else []
+    feature = described.get("info", {}).get("features", {}).get(column)
+    is_label = isinstance(feature, dict) and feature.get("_type") == "ClassLabel"
+    return feature.get("names", []) if is_label else []

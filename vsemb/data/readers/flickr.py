@@ -16,7 +16,6 @@ from vsemb.data.readers import Reader
 from vsemb.data.readers.source import (
     BadRows,
     Source,
-    existing,
     file_name,
     find_images,
     head,
@@ -64,8 +63,7 @@ class Flickr(Reader, kind="flickr"):
         return bool(_token_files(path)) if path.is_dir() else _LABELLED.match(head(path)) is not None
 
     def read(self, source: str | os.PathLike[str]) -> Source:
-        path = existing(source)
-        token = _token_file(path) if path.is_dir() else path
+        token = the_file(source, _token_files, "token files (*.token.txt or *.token)")
         bad = BadRows()
         captions = _captions(token, bad)
         lists: dict[str, Path] = {}
@@ -73,10 +71,11 @@ class Flickr(Reader, kind="flickr"):
         if self.split is not None:
             members = dict.fromkeys(captions, self.split)
         else:
-            for part, files in _LISTS.items():
-                found = [token.parent / file for file in files if (token.parent / file).is_file()]
-                if found:
-                    lists[part] = found[0]
+            for split, names in _LISTS.items():
+                files = [token.parent / name for name in names]
+                file = next(filter(Path.is_file, files), None)
+                if file is not None:
+                    lists[split] = file
             if not lists:
                 raise DataError(
                     f"{token} must have split lists beside it (such as Flickr_8k.trainImages.txt or train.txt). No "
@@ -92,33 +91,23 @@ class Flickr(Reader, kind="flickr"):
         usual = [root / name for root in near for name in _IMAGE_FOLDERS]
         folder = find_images(list(members), image_folders(self.images, *usual, token.parent))
         records = []
-        for name, part in members.items():
+        for name, split in members.items():
             with bad:
                 image, texts = image_path(folder, name), captions.get(name, {})
-                records.append(ImageRecord(name, tuple(texts.values()), part, image, caption_ids=tuple(texts)))
-        return Source(
-            "flickr",
-            path.resolve().name,
-            records,
-            files=(token, *lists.values()),
-            options={} if self.split is None else {"split": self.split},
-            notes=tuple(notes),
-            bad=tuple(bad),
-        )
+                records.append(ImageRecord(name, tuple(texts.values()), split, image, caption_ids=tuple(texts)))
+        options = {} if self.split is None else {"split": self.split}
+        name, read = Path(source).resolve().name, (token, *lists.values())
+        return Source("flickr", name, records, read, options, tuple(notes), tuple(bad))
 
 
 def _token_files(folder: Path) -> list[Path]:
     for below in ("", "*/"):
-        found = sorted({*folder.glob(f"{below}*.token.txt"), *folder.glob(f"{below}*.token")})
+        files = sorted({*folder.glob(f"{below}*.token.txt"), *folder.glob(f"{below}*.token")})
         # Flickr8k has a lemmatized copy of the token file beside the original.
-        found = [file for file in found if "lemma" not in file.name]
-        if found:
-            return found
+        files = [file for file in files if "lemma" not in file.name]
+        if files:
+            return files
     return []
-
-
-def _token_file(folder: Path) -> Path:
-    return the_file(_token_files(folder), folder, "token files (*.token.txt or *.token)")
 
 
 def _captions(token: Path, bad: BadRows) -> dict[str, dict[str, str]]:
@@ -129,9 +118,9 @@ def _captions(token: Path, bad: BadRows) -> dict[str, dict[str, str]]:
             continue
         label, tab, caption = line.partition("\t")
         label = label.strip()
-        name, mark, place = label.rpartition("#")
+        name, mark, number = label.rpartition("#")
         with bad:
-            if not tab or not mark or not name or not place.isdecimal():
+            if not tab or not mark or not name or not number.isdecimal():
                 raise DataError(f"{where}: the line must be NAME.jpg#N<tab>caption; got {line[:60]!r}.")
             name = file_name(name)
             if label in captions.setdefault(name, {}):

@@ -42,7 +42,7 @@ def hash_split(name: str) -> str:
 def split_of_digest(digest: bytes) -> str:
     """Return train for 80 % of digests, val for 10 % and test for 10 %."""
     tenth = int.from_bytes(digest[:8], "big") % 10
-    return "train" if tenth < 8 else "val" if tenth == 8 else "test"
+    return {8: "val", 9: "test"}.get(tenth, "train")
 
 
 def dealt(names: Iterable[str], counts: Sequence[int]) -> dict[str, str]:
@@ -79,6 +79,6 @@ def shares(classes: int, val: float, test: float) -> tuple[int, int, int]:
             f"The source has {classes} classes; three splits that share none need at least 3. Put all images "
             "into one split instead, or name the splits in the source."
         )
-    few = max(1, round(classes * val))
-    some = max(1, round(classes * test))
-    return classes - few - some, few, some
+    in_val = max(1, round(classes * val))
+    in_test = max(1, round(classes * test))
+    return classes - in_val - in_test, in_val, in_test

@@ -9,20 +9,21 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, NamedTuple
 
 from vsemb.data.readers import Reader
 from vsemb.data.readers.source import (
     BadRows,
+    RestVal,
     Source,
     check_text,
-    existing,
     file_name,
     find_images,
     head,
     image_folders,
     image_path,
     split_name,
+    split_with_restval,
     the_file,
 )
 from vsemb.data.records import ImageRecord
@@ -47,7 +48,7 @@ class Karpathy(Reader, kind="karpathy"):
     """
 
     images: str | os.PathLike[str] | None = None
-    restval: Literal["train", "keep", "drop"] = "train"
+    restval: RestVal = "train"
 
     @classmethod
     def recognizes(cls, path: Path) -> bool:
@@ -55,50 +56,59 @@ class Karpathy(Reader, kind="karpathy"):
         return any(file.suffix == ".json" and '"sentences"' in head(file) for file in files)
 
     def read(self, source: str | os.PathLike[str]) -> Source:
-        path = existing(source)
-        if path.is_dir():
-            path = the_file(_files(path), path, "files dataset_*.json")
+        path = the_file(source, _files, "files dataset_*.json")
         content = read_json(path, "Karpathy JSON file")
         entries = content.get("images") if isinstance(content, dict) else None
         if not isinstance(entries, list) or not entries:
             raise DataError(f'{path} is not a Karpathy JSON file: it has no list "images" with something in it.')
-        bad, seen, parsed = BadRows(), set[tuple[str, Any]](), []
-        for place, entry in enumerate(entries):
+        bad = BadRows()
+        seen: set[tuple[str, str]] = set()
+        images: list[_Image] = []
+        for number, entry in enumerate(entries):
+            where = f"{path}: image {number}"
             with bad:
-                found = _entry(path, place, entry)
-                identities = {("filename", found[0])}
+                image = _image(where, entry)
+                identities = {("filename", image.name)}
                 if entry.get("imgid") is not None:
                     identities.add(("imgid", str(entry["imgid"])))
                 for field, value in sorted(identities & seen):
-                    raise DataError(f"{path}: image {place} has the {field} {value!r} of an earlier one.")
+                    raise DataError(f"{where} has the {field} {value!r} of an earlier one.")
                 seen |= identities
-                parsed.append(found)
-        bad.require(path, parsed)
+                images.append(image)
+        bad.require(path, images)
         notes = []
-        rest = sum(split == "restval" for _, _, split, _, _ in parsed)
+        rest = sum(image.split == "restval" for image in images)
         if rest and self.restval != "keep":
             fate = "put into train" if self.restval == "train" else "left out"
             notes.append(f"{counted(rest, 'image')} of restval {fate}.")
         folders = image_folders(self.images, path.parent / "images", path.parent, path.parent.parent / "images")
         # COCO's entries name their folder (train2014). Local copies have these folders, or one folder of all images.
-        names = [f"{below}/{name}" if below else name for name, below, *_ in parsed]
+        files = [f"{image.folder}/{image.name}" if image.folder else image.name for image in images]
         try:
-            folder = find_images(names, folders)
+            folder = find_images(files, folders)
         except DataError:
-            names = [name for name, *_ in parsed]
-            folder = find_images(names, folders)
+            files = [image.name for image in images]
+            folder = find_images(files, folders)
         records = []
-        for (name, _, split, captions, ids), file in zip(parsed, names, strict=True):
-            if split != "restval" or self.restval != "drop":
-                part = "train" if split == "restval" and self.restval == "train" else split
-                with bad:
-                    records.append(ImageRecord(name, captions, part, image_path(folder, file), caption_ids=ids))
+        for image, file in zip(images, files, strict=True):
+            split = split_with_restval(image.split, self.restval)
+            if split is None:
+                continue
+            with bad:
+                location = image_path(folder, file)
+                records.append(ImageRecord(image.name, image.captions, split, location, caption_ids=image.caption_ids))
         return Source("karpathy", path.name, records, (path,), {"restval": self.restval}, tuple(notes), tuple(bad))
 
 
-def _entry(path: Path, place: int, entry: Any) -> tuple[str, str, str, tuple[str, ...], tuple[str, ...]]:
-    """Return (file name, folder, split, captions, ids of the captions) of one image."""
-    where = f"{path}: image {place}"
+class _Image(NamedTuple):
+    name: str
+    folder: str
+    split: str
+    captions: tuple[str, ...]
+    caption_ids: tuple[str, ...]
+
+
+def _image(where: str, entry: Any) -> _Image:
     try:
         name, folder, split = entry["filename"], entry.get("filepath") or "", entry["split"]
         captions = tuple(sentence["raw"] for sentence in entry.get("sentences", ()))
@@ -107,23 +117,17 @@ def _entry(path: Path, place: int, entry: Any) -> tuple[str, str, str, tuple[str
         raise DataError(
             f"{where} is not a Karpathy entry ({error!r}); it needs filename, split and sentences with raw."
         ) from error
-    for field, texts in {
-        "filename": [name],
-        "filepath": [folder],
-        "split": [split],
-        "raw": captions,
-        "sentid": ids,
-    }.items():
-        for text in texts:
-            check_text(where, field, text)
-    return file_name(name), folder, split_name(split), captions, ids
+    texts = {"filename": [name], "filepath": [folder], "split": [split], "raw": captions, "sentid": ids}
+    for field, values in texts.items():
+        for value in values:
+            check_text(where, field, value)
+    return _Image(file_name(name), folder, split_name(split), captions, ids)
 
 
 def _sentence_ids(entry: dict[str, Any]) -> tuple[str, ...]:
     """Return the ids of an image's captions, from the sentences or the image; empty unless all have one."""
     sentences = entry.get("sentences", ())
-    listed = entry.get("sentids")
-    for ids in ([sentence.get("sentid") for sentence in sentences], listed):
+    for ids in ([sentence.get("sentid") for sentence in sentences], entry.get("sentids")):
         if isinstance(ids, list) and len(ids) == len(sentences) and all(map(_is_id, ids)):
             return tuple(str(number).strip() for number in ids)
     return ()

@@ -49,9 +49,11 @@ class Sample:
         """
         several = self.captions if isinstance(self.captions, list) else [self.captions]
         texts = () if self.captions is None else tuple(several)
-        for what, value in (*(("caption", text) for text in texts), ("split", self.split), ("class", self.class_name)):
-            if what == "caption" or value is not None:
-                check_text(self.where, what, value)
+        for text in texts:
+            check_text(self.where, "caption", text)
+        for name, value in (("split", self.split), ("class", self.class_name)):
+            if value is not None:
+                check_text(self.where, name, value)
         return replace(self, captions=texts)
 
 
@@ -89,8 +91,7 @@ class _Records:
         for file in self.files:
             waiting = None
             for sample in self.samples(file, images=True):
-                again = self.merge and waiting and sample.image and sample.image == waiting.image
-                if waiting and again and sample.split == waiting.split:
+                if waiting and self.continues(waiting, sample):
                     waiting = replace(waiting, captions=waiting.captions + sample.captions)
                     continue
                 if waiting:
@@ -99,9 +100,13 @@ class _Records:
             if waiting:
                 yield self.record(waiting, file)
 
+    def continues(self, before: Sample, sample: Sample) -> bool:
+        """Return whether a sample has further captions of the image before."""
+        return bool(self.merge and sample.image and sample.image == before.image and sample.split == before.split)
+
     def record(self, sample: Sample, file: Path) -> ImageRecord:
-        own = split_name(sample.split) if sample.split else None
-        split = self.split or own or self.files[file] or hash_split(sample.key)
+        stated = split_name(sample.split) if sample.split else None
+        split = self.split or stated or self.files[file] or hash_split(sample.key)
         # A sample without image bytes gets the path of a file that does not exist, so it counts as a missing image.
         image = Path(f"{file}#{sample.key}") if sample.image is None else sample.image
         return ImageRecord(sample.key, sample.captions, split, image, sample.class_name)
@@ -133,14 +138,16 @@ def source_of(
     Raises:
         DataError: if no sample can be used.
     """
-    named = set(files.values())
-    only = named.pop() if len(named) == 1 else None
+    splits = set(files.values())
+    only = splits.pop() if len(splits) == 1 else None
     if only:
         files = dict.fromkeys(files)
     root = path if path.is_dir() else path.parent
     names = {file: file.relative_to(root).as_posix() for file in files}
-    stems = {file: PurePosixPath(name).with_name(file.name.partition(".")[0]) for file, name in names.items()}
-    prefixes = {file: f"{stem}/" if len(files) > 1 else "" for file, stem in stems.items()}
+    prefixes = dict.fromkeys(files, "")
+    if len(files) > 1:
+        for file, name in names.items():
+            prefixes[file] = f"{PurePosixPath(name).with_name(file.name.partition('.')[0])}/"
     records = _Records(read, files, prefixes, merge, split)
     digest, hashed = hashlib.sha256(), False
     for file in progress(files, desc=f"{format}: check", unit="file", leave=False):
@@ -160,13 +167,25 @@ def source_of(
     return Source(format, path.resolve().name, records, (), described, tuple(notes), tuple(records.bad))
 
 
-def split_in_path(file: Path, root: Path) -> str | None:
-    """Return the split that the name of a file or of its folders below `root` contains.
+def splits_in_names(path: Path, files: Iterable[Path]) -> dict[Path, str | None]:
+    """Return the split that the name of each file, or of its folders below the source, contains.
+
+    Args:
+        path: the source, a folder or a file.
+        files: its files.
+
+    Returns:
+        file -> split, or None.
 
     Example:
 
-    >>> split_in_path(Path("data/validation-00000-of-00001.parquet"), Path("data"))
+    >>> file = Path("data/validation-00000-of-00001.parquet")
+    >>> splits_in_names(file, [file])[file]
     'val'
     """
-    found = _SPLIT.findall(file.relative_to(root).as_posix())
-    return split_name(found[-1]) if found else None
+    root = path if path.is_dir() else path.parent
+    splits = {}
+    for file in files:
+        names = _SPLIT.findall(file.relative_to(root).as_posix())
+        splits[file] = split_name(names[-1]) if names else None
+    return splits

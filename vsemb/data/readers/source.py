@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath, PurePosixPath
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from vsemb.console import progress
 from vsemb.data.records import ImageRecord
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from vsemb.data.store import Dataset
+
+RestVal = Literal["train", "keep", "drop"]
 
 _PROBES = 64
 # Bytes from which formats and line ends are inferred.
@@ -110,7 +112,8 @@ class BadRows(list[str]):
             DataError: if `rows` is empty, with the first malformed rows.
         """
         if not len(rows):
-            raise DataError(f"{path} has no rows{f' that can be used: {listed(self, 3)}' if self else '.'}")
+            reasons = f" that can be used: {listed(self, 3)}" if self else "."
+            raise DataError(f"{path} has no rows{reasons}")
 
 
 def split_name(name: str) -> str:
@@ -123,6 +126,26 @@ def split_name(name: str) -> str:
     """
     plain = name.strip().lower()
     return _SPLIT_ALIASES.get(plain, plain)
+
+
+def split_with_restval(name: str, restval: RestVal) -> str | None:
+    """Return the split of an image of COCO, whose split `restval` most papers merge into train.
+
+    Args:
+        name: canonical name of its split.
+        restval: `train` merges `restval` into train; `keep` makes it a split of its own; `drop` leaves it out.
+
+    Returns:
+        The split; None for an image that is left out.
+
+    Example:
+
+    >>> split_with_restval("restval", "train"), split_with_restval("restval", "drop")
+    ('train', None)
+    """
+    if name != "restval" or restval == "keep":
+        return name
+    return "train" if restval == "train" else None
 
 
 def existing(path: str | os.PathLike[str]) -> Path:
@@ -219,16 +242,25 @@ def text_lines(path: Path, bad: AbstractContextManager[None] = STRICT) -> list[s
     return [line for _, line in numbered_lines(path, bad=bad)]
 
 
-def the_file(found: Sequence[Path], folder: Path, what: str) -> Path:
-    """Return the only file of a kind in a folder.
+def the_file(source: str | os.PathLike[str], files_of: Callable[[Path], Sequence[Path]], what: str) -> Path:
+    """Return the file that a source names, or the only one of its kind in the folder that it names.
+
+    Args:
+        source: the file or folder.
+        files_of: function that returns the files of this kind in a folder.
+        what: name of such files, a plural.
 
     Raises:
-        DataError: unless there is exactly one.
+        DataError: if the source does not exist, or the folder does not have exactly one.
     """
-    if len(found) != 1:
-        names = f" ({', '.join(file.name for file in found)})" if found else ""
-        raise DataError(f"{folder} holds {len(found)} {what}{names}; name the one to read.")
-    return found[0]
+    folder = existing(source)
+    if not folder.is_dir():
+        return folder
+    files = files_of(folder)
+    if len(files) != 1:
+        names = f" ({', '.join(file.name for file in files)})" if files else ""
+        raise DataError(f"{folder} holds {len(files)} {what}{names}; name the one to read.")
+    return files[0]
 
 
 def image_folders(images: str | os.PathLike[str] | None, *usual: Path) -> list[Path | RemoteFolder]:
@@ -296,11 +328,12 @@ def files_inside(folder: Path, files: Iterable[Path]) -> list[Path]:
     Raises:
         DataError: naming the first link, or file that is not a regular one.
     """
-    found = list(files)
-    for file in found:
+    checked = []
+    for file in files:
         with reading(file):
             inside(folder, os.path.relpath(file, folder))
-    return found
+        checked.append(file)
+    return checked
 
 
 @functools.lru_cache(1024)

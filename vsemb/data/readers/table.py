@@ -20,7 +20,6 @@ from vsemb.data.readers.source import (
     Source,
     below,
     check_text,
-    existing,
     file_name,
     find_images,
     image_folders,
@@ -86,9 +85,7 @@ class Table(Reader, kind="table"):
         return bool(_tables(path)) if path.is_dir() else path.suffix.lower() in _SUFFIXES
 
     def read(self, source: str | os.PathLike[str]) -> Source:
-        path = table = existing(source)
-        if path.is_dir():
-            table = the_file(_tables(path), path, "tables .csv, .tsv or .jsonl")
+        table = the_file(source, _tables, "tables .csv, .tsv or .jsonl")
         folders = image_folders(self.images, table.parent, table.parent / "images")
         captions: dict[str, list[str]] = {}
         facts: dict[str, tuple[str, str | None]] = {}
@@ -99,23 +96,22 @@ class Table(Reader, kind="table"):
             if name is None:
                 raise DataError(f"{where}: the file name is empty.")
             texts = row.get("caption")
-            if texts is None:
-                texts = ""
             if not isinstance(texts, list):
-                texts = [texts]
+                texts = ["" if texts is None else texts]
             for text in texts:
                 check_text(where, "caption", text)
             if not scheme(name):
                 name = _relative(where, file_name(name, folders), folders)
-            named = _text(where, "split", row.get("split"))
-            if self.split is None and "split" in row and not named:
+            stated = _text(where, "split", row.get("split"))
+            if self.split is None and "split" in row and not stated:
                 raise DataError(f"{where}: the split is empty.")
-            if self.disjoint_classes and named:
-                raise DataError(f"{where}: splits by class need a table without splits; got {named!r}.")
-            part = self.split or (split_name(named) if named else hash_split(name))
-            fact = (part, _text(where, "class", row.get("class")))
-            if self.disjoint_classes and fact[1] is None:
+            if self.disjoint_classes and stated:
+                raise DataError(f"{where}: splits by class need a table without splits; got {stated!r}.")
+            own_split = split_name(stated) if stated else hash_split(name)
+            class_name = _text(where, "class", row.get("class"))
+            if self.disjoint_classes and class_name is None:
                 raise DataError(f"{where}: {name} has no class, which splits by class need in a column `class`.")
+            fact = (self.split or own_split, class_name)
             if facts.setdefault(name, fact) != fact:
                 raise DataError(f"{where}: {name} has split and class {fact}, and {facts[name]} in an earlier row.")
             captions.setdefault(name, []).extend(texts)
@@ -129,31 +125,28 @@ class Table(Reader, kind="table"):
                 add(where, row)
         bad.require(table, captions)
         if self.disjoint_classes:
-            classes = {str(kind) for _, kind in facts.values()}
+            classes = {str(class_name) for _, class_name in facts.values()}
             by_class = dealt(classes, shares(len(classes), 0.1, 0.1))
-            facts = {name: (by_class[str(kind)], kind) for name, (_, kind) in facts.items()}
+            facts = {name: (by_class[str(class_name)], class_name) for name, (_, class_name) in facts.items()}
         local = [name for name in captions if not scheme(name)]
         folder = find_images(local, folders) if local else folders[0]
-        records = [
-            ImageRecord(
-                name,
-                tuple(texts),
-                facts[name][0],
-                located(name) if scheme(name) else image_path(folder, name),
-                class_name=facts[name][1],
-            )
-            for name, texts in captions.items()
-        ]
-        given = {"split": self.split, "disjoint_classes": self.disjoint_classes, "uris": self.uris}
-        options = {name: value for name, value in given.items() if value}
-        return Source("table", path.resolve().name, records, (table,), options, _layout(table).notes, bad=tuple(bad))
+        records = []
+        for name, texts in captions.items():
+            split, class_name = facts[name]
+            image = located(name) if scheme(name) else image_path(folder, name)
+            records.append(ImageRecord(name, tuple(texts), split, image, class_name))
+        options = {"split": self.split, "disjoint_classes": self.disjoint_classes, "uris": self.uris}
+        options = {name: value for name, value in options.items() if value}
+        notes = _layout(table).notes
+        return Source("table", Path(source).resolve().name, records, (table,), options, notes, tuple(bad))
 
 
 def _relative(where: str, name: str, folders: Sequence[Path | RemoteFolder]) -> str:
     """Return an image's name relative to the folder that contains it."""
-    for place in folders:
-        if (found := below(place, name)) is not None:
-            return found
+    for folder in folders:
+        relative = below(folder, name)
+        if relative is not None:
+            return relative
     allowed = "; ".join(map(str, folders))
     raise DataError(f"{where}: the image must lie below the images folder ({allowed}); got {name!r}.")
 
@@ -201,11 +194,12 @@ def read_rows(
                     named = named_columns(where, list(row), columns, required, weak)
                     yield where, {ours: row[name] for ours, name in named.items()}
         return
-    rows = ((where, cells) for where, cells in _cells(path, lines, bad) if any(cell.strip() for cell in cells))
+    rows = _cells(path, lines, bad)
     where, header = next(rows, ("", []))
     if not header:
         raise DataError(f"{path} is empty.")
-    places = {ours: header.index(name) for ours, name in named_columns(where, header, columns, required, weak).items()}
+    named = named_columns(where, header, columns, required, weak)
+    places = {ours: header.index(name) for ours, name in named.items()}
     for where, cells in rows:
         with bad:
             if len(cells) != len(header):
@@ -263,9 +257,13 @@ def _layout(path: Path) -> _Layout:
 def _cells(
     path: Path, lines: Iterator[tuple[str, str]], bad: AbstractContextManager[None]
 ) -> Iterator[tuple[str, list[str]]]:
+    """Yield the cells of each row that is not blank, after its file and line."""
     layout = _layout(path)
     if not layout.quoted:
-        yield from ((where, line.split(layout.delimiter)) for where, line in lines)
+        for where, line in lines:
+            cells = line.split(layout.delimiter)
+            if any(map(str.strip, cells)):
+                yield where, cells
         return
     reader = csv.reader((f"{line}\n" for _, line in lines), strict=True, delimiter=layout.delimiter)
     while True:
@@ -280,7 +278,8 @@ def _cells(
             with bad:
                 raise DataError(f"{path}, line {first}{last}: {error}.") from error
         else:
-            yield f"{path}, line {first}", cells
+            if any(map(str.strip, cells)):
+                yield f"{path}, line {first}", cells
 
 
 def named_columns(
@@ -297,16 +296,17 @@ def named_columns(
     """
     named: dict[str, str] = {}
     for ours, names in columns.items():
-        found = [theirs for theirs in header if theirs.strip().lower() in names]
-        found = [theirs for theirs in found if theirs.strip().lower() not in weak] or found
-        if len(found) > 1:
-            raise DataError(f"{where}: several columns could be the {ours}: {', '.join(found)}.")
-        if found:
-            named[ours] = found[0]
-    if missing := [ours for ours in required if ours not in named]:
-        known = "; ".join(f"{', '.join(columns[ours])} for {ours}" for ours in missing)
+        matches = [name for name in header if name.strip().lower() in names]
+        matches = [name for name in matches if name.strip().lower() not in weak] or matches
+        if len(matches) > 1:
+            raise DataError(f"{where}: several columns could be the {ours}: {', '.join(matches)}.")
+        if matches:
+            named[ours] = matches[0]
+    missing = [ours for ours in required if ours not in named]
+    if missing:
+        understood = "; ".join(f"{', '.join(columns[ours])} for {ours}" for ours in missing)
         raise DataError(
             f"{where}: no column {' and no column '.join(missing)}; got {', '.join(header)[:120]}. "
-            f"Rename the columns. Names that are understood: {known}."
+            f"Rename the columns. Names that are understood: {understood}."
         )
     return named

@@ -9,10 +9,10 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from vsemb.data.readers import Reader
-from vsemb.data.readers.source import Source, split_name
+from vsemb.data.readers.source import RestVal, Source, split_name, split_with_restval
 from vsemb.data.records import ImageRecord
 from vsemb.errors import DataError, invalid_argument, needs_extra
 
@@ -35,7 +35,7 @@ class Tfds(Reader, kind="tfds"):
     """
 
     split: str | None = None
-    restval: Literal["train", "keep", "drop"] = "train"
+    restval: RestVal = "train"
     image_feature: str | None = None
     text_feature: str | None = None
     data_dir: str | os.PathLike[str] | None = None
@@ -64,25 +64,17 @@ class Tfds(Reader, kind="tfds"):
         labels = _of_kind(leaves, tfds.features.ClassLabel)
         keys = [path for path in ("image/filename", "filename", "file_name") if path in leaves]
         splits = {}
-        for theirs in builder.info.splits:
-            ours = self.split or split_name(theirs)
-            if ours != "restval" or self.restval != "drop":
-                splits[theirs] = "train" if ours == "restval" and self.restval == "train" else ours
-        return Source(
-            "tfds",
-            builder.info.full_name,
-            _Examples(
-                builder,
-                splits,
-                image,
-                text,
-                keys[0] if keys else "tfds_id",
-                {labels[0]: leaves[labels[0]][0].int2str} if len(labels) == 1 else {},
-            ),
-            files=tuple(path for path in (folder / "dataset_info.json", folder / "features.json") if path.exists()),
-            options={"name": builder.info.full_name, "splits": splits, "image": image, "text": text},
-            notes=(f"Reading the features {image} and {text} of {builder.info.full_name}.",),
-        )
+        for name in builder.info.splits:
+            split = split_with_restval(self.split or split_name(name), self.restval)
+            if split is not None:
+                splits[name] = split
+        classes = {labels[0]: leaves[labels[0]][0].int2str} if len(labels) == 1 else {}
+        records = _Examples(builder, splits, image, text, keys[0] if keys else "tfds_id", classes)
+        files = tuple(filter(Path.exists, (folder / "dataset_info.json", folder / "features.json")))
+        full_name = builder.info.full_name
+        options = {"name": full_name, "splits": splits, "image": image, "text": text}
+        notes = (f"Reading the features {image} and {text} of {full_name}.",)
+        return Source("tfds", full_name, records, files, options, notes)
 
 
 @dataclass(frozen=True)
@@ -104,7 +96,7 @@ class _Examples:
     classes: dict[str, Callable[[int], str]]
 
     def __len__(self) -> int:
-        return sum(self.builder.info.splits[theirs].num_examples for theirs in self.splits)
+        return sum(self.builder.info.splits[name].num_examples for name in self.splits)
 
     def __iter__(self) -> Iterator[ImageRecord]:
         import tensorflow_datasets as tfds
@@ -114,22 +106,25 @@ class _Examples:
             decoders = {part: decoders}
         # Read one file at a time, in order, since ids must not depend on the interleaving of reads.
         config = tfds.ReadConfig(interleave_cycle_length=1, add_tfds_id=True)
-        for theirs, ours in self.splits.items():
-            data = self.builder.as_dataset(split=theirs, decoders=decoders, read_config=config, shuffle_files=False)
+        for name, split in self.splits.items():
+            data = self.builder.as_dataset(split=name, decoders=decoders, read_config=config, shuffle_files=False)
             for example in tfds.as_numpy(data):
-                yield self._record(example, ours)
+                yield self._record(example, split)
 
     def _record(self, example: Any, split: str) -> ImageRecord:
         texts = _at(example, self.text)
         captions = [texts] if isinstance(texts, bytes) else texts
-        labels = [(int(_at(example, path)), name) for path, name in self.classes.items()]
-        names = [name(label) for label, name in labels if label >= 0]
+        class_name = None
+        for path, name_of in self.classes.items():
+            label = int(_at(example, path))
+            if label >= 0:
+                class_name = name_of(label)
         return ImageRecord(
             key=_at(example, self.key).decode("utf-8", "replace"),
             captions=tuple(text.decode("utf-8", "replace") for text in captions),
             split=split,
             image=bytes(_at(example, self.image)),
-            class_name=names[0] if names else None,
+            class_name=class_name,
         )
 
 
@@ -151,15 +146,17 @@ def _leaves(feature: Any, tfds: Any, path: str = "", sequence: bool = False) -> 
 
 
 def _of_kind(leaves: dict[str, tuple[Any, bool]], kind: type, *, sequences: bool = False) -> list[str]:
-    return [
-        path
-        for path, (feature, in_sequence) in leaves.items()
-        if isinstance(feature, kind) and (sequences or not in_sequence)
-    ]
+    names = []
+    for path, (feature, in_sequence) in leaves.items():
+        if isinstance(feature, kind) and (sequences or not in_sequence):
+            names.append(path)
+    return names
 
 
-def _choose(argument: str, given: str | None, found: list[str]) -> str:
-    chosen = found if given is None else [path for path in found if path == given]
-    if len(chosen) != 1:
-        raise invalid_argument(argument, given, f"one of {', '.join(found) or '(the dataset has none)'}")
-    return chosen[0]
+def _choose(argument: str, name: str | None, names: list[str]) -> str:
+    """Return the feature of a name, or the only one."""
+    if name in names:
+        return name
+    if name is None and len(names) == 1:
+        return names[0]
+    raise invalid_argument(argument, name, f"one of {', '.join(names) or '(the dataset has none)'}")

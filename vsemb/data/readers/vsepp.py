@@ -34,7 +34,6 @@ class Vsepp(Reader, kind="vsepp"):
         return any((path / f"{split}_ims.npy").exists() for split in _SPLITS)
 
     def read(self, source: str | os.PathLike[str]) -> Source:
-
         from vsemb.data.features.files import not_finite
 
         folder = existing(source)
@@ -45,27 +44,27 @@ class Vsepp(Reader, kind="vsepp"):
         files: list[Path] = []
         notes: list[str] = []
         bad = BadRows()
-        for theirs, ours in _SPLITS.items():
-            paths = (folder / f"{theirs}_ims.npy", folder / f"{theirs}_caps.txt")
-            present = [path for path in paths if path.exists()]
+        for name, split in _SPLITS.items():
+            array, texts = folder / f"{name}_ims.npy", folder / f"{name}_caps.txt"
+            present = [path for path in (array, texts) if path.exists()]
             if not present:
                 continue
             if len(present) == 1:
                 raise DataError(f"{folder} holds {present[0].name} without its partner.")
-            rows = _load(paths[0])
-            captions = text_lines(paths[1], bad)
-            images, per_image, note = _grouped(paths[0], rows, len(captions))
-            features[ours] = images
-            files += paths
-            notes.append(f"{theirs}: {note}")
+            rows = _load(array)
+            captions = text_lines(texts, bad)
+            images, per_image, note = _grouped(array, rows, len(captions))
+            features[split] = images
+            files += present
+            notes.append(f"{name}: {note}")
             digits = len(str(len(images) - 1))
             broken = set(not_finite(images).tolist())
             for row in range(len(images)):
-                texts = captions[row * per_image : (row + 1) * per_image]
+                own = captions[row * per_image : (row + 1) * per_image]
                 with bad:
                     if row in broken:
-                        raise DataError(f"{paths[0]}: row {row * len(rows) // len(images)} is not finite.")
-                    records.append(ImageRecord(f"{theirs}-{row:0{digits}d}", tuple(texts), ours, None))
+                        raise DataError(f"{array}: row {row * len(rows) // len(images)} is not finite.")
+                    records.append(ImageRecord(f"{name}-{row:0{digits}d}", tuple(own), split, None))
         if not features:
             raise DataError(f"{folder} holds no train_ims.npy, dev_ims.npy or test_ims.npy.")
         bad.require(folder, records)
@@ -91,8 +90,8 @@ def _load(path: Path) -> np.ndarray:
 
     rows = load_array(path)
     if not isinstance(rows, np.ndarray) or rows.ndim != 2 or not rows.size or rows.dtype.kind != "f":
-        found = f"{rows.dtype} {rows.shape}" if isinstance(rows, np.ndarray) else "an archive"
-        raise DataError(f"{path} must be float (images, dim); got {found}.")
+        received = f"{rows.dtype} {rows.shape}" if isinstance(rows, np.ndarray) else "an archive"
+        raise DataError(f"{path} must be float (images, dim); got {received}.")
     return rows
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from vsemb.data.readers import Reader
-from vsemb.data.readers.samples import Sample, source_of, split_in_path
+from vsemb.data.readers.samples import Sample, source_of, splits_in_names
 from vsemb.data.readers.source import Source, existing, files_inside
 from vsemb.data.readers.table import COLUMNS, WEAK, named_columns
 from vsemb.data.uris import MAX_BYTES
@@ -62,32 +62,32 @@ class WebDataset(Reader, kind="webdataset"):
             shards = _shards(path) if path.is_dir() else [path]
         if not shards:
             raise DataError(f"{path} holds no tar files, neither itself nor one level down.")
-        root = path if path.is_dir() else path.parent
-        files = {shard: split_in_path(shard, root) for shard in shards}
+        files = splits_in_names(path, shards)
         return source_of("webdataset", path, _samples, files, split=self.split, options={}, notes=_downloaded(shards))
 
 
 def _shards(folder: Path) -> list[Path]:
     for below in ("*", "*/*"):
-        if found := sorted(file for file in folder.glob(below) if file.name.lower().endswith(_SHARDS)):
-            return files_inside(folder, found)
+        shards = sorted(file for file in folder.glob(below) if file.name.lower().endswith(_SHARDS))
+        if shards:
+            return files_inside(folder, shards)
     return []
 
 
 def _expanded(pattern: str) -> Iterator[str]:
     """Expand the braces of a pattern: `{000..099}` or `{a,b}`."""
-    found = _BRACES.search(pattern)
-    if found is None:
+    braces = _BRACES.search(pattern)
+    if braces is None:
         yield pattern
         return
-    numbers = _RANGE.fullmatch(found[1])
+    numbers = _RANGE.fullmatch(braces[1])
     if numbers:
         first, last = numbers.groups()
         choices = [str(number).zfill(len(first)) for number in range(int(first), int(last) + 1)]
     else:
-        choices = found[1].split(",")
+        choices = braces[1].split(",")
     for choice in choices:
-        yield from _expanded(pattern[: found.start()] + choice + pattern[found.end() :])
+        yield from _expanded(pattern[: braces.start()] + choice + pattern[braces.end() :])
 
 
 def _samples(shard: Path, prefix: str, images: bool) -> Iterator[Sample | DataError]:
@@ -106,13 +106,14 @@ def _samples(shard: Path, prefix: str, images: bool) -> Iterator[Sample | DataEr
                         f"{where}: its files must be adjacent in the tar file; they are not. Write it in the order of "
                         "names: tar --sort=name -cf FILE.tar FOLDER"
                     )
-                try:
-                    if lost := _lost(contents):
-                        yield DataError(_dotted(where, lost))
-                    if not lost or any(kind in contents for kind in _IMAGES):
+                lost = _lost(contents)
+                if lost:
+                    yield DataError(_dotted(where, lost))
+                if not lost or not contents.keys().isdisjoint(_IMAGES):
+                    try:
                         yield _sample(where, prefix + key, contents)
-                except DataError as error:
-                    yield error
+                    except DataError as error:
+                        yield error
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
         yield DataError(
             f"{shard}: the tar file is damaged or ends too early ({error}). Its remaining samples are lost."
@@ -127,10 +128,10 @@ def _parts(tar: tarfile.TarFile, images: bool) -> Iterator[tuple[str, str, bytes
         if not member.isfile() or name is None:
             continue
         kind, content = name[2].lower(), b""
-        wanted = kind in _IMAGES if images else False
-        if (wanted or kind in (*_TEXTS, "json")) and member.size <= MAX_BYTES:
-            file = tar.extractfile(member)
-            content = file.read() if file else b""
+        wanted = kind in (*_TEXTS, "json") or (images and kind in _IMAGES)
+        file = tar.extractfile(member) if wanted and member.size <= MAX_BYTES else None
+        if file is not None:
+            content = file.read()
         yield name[1], kind, content
     # A file that was cut between two members lacks only the two empty blocks at the end of an archive.
     assert tar.fileobj is not None
@@ -145,10 +146,13 @@ def _lost(kinds: Collection[str]) -> list[str]:
     An image beside that of its sample is only lost if it has a text of its own.
     """
     names = [kind.rpartition(".") for kind in kinds]
-    texts = {name for name, _, kind in names if kind in (*_TEXTS, "json")}
+    texts = {name for name, _, ending in names if ending in (*_TEXTS, "json")}
     alone = not any(kind in kinds for kind in _IMAGES)
-    lost = [(name, kind) for name, _, kind in names if name and kind in _IMAGES]
-    return [f"{name}.{kind}" for name, kind in lost if alone or name in texts]
+    lost = []
+    for name, _, ending in names:
+        if name and ending in _IMAGES and (alone or name in texts):
+            lost.append(f"{name}.{ending}")
+    return lost
 
 
 def _dotted(where: str, lost: Sequence[str]) -> str:
@@ -169,21 +173,19 @@ def _sample(where: str, key: str, contents: dict[str, bytes]) -> Sample:
             raise DataError(f"{where}: not JSON ({error}).") from error
         if not isinstance(facts, dict):
             raise DataError(f"{where}: the JSON must be an object; got {str(facts)[:60]!r}.")
-    columns = {name: COLUMNS[name] for name in ("split", "class") if facts}
-    if facts and not texts:
-        columns["caption"] = COLUMNS["caption"]
-    named = named_columns(where, list(facts), columns, (), WEAK)
-    found = {ours: facts[theirs] for ours, theirs in named.items()}
-    captions = found.get("caption")
+    wanted = ("split", "class") if texts else ("split", "class", "caption")
+    named = named_columns(where, list(facts), {name: COLUMNS[name] for name in wanted}, (), WEAK)
+    values = {name: facts[column] for name, column in named.items()}
+    captions = values.get("caption")
     if texts:
         try:
             captions = [line for line in texts[0].decode("utf-8-sig").split("\n") if line.strip()]
         except UnicodeDecodeError as error:
             raise DataError(f"{where}: not UTF-8 text.") from error
     image = next((contents[kind] for kind in _IMAGES if kind in contents), None)
-    own = facts.get("key")
-    key = own if isinstance(own, str) and own else key
-    return Sample(where, key, image, captions, found.get("split"), found.get("class"))
+    if isinstance(facts.get("key"), str):
+        key = facts["key"] or key
+    return Sample(where, key, image, captions, values.get("split"), values.get("class"))
 
 
 def _downloaded(shards: list[Path]) -> list[str]:
@@ -199,8 +201,7 @@ def _downloaded(shards: list[Path]) -> list[str]:
                 counts.update(parquet.read_table(table, columns=["status"])["status"].to_pylist())
             except (pa.ArrowException, OSError, KeyError):
                 continue  # Not a table of img2dataset.
-    missing = {status: count for status, count in counts.items() if status != "success"}
-    if not missing:
+    reasons = [f"{status} {count:,}" for status, count in counts.items() if status != "success"]
+    if not reasons:
         return []
-    reasons = ", ".join(f"{status} {count:,}" for status, count in missing.items())
-    return [f"img2dataset downloaded {counts['success']:,} of {counts.total():,} images: {reasons}."]
+    return [f"img2dataset downloaded {counts['success']:,} of {counts.total():,} images: {', '.join(reasons)}."]

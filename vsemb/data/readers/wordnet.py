@@ -99,17 +99,20 @@ class NounFile:
 def _parsed(line: str) -> Synset:
     head, _, gloss = line.partition("|")
     fields = head.split()
-    offset, kind, words = fields[0], fields[2], int(fields[3], 16)
+    offset, part_of_speech, words = fields[0], fields[2], int(fields[3], 16)
     if len(offset) != 8 or not offset.isdecimal():
         raise ValueError(f"{offset!r} is not an offset of eight digits")
-    if kind != "n":
-        raise ValueError(f"expected a noun (n), received {kind!r}")
+    if part_of_speech != "n":
+        raise ValueError(f"expected a noun (n), received {part_of_speech!r}")
     if words < 1:
         raise ValueError("a concept without a word")
     first = 4 + 2 * words
     stated, rest = int(fields[first]), fields[first + 1 :]
     if len(rest) != stated * _POINTER_FIELDS:
         raise ValueError(f"{stated} pointers announced, {len(rest)} fields of {_POINTER_FIELDS} a pointer follow")
-    pointers = zip(*(rest[place::_POINTER_FIELDS] for place in range(3)), strict=True)
-    hypernyms = [target for symbol, target, kind in pointers if symbol in _HYPERNYMS and kind == "n"]
+    hypernyms = []
+    for start in range(0, len(rest), _POINTER_FIELDS):
+        symbol, target, target_type = rest[start : start + 3]
+        if symbol in _HYPERNYMS and target_type == "n":
+            hypernyms.append(target)
     return Synset(offset, fields[4:first:2], hypernyms, gloss.strip())

@@ -68,9 +68,12 @@ def captions(scene: Scene, rng: random.Random) -> tuple[Caption, ...]:
 
 
 def _finished(phrase: Phrase) -> Caption:
-    words = [word.partition("/") for word in phrase.split()]
-    alignment = tuple((at, int(index)) for at, (_, _, named) in enumerate(words) for index in named)
-    return Caption(" ".join(text for text, _, _ in words), alignment)
+    words, alignment = [], []
+    for number, word in enumerate(phrase.split()):
+        text, _, objects = word.partition("/")
+        words.append(text)
+        alignment += [(number, int(index)) for index in objects]
+    return Caption(" ".join(words), tuple(alignment))
 
 
 def relation(first: SceneObject, second: SceneObject) -> str:
@@ -101,7 +104,9 @@ def place(item: SceneObject) -> tuple[str, ...]:
 
 
 def _third(value: float, low: str, high: str) -> str | None:
-    return low if value < 0.36 else high if value > 0.64 else None
+    if value < 0.36:
+        return low
+    return high if value > 0.64 else None
 
 
 class _Speaker:

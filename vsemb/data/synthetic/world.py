@@ -8,13 +8,15 @@ guarantees, so a seed gives the same scenes on every Python version.
 from __future__ import annotations
 
 import itertools
+import operator
 import random
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 from vsemb.errors import invalid_argument, unknown_name
+from vsemb.parts import Whole, between, require
 
 Combination = tuple[str, str]
 """A colour and a shape."""
@@ -140,13 +142,11 @@ def requested(images: Mapping[str, int], splits: Collection[str], image_size: in
     Raises:
         InvalidArgumentError: for an unknown split, or a number or size out of range.
     """
-    if not 16 <= whole("image_size", image_size) <= 1024:
-        raise invalid_argument("image_size", image_size, "16 to 1024 pixels")
+    require("image_size", image_size, Annotated[int, between(16, 1024)])
     for split, count in images.items():
         if split not in splits:
             raise unknown_name("images", split, splits)
-        if whole("images", count) < 0:
-            raise invalid_argument("images", {split: count}, "a whole number >= 0 for each split")
+        require("images", count, Whole)
     return ((split, index) for split, count in dict(images).items() for index in range(count))
 
 
@@ -198,20 +198,12 @@ def sample_scene(rng: random.Random, pools: Pools) -> Scene:
     background = pick(rng, tuple(BACKGROUNDS))
     scene_shade = 0.96 + 0.08 * rng.random()
     sizes, extents, centres = _layout(rng, count)
-    objects = tuple(
-        SceneObject(
-            shape=shape,
-            colour=colour,
-            size=size,
-            x=x,
-            y=y,
-            extent=extent,
-            angle=14.0 * rng.random() - 7.0,
-            shade=0.9 + 0.16 * rng.random(),
-        )
-        for (colour, shape), size, extent, (x, y) in zip(pairs, sizes, extents, centres, strict=True)
-    )
-    return Scene(background, objects, scene_shade)
+    objects = []
+    for (colour, shape), size, extent, (x, y) in zip(pairs, sizes, extents, centres, strict=True):
+        angle = 14.0 * rng.random() - 7.0
+        shade = 0.9 + 0.16 * rng.random()
+        objects.append(SceneObject(shape, colour, size, x, y, extent, angle, shade))
+    return Scene(background, tuple(objects), scene_shade)
 
 
 def _layout(rng: random.Random, count: int) -> tuple[list[str], list[float], list[tuple[float, float]]]:
@@ -236,10 +228,9 @@ def _places(rng: random.Random, extents: Sequence[float]) -> list[tuple[float, f
         for _ in range(_TRIES):
             x = low + (1 - 2 * low) * rng.random()
             y = low + (1 - 2 * low) * rng.random()
-            if all(
-                max(abs(x - a), abs(y - b)) >= (extent + extents[other]) / 2 + _GAP
-                for other, (a, b) in enumerate(centres[:index])
-            ):
+            distances = [max(abs(x - a), abs(y - b)) for a, b in centres]
+            least = [(extent + other) / 2 + _GAP for other in extents[:index]]
+            if all(map(operator.ge, distances, least)):
                 centres.append((x, y))
                 break
         else:

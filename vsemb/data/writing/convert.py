@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import os
 import tarfile
@@ -11,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
@@ -120,24 +120,26 @@ def convert(
             firsts = range(0, len(split), images_per_file)
             for number, first in enumerate(progress(firsts, desc=name, unit="file")):
                 names.append(f"{name}-{number:05d}.{ending}")
-                write(folder / names[-1], _rows(split, first, min(first + images_per_file, len(split))), name)
+                end = min(first + images_per_file, len(split))
+                write(folder / names[-1], _rows(split, first, end), name)
     return Files(str(out), tuple(Path(out) / name for name in names))
 
 
 def _rows(split: Split, first: int, end: int) -> Iterator[list[_Row]]:
     """Yield blocks of a split's images."""
     for start in range(first, end, _BLOCK):
-        rows = np.arange(start, min(start + _BLOCK, end))
-        images = map(split.read_image, rows.tolist())  # `read_image` verifies checksums.
-        yield [
-            (int(split.ids[row]), split.keys[row], encoded, split.captions_of(row), split.class_names[row])
-            for row, encoded in zip(rows.tolist(), images, strict=True)
-        ]
+        block = []
+        for row in range(start, min(start + _BLOCK, end)):
+            encoded = split.read_image(row)  # It verifies the checksum.
+            block.append(
+                (int(split.ids[row]), split.keys[row], encoded, split.captions_of(row), split.class_names[row])
+            )
+        yield block
 
 
 def _write_tar(file: Path, blocks: Iterator[Sequence[_Row]], split: str) -> None:
     with tarfile.open(file, "w") as tar:
-        for number, key, encoded, captions, class_name in (row for rows in blocks for row in rows):
+        for number, key, encoded, captions, class_name in itertools.chain.from_iterable(blocks):
             facts = {"key": key, "split": split, "captions": captions, "class": class_name}
             contents = {
                 "jpg" if encoded.startswith(b"\xff\xd8") else "png": encoded,

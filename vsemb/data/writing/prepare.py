@@ -48,10 +48,10 @@ def open_source(
         InvalidArgumentError: for an unknown format or option.
     """
     if not isinstance(source, str | os.PathLike):
-        each = [(one, open_source(one, format, on_bad_image, options, val_to_train=val_to_train)) for one in source]
-        if not each:
+        sources = [(one, open_source(one, format, on_bad_image, options, val_to_train=val_to_train)) for one in source]
+        if not sources:
             raise invalid_argument("source", source, "at least one source")
-        return each[0][1] if len(each) == 1 else _joined(each)
+        return sources[0][1] if len(sources) == 1 else _joined(sources)
     if format is None:
         format = infer_format(source)
         say(f"{source} has the format {format}. Choose another with `format`.")
@@ -101,7 +101,8 @@ class _Trained:
     records: Iterable[ImageRecord]
 
     def __iter__(self) -> Iterator[ImageRecord]:
-        return (replace(record, split="train") if record.split == "val" else record for record in self.records)
+        for record in self.records:
+            yield replace(record, split="train") if record.split == "val" else record
 
 
 def _with_val_in_train(source: Source) -> Source:
@@ -196,13 +197,13 @@ def summary(manifest: Mapping[str, Any]) -> list[str]:
     ```
     """
     lines = []
-    reasons = Counter(item["reason"] for item in manifest["skipped"])
+    reasons = Counter(image["reason"] for image in manifest["skipped"])
     for reason, count in reasons.most_common():
-        keys = [item["key"] for item in manifest["skipped"] if item["reason"] == reason]
+        keys = [image["key"] for image in manifest["skipped"] if image["reason"] == reason]
         more = ", ..." if count > _NAMES_SHOWN else ""
         lines.append(f"left out {counted(count, 'image')}: {reason} ({', '.join(keys[:_NAMES_SHOWN])}{more})")
     if reasons:
         lines.append("manifest.json lists all images that were left out.")
-    if dropped := manifest["dropped_captions"]:
-        lines.append(f"left out {counted(dropped, 'empty caption')}")
+    if manifest["dropped_captions"]:
+        lines.append(f"left out {counted(manifest['dropped_captions'], 'empty caption')}")
     return lines

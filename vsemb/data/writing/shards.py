@@ -76,17 +76,17 @@ class WorkArea:
         A shard counts only if its journal file is undamaged, its own file has the size there, and all shards before it
         count.
         """
-        found: dict[str, list[dict[str, Any]]] = {}
+        by_split: dict[str, list[dict[str, Any]]] = {}
         for path in sorted(self.journal.glob("*.json")):
             shard = _undamaged(path)
             if shard is None:
                 continue
-            shards = found.setdefault(shard["split"], [])
+            shards = by_split.setdefault(shard["split"], [])
             file = self.shard_file(shard["split"], shard["number"])
             if shard["number"] == len(shards) and file is not None and file.stat().st_size == shard["bytes"]:
                 del shard["records"]
                 shards.append(shard)
-        return {split: shards for split, shards in found.items() if shards}
+        return {split: shards for split, shards in by_split.items() if shards}
 
     def shard_file(self, split: str, number: int) -> Path | None:
         """Return the file of a finished shard, under its working name or its final one."""

@@ -85,9 +85,9 @@ def examine(record: ImageRecord, max_side: int | None) -> Outcome:
     except UnicodeEncodeError as error:
         raise DataError(f"The key of image {key!r} is not valid Unicode.") from error
     check_split_name(record.split)
-    for what, given in (("alignments", record.alignments), ("ids", record.caption_ids)):
-        if given and len(given) != len(record.captions):
-            raise DataError(f"Image {key!r} has {len(record.captions)} captions and {len(given)} {what}.")
+    for name, values in (("alignments", record.alignments), ("ids", record.caption_ids)):
+        if values and len(values) != len(record.captions):
+            raise DataError(f"Image {key!r} has {len(record.captions)} captions and {len(values)} {name}.")
     captions = [clean_caption(text, key) for text in record.captions]
     kept = [place for place, text in enumerate(captions) if text]
     # Compute the signature before reading the bytes, so that a file that changes in between counts as changed later.
@@ -114,18 +114,19 @@ def examine(record: ImageRecord, max_side: int | None) -> Outcome:
         entry["objects"] = [_scaled(item, scale) for item in record.objects]
     if record.alignments:
         entry["alignments"] = [[list(pair) for pair in record.alignments[place]] for place in kept]
-    ids = _clean_ids([record.caption_ids[place] for place in kept], key) if record.caption_ids else []
+    ids = []
+    if record.caption_ids:
+        ids = [_clean_id(record.caption_ids[place], key) for place in kept]
     # Ids equal to `caption_id` are left out, so that the fingerprint is the same as for a source without ids.
     if ids != [caption_id(key, number) for number in range(len(ids))]:
         entry["caption_ids"] = ids
     return line | {"entry": entry | {"shard": None, "offset": None}}, encoded
 
 
-def _clean_ids(ids: list[Any], key: str) -> list[str]:
-    for item in ids:
-        if not isinstance(item, str) or not item.strip():
-            raise DataError(f"The id of a caption of image {key!r} must be text that is not empty; got {item!r}.")
-    return [item.strip().encode("utf-8", "replace").decode("utf-8") for item in ids]
+def _clean_id(name: Any, key: str) -> str:
+    if not isinstance(name, str) or not name.strip():
+        raise DataError(f"The id of a caption of image {key!r} must be text that is not empty; got {name!r}.")
+    return name.strip().encode("utf-8", "replace").decode("utf-8")
 
 
 def _scaled(item: Mapping[str, Any], scale: tuple[float, float]) -> dict[str, Any]:
@@ -167,7 +168,8 @@ def examine_all(
 
     def oldest() -> tuple[int, ImageRecord, Outcome | None]:
         position, record, future = waiting.popleft()
-        return position, record, None if future is None else future.result()
+        outcome = None if future is None else future.result()
+        return position, record, outcome
 
     try:
         for position, record in enumerate(records):

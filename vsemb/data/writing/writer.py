@@ -17,7 +17,10 @@ from vsemb.data.records import ImageRecord
 from vsemb.data.store import Dataset
 from vsemb.data.writing.shards import SplitWriter, WorkArea
 from vsemb.data.writing.validate import examine_all, signature
-from vsemb.errors import DataError, VsembError, counted, invalid_argument
+from vsemb.errors import DataError, VsembError, counted
+from vsemb.parts import Count, require
+
+OnBadImage = Literal["skip", "fail"]
 
 _CHANGED = "changed since the interrupted run: starting afresh."
 
@@ -38,7 +41,7 @@ def write_dataset(
     source: dict[str, Any],
     total: int | None = None,
     images_per_shard: int = 1024,
-    on_bad_image: Literal["skip", "fail"] = "skip",
+    on_bad_image: OnBadImage = "skip",
     max_side: int | None = None,
     overwrite: bool = False,
     report: Callable[[str], None] | None = None,
@@ -81,8 +84,7 @@ def write_dataset(
     dataset = write_dataset(records, "data/dogs", name="dogs", source=source)
     ```
     """
-    if on_bad_image not in ("skip", "fail"):
-        raise invalid_argument("on_bad_image", on_bad_image, "skip or fail")
+    require("on_bad_image", on_bad_image, OnBadImage)
     described = description(name, source, images_per_shard, max_side)
     area = WorkArea(Path(os.path.realpath(out)))
     # Other versions of Pillow may encode or reject images differently, so their shards are not continued.
@@ -170,7 +172,8 @@ def _write_shards(
                 line = {"position": position, **outcome[0]}
             else:
                 line = known[position]
-                if signature(record) != line["signature"] or line["entry"] and line["entry"]["id"] != number:
+                renumbered = line["entry"] is not None and line["entry"]["id"] != number
+                if signature(record) != line["signature"] or renumbered:
                     raise SourceChanged
             if line["entry"] is not None:
                 line["entry"]["id"] = number
@@ -271,7 +274,9 @@ def holds_dataset(out: Path) -> bool:
 
 def _comparable(part: str, described: dict[str, Any]) -> Any:
     value = described.get(part)
-    return {k: v for k, v in value.items() if k != "path_name"} if isinstance(value, dict) else value
+    if isinstance(value, dict):
+        return {name: entry for name, entry in value.items() if name != "path_name"}
+    return value
 
 
 def description(name: str, source: dict[str, Any], images_per_shard: int, max_side: int | None) -> dict[str, Any]:
@@ -291,9 +296,8 @@ def description(name: str, source: dict[str, Any], images_per_shard: int, max_si
     >>> description("dogs", {}, 1024, None)["writing"]
     {'images_per_shard': 1024, 'max_side': None}
     """
-    for option, value in (("images_per_shard", images_per_shard), ("max_side", max_side)):
-        if value is not None and value < 1:
-            raise invalid_argument(option, value, "an integer >= 1")
+    require("images_per_shard", images_per_shard, Count)
+    require("max_side", max_side, Count | None)
     writing = {"images_per_shard": images_per_shard, "max_side": max_side}
     # The round trip through JSON converts tuples to lists, as in a manifest that is read.
     return json.loads(json.dumps({"name": name, "source": source, "writing": writing}))
@@ -306,7 +310,7 @@ def _disk_errors(area: WorkArea) -> Iterator[None]:
         yield
     except Exception as error:
         # Compare tf.errors.OpError and its subclasses by name, to avoid an import of TensorFlow.
-        if any(kind.__name__ == "OpError" for kind in type(error).__mro__):
+        if "OpError" in [base.__name__ for base in type(error).__mro__]:
             reason = str(error).split("\n")[0]
         elif isinstance(error, OSError):
             reason = error.strerror or str(error)

@@ -70,7 +70,7 @@ class RefCoco(Reader, kind="refcoco"):
 
     def read(self, source: str | os.PathLike[str]) -> Source:
         path = existing(source)
-        file = the_file(_files(path), path, "files refs(...).p")
+        file = the_file(path, _files, "files refs(...).p")
         bad = BadRows()
         images = _expressions(file, *_boxes(file.parent / _BOXES, bad), bad)
         usual = [place / name for place in (file.parent, file.parent.resolve().parent) for name in _FOLDERS]
