@@ -79,7 +79,7 @@ def _run(arguments: argparse.Namespace, flags: list[str]) -> int:
     from pipelines.beam import embed_index
     from pipelines.beam import embed_job as job
     from vsemb.acts import chosen
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
     from vsemb.errors import invalid_argument
     from vsemb.files import sha256_file
     from vsemb.runs.run import Run
@@ -91,7 +91,7 @@ def _run(arguments: argparse.Namespace, flags: list[str]) -> int:
     backend = chosen(SearchBackend, "backend", arguments.backend, {"dtype": arguments.dtype})
     run = dataset = None
     if arguments.data:
-        dataset = Dataset.open(arguments.data)
+        dataset = StoredDataset.open(arguments.data)
         content = job.dataset_content(dataset, split)
     else:
         try:

@@ -16,14 +16,14 @@ import tensorflow as tf
 
 from pipelines.running import main_of, parser_of
 from vsemb.data.sources import PixelImages
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.image.backbones import BackboneConfig, build_backbone, save_backbone_weights
 from vsemb.systems.zero_shot.class_batches import ClassBatches
 from vsemb.systems.zero_shot.class_names import ClassTokenizer
 from vsemb.text.vocabulary import Vocabulary
 
 
-def train_class_backbone(dataset: Dataset, out: Path, *, epochs: int = 20, seed: int = 0) -> float:
+def train_class_backbone(dataset: StoredDataset, out: Path, *, epochs: int = 20, seed: int = 0) -> float:
     """Train `SmallConvNet` on the training classes and write its weights.
 
     Args:
@@ -77,7 +77,7 @@ def main(argv: list[str] | None = None) -> int:
         parser.error("--out: a name that ends in .weights.h5 is needed")
 
     def job() -> int:
-        dataset = Dataset.open(arguments.data)
+        dataset = StoredDataset.open(arguments.data)
         accuracy = train_class_backbone(dataset, arguments.out, epochs=arguments.epochs, seed=arguments.seed)
         print(f"{arguments.out}: training accuracy {100 * accuracy:.1f} %")
         return 0

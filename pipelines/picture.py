@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from pipelines.running import parser_of
-from vsemb.data.store import Dataset, Split
+from vsemb.data.store import Split, StoredDataset
 from vsemb.evaluation import Embedder
 from vsemb.runs.run import Run
 
@@ -24,7 +24,7 @@ QUERIES = (
 BEST, SIDE, GAP, TEXT = 4, 112, 10, 390
 
 
-def rows_of(run: Run, dataset: Dataset, split: Split) -> list[tuple[str, int | None, np.ndarray]]:
+def rows_of(run: Run, dataset: StoredDataset, split: Split) -> list[tuple[str, int | None, np.ndarray]]:
     """Return (label, query image or None, rows of the best images) per line of the picture."""
     embedder = Embedder(run.model)
     images = embedder.images(run.images_of(dataset, split), len(split))
@@ -65,7 +65,7 @@ def main() -> None:
     parser.add_argument("--quickstart", type=Path, default=Path("quickstart"))
     parser.add_argument("--out", type=Path, default=Path("docs/pictures/search.png"))
     arguments = parser.parse_args()
-    run, dataset = Run.open(arguments.quickstart / "run"), Dataset.open(arguments.quickstart / "scenes")
+    run, dataset = Run.open(arguments.quickstart / "run"), StoredDataset.open(arguments.quickstart / "scenes")
     split = dataset.split("test")
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     draw(split, rows_of(run, dataset, split)).save(arguments.out, optimize=True)

@@ -25,7 +25,7 @@ from pipelines.class_backbone import train_class_backbone
 from pipelines.running import main_of, parser_of
 from vsemb import recipes, train
 from vsemb.cli.__main__ import main as vsemb
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.errors import DataError, invalid_argument, unknown_name
 from vsemb.files import write_json
 from vsemb.printing import table
@@ -45,7 +45,7 @@ def flowers(out: Path) -> Path:
     run_command(["scenes", "--kind", "flowers", "--out", str(data)])
     if not weights.exists():
         print("training an image network on the labels of the training classes", flush=True)
-        accuracy = train_class_backbone(Dataset.open(data), weights)
+        accuracy = train_class_backbone(StoredDataset.open(data), weights)
         print(f"its training accuracy: {100 * accuracy:.1f} %")
     run_command(["features", str(data), "--backbone", "SmallConvNet", "--weights", str(weights), "--training-crops"])
     return data
@@ -75,7 +75,7 @@ class Runs:
     """
 
     def __init__(
-        self, dataset: Dataset, out: Path, variant: str, settings: Sequence[str], seeds: int, split: str
+        self, dataset: StoredDataset, out: Path, variant: str, settings: Sequence[str], seeds: int, split: str
     ) -> None:
         self.dataset, self.out, self.variant = dataset, out, variant
         self.settings, self.seeds, self.split = list(settings), seeds, split
@@ -173,7 +173,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     """Train and measure all requested models; return the results as JSON values."""
     check(arguments)
     data = arguments.data or flowers(arguments.out)
-    dataset = Dataset.open(data)
+    dataset = StoredDataset.open(data)
     dataset.split(arguments.split)
     encoders = list(arguments.encoders)
     if dataset.annotation("attributes") is None and "attributes" in encoders:

@@ -120,9 +120,9 @@ def scenes_path(made_once: MadeOnce) -> Path:
 @pytest.fixture(scope="session")
 def scenes(scenes_path: Path):
     """A tiny `Dataset` with splits train (48 images), val and test (12 each); treat it as read-only."""
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
 
-    return Dataset.open(scenes_path)
+    return StoredDataset.open(scenes_path)
 
 
 @pytest.fixture(scope="session")
@@ -148,9 +148,9 @@ def flowers_path(made_once: MadeOnce) -> Path:
 @pytest.fixture
 def scenes_copy(scenes_path: Path, tmp_path: Path):
     """A copy of `scenes` that a test may change."""
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
 
-    return Dataset.open(shutil.copytree(scenes_path, tmp_path / "scenes"))
+    return StoredDataset.open(shutil.copytree(scenes_path, tmp_path / "scenes"))
 
 
 @pytest.fixture(scope="session")
@@ -244,14 +244,14 @@ def spacy_pipeline(made_once: MadeOnce) -> Path:
 @pytest.fixture(scope="session")
 def parsed_scenes(scenes_path: Path, spacy_pipeline: Path, made_once: MadeOnce):
     """A copy of `scenes` whose captions are parsed; treat it as read-only."""
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
     from vsemb.systems.trees.parsers import open_parser
     from vsemb.systems.trees.parsing import parse_dataset
 
     def make(path: Path) -> None:
-        parse_dataset(Dataset.open(shutil.copytree(scenes_path, path)), open_parser(spacy_pipeline))
+        parse_dataset(StoredDataset.open(shutil.copytree(scenes_path, path)), open_parser(spacy_pipeline))
 
-    return Dataset.open(made_once("parsed", make))
+    return StoredDataset.open(made_once("parsed", make))
 
 
 @pytest.fixture(scope="session")
@@ -269,16 +269,16 @@ def tree_run(parsed_scenes, tree_recipe, trained):
 @pytest.fixture(scope="session")
 def region_scenes(scenes_path: Path, made_once: MadeOnce):
     """A copy of `scenes` with six regions an image; treat it as read-only."""
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
     from vsemb.image.backbones import BackboneConfig
     from vsemb.systems.regions.compute import cache_regions
     from vsemb.systems.regions.region_store import RegionConfig
 
     def make(path: Path) -> None:
         backbone, regions = BackboneConfig("SmallConvNet", size=32), RegionConfig(count=5, pooling="crops")
-        cache_regions(Dataset.open(shutil.copytree(scenes_path, path)), backbone, regions, weights="random")
+        cache_regions(StoredDataset.open(shutil.copytree(scenes_path, path)), backbone, regions, weights="random")
 
-    return Dataset.open(made_once("regions", make))
+    return StoredDataset.open(made_once("regions", make))
 
 
 @pytest.fixture(scope="session")
@@ -332,21 +332,21 @@ def region_caption_run(region_scenes, region_run, trained):
 @pytest.fixture(scope="session")
 def tagged_scenes(scenes_path: Path, made_once: MadeOnce):
     """A copy of `scenes` whose captions have made-up parts of speech; treat it as read-only."""
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
     from vsemb.systems.language.tags import write_tags
     from vsemb.text.normalize import words_of
 
     known = {"a": "DT", "the": "DT", "and": "CC", "of": "IN", "on": "IN", "is": "VBZ"}
 
     def make(path: Path) -> None:
-        dataset = Dataset.open(shutil.copytree(scenes_path, path))
+        dataset = StoredDataset.open(shutil.copytree(scenes_path, path))
         tags = {
             name: [[known.get(word, "NN") for word in words] for words in words_of(dataset.split(name).captions)]
             for name in dataset.splits
         }
         write_tags(dataset, tags, source={"tagger": "by hand"})
 
-    return Dataset.open(made_once("tagged", make))
+    return StoredDataset.open(made_once("tagged", make))
 
 
 @pytest.fixture(scope="session")

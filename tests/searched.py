@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.runs.inputs import Query
 from vsemb.runs.run import Run
 from vsemb.runs.searching import Search, SearchResult
@@ -14,7 +14,7 @@ from vsemb.searching.index import SearchIndex
 
 def search_run(
     run: Run,
-    dataset: Dataset | None,
+    dataset: StoredDataset | None,
     query: Query,
     *,
     index: SearchIndex | None = None,

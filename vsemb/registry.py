@@ -71,7 +71,7 @@ class System:
         presets: prefix of image network names, such as `hub` -> reference to their class, see
             `vsemb.image.presets.Preset`.
         annotations: name of data stored beside a dataset's shards -> reference to a function of the
-            `vsemb.data.store.Dataset` that opens the data; it returns None if the data does not exist.
+            `vsemb.data.store.StoredDataset` that opens the data; it returns None if the data does not exist.
         caches: folder of a dataset with data computed from its images -> reference to its class, a
             `vsemb.data.features.store.FeatureFolder`.
     """

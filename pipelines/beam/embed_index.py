@@ -8,7 +8,7 @@ import numpy as np
 
 from pipelines.beam.embed_job import Model
 from pipelines.beam.vectors import read_vectors
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.errors import DataError
 from vsemb.runs.indexing import DatasetItems, check_indexable, index_source
 from vsemb.runs.run import Run
@@ -37,7 +37,7 @@ def check_index(model: Model, run: Run, out: str, kind: str, backend: SearchBack
 
 def build_index(
     run: Run,
-    dataset: Dataset,
+    dataset: StoredDataset,
     split: str,
     kind: str,
     embeddings: str,

@@ -16,7 +16,7 @@ import numpy as np
 from pipelines.beam import storage
 from pipelines.beam.running import run_pipeline
 from pipelines.beam.vectors import FORMAT, MANIFEST, VERSION, WRITERS
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.errors import DataError, unknown_name
 from vsemb.exporting.contract import Contract, version_contract_path
 from vsemb.exporting.versions import existing_versions
@@ -83,7 +83,9 @@ class Model:
         return cls(where, contract)
 
 
-def dataset_units(dataset: Dataset, split: str, kind: str, rows_per_file: int, shards: str | None = None) -> list[Unit]:
+def dataset_units(
+    dataset: StoredDataset, split: str, kind: str, rows_per_file: int, shards: str | None = None
+) -> list[Unit]:
     """Return the shards of a dataset's splits as units, in the order of an index's rows.
 
     Args:
@@ -114,7 +116,7 @@ def dataset_units(dataset: Dataset, split: str, kind: str, rows_per_file: int, s
     return units
 
 
-def dataset_content(dataset: Dataset, split: str) -> str:
+def dataset_content(dataset: StoredDataset, split: str) -> str:
     """Return a fingerprint of the content of the splits, for `embed`."""
     return sha256_bytes(json.dumps([dataset.fingerprint, split_names(dataset, split)]).encode())
 

@@ -22,7 +22,7 @@ from pipelines.beam.sharding import ShardTask, plan_shards, write_shard
 from vsemb.console import say
 from vsemb.data.manifest import MANIFEST, FinishedSplit, write_index_and_manifest
 from vsemb.data.readers.source import Source
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.data.writing.prepare import described_source, open_source, write_beside
 from vsemb.data.writing.shards import WorkArea
 from vsemb.data.writing.writer import BadImageFound, check_prepared, description, holds_dataset
@@ -305,7 +305,7 @@ def _finish(
         for path in list(area.dataset.iterdir()):
             if path.is_dir():  # Features of an interrupted attempt.
                 shutil.rmtree(path)
-        write_beside(Dataset.open(area.dataset), source)
+        write_beside(StoredDataset.open(area.dataset), source)
 
 
 def _finished(paths: list[str]) -> FinishedSplit:

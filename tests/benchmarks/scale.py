@@ -72,10 +72,10 @@ def peak() -> Iterator[Callable[[], float]]:
 
 def opening(path: Path) -> tuple[float, float]:
     """Return seconds and resident MB of opening a split."""
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
 
     before, started = megabytes("VmRSS"), time.perf_counter()
-    split = Dataset.open(path).split("train")
+    split = StoredDataset.open(path).split("train")
     assert len(split.captions) == CAPTIONS * len(split)
     return time.perf_counter() - started, megabytes("VmRSS") - before
 
@@ -119,10 +119,10 @@ def planning(pairs: int) -> float:
 def features(path: Path, count: int, dim: int) -> None:
     """Make a dataset with random features."""
     from vsemb.data.features.compute import write_precomputed
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
 
     write_scale(path, {"train": 640, "val": 64, "test": count})
-    dataset, generator = Dataset.open(path), np.random.default_rng(0)
+    dataset, generator = StoredDataset.open(path), np.random.default_rng(0)
     blocks = np.array_split(np.arange(len(dataset.ids)), 1 + len(dataset.ids) // 50_000)
     write_precomputed(
         dataset, dataset.ids, [generator.standard_normal((len(block), dim), np.float32) for block in blocks]
@@ -132,20 +132,20 @@ def features(path: Path, count: int, dim: int) -> None:
 def train_run(path: Path, out: Path) -> None:
     """Train a run for an epoch."""
     from vsemb import recipes
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
     from vsemb.runs.train import train
 
     settings = ["training.epochs=1", "text.encoder.pooling=mean"]
-    train(tiny(recipes.get("vsepp", "paper"), *settings), Dataset.open(path), out)
+    train(tiny(recipes.get("vsepp", "paper"), *settings), StoredDataset.open(path), out)
 
 
 def gathering(path: Path, count: int) -> float:
     """Return the rows a second of a source on disk, over those of its memory map."""
     from vsemb.data.features.store import FeatureStore
     from vsemb.data.sources import FeatureImages
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
 
-    dataset = Dataset.open(path)
+    dataset = StoredDataset.open(path)
     store, split = FeatureStore.find(dataset), dataset.split("test")
     source, raw = FeatureImages(store, split, memory=0), np.load(store.directory / "features.npy", mmap_mode="r")
     plan = np.random.default_rng(0).integers(count, size=(200, 128))
@@ -161,22 +161,22 @@ def gathering(path: Path, count: int) -> float:
 
 def indexing(path: Path, run: Path, out: Path) -> tuple[float, float]:
     """Return seconds of processor time and MB of an index of the split test."""
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
     from vsemb.runs.indexing import build_index
     from vsemb.runs.run import Run
 
-    dataset, opened = Dataset.open(path), Run.open(run)
+    dataset, opened = StoredDataset.open(path), Run.open(run)
     with peak() as highest:
         return cpu_seconds(lambda: build_index(opened, dataset, "test", out=out)), highest()
 
 
 def evaluating(path: Path, run: Path) -> tuple[float, float]:
     """Return seconds of processor time and MB of an evaluation on the split test."""
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
     from vsemb.runs.measure import evaluate_run
     from vsemb.runs.run import Run
 
-    dataset, opened = Dataset.open(path), Run.open(run)
+    dataset, opened = StoredDataset.open(path), Run.open(run)
     with peak() as highest:
         return cpu_seconds(lambda: evaluate_run(opened, dataset, "test")), highest()
 

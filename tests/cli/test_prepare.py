@@ -18,7 +18,7 @@ from PIL import Image
 
 from vsemb.acts import Fields
 from vsemb.cli.__main__ import main
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.parts import fields_of
 
 
@@ -67,7 +67,7 @@ def test_disjoint_classes(photos, tmp_path):
     rows = "".join(f"{number}.jpg,photo {number},class {number % 10}\n" for number in range(40))
     (photos / "table.csv").write_text("file,description,class\n" + rows)
     assert prepare(photos, "--format", "table", "--disjoint-classes", "--out", tmp_path / "out") == 0
-    dataset = Dataset.open(tmp_path / "out")
+    dataset = StoredDataset.open(tmp_path / "out")
     classes = [set(dataset.split(name).class_names) for name in dataset.splits]
     assert [len(group) for group in classes] == [8, 1, 1]
     assert len(set().union(*classes)) == 10

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from vsemb.data.records import ImageRecord
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.data.writing.writer import write_dataset
 
 
@@ -40,7 +40,7 @@ class Tiny:
             for number in range(count)
         ]
 
-    def write(self, records: Any, out: Path, **options: Any) -> Dataset:
+    def write(self, records: Any, out: Path, **options: Any) -> StoredDataset:
         """Writes a dataset."""
         defaults = {"name": "tiny", "source": self.SOURCE, "images_per_shard": 3}
         return write_dataset(records, out, **{**defaults, **options})

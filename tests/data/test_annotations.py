@@ -8,7 +8,7 @@ from typing import ClassVar
 import pytest
 
 from vsemb.data.annotations import CaptionAnnotation
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.errors import DataError
 from vsemb.files import sha256_file
 
@@ -27,7 +27,7 @@ class Notes(CaptionAnnotation):
         return self.read(split, f"{split.name}.gz", lambda file: self.unpacked(file).split("\n"))
 
 
-def write(dataset: Dataset, notes: dict[str, list[str]], overwrite: bool = False) -> None:
+def write(dataset: StoredDataset, notes: dict[str, list[str]], overwrite: bool = False) -> None:
     Notes.check_given(dataset, notes)
     with Notes.writing(dataset, {"fingerprint": "c0ffee"}, overwrite) as (folder, splits):
         for name, some in notes.items():
@@ -37,7 +37,7 @@ def write(dataset: Dataset, notes: dict[str, list[str]], overwrite: bool = False
 
 
 @pytest.fixture
-def dataset(tiny, tmp_path) -> Dataset:
+def dataset(tiny, tmp_path) -> StoredDataset:
     """Images 0 to 5 with 1, 2, 3, 1, 2, 3 captions; 2 and 5 are val."""
     return tiny.write(tiny.records(6), tmp_path / "out")
 

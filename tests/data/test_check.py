@@ -20,7 +20,7 @@ from vsemb.data.features.compute import write_precomputed
 from vsemb.data.features.store import FeatureStore
 from vsemb.data.images import StoredImage
 from vsemb.data.records import ImageRecord
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.data.tokens import encoded_captions
 from vsemb.data.writing.writer import write_dataset
 from vsemb.text import Vocabulary, WordTokenizer
@@ -113,7 +113,7 @@ class Others(FeatureStore):
 def test_a_dataset_of_features_alone(tiny, tmp_path) -> None:
     tiny.write([replace(record, image=None) for record in tiny.records(4)], tmp_path / "out")
     assert check(tmp_path / "out").damaged == ()
-    assert Dataset.open(tmp_path / "out").split("train").has_images is False
+    assert StoredDataset.open(tmp_path / "out").split("train").has_images is False
 
 
 def test_images_that_training_cannot_decode_are_named(tiny, tmp_path, monkeypatch) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.raising import raises_argument
 from vsemb import registry
-from vsemb.data.store import Dataset, Split
+from vsemb.data.store import Split, StoredDataset
 from vsemb.errors import DataError
 
 
@@ -43,7 +43,7 @@ def test_damaged_datasets_are_refused(tiny, tmp_path, damage, named):
     tiny.write(tiny.records(10), tmp_path / "out")
     damage(tmp_path / "out")
     with pytest.raises(DataError, match=named):
-        Dataset.open(tmp_path / "out")
+        StoredDataset.open(tmp_path / "out")
 
 
 def test_a_manifest_cannot_point_outside(tiny, tmp_path):
@@ -51,10 +51,10 @@ def test_a_manifest_cannot_point_outside(tiny, tmp_path):
     split = dataset.manifest["splits"]["train"] | {"index": "../elsewhere.arrow"}
     edit_manifest(tmp_path / "out", splits={"train": split})
     with pytest.raises(DataError, match=r"names '\.\./elsewhere\.arrow'"):
-        Dataset.open(tmp_path / "out")
+        StoredDataset.open(tmp_path / "out")
 
 
-def rewrite_index(dataset: Dataset, change) -> None:
+def rewrite_index(dataset: StoredDataset, change) -> None:
     """Write the index of the split train anew from its table, with the size that the manifest names."""
     record, split = dataset.manifest["splits"]["train"], dataset.split("train")
     table = change(pa.Table.from_batches(split.index.batches))
@@ -163,7 +163,7 @@ def test_a_changed_index_is_refused(scenes_copy):
     assert caption in whole
     index.write_bytes(whole.replace(caption, caption.swapcase(), 1))
     with pytest.raises(DataError, match=r"val\.index\.arrow"):
-        Dataset.open(scenes_copy.path)
+        StoredDataset.open(scenes_copy.path)
 
 
 def test_a_changed_byte_of_a_large_index_is_noticed(tiny, tmp_path, monkeypatch) -> None:
@@ -171,10 +171,10 @@ def test_a_changed_byte_of_a_large_index_is_noticed(tiny, tmp_path, monkeypatch)
     dataset = tiny.write(tiny.records(), tmp_path / "out")
     index = tmp_path / "out" / "train.index.arrow"
     content = index.read_bytes()
-    assert list(Dataset.open(dataset.path).split("train").captions)
+    assert list(StoredDataset.open(dataset.path).split("train").captions)
     index.write_bytes(content.replace(b"caption 0 of 1", b"caption 0 of 7"))
     with pytest.raises(DataError, match="train.index.arrow"):
-        Dataset.open(dataset.path)
+        StoredDataset.open(dataset.path)
 
 
 @pytest.mark.parametrize("row", [0, 3, -1])

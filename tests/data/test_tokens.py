@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vsemb.data import tokens
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.data.tokens import encoded_captions
 from vsemb.text import CharacterTokenizer, Vocabulary, WordTokenizer
 
@@ -54,7 +54,7 @@ def test_damaged_ones_are_made_again(split) -> None:
     path = split.dataset.path / "tokens" / folder / "ids"
     path.write_bytes(path.read_bytes()[:4])
     np.testing.assert_array_equal(
-        encoded_captions(Dataset.open(split.dataset.path).split("train"), tokenizer)[0], expected
+        encoded_captions(StoredDataset.open(split.dataset.path).split("train"), tokenizer)[0], expected
     )
 
 
@@ -66,7 +66,7 @@ def test_a_changed_byte_is_noticed(split, capsys) -> None:
         path = split.dataset.path / "tokens" / folder / name
         content = path.read_bytes()
         path.write_bytes(content[:-8] + bytes([content[-8] ^ 1]) + content[-7:])
-        encoded = encoded_captions(Dataset.open(split.dataset.path).split("train"), tokenizer)
+        encoded = encoded_captions(StoredDataset.open(split.dataset.path).split("train"), tokenizer)
         for each, wanted in zip(encoded, expected, strict=True):
             np.testing.assert_array_equal(each, wanted)
         assert path.read_bytes() == content and folder in capsys.readouterr().err

@@ -15,7 +15,7 @@ from PIL import Image
 from vsemb.data import uris
 from vsemb.data.readers import read
 from vsemb.data.records import ImageRecord
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.data.uris import RemoteFolder, RemoteImage, images_folder, located
 from vsemb.data.writing.validate import examine, signature
 from vsemb.data.writing.writer import write_dataset
@@ -124,7 +124,7 @@ def test_tables_of_uris(server: str, tmp_path: Path) -> None:
     assert source.options == {"uris": True}
     description = {"format": "table", "path_name": "t.csv", "sha256": {}, "options": {}}
     dataset = write_dataset(source.records, tmp_path / "out", name="out", source=description)
-    assert Dataset.open(tmp_path / "out").split("train").keys == names[:3]
+    assert StoredDataset.open(tmp_path / "out").split("train").keys == names[:3]
     assert dataset.manifest["skipped"] == [{"key": names[3], "reason": "no such file"}]
 
 

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from tests.raising import raises_argument
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.drawing import pictures
 from vsemb.drawing.pictures import (
     check_picture_path,
@@ -130,7 +130,7 @@ def test_every_stored_kind(mode: str, kind: str) -> None:
     assert thumbnail(OneImage(encoded((80, 80), mode, kind)), 0, 40).mode == "RGB"
 
 
-def test_is_the_image(scenes: Dataset) -> None:
+def test_is_the_image(scenes: StoredDataset) -> None:
     split = scenes.split("val")
     with Image.open(io.BytesIO(split.read_image(3))) as image:
         wanted = np.asarray(image.convert("RGB"), float).mean(axis=(0, 1))

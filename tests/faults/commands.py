@@ -16,7 +16,7 @@ import numpy as np
 from tests.tiny import settings
 
 if TYPE_CHECKING:
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
 
 # Fields that say when or how fast.
 _TIMES = {"seconds", "finished", "started"}
@@ -89,7 +89,7 @@ CASES = {
 
 def make_materials(needed: Sequence[str]) -> None:
     """Make what cases need in the working directory."""
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
     from vsemb.data.synthetic import generate
     from vsemb.data.writing.writer import write_dataset
 
@@ -116,7 +116,7 @@ def make_materials(needed: Sequence[str]) -> None:
     if "annotated" in needed:
         shutil.copytree("scenes", "annotated")
         _must(vsemb("regions", "annotated", *_FEATURES, "--count", "3", "--pooling", "crops")())
-        _annotate(Dataset.open("annotated"))
+        _annotate(StoredDataset.open("annotated"))
     if {"run", "index", "savedmodels"} & set(needed):
         # The state then has moving averages, and the weights have a bank of hubs.
         fields = ("training.keep=2", "optimizer.ema_momentum=0.5", "hub_bank=8")
@@ -129,7 +129,7 @@ def make_materials(needed: Sequence[str]) -> None:
         _must(vsemb("export", "run", "savedmodels/tiny")())
 
 
-def _write_tags(dataset: Dataset) -> None:
+def _write_tags(dataset: StoredDataset) -> None:
     from vsemb.text.normalize import words_of
 
     splits = [dataset.split(name) for name in dataset.splits]
@@ -138,7 +138,7 @@ def _write_tags(dataset: Dataset) -> None:
     Path("tags.txt").write_text("".join(lines), encoding="utf-8")
 
 
-def _annotate(dataset: Dataset) -> None:
+def _annotate(dataset: StoredDataset) -> None:
     """Store parts of speech, and attributes of classes."""
     from vsemb.systems.zero_shot.attributes import ClassAttributes, write_attributes
 

@@ -39,9 +39,9 @@ def digest(*values: Any) -> bytes:
 
 def read_dataset() -> bytes:
     """Read what models see of a dataset."""
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
 
-    dataset = Dataset.open("featured")
+    dataset = StoredDataset.open("featured")
     values: list[Any] = [dataset.splits, dataset.fingerprint]
     for split in map(dataset.split, dataset.splits):
         images = [bytes_ for _, bytes_ in dataset.readable(split.encoded_images().as_numpy_iterator())]
@@ -63,10 +63,10 @@ def check_dataset() -> bytes:
 def read_features() -> bytes:
     """Read the cached features, and the network that made them."""
     from vsemb.data.features.store import FeatureStore
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
     from vsemb.image.backbones import build_backbone
 
-    dataset = Dataset.open("featured")
+    dataset = StoredDataset.open("featured")
     store = FeatureStore.find(dataset)
     network = build_backbone(store.backbone, store.weights_path)
     return digest(store.rows(dataset.ids), store.ids, *network.get_weights())
@@ -74,10 +74,10 @@ def read_features() -> bytes:
 
 def read_run() -> bytes:
     """Embed captions and features with a run."""
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
     from vsemb.runs.run import Run
 
-    run, dataset = Run.open("run"), Dataset.open("featured")
+    run, dataset = Run.open("run"), StoredDataset.open("featured")
     split = dataset.split("val")
     rows = run.features_of(dataset).rows(split.ids)
     texts = run.model.encode_texts(run.tokenizer(list(split.captions)))
@@ -86,10 +86,10 @@ def read_run() -> bytes:
 
 def read_run_images() -> bytes:
     """Compute features of images with the network that a run keeps."""
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
     from vsemb.runs.run import Run
 
-    run, split = Run.open("run"), Dataset.open("featured").split("val")
+    run, split = Run.open("run"), StoredDataset.open("featured").split("val")
     features, valid = run.image_input(split.read_images(np.arange(2)))
     return digest(np.asarray(features), np.asarray(valid))
 
@@ -119,9 +119,9 @@ def read_index() -> bytes:
 def read_savedmodel() -> bytes:
     """Embed texts and images with an exported model."""
     import vsemb
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
 
-    model, split = vsemb.load("savedmodels/tiny"), Dataset.open("featured").split("val")
+    model, split = vsemb.load("savedmodels/tiny"), StoredDataset.open("featured").split("val")
     images = model.encode_images(split.read_images(np.arange(2)))
     return digest(model.encode_texts(list(split.captions[:4])), images, model.compared_by.to_json())
 
@@ -139,10 +139,10 @@ def read_images_in_memory() -> bytes:
 def _batches(memory: int) -> list[np.ndarray]:
     from vsemb.data.batches import image_batches
     from vsemb.data.sources import PixelImages
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
     from vsemb.errors import reader_errors
 
-    split = Dataset.open("featured").split("train")
+    split = StoredDataset.open("featured").split("train")
     with reader_errors():
         images = PixelImages(split, 32, memory=memory)
         return [batch["image"].numpy() for batch in image_batches(images, np.arange(len(split)), 4)]
@@ -153,14 +153,14 @@ def read_images_of_a_service() -> bytes:
     import tensorflow as tf
 
     from vsemb.data.sources import ServicePixels
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
 
     if not _SERVICE:
         _SERVICE.append(tf.data.experimental.service.DispatchServer())
         address = _SERVICE[0].target.split("://")[1]
         config = tf.data.experimental.service.WorkerConfig(dispatcher_address=address)
         _SERVICE.append(tf.data.experimental.service.WorkerServer(config))
-    split = Dataset.open("featured").split("train")
+    split = StoredDataset.open("featured").split("train")
     images = ServicePixels(split, 32, address=_SERVICE[0].target)
     rows = np.arange(len(split)).reshape(2, -1)
     return digest(*images.stream(iter(rows), np.zeros((2, 2), np.int32)))
@@ -172,11 +172,11 @@ _SERVICE: list[Any] = []
 def read_large_index() -> bytes:
     """Read captions and ids of a dataset whose indexes count as large."""
     from vsemb.data import manifest
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
 
     before, manifest._READ_IN_FULL = manifest._READ_IN_FULL, 0
     try:
-        dataset = Dataset.open("featured")
+        dataset = StoredDataset.open("featured")
         splits = [dataset.split(name) for name in dataset.splits]
         return digest(*((split.ids, list(split.captions), list(split.keys), split.caption_offsets) for split in splits))
     finally:
@@ -186,12 +186,12 @@ def read_large_index() -> bytes:
 def read_tokens() -> bytes:
     """Read the stored token ids of captions that count as many; damaged ones are made again."""
     from vsemb.data import tokens
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
     from vsemb.text import Vocabulary, WordTokenizer
 
     before, tokens._MANY = tokens._MANY, 0
     try:
-        split = Dataset.open("featured").split("train")
+        split = StoredDataset.open("featured").split("train")
         return digest(*map(np.array, tokens.encoded_captions(split, WordTokenizer(Vocabulary(["a", "red"])))))
     finally:
         tokens._MANY = before
@@ -201,28 +201,28 @@ def read_feature_batches() -> bytes:
     """Read features as training does from more than fit in memory."""
     from vsemb.data.features.store import FeatureStore
     from vsemb.data.sources import FeatureImages
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
 
-    dataset = Dataset.open("featured")
+    dataset = StoredDataset.open("featured")
     split = dataset.split("train")
     return digest(FeatureImages(FeatureStore.find(dataset), split, memory=0).gather(np.arange(len(split))))
 
 
 def read_regions() -> bytes:
     """Read the cached regions of images."""
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
     from vsemb.systems.regions.region_store import RegionStore
 
-    dataset = Dataset.open("annotated")
+    dataset = StoredDataset.open("annotated")
     store = RegionStore.find(dataset)
     return digest(store.ids, *(np.asarray(each) for each in (store._features, *store._beside.values())))
 
 
 def read_annotations() -> bytes:
     """Read parts of speech of captions, and attributes of classes."""
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
 
-    dataset = Dataset.open("annotated")
+    dataset = StoredDataset.open("annotated")
     tags, attributes = dataset.annotation("tags"), dataset.annotation("attributes")
     some = [list(tags.of(dataset.split(name))) for name in dataset.splits]
     return digest(some, attributes.names, sorted(attributes.values), *attributes.values.values())

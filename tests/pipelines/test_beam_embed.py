@@ -11,7 +11,7 @@ import pytest
 from tests.pipelines.beam_options import PROCESSES
 from vsemb import Run
 from vsemb.cli.__main__ import main as vsemb
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.runs.indexing import build_index
 from vsemb.runs.serve import export_run
 from vsemb.searching.storage import read_index
@@ -74,7 +74,7 @@ def test_processes_write_the_same_bytes(model, scenes, tmp_path) -> None:
 
 
 @pytest.mark.slow
-def test_files_and_bad_ones(model, scenes: Dataset, tmp_path, capsys) -> None:
+def test_files_and_bad_ones(model, scenes: StoredDataset, tmp_path, capsys) -> None:
     split = scenes.split("val")
     (tmp_path / "good.png").write_bytes(split.read_image(0))
     (tmp_path / "bad.png").write_bytes(b"no image")

@@ -14,7 +14,7 @@ from tests.pipelines.beam_options import PROCESSES
 from tests.tiny import settings
 from vsemb import recipes
 from vsemb.cli.__main__ import main as vsemb
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 
 pytest.importorskip("apache_beam", reason="the extra beam is not installed")
 
@@ -69,7 +69,7 @@ def assert_same(one: Path, other: Path) -> None:
 def test_it_is_what_vsemb_prepare_writes(photos, wanted, tmp_path, block: int, capsys) -> None:
     assert prepare(photos, "--out", tmp_path / "data", "--block", block) == 0
     assert_same(wanted, tmp_path / "data")
-    assert Dataset.open(tmp_path / "data").splits == ("train", "val", "test")
+    assert StoredDataset.open(tmp_path / "data").splits == ("train", "val", "test")
     letters = [json.loads(line) for line in (tmp_path / "data-dead-letters.jsonl").open()]
     assert [item["key"] for item in letters] == list(BAD)
     for item in letters:
@@ -170,7 +170,7 @@ def test_file_uris(photos, wanted, tmp_path) -> None:
         == 0
     )
     assert_same(tmp_path / "b", tmp_path / "a")
-    assert Dataset.open(tmp_path / "a").split("train").read_image(3) == (photos / "3.png").read_bytes()
+    assert StoredDataset.open(tmp_path / "a").split("train").read_image(3) == (photos / "3.png").read_bytes()
 
 
 def test_errors_are_one_line(photos, wanted, tmp_path, capsys) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from vsemb.cli.__main__ import main as vsemb
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 
 pytest.importorskip("apache_beam", reason="the extra beam is not installed")
 
@@ -30,7 +30,7 @@ def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.fixture
-def table(shelf: Path, scenes: Dataset, tmp_path: Path) -> Path:
+def table(shelf: Path, scenes: StoredDataset, tmp_path: Path) -> Path:
     """A table of ten images in the store, and one that is not there."""
     split = scenes.split("train")
     for row in range(10):
@@ -104,7 +104,7 @@ def test_images_that_could_not_be_read_are_tried_again(
     monkeypatch.setattr(preparing, "examine_block", examine)
     assert prepare(table, "--out", tmp_path / "data", "--on-bad-image", "fail") == 0
     assert sorted(examined) == [(number, True) for number in range(4)]
-    manifest = Dataset.open(tmp_path / "data").manifest
+    manifest = StoredDataset.open(tmp_path / "data").manifest
     assert manifest["skipped"] == [] and sum(s["images"] for s in manifest["splits"].values()) == 11
 
 

@@ -11,7 +11,7 @@ import vsemb
 from tests.tiny import tiny
 from vsemb import recipes
 from vsemb.data.features.store import FeatureStore
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.image.backbones import BackboneConfig, build_backbone
 from vsemb.runs.features import features, with_features
@@ -27,7 +27,7 @@ def small(name: str, *settings: str):
 @pytest.fixture(scope="module")
 def run(scenes_path, tmp_path_factory):
     folder = tmp_path_factory.mktemp("best")
-    data = Dataset.open(shutil.copytree(scenes_path, folder / "scenes"))
+    data = StoredDataset.open(shutil.copytree(scenes_path, folder / "scenes"))
     shutil.rmtree(data.path / "features")
     return train(
         small("top", f"image.layer={LAYER}", "initialization=cca", "image.networks=2"),
@@ -81,7 +81,7 @@ def test_bytes_and_cached_maps_give_one_embedding(run) -> None:
 @pytest.mark.slow
 def test_without_mirror_images(run, tmp_path) -> None:
     _, data = run
-    copy = Dataset.open(shutil.copytree(data.path, tmp_path / "scenes"))
+    copy = StoredDataset.open(shutil.copytree(data.path, tmp_path / "scenes"))
     shutil.rmtree(copy.path / "features")
     features(copy, "SmallConvNet", "random", size=32, layer=LAYER, mirror=False)
     with pytest.raises(

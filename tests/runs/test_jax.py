@@ -14,7 +14,7 @@ import pytest
 
 from tests.training.test_strategies import assert_same
 from vsemb.cli.__main__ import main
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.runs.features import features
 from vsemb.runs.measure import evaluate_run
 from vsemb.runs.run import Run
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def maps_of_scenes(scenes_copy: Dataset) -> Dataset:
+def maps_of_scenes(scenes_copy: StoredDataset) -> StoredDataset:
     shutil.rmtree(scenes_copy.path / "features")
     features(scenes_copy, "SmallConvNet", "random", size=32, layer="block2_relu")
     return scenes_copy
@@ -62,7 +62,7 @@ def test_jax_resumes_exactly_and_shares_a_batch_among_devices(name: str, request
     if "best_recall_sum" in run.info:
         # TensorFlow measures the weights that JAX trained and measured.
         np.testing.assert_allclose(
-            evaluate_run(run, Dataset.open(data) if isinstance(data, Path) else data).recall_sum,
+            evaluate_run(run, StoredDataset.open(data) if isinstance(data, Path) else data).recall_sum,
             run.info["best_recall_sum"],
             atol=0.5,
         )

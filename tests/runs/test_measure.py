@@ -11,7 +11,7 @@ import pytest
 from tests.forgetful import forgetful
 from vsemb import similarities
 from vsemb.data import tokens
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.evaluation import Embedder, evaluate_retrieval
 from vsemb.evaluation.retrieval import rank_metrics, retrieval_ranks
@@ -89,7 +89,7 @@ def test_nothing_is_left_out_where_all_words_are_known(tiny_run, scenes) -> None
 
 
 def test_kept_token_ids_are_used(tiny_run, scenes, tmp_path, monkeypatch) -> None:
-    data = Dataset.open(shutil.copytree(scenes.path, tmp_path / "data"))
+    data = StoredDataset.open(shutil.copytree(scenes.path, tmp_path / "data"))
     expected = evaluate_run(tiny_run, data, "val")
     assert not (data.path / "tokens").exists()
     monkeypatch.setattr(tokens, "_MANY", 3)

@@ -18,7 +18,7 @@ from vsemb.cli.__main__ import main
 from vsemb.data import synthetic as generator
 from vsemb.data.features.compute import write_precomputed
 from vsemb.data.features.store import FeatureStore
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.data.writing.writer import write_dataset
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.files import locked
@@ -115,7 +115,7 @@ def test_only_the_data_of_the_training_is_read_unless_other_data_is_named(run_co
     status = json.loads((run_copy / "run.json").read_text())
     (run_copy / "run.json").write_text(json.dumps(status | {"data": str(data)}))
     # Later features are no part of the training data, nor is its place.
-    dataset, ids = Dataset.open(data), scenes.ids
+    dataset, ids = StoredDataset.open(data), scenes.ids
     write_precomputed(dataset, ids, np.ones((len(ids), 3), np.float32))
     assert Run.open(run_copy).open_data().path == data
     assert Run.open(run_copy).open_data(scenes.path).fingerprint == scenes.fingerprint
@@ -188,7 +188,7 @@ def test_few_images_of_validation_are_worth_a_warning(tiny_recipe, tmp_path, cap
     assert "The batch size is lowered from 128 to 15" in said
 
 
-def another_dataset(path: Path, words: str = "") -> Dataset:
+def another_dataset(path: Path, words: str = "") -> StoredDataset:
     """Scenes of another seed, with features of the same size."""
     source = {"format": "scenes", "path_name": "x", "sha256": {}, "options": {}}
     records = generator.generate({"train": 48, "val": 12}, seed=6, image_size=32)

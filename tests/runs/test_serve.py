@@ -23,10 +23,10 @@ from vsemb.searching.storage import read_index
 @pytest.fixture(scope="module")
 def backbone_run(scenes_path, tiny_recipe, tmp_path_factory):
     """A run on features of a SmallConvNet over ten crops, and its dataset."""
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
 
     folder = tmp_path_factory.mktemp("backbone")
-    dataset = Dataset.open(shutil.copytree(scenes_path, folder / "scenes"))
+    dataset = StoredDataset.open(shutil.copytree(scenes_path, folder / "scenes"))
     config = BackboneConfig("SmallConvNet", size=32, crops=10)
     store = cache_features(dataset, config, weights="random")
     recipe = tiny_recipe.with_overrides([f'image.fingerprint="{store.fingerprint}"', "training.epochs=1"])

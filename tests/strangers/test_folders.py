@@ -21,7 +21,7 @@ from pyarrow import parquet
 from vsemb.cli.__main__ import main
 from vsemb.data.check import check
 from vsemb.data.features.store import FeatureStore
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.files import inside, require_contained, require_regular
 from vsemb.image.backbones import BackboneConfig
@@ -83,7 +83,7 @@ def use_run(folder: Path) -> None:
 
 
 def use_dataset(folder: Path) -> None:
-    dataset = Dataset.open(folder)
+    dataset = StoredDataset.open(folder)
     for name in dataset.splits:
         dataset.split(name).read_image(0)
     FeatureStore.find(dataset)
@@ -159,7 +159,7 @@ def test_names_in_the_manifest_of_a_dataset_stay_inside(name: str, scenes_copy, 
         split[change] = name if change == "index" else [name, *split["shards"][1:]]
         path.write_text(json.dumps(manifest))
         with watched(), in_time(), pytest.raises(DataError, match=re.escape(repr(name))):
-            Dataset.open(folder)
+            StoredDataset.open(folder)
         assert not any(opened.endswith(("secret", "zero")) for opened in _OPENED)
         path.write_text(json.dumps(whole))
     tokens = folder / "tokens" / "strange"
@@ -285,4 +285,4 @@ def test_links_in_the_folders_of_a_source_do_not_lead_out(tmp_path: Path, capsys
         table.write_text("image,caption\n" + "".join(f"{name},a red square {name}\n" for name in names))
         assert main(given) == (1 if outer else 0)
         assert (f"{outer!r} is a link out of it" in capsys.readouterr().err) == bool(outer)
-    assert set(Dataset.open(tmp_path / "out").split("train").keys) == set(inner)
+    assert set(StoredDataset.open(tmp_path / "out").split("train").keys) == set(inner)

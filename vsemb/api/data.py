@@ -16,6 +16,7 @@ from vsemb.results import Result
 
 if TYPE_CHECKING:
     from vsemb.api.dataset import Dataset
+    from vsemb.data.store import StoredDataset
 
 
 @act
@@ -124,7 +125,7 @@ def scenes(
 
 @act
 def annotate(
-    data: Dataset | str | os.PathLike[str],
+    data: StoredDataset | str | os.PathLike[str],
     annotation: Annotation | str,
     *,
     overwrite: bool = False,
@@ -150,6 +151,6 @@ def annotate(
 
         vsemb.annotate("data/flickr8k", "dependencies", model="en_core_web_sm")
     """
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
 
-    return chosen(Annotation, "annotation", annotation, options).annotate(Dataset.of(data), overwrite)
+    return chosen(Annotation, "annotation", annotation, options).annotate(StoredDataset.of(data), overwrite)

@@ -40,7 +40,7 @@ _ROWS = "Images must be files, bytes, PIL images or uint8 arrays, and captions s
 _TEMPORARY: list[tempfile.TemporaryDirectory[str]] = []
 
 
-class Dataset(store.Dataset, Result):
+class Dataset(store.StoredDataset, Result):
     """A dataset of images and captions on disk, in the splits `train`, `val` and `test`; input of `vsemb.train`.
 
     Images are stored upright, as JPEG or PNG. If the source has no splits, a hash of the image's name assigns 80 % of
@@ -386,7 +386,7 @@ class Dataset(store.Dataset, Result):
             _TEMPORARY.append(tempfile.TemporaryDirectory(prefix="vsemb-"))
             out = Path(_TEMPORARY[-1].name) / (Path(described["path_name"]).stem or described["format"])
 
-        def left_out(dataset: store.Dataset) -> list[str]:
+        def left_out(dataset: store.StoredDataset) -> list[str]:
             return [*problems, *(f"{line['key']}: {line['reason']}" for line in dataset.manifest["skipped"])]
 
         def folder(problems: list[str]) -> str:
@@ -398,7 +398,7 @@ class Dataset(store.Dataset, Result):
             must = _TABLE if described["format"] == "table" else _ROWS
             return f"{must}; {rows} not: {listed(problems)}. Correct them, or pass on_bad='skip'.{folder(problems)}"
 
-        def check(dataset: store.Dataset) -> None:
+        def check(dataset: store.StoredDataset) -> None:
             if on_bad == "fail" and left_out(dataset):
                 raise BadImageFound(refusal(left_out(dataset)))
 

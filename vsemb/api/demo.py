@@ -10,7 +10,7 @@ from vsemb.demo.options import DemoOption
 from vsemb.parts import Port
 
 if TYPE_CHECKING:
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
     from vsemb.runs.run import Run
 
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def serve_demo(
     run: Run | str | os.PathLike[str],
     *,
-    data: Dataset | str | os.PathLike[str] | None = None,
+    data: StoredDataset | str | os.PathLike[str] | None = None,
     split: str = "all",
     host: str = "127.0.0.1",
     port: Port = 7860,

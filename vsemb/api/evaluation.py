@@ -14,7 +14,7 @@ from vsemb.runs.analyses import Analysis
 from vsemb.runs.protocols import Protocol, Retrieval
 
 if TYPE_CHECKING:
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
     from vsemb.evaluation import RetrievalMetrics
     from vsemb.runs.measure import RunComparison
     from vsemb.runs.run import Run
@@ -116,7 +116,7 @@ def compare(
     first: Run | str | os.PathLike[str],
     second: Run | str | os.PathLike[str],
     *,
-    data: Dataset | str | os.PathLike[str] | None = None,
+    data: StoredDataset | str | os.PathLike[str] | None = None,
     split: str = "val",
     bootstrap: Count = 1000,
     seed: Seed = 0,
@@ -154,7 +154,7 @@ def analyze(
     analysis: Analysis | str,
     runs: Sequence[Run | str | os.PathLike[str]],
     *,
-    data: Dataset | str | os.PathLike[str] | None = None,
+    data: StoredDataset | str | os.PathLike[str] | None = None,
     split: str = "val",
     **options: Annotated[Any, Fields("analysis", by="analysis")],
 ) -> Result:

@@ -11,7 +11,7 @@ from vsemb.parts import Count, Seed, Whole
 from vsemb.runs.options import ReportOption
 
 if TYPE_CHECKING:
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
     from vsemb.report.page import Report
     from vsemb.runs.projector import Projection
     from vsemb.runs.run import Run
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def write_report(
     run: Run | str | os.PathLike[str],
     *,
-    data: Dataset | str | os.PathLike[str] | None = None,
+    data: StoredDataset | str | os.PathLike[str] | None = None,
     split: str = "val",
     out: str | os.PathLike[str] | None = None,
     shown: Count = 12,
@@ -76,7 +76,7 @@ def write_report(
 def write_projector(
     run: Run | str | os.PathLike[str],
     *,
-    data: Dataset | str | os.PathLike[str] | None = None,
+    data: StoredDataset | str | os.PathLike[str] | None = None,
     split: str = "val",
     out: str | os.PathLike[str] | None = None,
     images: Whole = 1000,

@@ -27,7 +27,7 @@ from vsemb.searching.backends.backend import SearchBackend
 from vsemb.unicode import require_unicode
 
 if TYPE_CHECKING:
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
     from vsemb.runs.embedding import VectorFile
     from vsemb.runs.indexing import IndexSummary
     from vsemb.runs.run import Run
@@ -48,7 +48,7 @@ def find(
     plus: Annotated[Sequence[str], Option(repeated=True)] = (),
     compose: Sequence[str] = (),
     abstract: Sequence[str] = (),
-    data: Dataset | str | os.PathLike[str] | None = None,
+    data: StoredDataset | str | os.PathLike[str] | None = None,
     split: str | None = None,
     captions: bool = False,
     k: Count = 10,
@@ -155,7 +155,7 @@ def index(
     run: Run | str | os.PathLike[str],
     *,
     images: Sequence[str | os.PathLike[str]] | None = None,
-    data: Dataset | str | os.PathLike[str] | None = None,
+    data: StoredDataset | str | os.PathLike[str] | None = None,
     split: str | None = None,
     captions: bool = False,
     out: str | os.PathLike[str] | None = None,
@@ -232,7 +232,7 @@ def index(
 def compare_backends(
     source: Run | str | os.PathLike[str],
     *,
-    data: Dataset | str | os.PathLike[str] | None = None,
+    data: StoredDataset | str | os.PathLike[str] | None = None,
     split: str | None = None,
     captions: bool = False,
 ) -> BackendComparison:

@@ -9,7 +9,7 @@ from vsemb.parts import Part
 from vsemb.results import Result
 
 if TYPE_CHECKING:
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Annotation(Part, family="annotation"):
     Its module imports nothing heavy outside functions, because `--help` shows its fields.
     """
 
-    def annotate(self, dataset: Dataset, overwrite: bool) -> Result:
+    def annotate(self, dataset: StoredDataset, overwrite: bool) -> Result:
         """Annotate the captions of a dataset.
 
         Args:

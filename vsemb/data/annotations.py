@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
-from vsemb.data.store import Dataset, Split
+from vsemb.data.store import Split, StoredDataset
 from vsemb.errors import DataError, counted
 from vsemb.files import inside, read_bytes, read_json, reading, replacing_directory, sha256_file, write_json
 
@@ -42,7 +42,7 @@ class CaptionAnnotation:
     annotation: ClassVar[str]
     unit: ClassVar[str] = "captions"
 
-    def __init__(self, dataset: Dataset, content: Mapping[str, Any]) -> None:
+    def __init__(self, dataset: StoredDataset, content: Mapping[str, Any]) -> None:
         self.path = dataset.path / self.kind
         self.fingerprint: str = content["fingerprint"]
         self.count = sum(record[self.unit] for record in content["splits"].values())
@@ -54,7 +54,7 @@ class CaptionAnnotation:
         return f"<{type(self).__name__} at {self.path} ({self.count} {self.unit})>"
 
     @classmethod
-    def open(cls, dataset: Dataset) -> Self:
+    def open(cls, dataset: StoredDataset) -> Self:
         """Open the annotation of a dataset and verify its files.
 
         Raises:
@@ -94,7 +94,7 @@ class CaptionAnnotation:
         return cls(dataset, content)
 
     @classmethod
-    def find(cls, dataset: Dataset) -> Self | None:
+    def find(cls, dataset: StoredDataset) -> Self | None:
         """Open the annotation of a dataset; None where it has none.
 
         Raises:
@@ -178,7 +178,7 @@ class CaptionAnnotation:
             return gzip.decompress(read_bytes(file)).decode()
 
     @classmethod
-    def check_given(cls, dataset: Dataset, by_split: Mapping[str, Sequence[Any]]) -> None:
+    def check_given(cls, dataset: StoredDataset, by_split: Mapping[str, Sequence[Any]]) -> None:
         """Check that every caption of a dataset has an annotation.
 
         Args:
@@ -202,7 +202,7 @@ class CaptionAnnotation:
     @classmethod
     @contextlib.contextmanager
     def writing(
-        cls, dataset: Dataset, described: Mapping[str, Any], overwrite: bool
+        cls, dataset: StoredDataset, described: Mapping[str, Any], overwrite: bool
     ) -> Iterator[tuple[Path, dict[str, Any]]]:
         """Write an annotation into the dataset's directory, whole or not at all.
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from vsemb.data.records import caption_id
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.errors import DataError
 
 _SHOWN = 100
@@ -58,7 +58,7 @@ class CaptionIndex:
     ```
     """
 
-    def __init__(self, dataset: Dataset) -> None:
+    def __init__(self, dataset: StoredDataset) -> None:
         self.path = dataset.path
         self.splits = [dataset.split(name) for name in dataset.splits]
         self.texts = [text for split in self.splits for text in split.captions]

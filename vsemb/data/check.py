@@ -18,7 +18,7 @@ from vsemb.console import progress
 from vsemb.data.columns import content_line
 from vsemb.data.duplicates import shared_images
 from vsemb.data.manifest import fingerprint, read_manifest
-from vsemb.data.store import Dataset, Split
+from vsemb.data.store import Split, StoredDataset
 from vsemb.errors import DataError
 from vsemb.files import inside, read_json, sha256_file
 from vsemb.results import Result
@@ -58,7 +58,7 @@ class Checked(Result):
 
 
 @act
-def check(data: Dataset | str | os.PathLike[str]) -> Checked:
+def check(data: StoredDataset | str | os.PathLike[str]) -> Checked:
     """Read a dataset once and name its damage: one line per index, shard, cache or annotation.
 
     Images are decoded, too. Caches are features, regions and token ids. Images that two splits have in common are
@@ -78,10 +78,10 @@ def check(data: Dataset | str | os.PathLike[str]) -> Checked:
 
         print(vsemb.check("data/flickr8k"))
     """
-    path = data.path if isinstance(data, Dataset) else Path(data)
+    path = data.path if isinstance(data, StoredDataset) else Path(data)
     damaged = tuple(_damage(path))
     # Columns of a damaged index cannot be read.
-    shared = () if damaged else tuple(shared_images(Dataset.open(path)))
+    shared = () if damaged else tuple(shared_images(StoredDataset.open(path)))
     return Checked(str(path), damaged, shared)
 
 
@@ -98,7 +98,7 @@ def _damage(path: Path) -> Iterator[str]:
     yield from _tokens(path)
     if damage:
         return  # What belongs to a dataset is opened with it.
-    dataset = Dataset.open(path)
+    dataset = StoredDataset.open(path)
     for name in dataset.splits:
         yield from _undecodable(dataset.split(name), path)
     for name in registry.entries("annotations"):

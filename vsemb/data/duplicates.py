@@ -8,14 +8,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from vsemb.data.manifest import ordered_splits
-from vsemb.data.store import Dataset, Split
+from vsemb.data.store import Split, StoredDataset
 from vsemb.errors import counted
 
 _BLOCK = 65_536
 _NAMED = 3
 
 
-def shared_images(dataset: Dataset) -> Iterator[str]:
+def shared_images(dataset: StoredDataset) -> Iterator[str]:
     """Yield a line for two splits that have images in common: a model is then tested on images of its training.
 
     Images are compared by their stored bytes. Eight bytes of a digest are kept per image.

@@ -1,4 +1,4 @@
-"""Datasets on disk: `Dataset` and its `Split`s. `vsemb.data.writing.writer.write_dataset` writes them."""
+"""Datasets on disk: `StoredDataset` and its `Split`s. `vsemb.data.writing.writer.write_dataset` writes them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _READS = 8
 _READERS = ThreadPoolExecutor(_READS, thread_name_prefix="vsemb-shards")
 
 
-class Dataset:
+class StoredDataset:
     """A dataset that `vsemb prepare` or `vsemb scenes` wrote.
 
     Attributes:
@@ -76,9 +76,9 @@ class Dataset:
         return cls(path, manifest)
 
     @classmethod
-    def of(cls, data: Dataset | str | os.PathLike[str]) -> Dataset:
+    def of(cls, data: StoredDataset | str | os.PathLike[str]) -> StoredDataset:
         """Return a dataset that is open, or open it, see `open`."""
-        return data if isinstance(data, Dataset) else cls.open(data)
+        return data if isinstance(data, StoredDataset) else cls.open(data)
 
     def split(self, name: str) -> Split:
         """Return a split.
@@ -184,7 +184,7 @@ class Split:
         dataset: the `Dataset` that opened the split, else None.
     """
 
-    dataset: Dataset | None = None
+    dataset: StoredDataset | None = None
 
     def __init__(self, path: Path, name: str, record: dict[str, Any]) -> None:
         if not record["images"]:

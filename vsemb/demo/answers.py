@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.errors import DataError, InvalidArgumentError, VsembError, invalid_argument
 from vsemb.files import sha256_bytes
 from vsemb.runs.images import embed_new_image, stored_image
@@ -78,7 +78,7 @@ class Demonstration:
         VsembError: if a split is missing.
     """
 
-    def __init__(self, dataset: Dataset, splits: Sequence[str]) -> None:
+    def __init__(self, dataset: StoredDataset, splits: Sequence[str]) -> None:
         self.dataset = dataset
         self.items = DatasetItems(dataset, tuple(splits), "image")
         parts = [dataset.split(name) for name in splits]
@@ -186,7 +186,7 @@ class Demo(Demonstration):
     def __init__(
         self,
         run: Run,
-        dataset: Dataset,
+        dataset: StoredDataset,
         split: str = ALL,
         report: Callable[[str], None] = print,
         captioning: Demonstration | None = None,
@@ -382,7 +382,7 @@ class Demo(Demonstration):
         return vector, self.same_as(encoded)
 
 
-def decoded(image: bytes, dataset: Dataset) -> bytes:
+def decoded(image: bytes, dataset: StoredDataset) -> bytes:
     """Return a dropped image as the dataset would store it.
 
     Args:

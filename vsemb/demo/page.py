@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from vsemb import registry
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.demo.answers import Answer, Demonstration
 from vsemb.drawing.pictures import data_uri, thumbnail
 from vsemb.drawing.templates import page_template
@@ -28,7 +28,7 @@ from vsemb.searching.index import Item
 #: A function of a run, a dataset, its split or `all`, a function to call with messages, and the demonstration of a
 #: captioning run for query images or None.
 TabMaker = Callable[
-    [Run, Dataset, str, Callable[[str], None], Demonstration | None],
+    [Run, StoredDataset, str, Callable[[str], None], Demonstration | None],
     Demonstration | None,
 ]
 _LISTED = 200
@@ -41,7 +41,7 @@ _SCRIPT = Path(__file__).with_name("page.js")
 
 
 def open_tabs(
-    run: Run, dataset: Dataset, split: str, report: Callable[[str], None] = print, captioning: Run | None = None
+    run: Run, dataset: StoredDataset, split: str, report: Callable[[str], None] = print, captioning: Run | None = None
 ) -> Demonstration:
     """Open the demonstration of a run.
 

@@ -18,7 +18,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.demo.page import build_page, open_tabs
 from vsemb.errors import DataError, invalid_argument, needs_extra
 from vsemb.runs.indexing import ALL
@@ -48,7 +48,7 @@ _GRACE = 2
 
 def serve_page(
     run: Run,
-    dataset: Dataset,
+    dataset: StoredDataset,
     *,
     split: str = ALL,
     host: str = HOST,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.demo.answers import MAX_RESULTS, MAX_SENTENCES, RESORTED, Demo, Demonstration
 from vsemb.demo.page import Page
 from vsemb.errors import InvalidArgumentError
@@ -22,7 +22,7 @@ _LABEL, _WORD = 60, 24
 
 
 def tabs(
-    run: Run, dataset: Dataset, split: str, report: Callable[[str], None], captioning: Demonstration | None
+    run: Run, dataset: StoredDataset, split: str, report: Callable[[str], None], captioning: Demonstration | None
 ) -> Demonstration | None:
     """Open the demonstration of a retrieval run, see `vsemb.demo.page.TabMaker`; None for other runs.
 

@@ -16,7 +16,7 @@ from vsemb.errors import invalid_argument
 from vsemb.parts import Part, Positive, Share, Size, at_least
 
 if TYPE_CHECKING:
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
     from vsemb.recipes.info import RunInfo
     from vsemb.text.tokenizers import TokenizerPart
     from vsemb.text.vocabulary import Vocabulary
@@ -65,7 +65,7 @@ class TextCorpus:
     offsets: np.ndarray
     whole_words: bool
     seed: int
-    dataset: Dataset | None = None
+    dataset: StoredDataset | None = None
 
     @cached_property
     def document_frequencies(self) -> np.ndarray:

@@ -13,7 +13,7 @@ import numpy as np
 
 from vsemb.console import say
 from vsemb.data.batches import BatchesPart, PairBatches, Pairs
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.errors import invalid_argument
 from vsemb.hubs import HubCorrection
 from vsemb.losses.in_batch import InBatchLoss, LossPart
@@ -100,8 +100,8 @@ class Retrieval(Recipe, kind="retrieval"):
         # Two for each member of an ensemble, see `vsemb.hubs.HubCorrection`.
         return 0 if self.hub_bank is None else 2 * self.similarity.ensemble_size
 
-    def open_data(self, path: str | os.PathLike[str]) -> Dataset:
-        return Dataset.open(path)
+    def open_data(self, path: str | os.PathLike[str]) -> StoredDataset:
+        return StoredDataset.open(path)
 
     def with_pixels(self, image: Any) -> Self:
         # Closed-form initialization needs cached features, and a tower from pixels has no cache.
@@ -176,7 +176,7 @@ class RetrievalJob(Job):
         VsembError: if the dataset lacks what the recipe reads.
     """
 
-    def __init__(self, recipe: Retrieval, dataset: Dataset) -> None:
+    def __init__(self, recipe: Retrieval, dataset: StoredDataset) -> None:
         self.recipe = recipe
         self.dataset = dataset
         self.monitor = recipe.validation.monitor
@@ -245,7 +245,7 @@ class RetrievalJob(Job):
         return [CollapseWarning(batch_size)]
 
 
-def described(dataset: Dataset) -> RunInfo:
+def described(dataset: StoredDataset) -> RunInfo:
     """Return the entries of `run.json` about a dataset."""
     train = dataset.split("train")
     info: RunInfo = {

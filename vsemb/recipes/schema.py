@@ -208,7 +208,7 @@ class Recipe(Part, family="task"):
         """Open the training data of the recipe.
 
         Returns:
-            An object with the attributes `path` and `fingerprint`, such as a `vsemb.data.store.Dataset`.
+            An object with the attributes `path` and `fingerprint`, such as a `vsemb.data.store.StoredDataset`.
 
         Raises:
             DataError: if the data is not of this kind.

@@ -12,7 +12,7 @@ import numpy as np
 
 from vsemb.data.features.store import FeatureStore
 from vsemb.data.sources import FeatureImages, FeatureViews, ImageSource, PixelImages, ServicePixels
-from vsemb.data.store import Dataset, Split
+from vsemb.data.store import Split, StoredDataset
 from vsemb.encoders.ensemble import EnsembleEncoder
 from vsemb.encoders.image import Affine, PixelEncoder, Projection
 from vsemb.encoders.recurrent import Recurrent
@@ -63,7 +63,9 @@ class Text(Part):
         """Build the encoder, see `TextEncoderPart.build`."""
         return self.encoder.build(dim, TextSpec(vocabulary_size, self.tokenizer.length, info), dtype)
 
-    def corpus(self, tokenizer: Tokenizer, texts: list[str], seed: int, dataset: Dataset | None = None) -> TextCorpus:
+    def corpus(
+        self, tokenizer: Tokenizer, texts: list[str], seed: int, dataset: StoredDataset | None = None
+    ) -> TextCorpus:
         """Return training texts as ids, from which the encoder is initialized.
 
         Args:
@@ -94,14 +96,14 @@ class ImageTower(Part, family="image tower"):
         """The run with the initial weights of the backbone, if any."""
         return None
 
-    def open(self, dataset: Dataset) -> Any:
+    def open(self, dataset: StoredDataset) -> Any:
         """Open the cache of a dataset's images; None if images are decoded.
 
         Raises:
             DataError: if the cache does not exist.
         """
 
-    def open_for(self, dataset: Dataset, info: RunInfo, path: Path) -> Any:
+    def open_for(self, dataset: StoredDataset, info: RunInfo, path: Path) -> Any:
         """Open the cache of a dataset's images for a run; None if images are decoded.
 
         Args:
@@ -181,7 +183,7 @@ class ImageTower(Part, family="image tower"):
         """
         raise NotImplementedError
 
-    def has_cache(self, dataset: Dataset, info: RunInfo, path: Path) -> bool:
+    def has_cache(self, dataset: StoredDataset, info: RunInfo, path: Path) -> bool:
         """Return whether a run reads a dataset's images from a cache instead of their bytes.
 
         Args:
@@ -242,11 +244,11 @@ class CachedImages(ImageTower):
         hard_link_or_copy(store.weights_path, target / BACKBONE_WEIGHTS)
         write_json(target / BACKBONE_CONFIG, store.backbone.to_json())
 
-    def has_cache(self, dataset: Dataset, info: RunInfo, path: Path) -> bool:
+    def has_cache(self, dataset: StoredDataset, info: RunInfo, path: Path) -> bool:
         # Without a known backbone, only the cache can be read. `open_for` raises an error if it is missing.
         return kept_backbone(path) is None or (dataset.path / self.folder / str(info["features"])).is_dir()
 
-    def check_dim(self, store: Any, dataset: Dataset, info: RunInfo) -> None:
+    def check_dim(self, store: Any, dataset: StoredDataset, info: RunInfo) -> None:
         """Check that features have the size that the run was trained on.
 
         Raises:
@@ -283,10 +285,10 @@ class Features(CachedImages, kind="features"):
         """Return the tower for the features of another network."""
         return self
 
-    def open(self, dataset: Dataset) -> FeatureStore:
+    def open(self, dataset: StoredDataset) -> FeatureStore:
         return FeatureStore.find(dataset, self.fingerprint)
 
-    def open_for(self, dataset: Dataset, info: RunInfo, path: Path) -> FeatureStore:
+    def open_for(self, dataset: StoredDataset, info: RunInfo, path: Path) -> FeatureStore:
         # Precomputed features do not name their backbone, so only their size can be compared.
         same = dataset.fingerprint == info["dataset"] or kept_backbone(path) is not None
         store = FeatureStore.find(dataset, info["features"] if same else None)
@@ -364,14 +366,14 @@ class Top(Features, kind="top"):
         fix = f"Use {having}, or image features (image=features)."
         raise invalid_argument("backbone", backbone, "a network with inner maps", fix)
 
-    def open(self, dataset: Dataset) -> FeatureStore:
+    def open(self, dataset: StoredDataset) -> FeatureStore:
         store = FeatureStore.find(dataset, self.fingerprint, self.layer)
         if store.backbone is None or store.backbone.layer != self.layer:
             fix = "Train with `backbone`, such as MobileNetV2, which makes them."
             raise invalid_argument("image.fingerprint", self.fingerprint, f"features of the layer {self.layer}", fix)
         return self._with_mirror_images(store)
 
-    def open_for(self, dataset: Dataset, info: RunInfo, path: Path) -> FeatureStore:
+    def open_for(self, dataset: StoredDataset, info: RunInfo, path: Path) -> FeatureStore:
         return self._with_mirror_images(super().open_for(dataset, info, path))
 
     def _with_mirror_images(self, store: FeatureStore) -> FeatureStore:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from vsemb import __version__, registry
 from vsemb.console import progress
-from vsemb.data.store import Dataset, Split
+from vsemb.data.store import Split, StoredDataset
 from vsemb.drawing.templates import page_template
 from vsemb.errors import DataError, invalid_argument
 from vsemb.files import replacing
@@ -105,7 +105,7 @@ class View:
     """
 
     run: Run
-    dataset: Dataset
+    dataset: StoredDataset
     part: Split
     shown: int
     arithmetic: Sequence[tuple[str, str, str]]
@@ -157,7 +157,7 @@ class Report(Result):
 
 def report_run(
     run: Run,
-    dataset: Dataset,
+    dataset: StoredDataset,
     split: str = "val",
     out: str | os.PathLike[str] | None = None,
     *,

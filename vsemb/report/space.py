@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from keras import ops
 
-from vsemb.data.store import Dataset, Split
+from vsemb.data.store import Split, StoredDataset
 from vsemb.drawing.pictures import data_uri, decimals, thumbnail
 from vsemb.evaluation import Embedder
 from vsemb.runs.run import Run
@@ -85,7 +85,7 @@ class Space:
         VsembError: if run and dataset do not match, or the split is missing.
     """
 
-    def __init__(self, run: Run, dataset: Dataset, split: str) -> None:
+    def __init__(self, run: Run, dataset: StoredDataset, split: str) -> None:
         self.run = run
         self.part = dataset.split(split)
         self._embedder = Embedder(run.model)

@@ -11,7 +11,7 @@ from vsemb.printing import table
 from vsemb.results import Result, Table
 
 if TYPE_CHECKING:
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
     from vsemb.runs.run import Run
 
 _ROWS = {
@@ -30,7 +30,7 @@ class Analysis(Part, family="analysis"):
     Its module imports nothing heavy outside functions, because `--help` shows its fields.
     """
 
-    def analyze(self, runs: Sequence[Run], data: Dataset, split: str) -> Result:
+    def analyze(self, runs: Sequence[Run], data: StoredDataset, split: str) -> Result:
         """Analyze runs.
 
         Args:
@@ -63,7 +63,7 @@ class Lengths(Analysis, kind="lengths"):
     images: Count | None = None
     examples: Whole = 3
 
-    def analyze(self, runs: Sequence[Run], data: Dataset, split: str) -> Table:
+    def analyze(self, runs: Sequence[Run], data: StoredDataset, split: str) -> Table:
         from vsemb.runs.measure import compare_lengths
 
         comparison = compare_lengths(runs, data, split, pairs=self.pairs, images=self.images)

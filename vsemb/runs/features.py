@@ -12,7 +12,7 @@ from vsemb.parts import Count
 
 if TYPE_CHECKING:
     from vsemb.data.features.store import FeatureStore
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
     from vsemb.recipes.schema import Recipe
 
 Pooling = Literal["mean", "max", "mean+max", "multilevel", "regional", "flat", "pyramid", "token", "embedding"]
@@ -21,7 +21,7 @@ Resize = Literal["squash", "short-side", "preset"]
 
 @act
 def features(
-    data: Dataset | str | os.PathLike[str],
+    data: StoredDataset | str | os.PathLike[str],
     backbone: str | None = None,
     weights: str | os.PathLike[str] | None = None,
     *,
@@ -84,7 +84,7 @@ def features(
         store = vsemb.features("data/flickr8k", "MobileNetV2")
     """
     from vsemb.data.features.compute import cache_features
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
     from vsemb.image.presets import is_preset
     from vsemb.runs.fine_tune import lent_backbone
 
@@ -93,7 +93,7 @@ def features(
     network = {"backbone": backbone, "size": size, "pooling": pooling, "layer": layer, "crops": crops, "resize": resize}
     with lent_backbone(weights or ("preset" if is_preset(backbone) else "imagenet"), network) as (config, source):
         return cache_features(
-            Dataset.of(data),
+            StoredDataset.of(data),
             config,
             weights=source,
             mirror=mirror,
@@ -105,7 +105,7 @@ def features(
 
 def with_features(
     recipe: Recipe,
-    dataset: Dataset,
+    dataset: StoredDataset,
     backbone: str | None,
     weights: str | os.PathLike[str] | None = None,
     **options: Any,

@@ -13,7 +13,7 @@ from typing import Any
 import keras
 
 from vsemb.data.features.store import FeatureStore
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.errors import DataError, invalid_argument
 from vsemb.image.backbones import ARCHITECTURES, BackboneConfig, save_backbone_weights
 from vsemb.image.presets import display_name, is_preset
@@ -27,7 +27,7 @@ FROM_SCRATCH = ("SmallConvNet",)
 _KEPT = ("dropout", "augment", "augmentation", "erasing", "pooling", "projection")
 
 
-def with_backbone(recipe: Recipe, dataset: Dataset, backbone: str | None = None) -> Recipe:
+def with_backbone(recipe: Recipe, dataset: StoredDataset, backbone: str | None = None) -> Recipe:
     """Return the recipe with a backbone that is trained from pixels.
 
     Args:

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from vsemb.data.images import BadImage, StoredImage, sanitise_image
-from vsemb.data.store import Dataset, Split
+from vsemb.data.store import Split, StoredDataset
 from vsemb.errors import DataError, printable
 from vsemb.files import read_bytes
 from vsemb.ops.tensorflow import tf
 from vsemb.runs.run import Run
 
 
-def embed_image(run: Run, dataset: Dataset | None, image: str) -> tuple[np.ndarray, bytes | tuple[Split, int]]:
+def embed_image(run: Run, dataset: StoredDataset | None, image: str) -> tuple[np.ndarray, bytes | tuple[Split, int]]:
     """Embed an image file, or an image of a dataset by its key.
 
     Args:
@@ -60,7 +60,7 @@ def embed_new_image(run: Run, encoded: bytes, name: str) -> np.ndarray:
     return embed_image_bytes(run, tf.constant([encoded]), [name], **further)[0]
 
 
-def find_key(dataset: Dataset | None, image: str) -> tuple[Split, int] | None:
+def find_key(dataset: StoredDataset | None, image: str) -> tuple[Split, int] | None:
     """Return the split and row of the image with a key; None for an unknown key or an image file."""
     if dataset is None or os.path.isfile(image):
         return None
@@ -68,7 +68,9 @@ def find_key(dataset: Dataset | None, image: str) -> tuple[Split, int] | None:
     return next(((split, split.keys.index(image)) for split in splits if image in split.keys), None)
 
 
-def open_keys(run: Run, data: Dataset | str | os.PathLike[str] | None, images: Sequence[str] = ()) -> Dataset | None:
+def open_keys(
+    run: Run, data: StoredDataset | str | os.PathLike[str] | None, images: Sequence[str] = ()
+) -> StoredDataset | None:
     """Open the dataset whose keys may name images; None if it is missing and files need none.
 
     Args:
@@ -80,7 +82,7 @@ def open_keys(run: Run, data: Dataset | str | os.PathLike[str] | None, images: S
         DataError: if there is neither the file nor the dataset.
     """
     try:
-        dataset: Dataset = run.open_data(data)
+        dataset: StoredDataset = run.open_data(data)
         return dataset
     except DataError as error:
         # Image files need no dataset; only one that was asked for is missed.
@@ -93,7 +95,7 @@ def open_keys(run: Run, data: Dataset | str | os.PathLike[str] | None, images: S
     return None
 
 
-def read_image_file(image: str, dataset: Dataset | None) -> StoredImage:
+def read_image_file(image: str, dataset: StoredDataset | None) -> StoredImage:
     """Read an image file as a dataset would store it.
 
     Args:
@@ -113,7 +115,7 @@ def read_image_file(image: str, dataset: Dataset | None) -> StoredImage:
     return stored_image(data, dataset, f"image {image!r}")
 
 
-def stored_image(data: bytes, dataset: Dataset | None, what: str = "image") -> StoredImage:
+def stored_image(data: bytes, dataset: StoredDataset | None, what: str = "image") -> StoredImage:
     """Return an image as a dataset would store it: upright, and in a format that is decoded in the graph.
 
     Args:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from vsemb.console import progress, say
-from vsemb.data.store import Dataset, Split
+from vsemb.data.store import Split, StoredDataset
 from vsemb.errors import DataError, VsembError, escaped
 from vsemb.evaluation import Embedder
 from vsemb.evaluation.embed import rows_on_disk
@@ -40,7 +40,7 @@ BEST = 10
 _TEXTS, _IMAGES, _ROWS, _COMPARED_WITH = 4096, 64, 65_536, 1000
 
 
-def split_names(dataset: Dataset, split: str) -> tuple[str, ...]:
+def split_names(dataset: StoredDataset, split: str) -> tuple[str, ...]:
     """Return the names of the selected splits: `split` itself, or all splits for `all`."""
     if split != ALL or ALL in dataset.splits:
         return (dataset.split(split).name,)
@@ -59,7 +59,7 @@ class DatasetItems(Sequence[Item]):
         ids: int64 (items,), the image of each item.
     """
 
-    def __init__(self, dataset: Dataset, names: Sequence[str], kind: str) -> None:
+    def __init__(self, dataset: StoredDataset, names: Sequence[str], kind: str) -> None:
         self._parts = [dataset.split(name) for name in names]
         self._kind = kind
         ids = [part.ids if kind == "image" else part.ids[part.caption_rows] for part in self._parts]
@@ -94,7 +94,7 @@ def _items_of(part: Split, row: int, key: str, captions: list[str], kind: str) -
     return [Item(number, f"{key}#{i}", part.name, key, text) for i, text in enumerate(captions)]
 
 
-def index_source(run: Run, dataset: Dataset, split: str, kind: str) -> IndexSource:
+def index_source(run: Run, dataset: StoredDataset, split: str, kind: str) -> IndexSource:
     """Return the source of an index of a run over splits of a dataset."""
     return IndexSource(
         run=run.fingerprint,
@@ -105,14 +105,14 @@ def index_source(run: Run, dataset: Dataset, split: str, kind: str) -> IndexSour
     )
 
 
-def _content(run: Run, dataset: Dataset, kind: str) -> str:
+def _content(run: Run, dataset: StoredDataset, kind: str) -> str:
     """Return the fingerprint of the embedded data: the dataset, and for captions also their annotations."""
     annotated = run.recipe.text.tokenizer.describe(dataset) if kind == "text" else {}
     parts = [dataset.fingerprint, *map(str, annotated.values())]
     return sha256_bytes(" ".join(parts).encode()) if annotated else dataset.fingerprint
 
 
-def index_directory(run: Run, dataset: Dataset, split: str, kind: str) -> Path:
+def index_directory(run: Run, dataset: StoredDataset, split: str, kind: str) -> Path:
     """Return the directory of the index of a run over splits of a dataset: `RUN/index/DATASET-SPLIT-KIND`."""
     return run.path / "index" / re.sub(r"[^\w.-]+", "_", f"{dataset.name}-{split}-{kind}s")
 
@@ -150,7 +150,7 @@ def check_indexable(run: Run) -> None:
 
 def build_index(
     run: Run,
-    dataset: Dataset,
+    dataset: StoredDataset,
     split: str = ALL,
     kind: str = "image",
     *,
@@ -304,7 +304,7 @@ def make_index(
     *,
     files: Sequence[str] | None = None,
     name: str = "",
-    data: Dataset | str | os.PathLike[str] | None = None,
+    data: StoredDataset | str | os.PathLike[str] | None = None,
     split: str = ALL,
     kind: str = "image",
     out: str | os.PathLike[str] | None = None,
@@ -389,8 +389,8 @@ def _write(
 def open_indexed(
     directory: str | os.PathLike[str],
     run: str | os.PathLike[str] | None = None,
-    data: Dataset | str | os.PathLike[str] | None = None,
-) -> tuple[SearchIndex, Run, Dataset | None]:
+    data: StoredDataset | str | os.PathLike[str] | None = None,
+) -> tuple[SearchIndex, Run, StoredDataset | None]:
     """Open an index with its run, and with its dataset if it still exists.
 
     Args:
@@ -424,10 +424,10 @@ def open_indexed(
 
 def open_dataset_index(
     source: Run | str | os.PathLike[str],
-    data: Dataset | str | os.PathLike[str] | None,
+    data: StoredDataset | str | os.PathLike[str] | None,
     split: str,
     kind: str,
-) -> tuple[Run, Dataset, SearchIndex]:
+) -> tuple[Run, StoredDataset, SearchIndex]:
     """Open an index of a dataset with both, or the index of a run over a dataset, which is built if it is missing.
 
     Args:
@@ -459,12 +459,14 @@ def open_dataset_index(
     )
 
 
-def _dataset_of(index: SearchIndex, run: Run, data: Dataset | str | os.PathLike[str] | None) -> Dataset | None:
+def _dataset_of(
+    index: SearchIndex, run: Run, data: StoredDataset | str | os.PathLike[str] | None
+) -> StoredDataset | None:
     if data is None and "data" not in index.recorded:
         return None
     try:
         named = index.recorded["data"] if data is None else data
-        dataset = Dataset.of(named)
+        dataset = StoredDataset.of(named)
         content = _content(run, dataset, index.source.kind)
     except VsembError:
         if data is None:
@@ -484,7 +486,7 @@ def _dataset_of(index: SearchIndex, run: Run, data: Dataset | str | os.PathLike[
 
 def open_index(
     run: Run,
-    dataset: Dataset,
+    dataset: StoredDataset,
     split: str = ALL,
     kind: str = "image",
     report: Callable[[str], None] = print,
@@ -518,7 +520,7 @@ def open_index(
 
 def measure_candidates(
     run: Run,
-    dataset: Dataset,
+    dataset: StoredDataset,
     index: SearchIndex,
     candidates: Sequence[int],
     *,
@@ -547,7 +549,7 @@ def measure_candidates(
     return {count: candidate_recall(index, embedded, count, k, query_kind="text") for count in candidates}
 
 
-def measure_backends(run: Run, dataset: Dataset, index: SearchIndex) -> BackendComparison:
+def measure_backends(run: Run, dataset: StoredDataset, index: SearchIndex) -> BackendComparison:
     """Measure all search backends on an index, with 1,000 captions of its dataset as queries.
 
     Retrieval is measured on images only, because among captions a caption finds itself.
@@ -569,7 +571,9 @@ def measure_backends(run: Run, dataset: Dataset, index: SearchIndex) -> BackendC
     return BackendComparison(tuple(shown), len(index), index.dim, index.source)
 
 
-def _caption_queries(run: Run, dataset: Dataset, index: SearchIndex, queries: int) -> tuple[np.ndarray, np.ndarray]:
+def _caption_queries(
+    run: Run, dataset: StoredDataset, index: SearchIndex, queries: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Draw captions from the splits of an index; return their embeddings and the ids of their images."""
     captions: list[str] = []
     own = np.empty(0, np.int64)
@@ -597,7 +601,7 @@ def _require_captions(run: Run) -> None:
         raise DataError(f"{run.path} must be a run that reads captions; it reads class names.")
 
 
-def _embed_captions(run: Run, dataset: Dataset, split: Split) -> Iterator[np.ndarray]:
+def _embed_captions(run: Run, dataset: StoredDataset, split: Split) -> Iterator[np.ndarray]:
     _require_captions(run)
     (ids, offsets, rows), embedder = run.encoded_texts_of(split), Embedder(run.model)
     with progress(total=len(rows), desc=f"captions of {split.name}", unit="caption") as bar:
@@ -607,7 +611,7 @@ def _embed_captions(run: Run, dataset: Dataset, split: Split) -> Iterator[np.nda
             bar.update(len(part) - 1)
 
 
-def _embed_images(run: Run, dataset: Dataset, split: Split) -> Iterator[np.ndarray]:
+def _embed_images(run: Run, dataset: StoredDataset, split: Split) -> Iterator[np.ndarray]:
     if run.has_features(dataset):
         source, embedder = run.images_of(dataset, split), Embedder(run.model)
         for start in range(0, len(split), _ROWS):

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.errors import DataError, invalid_argument
 from vsemb.evaluation import (
     Embedder,
@@ -39,7 +39,7 @@ from vsemb.text.normalize import words_of
 _BLOCK = 100
 
 
-def evaluate_run(run: Run, dataset: Dataset, split: str = "val", **protocol: Any) -> RetrievalMetrics:
+def evaluate_run(run: Run, dataset: StoredDataset, split: str = "val", **protocol: Any) -> RetrievalMetrics:
     """Measure image-sentence retrieval on a split.
 
     Args:
@@ -59,7 +59,7 @@ def evaluate_run(run: Run, dataset: Dataset, split: str = "val", **protocol: Any
     return evaluate_retrieval(images, texts, *ids, run.model.similarity, coverage=known, **protocol)
 
 
-def embedded(run: Run, dataset: Dataset, split: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def embedded(run: Run, dataset: StoredDataset, split: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Embed the images and texts of a split.
 
     Returns:
@@ -75,7 +75,7 @@ def embedded(run: Run, dataset: Dataset, split: str) -> tuple[np.ndarray, np.nda
 
 
 def embedded_with_coverage(
-    run: Run, dataset: Dataset, split: str
+    run: Run, dataset: StoredDataset, split: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, Coverage]:
     """Embed the images and texts of a split as `embedded`, and also return the known words of the texts."""
     part = dataset.split(split)
@@ -85,7 +85,7 @@ def embedded_with_coverage(
     return images, embedder.texts(ids, offsets), rows, run.coverage(part, ids, offsets)
 
 
-def count_unknown_words(run: Run, dataset: Dataset, split: str) -> UnknownWords:
+def count_unknown_words(run: Run, dataset: StoredDataset, split: str) -> UnknownWords:
     """Count the words of a split's texts that are not in the vocabulary of a run.
 
     Raises:
@@ -142,7 +142,7 @@ class RunComparison(Result):
 
 
 def compare_runs(
-    first: Run, second: Run, dataset: Dataset, split: str = "val", *, bootstrap: int = 1000, seed: int = 0
+    first: Run, second: Run, dataset: StoredDataset, split: str = "val", *, bootstrap: int = 1000, seed: int = 0
 ) -> RunComparison:
     """Compare the retrieval of two runs on the images of a split by a paired bootstrap.
 
@@ -337,7 +337,7 @@ class LengthComparison:
 
 
 def compare_lengths(
-    runs: Sequence[Run], dataset: Dataset, split: str = "val", *, pairs: int = 100, images: int | None = None
+    runs: Sequence[Run], dataset: StoredDataset, split: str = "val", *, pairs: int = 100, images: int | None = None
 ) -> LengthComparison:
     """Measure the ranks of runs on captions of one image with very different lengths.
 

@@ -27,7 +27,7 @@ import numpy as np
 from PIL import Image
 
 from vsemb.console import progress
-from vsemb.data.store import Dataset, Split
+from vsemb.data.store import Split, StoredDataset
 from vsemb.drawing.pictures import square_thumbnail, text_tile
 from vsemb.errors import DataError, invalid_argument
 from vsemb.evaluation import Embedder
@@ -82,7 +82,7 @@ class Projection(Result):
 
 def project_run(
     run: Run,
-    dataset: Dataset,
+    dataset: StoredDataset,
     split: str = "val",
     out: str | os.PathLike[str] | None = None,
     *,
@@ -138,7 +138,7 @@ def project_run(
     return Projection(out, {tensor.name: tensor.embeddings.shape for tensor in tensors})
 
 
-def _images(run: Run, dataset: Dataset, part: Split, rows: np.ndarray) -> ProjectorTensor:
+def _images(run: Run, dataset: StoredDataset, part: Split, rows: np.ndarray) -> ProjectorTensor:
     embedded = Embedder(run.model).images(run.images_of(dataset, part), rows)
     # Label an image with its longest caption, which is the most informative.
     captions = [max(part.captions_of(row), key=len) for row in rows]

@@ -12,7 +12,7 @@ from vsemb.parts import Count, Part, Whole
 from vsemb.results import Result
 
 if TYPE_CHECKING:
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
     from vsemb.evaluation import RetrievalMetrics
     from vsemb.recipes.schema import Recipe
     from vsemb.runs.run import Run
@@ -85,7 +85,7 @@ class Retrieval(Protocol, kind="retrieval"):
 
     tasks: ClassVar[Sequence[str]] = (RETRIEVAL,)
 
-    def measure(self, run: Run, data: Dataset, split: str) -> RetrievalMetrics:
+    def measure(self, run: Run, data: StoredDataset, split: str) -> RetrievalMetrics:
         from vsemb.runs.measure import evaluate_run
 
         return evaluate_run(

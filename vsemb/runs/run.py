@@ -36,7 +36,7 @@ import numpy as np
 from vsemb import registry
 from vsemb.console import say
 from vsemb.data.sources import ImageSource
-from vsemb.data.store import Dataset, Split
+from vsemb.data.store import Split, StoredDataset
 from vsemb.data.tokens import encoded_captions
 from vsemb.errors import DataError, VsembError, invalid_argument, one_line, unknown_name
 from vsemb.files import read_json, replacing_directory, require_contained, sha256_bytes, sha256_file, write_json
@@ -339,7 +339,7 @@ class Run(Result):
         """
         recorded = {"dataset": (self.info["dataset"], data.fingerprint)}
         annotated = _made_of(self.recipe).keys() & registry.entries("annotations").keys() & self.info.keys()
-        for name in sorted(annotated) if isinstance(data, Dataset) else ():
+        for name in sorted(annotated) if isinstance(data, StoredDataset) else ():
             annotation = data.annotation(name)
             if annotation is not None and untyped(self.info)[name]:
                 # Of several sources, the fingerprint of the dataset's own annotation is first.
@@ -373,7 +373,7 @@ class Run(Result):
         with outside_graphs():
             return self.recipe.image.image_input(self.path) if self.sees_images else None
 
-    def features_of(self, dataset: Dataset) -> Any:
+    def features_of(self, dataset: StoredDataset) -> Any:
         """Open the cached image features of a dataset that the run reads; None if the run decodes images.
 
         Raises:
@@ -387,11 +387,11 @@ class Run(Result):
                 raise DataError(f"{error} The run {self.path} reads them.") from error
         return opened[dataset.path]
 
-    def has_features(self, dataset: Dataset) -> bool:
+    def has_features(self, dataset: StoredDataset) -> bool:
         """Whether the run reads images from the dataset's cached features instead of their bytes."""
         return self.recipe.image.has_cache(dataset, self.info, self.path)
 
-    def images_of(self, dataset: Dataset, split: Split) -> ImageSource:
+    def images_of(self, dataset: StoredDataset, split: Split) -> ImageSource:
         """Return a split's images as inputs of the model.
 
         Raises:

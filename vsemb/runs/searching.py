@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 from vsemb import registry
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.drawing.pictures import MOST_TILES, contact_sheet, decimals, read_picture, save_picture, with_picture
 from vsemb.errors import DataError, VsembError, invalid_argument, listed, one_line, printable
 from vsemb.files import sha256_bytes
@@ -62,7 +62,7 @@ class EmbeddedQuery:
     def __init__(
         self,
         run: Run,
-        dataset: Dataset | None,
+        dataset: StoredDataset | None,
         index: SearchIndex | None,
         query: Query,
         report: Callable[[str], None],
@@ -258,7 +258,7 @@ class Searcher:
     def open(
         cls,
         run: Run,
-        dataset: Dataset,
+        dataset: StoredDataset,
         split: str,
         kind: str,
         *,
@@ -396,7 +396,7 @@ class Search:
     def __init__(
         self,
         run: Run,
-        dataset: Dataset | None,
+        dataset: StoredDataset | None,
         *,
         index: SearchIndex | None = None,
         split: str = ALL,
@@ -555,7 +555,7 @@ def open_search(
     source: Run | str | os.PathLike[str],
     *,
     run: str | os.PathLike[str] | None = None,
-    data: Dataset | str | os.PathLike[str] | None = None,
+    data: StoredDataset | str | os.PathLike[str] | None = None,
     split: str | None = None,
     captions: bool = False,
     report: Callable[[str], None] = print,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.errors import DataError, invalid_argument
 from vsemb.parts import Part, Typed
 from vsemb.recipes.schema import Recipe
@@ -64,7 +64,7 @@ def _opened(recipe: Recipe, data: Any) -> Any:
         data = recipe.open_data(data)
     if not hasattr(data, "fingerprint"):
         raise invalid_argument("data", data, "a dataset or other data of the recipe's task, or its path")
-    if isinstance(data, Dataset):
+    if isinstance(data, StoredDataset):
         lacking = [split for split in recipe.splits if split not in data.splits]
         if lacking:
             fix = "Give more images, or name the split of each image."

@@ -23,7 +23,7 @@ from vsemb.text.tokenizers import LearnedVocabulary, Tokenizer
 from vsemb.text.vocabulary import UNKNOWN_ID, Vocabulary, count_words
 
 if TYPE_CHECKING:
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
 
 #: Default number of subwords: about half the number of words in Flickr8k's captions.
 SUBWORDS = 4000
@@ -296,7 +296,7 @@ class WordPiece(Subwords, kind="wordpiece"):
 
     tokenizer: ClassVar[type[Tokenizer]] = WordPieceTokenizer
 
-    def learn(self, texts: Iterable[str], dataset: Dataset | None = None) -> Vocabulary:
+    def learn(self, texts: Iterable[str], dataset: StoredDataset | None = None) -> Vocabulary:
         # The import takes a second, and serving does not need it.
         from tensorflow_text.tools.wordpiece_vocab import wordpiece_tokenizer_learner_lib as learner
 
@@ -337,7 +337,7 @@ class SentencePiece(Subwords, kind="sentencepiece"):
     tokenizer: ClassVar[type[Tokenizer]] = UnigramTokenizer
     model: ClassVar[str] = "unigram"
 
-    def learn(self, texts: Iterable[str], dataset: Dataset | None = None) -> Vocabulary:
+    def learn(self, texts: Iterable[str], dataset: StoredDataset | None = None) -> Vocabulary:
         import sentencepiece
 
         counts = self.count_words(texts)

@@ -24,7 +24,7 @@ from vsemb.text.vocabulary import UNKNOWN_ID, Vocabulary
 from vsemb.unicode import composed, require_unicode
 
 if TYPE_CHECKING:
-    from vsemb.data.store import Dataset, Split
+    from vsemb.data.store import Split, StoredDataset
     from vsemb.exporting.served_inputs import TextInput
 
 #: The known characters: the 69 printable characters of ASCII without upper case.
@@ -307,7 +307,7 @@ class TokenizerPart(Part, family="tokenizer"):
         """
         return split
 
-    def describe(self, dataset: Dataset) -> dict[str, Any]:
+    def describe(self, dataset: StoredDataset) -> dict[str, Any]:
         """Return the entries of `run.json` about a dataset's texts: fingerprints and sizes of annotations.
 
         Raises:
@@ -315,7 +315,7 @@ class TokenizerPart(Part, family="tokenizer"):
         """
         return {}
 
-    def keep(self, dataset: Dataset, folder: Path) -> None:
+    def keep(self, dataset: StoredDataset, folder: Path) -> None:
         """Write the files for reading raw texts into a run directory.
 
         Args:
@@ -323,7 +323,7 @@ class TokenizerPart(Part, family="tokenizer"):
             folder: the run directory, before it is published.
         """
 
-    def learn(self, texts: Iterable[str], dataset: Dataset | None = None) -> Vocabulary:
+    def learn(self, texts: Iterable[str], dataset: StoredDataset | None = None) -> Vocabulary:
         """Learn the vocabulary of the training texts.
 
         Args:
@@ -409,7 +409,7 @@ class Words(LearnedVocabulary, kind="words"):
             remedies["text.tokenizer.vocabulary_size=null"] = "keeps all words"
         return {**remedies, SUBWORDS: "splits rare words"}
 
-    def learn(self, texts: Iterable[str], dataset: Dataset | None = None) -> Vocabulary:
+    def learn(self, texts: Iterable[str], dataset: StoredDataset | None = None) -> Vocabulary:
         return Vocabulary.from_captions(texts, self.min_count, self.vocabulary_size)
 
     def reader(self, vocabulary: Vocabulary, run: Path) -> TextReader:
@@ -436,5 +436,5 @@ class Characters(TokenizerPart, kind="characters"):
     def remedies(self) -> dict[str, str]:
         return {SUBWORDS: "reads other letters than those of ASCII"}
 
-    def learn(self, texts: Iterable[str], dataset: Dataset | None = None) -> Vocabulary:
+    def learn(self, texts: Iterable[str], dataset: StoredDataset | None = None) -> Vocabulary:
         return Vocabulary(ALPHABET)

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 
 from vsemb.data.sources import ImageSource
-from vsemb.data.store import Dataset, Split
+from vsemb.data.store import Split, StoredDataset
 from vsemb.data.tokens import encoded_captions
 from vsemb.errors import invalid_argument
 from vsemb.evaluation.embed import Embedder
@@ -176,7 +176,7 @@ class ValidationPart(Part, family="validation"):
     monitor: ClassVar[str]
     option: ClassVar[str] = ""
 
-    def check_data(self, dataset: Dataset) -> None:
+    def check_data(self, dataset: StoredDataset) -> None:
         """Check that a dataset has the data for this validation.
 
         Raises:

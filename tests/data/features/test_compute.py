@@ -26,7 +26,7 @@ from vsemb.data.features.compute import cache_features, write_precomputed
 from vsemb.data.features.files import FeatureWriter
 from vsemb.data.features.store import FeatureStore, feature_fingerprint
 from vsemb.data.records import ImageRecord
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.data.writing.writer import write_dataset
 from vsemb.errors import DataError, VsembError
 from vsemb.files import locked, sha256_bytes
@@ -44,7 +44,7 @@ def png(seed: int) -> bytes:
     return buffer.getvalue()
 
 
-def make_dataset(path: Path, images: int = IMAGES, first_seed: int = 0, with_images: bool = True) -> Dataset:
+def make_dataset(path: Path, images: int = IMAGES, first_seed: int = 0, with_images: bool = True) -> StoredDataset:
     # Every third image is in val: ids of the two splits interleave, as in Karpathy's files.
     records = [
         ImageRecord(
@@ -68,12 +68,12 @@ def made(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def data(made, tmp_path) -> Dataset:
+def data(made, tmp_path) -> StoredDataset:
     shutil.copytree(made, tmp_path / "data")
-    return Dataset.open(tmp_path / "data")
+    return StoredDataset.open(tmp_path / "data")
 
 
-def encoded(dataset: Dataset, image: int) -> bytes:
+def encoded(dataset: StoredDataset, image: int) -> bytes:
     split = dataset.split("val" if image % 3 == 2 else "train")
     return split.read_image(int(np.flatnonzero(split.ids == image)[0]))
 
@@ -93,7 +93,7 @@ def rewrite(folder: Path, **changes: np.ndarray) -> None:
 
 
 def test_features_are_those_that_serving_computes(made):
-    dataset = Dataset.open(made)
+    dataset = StoredDataset.open(made)
     store = FeatureStore.find(dataset)
     assert store.ids.tolist() == list(range(IMAGES)) and store.shape == (IMAGES, 256)
     assert store.backbone == CONFIG
@@ -106,7 +106,7 @@ def test_features_are_those_that_serving_computes(made):
 
 
 def test_rows_gather_in_any_order_with_repeats(made):
-    store = FeatureStore.find(Dataset.open(made))
+    store = FeatureStore.find(StoredDataset.open(made))
     whole = np.load(store.directory / "features.npy")
     ids = np.array([5, 0, 5, 22])
     np.testing.assert_array_equal(store.rows(ids), whole[ids])
@@ -159,7 +159,7 @@ def test_an_interrupted_run_goes_on_and_ends_in_the_same_bytes(stop_after, made,
     assert not list((tmp_path / "data" / "features").glob("[!.]*"))
     store = cache_features(dataset, CONFIG, weights=None, batch_size=4)
     assert store.images_computed == IMAGES - 4 * stop_after
-    whole = FeatureStore.find(Dataset.open(made))
+    whole = FeatureStore.find(StoredDataset.open(made))
     assert store.fingerprint == whole.fingerprint
     assert content(store.directory) == content(whole.directory)
     assert [path.name for path in store.directory.parent.iterdir()] == [store.fingerprint]
@@ -240,7 +240,7 @@ cache_features(dataset, BackboneConfig("SmallConvNet", size=32), weights=None, b
     started = time.monotonic()
     store = cache_features(dataset, CONFIG, weights=None, batch_size=4)
     assert store.images_computed == IMAGES - 12 and time.monotonic() - started < 30
-    assert content(store.directory) == content(FeatureStore.find(Dataset.open(made)).directory)
+    assert content(store.directory) == content(FeatureStore.find(StoredDataset.open(made)).directory)
 
 
 @pytest.mark.slow
@@ -322,7 +322,7 @@ def test_features_with_ids_that_the_dataset_lacks(data):
 
 
 def test_features_that_another_process_has_made_meanwhile_are_opened(made, tmp_path, monkeypatch):
-    dataset = Dataset.open(shutil.copytree(made, tmp_path / "data"))
+    dataset = StoredDataset.open(shutil.copytree(made, tmp_path / "data"))
     (folder,) = FeatureStore.folders(dataset)
     shutil.move(folder, tmp_path / "aside")
 

@@ -13,7 +13,7 @@ from vsemb import files
 from vsemb.data.features import store as stores
 from vsemb.data.features.compute import write_precomputed
 from vsemb.data.features.store import FeatureStore
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.errors import DataError
 
 VERIFIED = ".verified.json"
@@ -34,7 +34,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.fixture
-def cached(scenes_copy: Dataset) -> FeatureStore:
+def cached(scenes_copy: StoredDataset) -> FeatureStore:
     """Features of a dataset that have never been opened."""
     store = FeatureStore.find(scenes_copy)
     (store.directory / VERIFIED).unlink(missing_ok=True)
@@ -50,7 +50,7 @@ def flip(path: Path) -> None:
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
-def test_a_cache_is_read_in_full_once(cached: FeatureStore, scenes_copy: Dataset, reads: list[str]) -> None:
+def test_a_cache_is_read_in_full_once(cached: FeatureStore, scenes_copy: StoredDataset, reads: list[str]) -> None:
     for _ in range(3):
         assert FeatureStore.find(scenes_copy).fingerprint == cached.fingerprint
     assert reads == ["features.npy"]
@@ -58,14 +58,14 @@ def test_a_cache_is_read_in_full_once(cached: FeatureStore, scenes_copy: Dataset
     assert reads == 2 * ["features.npy"]
 
 
-def test_a_cache_that_was_written_is_read_in_full_once(scenes_copy: Dataset, reads: list[str]) -> None:
+def test_a_cache_that_was_written_is_read_in_full_once(scenes_copy: StoredDataset, reads: list[str]) -> None:
     ids = np.concatenate([scenes_copy.split(name).ids for name in scenes_copy.splits])
     store = write_precomputed(scenes_copy, ids, np.random.default_rng(0).normal(size=(len(ids), 4)).astype(np.float32))
     FeatureStore.open(store.directory, scenes_copy)
     assert reads == ["features.npy"]
 
 
-def test_a_changed_file_is_read_again_and_refused(cached: FeatureStore, scenes_copy: Dataset) -> None:
+def test_a_changed_file_is_read_again_and_refused(cached: FeatureStore, scenes_copy: StoredDataset) -> None:
     FeatureStore.find(scenes_copy)
     array = cached.directory / "features.npy"
     flip(array)
@@ -73,7 +73,9 @@ def test_a_changed_file_is_read_again_and_refused(cached: FeatureStore, scenes_c
         FeatureStore.find(scenes_copy)
 
 
-def test_features_that_are_not_finite_are_refused_in_a_copy_too(cached: FeatureStore, scenes_copy: Dataset) -> None:
+def test_features_that_are_not_finite_are_refused_in_a_copy_too(
+    cached: FeatureStore, scenes_copy: StoredDataset
+) -> None:
     FeatureStore.find(scenes_copy)
     rows = np.load(cached.directory / "features.npy")
     rows[3, 0] = np.nan
@@ -82,7 +84,7 @@ def test_features_that_are_not_finite_are_refused_in_a_copy_too(cached: FeatureS
         FeatureStore.find(scenes_copy)
 
 
-def test_another_manifest_does_not_profit(cached: FeatureStore, scenes_copy: Dataset) -> None:
+def test_another_manifest_does_not_profit(cached: FeatureStore, scenes_copy: StoredDataset) -> None:
     FeatureStore.find(scenes_copy)
     manifest = cached.directory / "manifest.json"
     sha256 = cached.manifest["features_sha256"]
@@ -92,7 +94,9 @@ def test_another_manifest_does_not_profit(cached: FeatureStore, scenes_copy: Dat
 
 
 @pytest.mark.parametrize("left", ["", "{", "[]", '{"features": [1, 2]}', '{"features": null}'])
-def test_a_damaged_memory_is_no_memory(cached: FeatureStore, scenes_copy: Dataset, reads: list[str], left: str) -> None:
+def test_a_damaged_memory_is_no_memory(
+    cached: FeatureStore, scenes_copy: StoredDataset, reads: list[str], left: str
+) -> None:
     (cached.directory / VERIFIED).write_text(left)
     FeatureStore.find(scenes_copy)
     FeatureStore.find(scenes_copy)
@@ -100,7 +104,7 @@ def test_a_damaged_memory_is_no_memory(cached: FeatureStore, scenes_copy: Datase
 
 
 def test_a_folder_that_cannot_be_written_to(
-    cached: FeatureStore, scenes_copy: Dataset, reads: list[str], monkeypatch: pytest.MonkeyPatch
+    cached: FeatureStore, scenes_copy: StoredDataset, reads: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(path: Path, value: object) -> None:
         raise PermissionError(13, "Read-only file system", str(path))
@@ -113,17 +117,17 @@ def test_a_folder_that_cannot_be_written_to(
 
 
 def test_a_copy_that_keeps_times_is_read_once(
-    cached: FeatureStore, scenes_copy: Dataset, reads: list[str], tmp_path: Path
+    cached: FeatureStore, scenes_copy: StoredDataset, reads: list[str], tmp_path: Path
 ) -> None:
     FeatureStore.find(scenes_copy)
-    again = Dataset.open(shutil.copytree(scenes_copy.path, tmp_path / "again"))
+    again = StoredDataset.open(shutil.copytree(scenes_copy.path, tmp_path / "again"))
     for _ in range(2):
         FeatureStore.find(again)
     assert reads == 2 * ["features.npy"]
 
 
 def test_all_features_of_a_dataset_can_be_verified(
-    cached: FeatureStore, scenes_copy: Dataset, capsys: pytest.CaptureFixture[str]
+    cached: FeatureStore, scenes_copy: StoredDataset, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from vsemb.cli.__main__ import main
 

@@ -9,7 +9,7 @@ from tests.raising import raises_argument
 from vsemb.api.data import prepare
 from vsemb.cli.__main__ import main
 from vsemb.data.records import ImageRecord
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.data.writing.convert import convert
 from vsemb.data.writing.writer import write_dataset
 from vsemb.errors import DataError
@@ -82,4 +82,4 @@ def test_bad_arguments(tmp_path, dataset):
     with raises_argument("format"):
         convert(dataset, tmp_path / "x", "tfrecord")
     with pytest.raises(DataError, match="already exists"):
-        convert(Dataset.open(dataset.path), tmp_path, "parquet")
+        convert(StoredDataset.open(dataset.path), tmp_path, "parquet")

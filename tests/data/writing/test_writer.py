@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tests.raising import raises_argument
 from vsemb.data.records import ImageRecord
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.data.writing import shards
 from vsemb.data.writing import validate as examine
 from vsemb.data.writing import writer as writing
@@ -81,7 +81,7 @@ def test_killed_at_any_step_the_same_call_gives_the_same_bytes(tiny, tmp_path, s
         steps.update(count=0, die_at=-1)
         dataset = tiny.write(records, out, overwrite=overwrite)
         assert tiny.contents(out) == expected, step
-        assert dataset.fingerprint == Dataset.open(tmp_path / "expected").fingerprint
+        assert dataset.fingerprint == StoredDataset.open(tmp_path / "expected").fingerprint
         assert [path.name for path in folder.iterdir()] == ["out"], step
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.data.conftest import Tiny
 from tests.systems.regions.region_folders import CONFIG, IMAGES, REGIONS
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.systems.regions.compute import cache_regions
 
 
@@ -27,7 +27,7 @@ def made(made_once) -> Path:
 @pytest.fixture
 def with_regions(made: Path, tmp_path: Path):
     """A `Dataset` with cached regions, which a test may change."""
-    return Dataset.open(shutil.copytree(made, tmp_path / "data"))
+    return StoredDataset.open(shutil.copytree(made, tmp_path / "data"))
 
 
 @pytest.fixture(scope="session")

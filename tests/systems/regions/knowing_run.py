@@ -7,7 +7,7 @@ import types
 import numpy as np
 from keras import ops
 
-from vsemb.data.store import Dataset, Split
+from vsemb.data.store import Split, StoredDataset
 from vsemb.systems.regions.image_tower import Regions
 from vsemb.systems.regions.similarities import MaxSim
 from vsemb.text import Vocabulary, WordTokenizer
@@ -21,7 +21,7 @@ class KnowingStore:
 
     count = 12
 
-    def __init__(self, dataset: Dataset, words: list[str], noise: float) -> None:
+    def __init__(self, dataset: StoredDataset, words: list[str], noise: float) -> None:
         self.dim = len(words) + 1
         self._boxes, self._rows = {}, {}
         place = {word: number for number, word in enumerate(words, 1)}
@@ -56,7 +56,7 @@ class KnowingRun:
     path, label, kept = "runs/x", "x", ()
     recipe = types.SimpleNamespace(name="dvsa", image=Regions())
 
-    def __init__(self, dataset: Dataset, *, noise: float = 0.9, max_length: int = 64) -> None:
+    def __init__(self, dataset: StoredDataset, *, noise: float = 0.9, max_length: int = 64) -> None:
         captions = [text for name in dataset.splits for text in dataset.split(name).captions]
         words = sorted({word for text in captions for word in text.lower().split()})
         self.tokenizer = WordTokenizer(Vocabulary(words), max_length)
@@ -68,7 +68,7 @@ class KnowingRun:
         )
         self.store = KnowingStore(dataset, words, noise)
 
-    def features_of(self, dataset: Dataset) -> KnowingStore:
+    def features_of(self, dataset: StoredDataset) -> KnowingStore:
         return self.store
 
     def texts_of(self, split: Split) -> tuple[list[str], np.ndarray]:

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from vsemb.cli.__main__ import main
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.drawing.pictures import pixel_box
 from vsemb.systems.regions.image_tower import regions_of
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("opened_once")
 
 @pytest.fixture(scope="module")
 def val(region_run):
-    return Dataset.open(region_run.data_path).split("val")
+    return StoredDataset.open(region_run.data_path).split("val")
 
 
 @pytest.mark.slow
@@ -49,7 +49,7 @@ def test_it_is_what_is_served_and_what_was_cached(region_run, val, tmp_path, cap
     report = tmp_path / "aligned.json"
     assert main(["align", str(region_run.path), val.keys[1], val.captions[5], "--json", str(report)]) == 0
     content = json.loads(report.read_text())
-    dataset = Dataset.open(region_run.data_path)
+    dataset = StoredDataset.open(region_run.data_path)
     store = regions_of(region_run, dataset)
     (boxes,) = store.boxes(val.ids[[1]])
     real = np.flatnonzero(np.any(boxes != 0, axis=1))

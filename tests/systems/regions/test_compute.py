@@ -21,7 +21,7 @@ from tests.raising import raises_argument
 from tests.systems.regions.region_folders import CONFIG, IMAGES, REGIONS, content
 from vsemb.data.features import compute as feature_compute
 from vsemb.data.features import files as feature_files
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.errors import DataError, MissingExtraError
 from vsemb.image.backbones import BackboneConfig, build_backbone, weights_sha256
 from vsemb.systems.regions import compute
@@ -53,12 +53,12 @@ def one_graph_per_configuration():
 
 
 @pytest.fixture
-def bare(tiny, tmp_path) -> Dataset:
+def bare(tiny, tmp_path) -> StoredDataset:
     """The same dataset without regions."""
     return tiny.write(tiny.records(IMAGES), tmp_path / "bare")
 
 
-def encoded(dataset: Dataset) -> list[bytes]:
+def encoded(dataset: StoredDataset) -> list[bytes]:
     """The bytes of all images, in the order of their ids."""
     splits = [dataset.split(name) for name in dataset.splits]
     values = {int(i): split.read_image(row) for split in splits for row, i in enumerate(split.ids)}
@@ -67,7 +67,7 @@ def encoded(dataset: Dataset) -> list[bytes]:
 
 @pytest.mark.slow
 def test_regions_are_those_that_serving_computes(made):
-    dataset = Dataset.open(made)
+    dataset = StoredDataset.open(made)
     store = RegionStore.find(dataset)
     ids = np.arange(IMAGES)
     assert store.ids.tolist() == ids.tolist() and store.count == 4
@@ -86,7 +86,7 @@ def test_regions_are_those_that_serving_computes(made):
 
 
 def test_rows_gather_in_any_order_with_repeats(made):
-    store = RegionStore.find(Dataset.open(made))
+    store = RegionStore.find(StoredDataset.open(made))
     whole = np.load(store.directory / "features.npy")
     ids = np.array([5, 0, 5, 10])
     np.testing.assert_array_equal(store.rows(ids), whole[ids])
@@ -126,7 +126,7 @@ def test_an_interrupted_run_goes_on_and_ends_in_the_same_bytes(stop_after, made,
         RegionStore.find(bare)
     store = cache_regions(bare, CONFIG, REGIONS, weights=None, batch_size=4)
     assert store.images_computed == IMAGES - 4 * stop_after
-    assert content(store.directory) == content(RegionStore.find(Dataset.open(made)).directory)
+    assert content(store.directory) == content(RegionStore.find(StoredDataset.open(made)).directory)
     assert [path.name for path in store.directory.parent.iterdir()] == [store.fingerprint]
 
 
@@ -159,7 +159,7 @@ cache_regions(dataset, config, RegionConfig(count=3), weights=None, batch_size=4
     process.stdout.close()
     store = cache_regions(bare, CONFIG, REGIONS, weights=None, batch_size=4)
     assert store.images_computed == IMAGES - 4
-    assert content(store.directory) == content(RegionStore.find(Dataset.open(made)).directory)
+    assert content(store.directory) == content(RegionStore.find(StoredDataset.open(made)).directory)
 
 
 def detected(ids, boxes, scores) -> Detections:

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from vsemb.data.records import ImageRecord
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.data.writing.writer import write_dataset
 from vsemb.errors import DataError
 from vsemb.systems.regions import detections
@@ -25,7 +25,7 @@ def png(width: int, height: int) -> bytes:
     return buffer.getvalue()
 
 
-def make(path, keys=KEYS, max_side=None, with_images=True) -> Dataset:
+def make(path, keys=KEYS, max_side=None, with_images=True) -> StoredDataset:
     """A dataset of images of 40 x 20 pixels, ids 0, 1, …."""
     image = png(40, 20) if with_images else None
     records = [ImageRecord(key, ("a picture",), ("train", "val")[n % 2], image) for n, key in enumerate(keys)]
@@ -34,7 +34,7 @@ def make(path, keys=KEYS, max_side=None, with_images=True) -> Dataset:
 
 
 @pytest.fixture
-def data(tmp_path) -> Dataset:
+def data(tmp_path) -> StoredDataset:
     return make(tmp_path / "data")
 
 

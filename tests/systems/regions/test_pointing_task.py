@@ -13,7 +13,7 @@ from tests.raising import raises_argument
 from tests.systems.regions.knowing_run import KnowingRun
 from vsemb.data import synthetic
 from vsemb.data.records import ImageRecord
-from vsemb.data.store import Dataset, Split
+from vsemb.data.store import Split, StoredDataset
 from vsemb.data.writing.writer import write_dataset
 from vsemb.errors import DataError
 from vsemb.systems.regions.image_tower import regions_of
@@ -170,7 +170,7 @@ def test_intervals_pass_through(knowing, scenes) -> None:
     json.dumps(usual.to_json(), allow_nan=False)
 
 
-def write(path, captions, pairs, **changes) -> Dataset:
+def write(path, captions, pairs, **changes) -> StoredDataset:
     (scene,) = synthetic.generate({"train": 1}, seed=3, image_size=32)
     boxes = ([0, 0, 8, 8], [16, 16, 8, 8])
     record = ImageRecord(

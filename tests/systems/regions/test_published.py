@@ -13,7 +13,7 @@ from tests.raising import raises_argument
 from tests.tiny import tiny
 from vsemb import prepare, recipes
 from vsemb.cli.__main__ import main
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.errors import DataError
 from vsemb.recipes.retrieval import RetrievalJob
 from vsemb.systems.regions.published import PublishedRegions, read_published, write_published
@@ -28,7 +28,7 @@ def tsv_line(name: str, boxes: np.ndarray, features: np.ndarray, size: tuple[int
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Dataset:
+def data(tmp_path: Path) -> StoredDataset:
     rows = ["file,caption,split"]
     for number in range(6):
         Image.new("RGB", (20, 10), (number, 0, 0)).save(tmp_path / f"00{number}.png")
@@ -38,7 +38,7 @@ def data(tmp_path: Path) -> Dataset:
 
 
 @pytest.fixture
-def published(data: Dataset) -> list[PublishedRegions]:
+def published(data: StoredDataset) -> list[PublishedRegions]:
     """Three boxes per image, and two for the first, of a detector that saw images of 200 x 100 pixels."""
     generator = np.random.default_rng(1)
     found = []
@@ -56,7 +56,7 @@ def write_tsv(path: Path, published: list[PublishedRegions]) -> Path:
     return path
 
 
-def test_a_tsv_by_hand(data: Dataset, published: list[PublishedRegions], tmp_path: Path) -> None:
+def test_a_tsv_by_hand(data: StoredDataset, published: list[PublishedRegions], tmp_path: Path) -> None:
     more = [PublishedRegions("elsewhere.jpg", np.ones((1, DIM)), np.array([[0, 0, 9, 9]]), (200, 100))]
     store, notes = write_published(data, [write_tsv(tmp_path / "regions.tsv", published + more)], count=4)
     assert store.shape == (len(data.ids), 5, DIM) and store.mean_count == pytest.approx(4 - 1 / 6)
@@ -81,7 +81,7 @@ def test_a_tsv_by_hand(data: Dataset, published: list[PublishedRegions], tmp_pat
 
 
 def test_npz_files_and_an_array_are_the_same_features(
-    data: Dataset, published: list[PublishedRegions], tmp_path: Path
+    data: StoredDataset, published: list[PublishedRegions], tmp_path: Path
 ) -> None:
     folder = tmp_path / "npz"
     folder.mkdir()
@@ -103,7 +103,7 @@ def test_npz_files_and_an_array_are_the_same_features(
     assert set(map(tuple, stores[2].boxes(data.ids[:1])[0])) == {(0, 0, 1, 1), (0, 0, 0, 0)}
 
 
-def test_what_is_refused(data: Dataset, published: list[PublishedRegions], tmp_path: Path) -> None:
+def test_what_is_refused(data: StoredDataset, published: list[PublishedRegions], tmp_path: Path) -> None:
     with pytest.raises(DataError, match=published[0].name):
         write_published(data, [write_tsv(tmp_path / "few.tsv", published[1:])])
     with pytest.raises(DataError, match=published[0].name):
@@ -119,7 +119,7 @@ def test_what_is_refused(data: Dataset, published: list[PublishedRegions], tmp_p
         list(read_published(tmp_path / "ims.npy", tmp_path / "ids.txt"))
 
 
-def test_the_command(data: Dataset, published: list[PublishedRegions], tmp_path: Path, capsys) -> None:
+def test_the_command(data: StoredDataset, published: list[PublishedRegions], tmp_path: Path, capsys) -> None:
     file = write_tsv(tmp_path / "regions.tsv", published)
     assert main(["regions", str(data.path), "--from", "published", "--files", str(file), "--count", "3"]) == 0
     assert "vsemb train dvsa" in capsys.readouterr().out

@@ -12,7 +12,7 @@ from PIL import Image
 from tests.html_tree import Page
 from tests.raising import raises_argument
 from vsemb import Run
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.report import report_run
 from vsemb.systems.regions.image_tower import regions_of
 
@@ -55,7 +55,7 @@ def test_sets_are_shown_by_what_their_words_describe(region_run, region_scenes, 
     assert not (tmp_path / "refused.html").exists()
 
 
-def pair_score(run: Run, dataset: Dataset, row: int, caption: str) -> float:
+def pair_score(run: Run, dataset: StoredDataset, row: int, caption: str) -> float:
     part = dataset.split("val")
     regions = run.model.encode_images(regions_of(run, dataset).rows(part.ids[[row]]))
     return float(run.model.similarity.scores(regions, run.model.encode_texts(run.tokenizer([caption])))[0, 0])

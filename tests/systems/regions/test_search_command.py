@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from vsemb.cli.__main__ import main
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.drawing.pictures import MOST_TILES
 from vsemb.systems.regions.image_tower import regions_of
 
@@ -30,7 +30,7 @@ def test_a_table_a_sheet_and_json(region_run, tmp_path, capsys):
 
 @pytest.mark.parametrize("parts", [False, True])
 def test_against_every_region_by_itself(region_run, parts, tmp_path, capsys):
-    dataset, report = Dataset.open(region_run.data_path), tmp_path / "found.json"
+    dataset, report = StoredDataset.open(region_run.data_path), tmp_path / "found.json"
     options = ["--all-regions", "-k", "20", "--split", "test", "--json", str(report)]
     arguments = [*options, *(["--parts"] if parts else [])]
     assert main(["search-regions", str(region_run.path), "a red circle", *arguments]) == 0

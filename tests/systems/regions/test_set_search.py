@@ -12,7 +12,7 @@ from keras import ops
 from tests.raising import raises_argument
 from tests.searched import search_run
 from vsemb import Run
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.runs.indexing import build_index, open_index
 from vsemb.runs.inputs import Query
@@ -211,7 +211,7 @@ def test_what_cannot_be_searched(run, region_scenes, scenes, tmp_path) -> None:
     assert len(search_run(run, scenes, Query("two"), k=3, split="val", captions=True)) == 3
     with raises_argument("query"):
         search_run(run, region_scenes, Query("zyzzyva"), split="val")
-    copy = Dataset.open(shutil.copytree(scenes.path, tmp_path / "scenes"))
+    copy = StoredDataset.open(shutil.copytree(scenes.path, tmp_path / "scenes"))
     with pytest.raises(DataError, match="vsemb regions"):
         search_run(run, copy, Query("two"))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
     from vsemb.systems.trees.parsers import Parser
 
 #: words, heads (places from 0, the root its own), relations and tags of what it is trained on.
@@ -71,12 +71,12 @@ def write_pipeline(folder: Path, updates: int = 100) -> Path:
     return folder
 
 
-def captions_of(dataset: Dataset) -> int:
+def captions_of(dataset: StoredDataset) -> int:
     """Returns how many captions a dataset has."""
     return sum(len(dataset.split(name).captions) for name in dataset.splits)
 
 
-def conllu_of(dataset: Dataset, parser: Parser, path: Path) -> Path:
+def conllu_of(dataset: StoredDataset, parser: Parser, path: Path) -> Path:
     """Writes all captions of a dataset as another program would write their trees, in another order."""
     from vsemb.systems.trees.trees import Sentence, write_conllu
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.systems.trees.spacy_pipeline import captions_of, conllu_of
 from vsemb.cli.__main__ import main
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.systems.trees.parsers import open_parser
 
 pytest.importorskip("spacy")
@@ -31,7 +31,7 @@ def test_a_model(scenes_copy, spacy_pipeline, tmp_path, capsys):
     assert lines["next"] == f"vsemb train tree-twin --data {scenes_copy.path} --out runs/tree"
     values = json.loads(report.read_text())
     assert values["trees"] == values["captions_parsed"] == captions_of(scenes_copy)
-    assert values["fingerprint"] == Dataset.open(scenes_copy.path).annotation("parses").fingerprint
+    assert values["fingerprint"] == StoredDataset.open(scenes_copy.path).annotation("parses").fingerprint
     assert 1 <= values["depth_mean"] <= values["depth_max"] <= values["words_max"]
     assert parse(scenes_copy.path, "--model", spacy_pipeline, "--processes", 2) == 0
     captured = capsys.readouterr()

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.raising import raises_argument
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.errors import DataError
 from vsemb.systems.trees import parses as module
 from vsemb.systems.trees.parses import Parses, write_parses
@@ -33,7 +33,7 @@ def some_trees(dataset, seed: int = 0) -> dict[str, list[Tree]]:
 
 
 @pytest.fixture
-def dataset(tiny, tmp_path) -> Dataset:
+def dataset(tiny, tmp_path) -> StoredDataset:
     """Images 0 to 5 with 1, 2, 3, 1, 2, 3 captions; 2 and 5 are val."""
     return tiny.write(tiny.records(6), tmp_path / "out")
 
@@ -56,7 +56,7 @@ def test_what_was_written_is_read_back(dataset, tiny):
     trees = some_trees(dataset)
     written = write_parses(dataset, trees, parser={"name": "mine", "version": (1, 2)})
     assert {name: data for name, data in tiny.contents(dataset.path).items() if name in before} == before
-    for parses in (written, dataset.annotation("parses"), Dataset.open(dataset.path).annotation("parses")):
+    for parses in (written, dataset.annotation("parses"), StoredDataset.open(dataset.path).annotation("parses")):
         assert parses is not None
         assert (parses.count, parses.parser_folder) == (12, None)
         assert parses.parser == {"name": "mine", "version": [1, 2]}
@@ -65,7 +65,7 @@ def test_what_was_written_is_read_back(dataset, tiny):
             split = dataset.split(name)
             assert parses.trees(split) == trees[name]
             assert parses.texts(split) == [tree.text for tree in trees[name]]
-    assert Dataset.open(dataset.path).fingerprint == dataset.fingerprint
+    assert StoredDataset.open(dataset.path).fingerprint == dataset.fingerprint
 
 
 def test_the_files_say_which_caption_is_which(dataset):
@@ -114,7 +114,7 @@ def test_texts_without_parses(dataset, tiny, tmp_path):
             read(names)
         with pytest.raises(DataError, match="'train'"):
             read(other.split("train"))
-    assert parses.texts(Dataset.open(dataset.path).split("val")) == parses.texts(dataset.split("val"))
+    assert parses.texts(StoredDataset.open(dataset.path).split("val")) == parses.texts(dataset.split("val"))
 
 
 def cycle(trees):
@@ -216,7 +216,7 @@ def test_others_are_replaced_only_on_request(dataset, pipeline, tiny, tmp_path, 
         write_parses(dataset, trees, **given)
     assert tiny.contents(dataset.path) == before
     assert write_parses(dataset, trees, **given, overwrite=True).trees(dataset.split("val")) == trees["val"]
-    assert Dataset.open(dataset.path).annotation("parses").parser == given["parser"]
+    assert StoredDataset.open(dataset.path).annotation("parses").parser == given["parser"]
 
 
 def test_a_parser_can_be_added_later(dataset, pipeline):
@@ -280,7 +280,7 @@ def test_damage_is_noticed(dataset, damage, value):
     write_parses(dataset, some_trees(dataset))
     damage(dataset.path / "parses")
     with pytest.raises(DataError, match=value):
-        _ = Dataset.open(dataset.path).annotation("parses")
+        _ = StoredDataset.open(dataset.path).annotation("parses")
     with pytest.raises(DataError, match=value):
         write_parses(dataset, some_trees(dataset))
     assert write_parses(dataset, some_trees(dataset), overwrite=True).count == 12

@@ -12,7 +12,7 @@ import pytest
 
 from tests.raising import raises_argument
 from tests.systems.trees.spacy_pipeline import captions_of, conllu_of
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.errors import DataError
 from vsemb.files import locked
 from vsemb.systems.trees import parsing
@@ -54,7 +54,7 @@ class Interrupted(Parser):
         return super().__call__(texts)
 
 
-def contents(dataset: Dataset) -> dict[str, bytes]:
+def contents(dataset: StoredDataset) -> dict[str, bytes]:
     folder = dataset.path / "parses"
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
@@ -106,7 +106,7 @@ def test_an_interrupted_run_goes_on(scenes_copy, parser, small_chunks):
     assert scenes_copy.annotation("parses") is None
     lines: list[str] = []
     # As another process would see it.
-    dataset = Dataset.open(scenes_copy.path)
+    dataset = StoredDataset.open(scenes_copy.path)
     done = parse_dataset(dataset, parser, report=lines.append)
     assert lines == ["150 captions were parsed before the interruption; resuming."]
     assert done.count == captions_of(dataset) - 150

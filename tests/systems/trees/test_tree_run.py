@@ -16,7 +16,7 @@ from tests.searched import search_run
 from tests.tiny import tiny
 from vsemb import Run
 from vsemb.cli.__main__ import main
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.demo.answers import Demo
 from vsemb.errors import DataError
 from vsemb.evaluation import Embedder
@@ -48,12 +48,12 @@ def without_parser(tree_run, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 @pytest.fixture
-def parsed_copy(parsed_scenes, tmp_path: Path) -> Dataset:
+def parsed_copy(parsed_scenes, tmp_path: Path) -> StoredDataset:
     """A copy of the dataset, to be changed."""
-    return Dataset.open(shutil.copytree(parsed_scenes.path, tmp_path / "data"))
+    return StoredDataset.open(shutil.copytree(parsed_scenes.path, tmp_path / "data"))
 
 
-def flatten(dataset: Dataset, parser: dict[str, str] | None = None) -> Parses:
+def flatten(dataset: StoredDataset, parser: dict[str, str] | None = None) -> Parses:
     """Hangs all words of each caption on its first."""
     flat = {
         name: [

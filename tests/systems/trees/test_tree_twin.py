@@ -15,7 +15,7 @@ import tensorflow as tf
 from tests.conftest import FEATURE_DIM
 from tests.raising import raises_argument
 from vsemb import Recipe, recipes
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.encoders import (
     BagOfWordsEncoder,
     ImageEncoder,
@@ -66,9 +66,9 @@ def chain(caption: str) -> str:
 
 
 @pytest.fixture
-def chained(scenes_path: Path, monkeypatch) -> Dataset:
+def chained(scenes_path: Path, monkeypatch) -> StoredDataset:
     """The scenes, with chains for parses."""
-    dataset = Dataset.open(scenes_path)
+    dataset = StoredDataset.open(scenes_path)
     monkeypatch.setitem(dataset._annotations, "parses", ChainParses())
     return dataset
 

@@ -17,7 +17,7 @@ def class_scenes(made_once: MadeOnce):
     """Scenes of classes such as "red circle", 15 of them in test, which splits do not share; treat it as read-only."""
     from vsemb.data import synthetic as generator
     from vsemb.data.features.compute import write_precomputed
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
     from vsemb.data.writing.writer import write_dataset
 
     def make(path: Path) -> None:
@@ -29,7 +29,7 @@ def class_scenes(made_once: MadeOnce):
         features = [word_sums(own) for split in splits for own in split.caption_lists()]
         write_precomputed(dataset, np.concatenate([split.ids for split in splits]), 4 * np.stack(features))
 
-    return Dataset.open(made_once("class-scenes", make))
+    return StoredDataset.open(made_once("class-scenes", make))
 
 
 @pytest.fixture(scope="session")
@@ -41,9 +41,9 @@ def class_run(class_scenes, tiny_recipe, trained):
 @pytest.fixture(scope="session")
 def flowers(flowers_path: Path):
     """The tiny flowers as a `Dataset`; treat it as read-only."""
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
 
-    return Dataset.open(flowers_path)
+    return StoredDataset.open(flowers_path)
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import pytest
 from pipelines import class_backbone, zero_shot
 from vsemb import Run
 from vsemb.data.features.compute import cache_features
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.image.backbones import BackboneConfig
 from vsemb.systems.zero_shot.recognition import ZeroShotTask
 
@@ -94,6 +94,6 @@ def test_the_image_network_reads_training_labels_alone(flowers_path, tmp_path, c
     data, out = shutil.copytree(flowers_path, tmp_path / "data"), tmp_path / "net.weights.h5"
     assert class_backbone.main([str(data), "--out", str(out), "--epochs", "1"]) == 0
     assert "training accuracy" in capsys.readouterr().out
-    store = cache_features(Dataset.open(data), BackboneConfig("SmallConvNet"), weights=out)
+    store = cache_features(StoredDataset.open(data), BackboneConfig("SmallConvNet"), weights=out)
     assert store.shape == (120, 256)
     assert class_backbone.main([str(tmp_path), "--out", str(out)]) == 1

@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import FEATURE_DIM
 from tests.raising import raises_argument
 from vsemb import Run, recipes
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.data.writing.writer import write_dataset
 from vsemb.errors import DataError
 from vsemb.recipes.retrieval import Retrieval, RetrievalJob
@@ -192,13 +192,13 @@ def test_class_names_are_of_datasets_that_have_classes() -> None:
         ClassNames().learn(["flower 1"])
 
 
-def with_attributes(source: Dataset, path, change) -> Dataset:
+def with_attributes(source: StoredDataset, path, change) -> StoredDataset:
     """A copy of a dataset whose attributes of classes are others."""
     shutil.copytree(source.path, path)
-    attributes = Dataset.open(path).annotation("attributes")
+    attributes = StoredDataset.open(path).annotation("attributes")
     assert attributes is not None
     write_attributes(path, ClassAttributes(attributes.names, change(attributes.values)))
-    return Dataset.open(path)
+    return StoredDataset.open(path)
 
 
 def test_attributes_are_those_of_the_dataset_at_hand(flowers, sje_run, sje_recipe, tmp_path) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from vsemb.console import progress, say
 from vsemb.data.features.files import WEIGHTS_NAME, FeatureWriter, blocks, check_ids
 from vsemb.data.features.store import FeatureFolder, FeatureStore, feature_fingerprint, refuse_not_finite, views_kept
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.errors import DataError, VsembError, counted, invalid_argument
 from vsemb.files import remove_partial
 from vsemb.image.backbones import BackboneConfig, build_backbone, save_backbone_weights
@@ -31,7 +31,7 @@ _Folder = TypeVar("_Folder", bound=FeatureFolder)
 
 
 def cache_features(
-    dataset: Dataset,
+    dataset: StoredDataset,
     backbone: BackboneConfig,
     *,
     weights: str | os.PathLike[str] | None = "imagenet",
@@ -121,7 +121,7 @@ def cache_features(
 
 def fill_folder(
     kind: type[_Folder],
-    dataset: Dataset,
+    dataset: StoredDataset,
     fingerprint: str,
     compute: Callable[[Any], Iterator[tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]]],
     shape: tuple[int, ...],
@@ -177,7 +177,7 @@ def fill_folder(
     return store
 
 
-def write_precomputed(dataset: Dataset, ids: np.ndarray, rows: np.ndarray | Iterable[np.ndarray]) -> FeatureStore:
+def write_precomputed(dataset: StoredDataset, ids: np.ndarray, rows: np.ndarray | Iterable[np.ndarray]) -> FeatureStore:
     """Store features that were computed elsewhere, such as VSE++'s `*_ims.npy`.
 
     Args:

@@ -25,7 +25,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from vsemb.data.features.files import FORMAT, VERSION, WEIGHTS_NAME, check_ids, load_array, not_finite
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.errors import DataError, invalid_argument
 from vsemb.files import read_json, reading, remember, sha256_bytes, sha256_file, unchanged
 from vsemb.image.backbones import PREPROCESSING_VERSION, BackboneConfig
@@ -77,7 +77,7 @@ class FeatureFolder(Result):
         self._beside = beside
 
     @classmethod
-    def open(cls, directory: str | Path, dataset: Dataset, *, verify: bool = False) -> Self:
+    def open(cls, directory: str | Path, dataset: StoredDataset, *, verify: bool = False) -> Self:
         """Open cached features and check that they belong to `dataset`.
 
         Args:
@@ -102,7 +102,7 @@ class FeatureFolder(Result):
         return store
 
     @classmethod
-    def find(cls, dataset: Dataset, fingerprint: str | None = None, layer: str | None = None) -> Self:
+    def find(cls, dataset: StoredDataset, fingerprint: str | None = None, layer: str | None = None) -> Self:
         """Open a folder of the dataset.
 
         Args:
@@ -185,7 +185,7 @@ class FeatureFolder(Result):
         )
 
     @classmethod
-    def folders(cls, dataset: Dataset) -> list[Path]:
+    def folders(cls, dataset: StoredDataset) -> list[Path]:
         """Return all folders of this kind of a dataset."""
         return sorted(path.parent for path in (dataset.path / cls.plural()).glob(_FOLDERS))
 
@@ -219,7 +219,7 @@ class FeatureFolder(Result):
         """
         raise NotImplementedError
 
-    def check(self, dataset: Dataset) -> None:
+    def check(self, dataset: StoredDataset) -> None:
         """Refuse values that cannot be, reading the arrays in full.
 
         Raises:
@@ -264,7 +264,7 @@ class FeatureFolder(Result):
         return positions
 
     @classmethod
-    def _read_manifest(cls, directory: Path, dataset: Dataset) -> dict[str, Any]:
+    def _read_manifest(cls, directory: Path, dataset: StoredDataset) -> dict[str, Any]:
         """Read the manifest of a folder and check that it is of this kind and of `dataset`."""
         manifest = read_json(directory / "manifest.json", f"{cls.singular} manifest")
         name, version = cls.format
@@ -282,7 +282,7 @@ class FeatureFolder(Result):
             raise cls.unusable(directory, f"belong to {other}")
         return manifest
 
-    def check_rows(self, dataset: Dataset) -> None:
+    def check_rows(self, dataset: StoredDataset) -> None:
         """Check that there is a row for each image of the dataset, made as it would be today.
 
         Raises:
@@ -295,7 +295,7 @@ class FeatureFolder(Result):
         if self.expected_fingerprint() not in (None, self.fingerprint):
             raise self.unusable(self.directory, "were made with other preprocessing")
 
-    def _verify(self, dataset: Dataset, again: bool) -> None:
+    def _verify(self, dataset: StoredDataset, again: bool) -> None:
         """Check that the arrays are those that were written, unless that was done since they last changed."""
         digests = {f"{array}.npy": self.manifest[f"{array}_sha256"] for array in ("ids", *self.arrays)}
         if not again and unchanged(self.directory, digests) == digests.keys():
@@ -311,7 +311,7 @@ class FeatureFolder(Result):
         remember(self.directory, digests)
 
 
-def refuse_not_finite(rows: np.ndarray, ids: np.ndarray, dataset: Dataset, what: str) -> None:
+def refuse_not_finite(rows: np.ndarray, ids: np.ndarray, dataset: StoredDataset, what: str) -> None:
     """Refuse features with NaN or infinity, naming the images.
 
     Raises:
@@ -345,7 +345,7 @@ class FeatureStore(FeatureFolder):
         kept = views_kept(config.crops, self.views_count)
         return feature_fingerprint(config, self.manifest["weights_sha256"], kept)
 
-    def check(self, dataset: Dataset) -> None:
+    def check(self, dataset: StoredDataset) -> None:
         refuse_not_finite(self._features, self.ids, dataset, self.called(self.directory))
 
     @classmethod

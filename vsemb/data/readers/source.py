@@ -21,7 +21,7 @@ from vsemb.unicode import has_surrogate
 if TYPE_CHECKING:
     import numpy as np
 
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
 
 RestVal = Literal["train", "keep", "drop"]
 
@@ -69,7 +69,7 @@ class Source:
         """Whether the source has content besides its records: features, or files that `finish` writes."""
         return self.rows is not None
 
-    def finish(self, dataset: Dataset) -> None:
+    def finish(self, dataset: StoredDataset) -> None:
         """Write content beyond the records into the dataset's directory; for subclasses.
 
         Args:

@@ -17,7 +17,7 @@ from pyarrow import parquet
 
 from vsemb.acts import Option, act
 from vsemb.console import progress
-from vsemb.data.store import Dataset, Split
+from vsemb.data.store import Split, StoredDataset
 from vsemb.files import replacing_directory
 from vsemb.parts import Count
 from vsemb.results import Result
@@ -80,7 +80,7 @@ class Files(Result):
 
 @act
 def convert(
-    data: Dataset | str | os.PathLike[str],
+    data: StoredDataset | str | os.PathLike[str],
     out: Annotated[str | os.PathLike[str], Option(by_place=False)],
     format: Annotated[Literal["webdataset", "parquet"], Option(by_place=False)],
     *,
@@ -111,7 +111,7 @@ def convert(
 
         vsemb.convert("data/flickr8k", "flickr8k-shards", "webdataset")
     """
-    dataset = Dataset.of(data)
+    dataset = StoredDataset.of(data)
     ending, write = FORMATS[format]
     names = []
     with replacing_directory(out, overwrite) as folder:

@@ -17,7 +17,7 @@ from vsemb.data.duplicates import shared_images
 from vsemb.data.readers import Reader, infer_format, read
 from vsemb.data.readers.source import Source, listed
 from vsemb.data.records import ImageRecord
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.data.writing.writer import write_dataset
 from vsemb.errors import DataError, counted, invalid_argument
 from vsemb.files import sha256_file
@@ -66,7 +66,7 @@ def open_source(
     return _with_val_in_train(opened) if val_to_train else opened
 
 
-def write_source(source: Source, out: str | os.PathLike[str], **options: Any) -> Dataset:
+def write_source(source: Source, out: str | os.PathLike[str], **options: Any) -> StoredDataset:
     """Write a source as a dataset.
 
     Args:
@@ -175,7 +175,7 @@ def described_source(source: Source) -> dict[str, Any]:
     return described
 
 
-def write_beside(dataset: Dataset, source: Source) -> None:
+def write_beside(dataset: StoredDataset, source: Source) -> None:
     """Write the other content of a source than its records: call its `finish`, and write precomputed features."""
     source.finish(dataset)
     if source.rows is None:

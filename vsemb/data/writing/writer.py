@@ -14,7 +14,7 @@ import PIL
 from vsemb.console import progress
 from vsemb.data.manifest import MANIFEST, VERSION, FinishedSplit, read_manifest, shard_name, write_index_and_manifest
 from vsemb.data.records import ImageRecord
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.data.writing.shards import SplitWriter, WorkArea
 from vsemb.data.writing.validate import examine_all, signature
 from vsemb.errors import DataError, VsembError, counted
@@ -45,8 +45,8 @@ def write_dataset(
     max_side: int | None = None,
     overwrite: bool = False,
     report: Callable[[str], None] | None = None,
-    before_publish: Callable[[Dataset], None] | None = None,
-) -> Dataset:
+    before_publish: Callable[[StoredDataset], None] | None = None,
+) -> StoredDataset:
     """Write records as a dataset: TFRecord shards, an index per split, and a manifest, written last.
 
     `out` is published in one step. Finished shards of an interrupted call are kept beside it, in `.NAME.partial`, and
@@ -97,7 +97,7 @@ def write_dataset(
                 with area.locked():
                     area.remove()
             say(f"{out} is already prepared from this source with these options; nothing to do.")
-            return Dataset.open(out)
+            return StoredDataset.open(out)
         with area.locked():
             try:
                 if area.begin(plan):
@@ -115,14 +115,14 @@ def write_dataset(
                     area.begin(plan)
                     _complete(area, records, described, total, on_bad_image, say)
                 if before_publish is not None:
-                    before_publish(Dataset.open(area.dataset))
+                    before_publish(StoredDataset.open(area.dataset))
             except Exception as error:
                 # An error in the source makes its finished shards useless.
                 at_fault = isinstance(error, VsembError) and not isinstance(error.__cause__, OSError)
                 area.tidy(keep=isinstance(error, BadImageFound) or not at_fault)
                 raise
             area.publish()
-    return Dataset.open(out)
+    return StoredDataset.open(out)
 
 
 def _complete(

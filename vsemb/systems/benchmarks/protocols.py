@@ -14,7 +14,7 @@ from vsemb.results import Table
 from vsemb.runs.protocols import RETRIEVAL, Protocol
 
 if TYPE_CHECKING:
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
     from vsemb.runs.run import Run
 
 
@@ -35,7 +35,7 @@ class Positives(Protocol, kind="positives"):
 
     tasks: ClassVar[Sequence[str]] = (RETRIEVAL,)
 
-    def measure(self, run: Run, data: Dataset, split: str) -> Table:
+    def measure(self, run: Run, data: StoredDataset, split: str) -> Table:
         import numpy as np
 
         from vsemb.errors import DataError
@@ -88,7 +88,7 @@ class Compositional(Protocol, kind="compositional"):
         if not self.files:
             raise invalid_argument("files", self.files, "the files of the tests, such as swap_att.json")
 
-    def measure(self, run: Run, data: Dataset, split: str) -> Table:
+    def measure(self, run: Run, data: StoredDataset, split: str) -> Table:
         from vsemb.systems.benchmarks.compositional import measure_compositional, read_cases
 
         cases = {Path(file): read_cases(file) for file in self.files}

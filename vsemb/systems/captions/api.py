@@ -12,7 +12,7 @@ from vsemb.console import say
 from vsemb.parts import Count, Finite, Positive, Probability, Seed
 
 if TYPE_CHECKING:
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
     from vsemb.runs.run import Run
     from vsemb.systems.captions.captioning import CaptionedImages
     from vsemb.systems.captions.region_captions import RegionCaptions
@@ -23,7 +23,7 @@ def caption(
     run: Run | str | os.PathLike[str],
     images: Sequence[str | os.PathLike[str]],
     *,
-    data: Dataset | str | os.PathLike[str] | None = None,
+    data: StoredDataset | str | os.PathLike[str] | None = None,
     n_best: Count | None = None,
     beam: Count | None = None,
     length_penalty: Finite | None = None,
@@ -78,7 +78,7 @@ def caption_regions(
     run: Run | str | os.PathLike[str],
     image: str | os.PathLike[str],
     *,
-    data: Dataset | str | os.PathLike[str] | None = None,
+    data: StoredDataset | str | os.PathLike[str] | None = None,
     most: Count = 5,
     beam: Count | None = None,
     parts: bool = False,

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from vsemb.data.store import Dataset, Split
+from vsemb.data.store import Split, StoredDataset
 from vsemb.errors import invalid_argument
 from vsemb.parts import Count, require
 from vsemb.runs.run import Run
@@ -128,7 +128,7 @@ class CaptionTable:
 
 def measure_captions(
     runs: Sequence[Run],
-    dataset: Dataset,
+    dataset: StoredDataset,
     split: str = "val",
     *,
     options: CaptionOptions | None = None,
@@ -251,7 +251,7 @@ def _backgrounds(part: Split, rows: np.ndarray) -> list[str]:
     return []
 
 
-def _nearest_images(run: Run, dataset: Dataset, part: Split, rows: np.ndarray, train: Split) -> np.ndarray | None:
+def _nearest_images(run: Run, dataset: StoredDataset, part: Split, rows: np.ndarray, train: Split) -> np.ndarray | None:
     """Return the training image nearest to each image, (n,) int64; None for a run that reads pixels."""
     run = run.recipe.image_run(run)
     source = run.images_of(dataset, part)

@@ -14,7 +14,7 @@ import numpy as np
 from vsemb.console import progress
 from vsemb.data.batches import image_batches
 from vsemb.data.sources import ImageSource
-from vsemb.data.store import Dataset, Split
+from vsemb.data.store import Split, StoredDataset
 from vsemb.errors import DataError, one_line, printable
 from vsemb.ops.tensorflow import tf
 from vsemb.runs.image_results import ImageResults
@@ -125,7 +125,7 @@ class CaptionWriter:
             )
         return ServedCaptioner(self.captioner, taken)
 
-    def of_split_row(self, dataset: Dataset, split: Split, row: int) -> list[Written]:
+    def of_split_row(self, dataset: StoredDataset, split: Split, row: int) -> list[Written]:
         """Write captions of an image of a dataset, from cached features if the run reads features.
 
         Args:
@@ -178,7 +178,7 @@ def written_of(captions: Captions) -> list[list[Written]]:
 
 def caption_split(
     run: Run,
-    dataset: Dataset,
+    dataset: StoredDataset,
     split_name: str,
     options: CaptionOptions = _DEFAULT,
     *,
@@ -257,7 +257,7 @@ class CaptionedImages(ImageResults[ImageCaptions]):
 def caption_images(
     run: Run,
     images: Sequence[str],
-    dataset: Dataset | None = None,
+    dataset: StoredDataset | None = None,
     options: CaptionOptions = _DEFAULT,
 ) -> CaptionedImages:
     """Write captions of images one by one; unreadable images are reported in the result.
@@ -286,7 +286,7 @@ def caption_images(
     return CaptionedImages(tuple(captioned))
 
 
-def _captions_of(writer: CaptionWriter, image: str, dataset: Dataset | None) -> list[Written]:
+def _captions_of(writer: CaptionWriter, image: str, dataset: StoredDataset | None) -> list[Written]:
     place = find_key(dataset, image)
     if dataset is not None and place is not None:
         return writer.of_split_row(dataset, *place)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.errors import DataError
 from vsemb.evaluation import Embedder
 from vsemb.recipes.retrieval import Retrieval
@@ -74,7 +74,7 @@ class ClipScorer:
         scores, of_references = ClipScorer(run, dataset, "test", np.arange(2))(captions, references)
     """
 
-    def __init__(self, run: Run, dataset: Dataset, split: str, rows: np.ndarray) -> None:
+    def __init__(self, run: Run, dataset: StoredDataset, split: str, rows: np.ndarray) -> None:
         if not isinstance(run.recipe, Retrieval) or run.multi_vector:
             raise DataError(
                 f"{run.path} must embed images and captions as one vector each, for CLIPScore; its recipe "

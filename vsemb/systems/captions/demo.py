@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.demo.answers import Demonstration, Written, decoded
 from vsemb.demo.page import Page
 from vsemb.errors import VsembError, invalid_argument
@@ -37,7 +37,9 @@ class CaptionDemo(Demonstration):
         text, log_prob = demo.written(demo.items[0].key)[0]
     """
 
-    def __init__(self, run: Run, dataset: Dataset, split: str = ALL, options: CaptionOptions | None = None) -> None:
+    def __init__(
+        self, run: Run, dataset: StoredDataset, split: str = ALL, options: CaptionOptions | None = None
+    ) -> None:
         super().__init__(dataset, split_names(dataset, split))
         self.run = run
         self._writer = CaptionWriter(run, options or CaptionOptions())
@@ -82,7 +84,7 @@ class CaptionDemo(Demonstration):
 
 
 def tabs(
-    run: Run, dataset: Dataset, split: str, report: Callable[[str], None], captioning: Demonstration | None
+    run: Run, dataset: StoredDataset, split: str, report: Callable[[str], None], captioning: Demonstration | None
 ) -> CaptionDemo | None:
     """Open the demonstration of a captioning run, see `vsemb.demo.page.TabMaker`; None for other runs.
 

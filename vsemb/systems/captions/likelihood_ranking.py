@@ -11,7 +11,7 @@ import numpy as np
 
 from vsemb.console import progress
 from vsemb.data.batches import pad_ids
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.errors import DataError, invalid_argument
 from vsemb.evaluation.retrieval import RetrievalMetrics, rank_metrics
 from vsemb.ops.tensorflow import tf
@@ -24,7 +24,7 @@ _IMAGES, _CAPTIONS = 8, 64
 
 
 def measure_ranking(
-    run: Run, dataset: Dataset, split: str = "val", *, first: int | None = None, prior: int = 100
+    run: Run, dataset: StoredDataset, split: str = "val", *, first: int | None = None, prior: int = 100
 ) -> RetrievalMetrics:
     """Rank captions for images, and images for captions, by the likelihoods of a caption model.
 

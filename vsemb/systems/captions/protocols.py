@@ -13,7 +13,7 @@ from vsemb.results import Table
 from vsemb.runs.protocols import Protocol
 
 if TYPE_CHECKING:
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
     from vsemb.evaluation import RetrievalMetrics
     from vsemb.runs.run import Run
     from vsemb.systems.captions.caption_measure import CaptionTable, MeasuredCaptions
@@ -65,7 +65,7 @@ class Captions(_Captions, kind="captions"):
 
     tasks: ClassVar[Sequence[str]] = _WRITES_WORDS
 
-    def measure(self, run: Run, data: Dataset, split: str) -> Table:
+    def measure(self, run: Run, data: StoredDataset, split: str) -> Table:
         from vsemb.runs.run import Run
         from vsemb.systems.captions.caption_measure import measure_captions
         from vsemb.systems.captions.captioning import open_captioning_run
@@ -104,7 +104,7 @@ class RegionCaptions(_Captions, kind="region-captions"):
         if self.image_list is not None and self.annotations is None:
             raise invalid_argument("image_list", self.image_list, "omitted without annotations")
 
-    def measure(self, run: Run, data: Dataset, split: str) -> Table:
+    def measure(self, run: Run, data: StoredDataset, split: str) -> Table:
         from vsemb.runs.run import Run
         from vsemb.systems.captions.captioning import open_captioning_run
         from vsemb.systems.captions.region_measure import measure_region_captions
@@ -139,7 +139,7 @@ class Perplexity(Protocol, kind="perplexity"):
 
     tasks: ClassVar[Sequence[str]] = _WRITES_WORDS
 
-    def measure(self, run: Run, data: Dataset, split: str) -> Table:
+    def measure(self, run: Run, data: StoredDataset, split: str) -> Table:
         from vsemb.runs.run import Run
         from vsemb.systems.captions.validation import difference_of, measure_perplexities
 
@@ -172,7 +172,7 @@ class Likelihood(Protocol, kind="likelihood"):
 
     tasks: ClassVar[Sequence[str]] = ("vsemb.systems.captions.recipe:Captioning",)
 
-    def measure(self, run: Run, data: Dataset, split: str) -> RetrievalMetrics:
+    def measure(self, run: Run, data: StoredDataset, split: str) -> RetrievalMetrics:
         from vsemb.systems.captions.likelihood_ranking import measure_ranking
 
         return measure_ranking(run, data, split, first=self.first, prior=self.prior)

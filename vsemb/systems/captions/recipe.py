@@ -15,7 +15,7 @@ import keras
 import numpy as np
 
 from vsemb.data.batches import BatchSource, PairBatches
-from vsemb.data.store import Dataset, Split
+from vsemb.data.store import Split, StoredDataset
 from vsemb.data.tokens import encoded_captions
 from vsemb.encoders.image import Affine
 from vsemb.encoders.text_encoder import TextCorpus, WordVectors
@@ -150,7 +150,7 @@ class CaptionTask(NextWordTask):
             search.setdefault("n_best", min(N_BEST, search["beam"]))
         return NeuralCaptioner(run.model, run.vocabulary, SearchOptions(**search), sampler)
 
-    def likelihood(self, run: Run, dataset: Dataset, split: str) -> tuple[Sentences, Likelihood]:
+    def likelihood(self, run: Run, dataset: StoredDataset, split: str) -> tuple[Sentences, Likelihood]:
         part = dataset.split(split)
         images = run.images_of(dataset, part)
         sentences = Sentences(*encoded_captions(part, run.tokenizer), images=images, image_rows=part.caption_rows)
@@ -189,7 +189,7 @@ class CaptionJob(NextWordJob):
         dataset: a dataset with splits `train` and `val`.
     """
 
-    def __init__(self, recipe: CaptionTask, dataset: Dataset) -> None:
+    def __init__(self, recipe: CaptionTask, dataset: StoredDataset) -> None:
         super().__init__(recipe, dataset)
         self.store = recipe.image.open(dataset)
         untyped(self.info).update(recipe.image.describe(self.store))
@@ -226,7 +226,7 @@ class ImageJob(CaptionJob):
         dataset: a dataset with splits `train` and `val`.
     """
 
-    def __init__(self, recipe: Captioning, dataset: Dataset) -> None:
+    def __init__(self, recipe: Captioning, dataset: StoredDataset) -> None:
         super().__init__(recipe, dataset)
         self.monitor = recipe.validation.monitor
 
@@ -341,7 +341,7 @@ class SnippetJob(CaptionJob):
 
     unit = "snippets"
 
-    def __init__(self, recipe: RegionCaptioning, dataset: Dataset, out: Path, alignment: Run | None) -> None:
+    def __init__(self, recipe: RegionCaptioning, dataset: StoredDataset, out: Path, alignment: Run | None) -> None:
         super().__init__(recipe, dataset)
         self._out, self._alignment = out / SNIPPETS, alignment
         if alignment is not None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.drawing.pictures import (
     PAPER,
     Font,
@@ -109,7 +109,7 @@ class RegionCaptions(Result):
 def caption_regions(
     run: Run,
     image: str,
-    dataset: Dataset | None = None,
+    dataset: StoredDataset | None = None,
     *,
     most: int = 5,
     beam: int | None = None,

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from vsemb.data.store import Dataset, Split
+from vsemb.data.store import Split, StoredDataset
 from vsemb.errors import DataError, one_line
 from vsemb.files import read_json
 from vsemb.systems.regions.detections import DetectedImages, clip_boxes
@@ -56,7 +56,7 @@ class RegionTexts:
 
 
 def read_region_texts(
-    path: str | os.PathLike[str], dataset: Dataset, part: Split, images: str | os.PathLike[str] | None = None
+    path: str | os.PathLike[str], dataset: StoredDataset, part: Split, images: str | os.PathLike[str] | None = None
 ) -> RegionTexts:
     """Read region annotations of the images of a split.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vsemb.data.store import Dataset, Split
+from vsemb.data.store import Split, StoredDataset
 from vsemb.drawing.pictures import data_uri
 from vsemb.drawing.templates import page_template
 from vsemb.errors import DataError, MissingExtraError, invalid_argument
@@ -110,7 +110,7 @@ def sections(view: View) -> list[Section]:
     return parts
 
 
-def training_captions(run: Run, dataset: Dataset) -> TrainingCaptions | None:
+def training_captions(run: Run, dataset: StoredDataset) -> TrainingCaptions | None:
     """Return the training captions of a run, from this dataset or its own; None if neither is available.
 
     Args:
@@ -148,7 +148,7 @@ def _captioned(
     return shown
 
 
-def _regions(run: Run, dataset: Dataset, part: Split, rows: np.ndarray) -> list[Picture]:
+def _regions(run: Run, dataset: StoredDataset, part: Split, rows: np.ndarray) -> list[Picture]:
     """Return the first images with captions of regions; empty if the run generates none."""
     if not isinstance(run.recipe, RegionCaptioning) or not part.has_images or run.image_input is None:
         return []

@@ -27,7 +27,7 @@ import numpy as np
 from vsemb.console import progress, say
 from vsemb.data.batches import pad_ids
 from vsemb.data.sources import ImageSource
-from vsemb.data.store import Dataset, Split
+from vsemb.data.store import Split, StoredDataset
 from vsemb.errors import DataError, invalid_argument
 from vsemb.files import read_json, read_text, replacing_directory, require_regular, sha256_bytes, write_json
 from vsemb.ops.tensorflow import tf
@@ -220,7 +220,7 @@ _BLOCK, _BATCH = 2048, 256
 _CHOOSING, _CHOOSERS = "val", 2048
 
 
-def find_snippets(alignment: Run, dataset: Dataset, part: Split, affinity: float | None = None) -> Snippets:
+def find_snippets(alignment: Run, dataset: StoredDataset, part: Split, affinity: float | None = None) -> Snippets:
     """Cut the captions of a split into snippets, with a progress bar.
 
     Args:
@@ -276,7 +276,7 @@ def find_snippets(alignment: Run, dataset: Dataset, part: Split, affinity: float
 
 
 def stored_snippets(
-    path: Path, alignment: Run, dataset: Dataset, part: Split, affinity: float | None = None
+    path: Path, alignment: Run, dataset: StoredDataset, part: Split, affinity: float | None = None
 ) -> Snippets:
     """Read stored snippets, or cut captions if none are stored; does not store the result.
 
@@ -294,7 +294,7 @@ def stored_snippets(
     return find_snippets(alignment, dataset, part, affinity)
 
 
-def snippets_fingerprint(alignment: Run, dataset: Dataset, split: Split, affinity: float | None) -> str:
+def snippets_fingerprint(alignment: Run, dataset: StoredDataset, split: Split, affinity: float | None) -> str:
     """Return a hex fingerprint of all inputs of a split's snippets.
 
     Args:
@@ -308,7 +308,7 @@ def snippets_fingerprint(alignment: Run, dataset: Dataset, split: Split, affinit
     return sha256_bytes(json.dumps([*parts, sha256_bytes(captions.encode())]).encode())
 
 
-def _choose_affinity(aligner: _Aligner, dataset: Dataset) -> float:
+def _choose_affinity(aligner: _Aligner, dataset: StoredDataset) -> float:
     """Choose the affinity from scores of words and regions of the validation split, or of the first split without one.
 
     The affinity is the standard deviation of the scores of a word's regions. A word then joins its neighbour unless
@@ -334,7 +334,7 @@ class _Aligner:
         dataset: the dataset.
     """
 
-    def __init__(self, alignment: Run, dataset: Dataset) -> None:
+    def __init__(self, alignment: Run, dataset: StoredDataset) -> None:
         require_regions(alignment)
         tokenizer = alignment.recipe.text.tokenizer
         if not isinstance(tokenizer, Words):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from vsemb.data.store import Dataset, Split
+from vsemb.data.store import Split, StoredDataset
 from vsemb.errors import DataError, invalid_argument
 from vsemb.parts import Count, NonNegative, Part
 from vsemb.recipes.retrieval import described
@@ -47,7 +47,7 @@ class WordBatches(Part):
 
     size: Count = 100
 
-    def training_split(self, dataset: Dataset) -> Split:
+    def training_split(self, dataset: StoredDataset) -> Split:
         """Return the training split of a dataset, with the captions that are used."""
         return dataset.split("train")
 
@@ -62,7 +62,7 @@ class CaptionBatches(WordBatches):
 
     captions_per_image: Count | None = None
 
-    def training_split(self, dataset: Dataset) -> Split:
+    def training_split(self, dataset: StoredDataset) -> Split:
         return super().training_split(dataset).first_captions(self.captions_per_image)
 
 
@@ -96,8 +96,8 @@ class NextWordTask(Recipe):
         """The search for captions, as a phrase; "" if the model writes no captions."""
         raise NotImplementedError
 
-    def open_data(self, path: str | os.PathLike[str]) -> Dataset:
-        return Dataset.open(path)
+    def open_data(self, path: str | os.PathLike[str]) -> StoredDataset:
+        return StoredDataset.open(path)
 
     def refusal(self) -> str | None:
         """Return the reason why the trained model writes no captions, as a phrase; None if it writes captions."""
@@ -146,7 +146,7 @@ class NextWordTask(Recipe):
         """
         raise NotImplementedError
 
-    def likelihood(self, run: Run, dataset: Dataset, split: str) -> tuple[Sentences, Likelihood]:
+    def likelihood(self, run: Run, dataset: StoredDataset, split: str) -> tuple[Sentences, Likelihood]:
         """Measure the likelihood of the captions of a split.
 
         Args:
@@ -180,7 +180,7 @@ class NextWordJob(Job):
 
     monitor = Perplexity.monitor
 
-    def __init__(self, recipe: Any, dataset: Dataset) -> None:
+    def __init__(self, recipe: Any, dataset: StoredDataset) -> None:
         self.recipe = recipe
         self.dataset = dataset
         self.train = recipe.batches.training_split(dataset)

@@ -15,7 +15,7 @@ import numpy as np
 
 from vsemb.data.batches import image_batches
 from vsemb.data.sources import ImageSource
-from vsemb.data.store import Dataset, Split
+from vsemb.data.store import Split, StoredDataset
 from vsemb.data.tokens import encoded_captions
 from vsemb.errors import DataError
 from vsemb.ops.tensorflow import tf
@@ -179,7 +179,7 @@ class PerplexityRow:
         return {name: None if value == math.inf else value for name, value in plain.items()}
 
 
-def measure_perplexities(runs: Sequence[Run], dataset: Dataset, split: str = "val") -> list[PerplexityRow]:
+def measure_perplexities(runs: Sequence[Run], dataset: StoredDataset, split: str = "val") -> list[PerplexityRow]:
     """Measure the perplexity of runs on the captions of a split.
 
     Language models are conditioned on the vector of the caption itself, as in the paper. Captioning networks are
@@ -247,7 +247,7 @@ def _row(run: Run, sentences: Sentences, likelihood: Likelihood, name: str, deco
     )
 
 
-def _baselines(run: Run, dataset: Dataset, name: str) -> list[PerplexityRow]:
+def _baselines(run: Run, dataset: StoredDataset, name: str) -> list[PerplexityRow]:
     sentences = Sentences(*encoded_captions(dataset.split(name), run.tokenizer))
     size = len(run.vocabulary)
     counts = sentences.word_counts(size)

@@ -12,7 +12,7 @@ from vsemb.parts import PathName
 from vsemb.results import Table
 
 if TYPE_CHECKING:
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
 
 # Tags that are shown, the most frequent first.
 _SHOWN = 5
@@ -32,7 +32,7 @@ class PosTags(Annotation, kind="pos-tags"):
 
     file: PathName | None = None
 
-    def annotate(self, dataset: Dataset, overwrite: bool) -> Table:
+    def annotate(self, dataset: StoredDataset, overwrite: bool) -> Table:
         from vsemb.systems.language.tags import describe_tags, import_tags, open_tagger, tag_captions
 
         began = time.monotonic()

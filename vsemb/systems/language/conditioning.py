@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vsemb.data.store import Dataset, Split
+from vsemb.data.store import Split, StoredDataset
 from vsemb.errors import DataError
 from vsemb.evaluation import Embedder
 from vsemb.files import hard_link_or_copy, replacing_directory
@@ -108,7 +108,7 @@ def tags_of(run: Run) -> tuple[str, ...]:
     return tuple(untyped(run.info)["tag_names"] or ())
 
 
-def require_tags(dataset: Dataset) -> CaptionTags:
+def require_tags(dataset: StoredDataset) -> CaptionTags:
     """Return the parts of speech of a dataset's captions.
 
     Raises:

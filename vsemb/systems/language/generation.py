@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from vsemb.console import progress
-from vsemb.data.store import Dataset, Split
+from vsemb.data.store import Split, StoredDataset
 from vsemb.errors import DataError, missing_extra, needs_extra, one_line
 from vsemb.evaluation import Embedder
 from vsemb.files import read_json, read_text, replacing_directory, require_regular, sha256_file, write_json
@@ -57,7 +57,7 @@ GRID = (
 )
 
 
-def check_generation(recipe: Any, dataset: Dataset, encoder: Run) -> None:
+def check_generation(recipe: Any, dataset: StoredDataset, encoder: Run) -> None:
     """Check the requirements of caption generation before training.
 
     Args:
@@ -82,7 +82,7 @@ def check_generation(recipe: Any, dataset: Dataset, encoder: Run) -> None:
     encoder.images_of(dataset, val)
 
 
-def prepare_generation(run: Run, dataset: Dataset) -> None:
+def prepare_generation(run: Run, dataset: StoredDataset) -> None:
     """Write `RUN/generation` atomically, with progress bars; do nothing if it is up to date.
 
     The weights are tuned on the first images of the split `val`, at most 200.
@@ -345,7 +345,7 @@ def _nothing_to_write() -> DataError:
     )
 
 
-def _sequences_of(run: Run, dataset: Dataset, split: Split, seed: int) -> np.ndarray:
+def _sequences_of(run: Run, dataset: StoredDataset, split: Split, seed: int) -> np.ndarray:
     if not run.recipe.model.reads_tags:
         # All words have the same tag: a sequence defines only the length of a caption.
         lengths = np.diff(run.tokenizer.encode(split.captions)[1])

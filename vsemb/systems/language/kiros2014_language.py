@@ -50,7 +50,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import keras
 
 from vsemb.data.batches import BatchSource
-from vsemb.data.store import Dataset, Split
+from vsemb.data.store import Split, StoredDataset
 from vsemb.errors import invalid_argument
 from vsemb.recipes.info import untyped
 from vsemb.recipes.schema import Training
@@ -107,9 +107,9 @@ class Language(NextWordTask, kind="language"):
     model: LanguageModel = field(default_factory=LogBilinearPart)
     sentences: str | None = None
 
-    def training_splits(self, dataset: Dataset) -> list[Split]:
+    def training_splits(self, dataset: StoredDataset) -> list[Split]:
         """Return the training splits of a dataset and of the plain text, if any."""
-        plain = [] if self.sentences is None else [Dataset.open(self.sentences).split("train")]
+        plain = [] if self.sentences is None else [StoredDataset.open(self.sentences).split("train")]
         return [self.batches.training_split(dataset), *plain]
 
     @property
@@ -153,7 +153,7 @@ class Language(NextWordTask, kind="language"):
         note = "Its language model read sentences alone; images are looked at by their encoder."
         return {**facts, "notes": [note]}
 
-    def likelihood(self, run: Run, dataset: Dataset, split: str) -> tuple[Sentences, Likelihood]:
+    def likelihood(self, run: Run, dataset: StoredDataset, split: str) -> tuple[Sentences, Likelihood]:
         encoder, names = encoder_of(run), tags_of(run)
         sentences = read_sentences(dataset.split(split), run.tokenizer, encoder=encoder, names=names)
         return sentences, LikelihoodMeasure(run.model)(sentence_batches(sentences))
@@ -186,7 +186,7 @@ class LanguageJob(NextWordJob):
         VsembError: if the dataset lacks inputs of the model or of caption generation.
     """
 
-    def __init__(self, recipe: Language, dataset: Dataset, encoder: Run | None) -> None:
+    def __init__(self, recipe: Language, dataset: StoredDataset, encoder: Run | None) -> None:
         self._splits = recipe.training_splits(dataset)
         sources = [split.dataset for split in self._splits if split.dataset is not None]
         tags = [require_tags(source) for source in sources] if recipe.model.reads_tags else []

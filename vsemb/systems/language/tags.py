@@ -20,7 +20,7 @@ from typing import Any, ClassVar, NamedTuple
 from vsemb.console import progress
 from vsemb.data.annotations import CaptionAnnotation
 from vsemb.data.caption_index import CaptionIndex
-from vsemb.data.store import Dataset, Split
+from vsemb.data.store import Split, StoredDataset
 from vsemb.errors import DataError, needs_extra, one_line
 from vsemb.files import open_regular, reading, sha256_bytes, sha256_file
 from vsemb.text.normalize import is_in_words, words_of
@@ -216,7 +216,7 @@ class CaptionTags(CaptionAnnotation):
     kind: ClassVar[str] = "tags"
     annotation: ClassVar[str] = "pos-tags"
 
-    def __init__(self, dataset: Dataset, content: Mapping[str, Any]) -> None:
+    def __init__(self, dataset: StoredDataset, content: Mapping[str, Any]) -> None:
         super().__init__(dataset, content)
         self.source: dict[str, Any] = content["source"]
 
@@ -249,7 +249,7 @@ class CaptionTags(CaptionAnnotation):
 find = CaptionTags.find
 
 
-def tag_captions(dataset: Dataset, tagger: Tagger, *, overwrite: bool = False) -> CaptionTags:
+def tag_captions(dataset: StoredDataset, tagger: Tagger, *, overwrite: bool = False) -> CaptionTags:
     """Tag all captions of a dataset and write the tags into its directory.
 
     Args:
@@ -279,7 +279,7 @@ def tag_captions(dataset: Dataset, tagger: Tagger, *, overwrite: bool = False) -
 
 
 def import_tags(
-    dataset: Dataset,
+    dataset: StoredDataset,
     file: str | os.PathLike[str],
     *,
     overwrite: bool = False,
@@ -322,7 +322,7 @@ def import_tags(
 
 
 def write_tags(
-    dataset: Dataset,
+    dataset: StoredDataset,
     tags: Mapping[str, Sequence[Sequence[str]]],
     *,
     source: Mapping[str, Any],
@@ -369,7 +369,7 @@ def _file_name(split: str) -> str:
     return f"{split}.tags.gz"
 
 
-def _present_tags(dataset: Dataset, source: Mapping[str, Any], overwrite: bool) -> CaptionTags | None:
+def _present_tags(dataset: StoredDataset, source: Mapping[str, Any], overwrite: bool) -> CaptionTags | None:
     """Return the existing tags; None if they do not exist or are to be replaced.
 
     Raises:
@@ -382,7 +382,7 @@ def _present_tags(dataset: Dataset, source: Mapping[str, Any], overwrite: bool) 
     return present
 
 
-def describe_tags(dataset: Dataset, tags: CaptionTags) -> dict[str, Any]:
+def describe_tags(dataset: StoredDataset, tags: CaptionTags) -> dict[str, Any]:
     """Return the statistics of a dataset's tags for `vsemb annotate DATA pos-tags`, as JSON values."""
     counts: Counter[str] = Counter()
     for name in dataset.splits:

@@ -35,7 +35,7 @@ from vsemb.text.tokenizers import Tokenizer, TokenizerPart
 from vsemb.text.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
 
 _CLIP_SPECIALS = ("<|startoftext|>", "<|endoftext|>")
 # Fields of a tokenizer of which the graph honours one value; null or absent is this value, too.
@@ -216,7 +216,7 @@ class PresetTokens(TokenizerPart, kind="preset"):
     def length(self) -> int:
         return self.max_length
 
-    def learn(self, texts: Iterable[str], dataset: Dataset | None = None) -> Vocabulary:
+    def learn(self, texts: Iterable[str], dataset: StoredDataset | None = None) -> Vocabulary:
         return PresetText.open(self.name).vocabulary
 
     def build(self, vocabulary: Vocabulary) -> Tokenizer:

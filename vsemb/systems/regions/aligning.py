@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from vsemb.data.store import Dataset, Split
+from vsemb.data.store import Split, StoredDataset
 from vsemb.drawing.pictures import box_text, decimals, pixel_box, read_picture, with_picture
 from vsemb.errors import DataError, invalid_argument, printable
 from vsemb.ops.tensorflow import tf
@@ -93,7 +93,7 @@ def align_image(
     run: Run,
     image: str,
     sentence: str,
-    dataset: Dataset | None = None,
+    dataset: StoredDataset | None = None,
     *,
     affinity: float = 0.0,
     boxes: str | os.PathLike[str] | None = None,
@@ -172,7 +172,7 @@ class GivenImage:
     row: tuple[Split, int] | None
 
     @classmethod
-    def of(cls, image: str, dataset: Dataset | None) -> GivenImage:
+    def of(cls, image: str, dataset: StoredDataset | None) -> GivenImage:
         """Read an image file, or an image of a dataset by its key.
 
         Raises:
@@ -193,7 +193,7 @@ class GivenImage:
 def candidate_boxes(
     run: Run,
     image: GivenImage,
-    dataset: Dataset | None,
+    dataset: StoredDataset | None,
     boxes: str | os.PathLike[str] | None,
     report: Callable[[str], None],
 ) -> np.ndarray | None:

@@ -12,7 +12,7 @@ from vsemb.parts import Count, NonNegative
 from vsemb.systems.regions.sources import RegionSource
 
 if TYPE_CHECKING:
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
     from vsemb.runs.run import Run
     from vsemb.systems.regions.aligning import Alignment
     from vsemb.systems.regions.region_search import FoundRegions
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @act
 def regions(
-    data: Dataset | str | os.PathLike[str],
+    data: StoredDataset | str | os.PathLike[str],
     *,
     from_: RegionSource | str = "grid",
     **options: Annotated[Any, Fields("region source", by="from_")],
@@ -48,9 +48,9 @@ def regions(
         regions("data/flickr8k", backbone="MobileNetV2")
         regions("data/coco", from_="detections", file="detections.json")
     """
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
 
-    return chosen(RegionSource, "from_", from_, options).cache(Dataset.of(data))
+    return chosen(RegionSource, "from_", from_, options).cache(StoredDataset.of(data))
 
 
 @act
@@ -59,7 +59,7 @@ def align(
     image: str | os.PathLike[str],
     sentence: str,
     *,
-    data: Dataset | str | os.PathLike[str] | None = None,
+    data: StoredDataset | str | os.PathLike[str] | None = None,
     affinity: NonNegative = 0.0,
     boxes: str | os.PathLike[str] | None = None,
     out: str | os.PathLike[str] | None = None,
@@ -112,7 +112,7 @@ def search_regions(
     run: Run | str | os.PathLike[str],
     text: str,
     *,
-    data: Dataset | str | os.PathLike[str] | None = None,
+    data: StoredDataset | str | os.PathLike[str] | None = None,
     split: str = "all",
     k: Count = 10,
     all_regions: bool = False,

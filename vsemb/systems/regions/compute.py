@@ -15,7 +15,7 @@ from PIL import Image
 
 from vsemb.data.features.compute import fill_folder
 from vsemb.data.features.files import CLASSIFIER_NAME, WEIGHTS_NAME
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.errors import DataError, invalid_argument
 from vsemb.files import sha256_bytes
 from vsemb.image.backbones import BackboneConfig, build_backbone, save_backbone_weights
@@ -31,7 +31,7 @@ _FLOAT16_MAX = float(np.finfo(np.float16).max)
 
 
 def cache_regions(
-    dataset: Dataset,
+    dataset: StoredDataset,
     backbone: BackboneConfig,
     regions: RegionConfig,
     *,
@@ -130,7 +130,9 @@ def _in_graph(extractor: RegionExtractor) -> Any:
     return tf.function(lambda *inputs: extractor(*inputs), takes, autograph=False)
 
 
-def _searched(batches: Iterator[tuple[Any, Any]], dataset: Dataset) -> Iterator[tuple[np.ndarray, tuple[Any, ...]]]:
+def _searched(
+    batches: Iterator[tuple[Any, Any]], dataset: StoredDataset
+) -> Iterator[tuple[np.ndarray, tuple[Any, ...]]]:
     """Run selective search on all cores for one batch while the network computes the features of the batch before.
 
     Yields:
@@ -169,7 +171,7 @@ def _search(encoded: bytes) -> np.ndarray | None:
     return selective_search(pixels)
 
 
-def _refuse_too_large(rows: np.ndarray, ids: np.ndarray, dataset: Dataset, what: str) -> None:
+def _refuse_too_large(rows: np.ndarray, ids: np.ndarray, dataset: StoredDataset, what: str) -> None:
     large = (np.abs(rows) > _FLOAT16_MAX) & np.isfinite(rows)
     bad = large.any(axis=(1, 2))
     if bad.any():

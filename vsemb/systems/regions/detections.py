@@ -22,7 +22,7 @@ from vsemb.errors import DataError, counted, one_line
 from vsemb.files import read_json, read_text, reading, sha256_bytes
 
 if TYPE_CHECKING:
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
 
 #: Maximum number of boxes per image; the best ones are kept.
 MOST_CANDIDATES = 1000
@@ -90,7 +90,7 @@ def pad_rows(rows: list[np.ndarray]) -> np.ndarray:
 
 
 def read_detections(
-    path: str | os.PathLike[str], dataset: Dataset, images: str | os.PathLike[str] | None = None
+    path: str | os.PathLike[str], dataset: StoredDataset, images: str | os.PathLike[str] | None = None
 ) -> Detections:
     """Read a detector's results for the images of a dataset.
 
@@ -422,7 +422,7 @@ class DetectedImages:
         DataError: if the dataset has no image bytes, or the file with names is broken.
     """
 
-    def __init__(self, dataset: Dataset, path: Path, images: Path | None) -> None:
+    def __init__(self, dataset: StoredDataset, path: Path, images: Path | None) -> None:
         self._dataset, self._path, self._images = dataset, path, images
         self._listed = None if images is None else _listed_images(images)
         splits = [dataset.split(name) for name in dataset.splits]

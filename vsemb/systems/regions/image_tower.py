@@ -12,7 +12,7 @@ import numpy as np
 
 from vsemb.data.features.files import CLASSIFIER_NAME
 from vsemb.data.sources import ImageSource
-from vsemb.data.store import Dataset, Split
+from vsemb.data.store import Split, StoredDataset
 from vsemb.drawing.pictures import read_picture
 from vsemb.errors import DataError
 from vsemb.files import read_json, write_json
@@ -65,10 +65,10 @@ class CachedRegions(CachedImages):
 
     folder: ClassVar[str] = "regions"
 
-    def open(self, dataset: Dataset) -> RegionStore:
+    def open(self, dataset: StoredDataset) -> RegionStore:
         return RegionStore.find(dataset, self.fingerprint)
 
-    def open_for(self, dataset: Dataset, info: RunInfo, path: Path) -> RegionStore:
+    def open_for(self, dataset: StoredDataset, info: RunInfo, path: Path) -> RegionStore:
         # Another dataset has other detections, but may use the same network.
         store = RegionStore.find_alike(dataset, untyped(info)["features"], untyped(info)["regions"])
         self.check_dim(store, dataset, info)
@@ -208,7 +208,7 @@ def require_regions(run: Run) -> None:
         )
 
 
-def regions_of(run: Run, dataset: Dataset) -> RegionStore:
+def regions_of(run: Run, dataset: StoredDataset) -> RegionStore:
     """Open the cached regions of a dataset for a run.
 
     Raises:

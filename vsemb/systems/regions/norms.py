@@ -13,7 +13,7 @@ from vsemb.results import Table
 from vsemb.runs.analyses import Analysis
 
 if TYPE_CHECKING:
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
     from vsemb.runs.run import Run
     from vsemb.systems.regions.region_search import WordNorm
 
@@ -40,7 +40,7 @@ class Norms(Analysis, kind="norms"):
     all_regions: bool = False
     parts: bool = False
 
-    def analyze(self, runs: Sequence[Run], data: Dataset, split: str) -> Table:
+    def analyze(self, runs: Sequence[Run], data: StoredDataset, split: str) -> Table:
         from vsemb.drawing.pictures import check_picture_path, decimals, save_picture
         from vsemb.systems.regions.region_search import measure_norms, region_sheet, regions_table
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from vsemb.data.store import Dataset, Split
+from vsemb.data.store import Split, StoredDataset
 from vsemb.errors import DataError, invalid_argument
 from vsemb.evaluation import Embedder
 from vsemb.ops.tensorflow import tf
@@ -100,7 +100,7 @@ class PointingTask:
         print(task.measure([0.0, task.spread]).to_json())
     """
 
-    def __init__(self, run: Run, dataset: Dataset, split: str) -> None:
+    def __init__(self, run: Run, dataset: StoredDataset, split: str) -> None:
         self.run = run
         self._part = dataset.split(split)
         self._store = regions_of(run, dataset)
@@ -179,7 +179,7 @@ class PointingTask:
 
 def measure_pointing(
     run: Run,
-    dataset: Dataset,
+    dataset: StoredDataset,
     split: str = "val",
     *,
     affinities: Sequence[float] | None = None,
@@ -243,7 +243,7 @@ def check_affinities(affinities: Sequence[float]) -> list[float]:
     return values
 
 
-def _alignments(part: Split, dataset: Dataset) -> list[list[Sequence[Sequence[int]]]]:
+def _alignments(part: Split, dataset: StoredDataset) -> list[list[Sequence[Sequence[int]]]]:
     """Return the (word, object) pairs of every image and caption."""
     alignments = []
     for pairs, captions in zip(part.alignments, part.caption_lists(), strict=True):

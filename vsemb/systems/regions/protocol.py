@@ -12,7 +12,7 @@ from vsemb.results import Table
 from vsemb.runs.protocols import RETRIEVAL, Protocol
 
 if TYPE_CHECKING:
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
     from vsemb.runs.run import Run
     from vsemb.systems.regions.pointing import PointingMetrics, PointingShare
 
@@ -35,7 +35,7 @@ class Pointing(Protocol, kind="pointing"):
 
     tasks: ClassVar[Sequence[str]] = (RETRIEVAL,)
 
-    def measure(self, run: Run, data: Dataset, split: str) -> Table:
+    def measure(self, run: Run, data: StoredDataset, split: str) -> Table:
         from vsemb.systems.regions.pointing_task import measure_pointing
 
         metrics, chosen = measure_pointing(run, data, split, affinities=self.affinity, bootstrap=self.bootstrap)

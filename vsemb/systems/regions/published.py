@@ -25,7 +25,7 @@ import numpy as np
 from vsemb.console import progress
 from vsemb.data.features.files import FeatureWriter, load_array
 from vsemb.data.readers.source import text_lines
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.errors import DataError, counted, invalid_argument, one_line
 from vsemb.files import open_regular, reading, remove_partial, require_regular, sha256_bytes, sha256_file
 from vsemb.systems.regions.detections import ImageNames
@@ -114,7 +114,7 @@ def _of_npz(path: Path) -> PublishedRegions:
 
 
 def write_published(
-    dataset: Dataset, paths: Sequence[Path], names: Sequence[Path] = (), *, count: int = 36
+    dataset: StoredDataset, paths: Sequence[Path], names: Sequence[Path] = (), *, count: int = 36
 ) -> tuple[RegionStore, tuple[str, ...]]:
     """Write published regions of all images of a dataset into its cache.
 
@@ -216,7 +216,7 @@ class _Images:
         sizes: id -> width and height; empty for a dataset without images.
     """
 
-    def __init__(self, dataset: Dataset) -> None:
+    def __init__(self, dataset: StoredDataset) -> None:
         splits = [dataset.split(name) for name in dataset.splits]
         self._ids = [image for split in splits for image in split.ids.tolist()]
         self._names = ImageNames([key for split in splits for key in split.keys])

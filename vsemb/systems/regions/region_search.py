@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 from vsemb.console import progress
-from vsemb.data.store import Dataset, Split
+from vsemb.data.store import Split, StoredDataset
 from vsemb.drawing.pictures import (
     MOST_TILES,
     Rectangle,
@@ -107,7 +107,7 @@ class FoundRegions(Result, Sequence[FoundRegion]):
 
 def search_regions(
     run: Run,
-    dataset: Dataset,
+    dataset: StoredDataset,
     snippet: str,
     *,
     k: int = 10,
@@ -163,7 +163,7 @@ def search_regions(
 
 def best_regions(
     run: Run,
-    dataset: Dataset,
+    dataset: StoredDataset,
     splits: Sequence[str],
     score: Score,
     k: int,
@@ -233,7 +233,7 @@ def best_regions(
     return results
 
 
-def region_sheet(dataset: Dataset, regions: Sequence[FoundRegion], side: int = 160) -> Image.Image:
+def region_sheet(dataset: StoredDataset, regions: Sequence[FoundRegion], side: int = 160) -> Image.Image:
     """Draw a contact sheet of regions with their scores.
 
     Args:
@@ -303,7 +303,7 @@ class NormLists:
         return {**words, "regions": [region.to_json() for region in self.regions]}
 
 
-def word_norms(run: Run, dataset: Dataset, split: str, min_count: int = 5) -> list[WordNorm]:
+def word_norms(run: Run, dataset: StoredDataset, split: str, min_count: int = 5) -> list[WordNorm]:
     """Compute the mean norm of each word of a split's captions.
 
     The vector of a word depends on its sentence, so the norm is a mean over occurrences. Unknown words share one
@@ -354,7 +354,7 @@ def word_norms(run: Run, dataset: Dataset, split: str, min_count: int = 5) -> li
 
 def measure_norms(
     run: Run,
-    dataset: Dataset,
+    dataset: StoredDataset,
     split: str = "val",
     *,
     k: int = 40,

@@ -28,7 +28,7 @@ import numpy as np
 
 from vsemb.data.features.files import CLASSIFIER_NAME, WEIGHTS_NAME
 from vsemb.data.features.store import FeatureFolder
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.errors import DataError, VsembError, invalid_argument
 from vsemb.files import read_json, sha256_bytes
 from vsemb.image.backbones import PREPROCESSING_VERSION, BackboneConfig
@@ -114,7 +114,7 @@ class RegionStore(FeatureFolder):
             why = f"are damaged: backbone or regions in manifest.json cannot be read ({error})"
             raise self.unusable(self.directory, why) from error
 
-    def check_rows(self, dataset: Dataset) -> None:
+    def check_rows(self, dataset: StoredDataset) -> None:
         super().check_rows(dataset)
         if _is_published(self.manifest):
             return
@@ -123,7 +123,7 @@ class RegionStore(FeatureFolder):
                 why = f"are damaged: there is no {path.name}, which the regions of new images need"
                 raise self.unusable(self.directory, why)
 
-    def check(self, dataset: Dataset) -> None:
+    def check(self, dataset: StoredDataset) -> None:
         called, count = self.called(self.directory), self.shape[:2]
         shapes = {name: array.shape for name, array in self._beside.items()}
         if shapes != {"boxes": (*count, 4), "scores": count}:
@@ -146,7 +146,7 @@ class RegionStore(FeatureFolder):
             return f"{directory.name} (of unknown form)"
 
     @classmethod
-    def find_alike(cls, dataset: Dataset, fingerprint: str, network: str) -> RegionStore:
+    def find_alike(cls, dataset: StoredDataset, fingerprint: str, network: str) -> RegionStore:
         """Open the dataset's regions with a fingerprint, or the only regions of the same network.
 
         Another dataset has other detections, but may use the same network.
@@ -280,7 +280,7 @@ def _network(directory: Path) -> str | None:
 
 
 def refuse_wrong_regions(
-    features: np.ndarray, boxes: np.ndarray, scores: np.ndarray, *, ids: np.ndarray, dataset: Dataset, what: str
+    features: np.ndarray, boxes: np.ndarray, scores: np.ndarray, *, ids: np.ndarray, dataset: StoredDataset, what: str
 ) -> None:
     """Check that regions are valid.
 

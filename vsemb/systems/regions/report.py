@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.drawing.pictures import data_uri, read_picture
 from vsemb.drawing.templates import page_template
 from vsemb.ops.tensorflow import tf
@@ -56,7 +56,7 @@ def sections(view: View) -> list[Section]:
     return [Section(EXPLAINED, "alignments", "Alignments", html)]
 
 
-def align(space: Space, dataset: Dataset, count: int, seed: int) -> list[Aligned]:
+def align(space: Space, dataset: StoredDataset, count: int, seed: int) -> list[Aligned]:
     """Align random images with their own caption of the highest score; each word takes its best region.
 
     Args:

@@ -15,7 +15,7 @@ from keras import ops
 
 from vsemb.console import progress
 from vsemb.data.batches import image_batches
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.errors import DataError, InvalidArgumentError, invalid_argument
 from vsemb.evaluation import Embedder
 from vsemb.ops.geometry import l2_normalize
@@ -64,7 +64,7 @@ class MultiVectorSearch(Searcher):
 
     combines: ClassVar[bool] = False
 
-    def __init__(self, run: Run, dataset: Dataset, split: str, kind: str, *, keep: int = 0) -> None:
+    def __init__(self, run: Run, dataset: StoredDataset, split: str, kind: str, *, keep: int = 0) -> None:
         self.run = run
         self.source = index_source(run, dataset, split, kind)
         items = DatasetItems(dataset, self.source.splits, kind)
@@ -94,7 +94,7 @@ class MultiVectorSearch(Searcher):
 
     @classmethod
     def open(
-        cls, run: Run, dataset: Dataset, split: str, kind: str, *, keep: int = 0, **others: Any
+        cls, run: Run, dataset: StoredDataset, split: str, kind: str, *, keep: int = 0, **others: Any
     ) -> MultiVectorSearch:
         return cls(run, dataset, split, kind, keep=keep)
 

@@ -12,7 +12,7 @@ from vsemb.errors import invalid_argument
 from vsemb.parts import Count, Part, Probability, between
 
 if TYPE_CHECKING:
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
     from vsemb.systems.regions.detections import Detections
     from vsemb.systems.regions.region_store import RegionStore
 
@@ -26,7 +26,7 @@ class RegionSource(Part, family="region source"):
     Its module imports nothing heavy outside functions, because `--help` shows its fields.
     """
 
-    def cache(self, dataset: Dataset) -> RegionStore:
+    def cache(self, dataset: StoredDataset) -> RegionStore:
         """Cache the regions in the dataset, or open them.
 
         Raises:
@@ -57,11 +57,11 @@ class Boxes(RegionSource):
     size: Count | None = None
     batch_size: Count = 32
 
-    def detections(self, dataset: Dataset) -> Detections | None:
+    def detections(self, dataset: StoredDataset) -> Detections | None:
         """Return the boxes of a detector; None for a source that makes boxes."""
         return None
 
-    def cache(self, dataset: Dataset) -> RegionStore:
+    def cache(self, dataset: StoredDataset) -> RegionStore:
         from vsemb.runs.fine_tune import lent_backbone
         from vsemb.systems.regions.compute import cache_regions
         from vsemb.systems.regions.region_store import RegionConfig
@@ -120,7 +120,7 @@ class DetectedBoxes(Ranked, kind="detections"):
         if self.file is None:
             raise invalid_argument("file", None, "the JSON file with a detector's results")
 
-    def detections(self, dataset: Dataset) -> Detections:
+    def detections(self, dataset: StoredDataset) -> Detections:
         from vsemb.systems.regions.detections import read_detections
 
         assert self.file is not None
@@ -151,7 +151,7 @@ class Published(RegionSource, kind="published"):
         if not self.files:
             raise invalid_argument("files", self.files, "files of region features")
 
-    def cache(self, dataset: Dataset) -> RegionStore:
+    def cache(self, dataset: StoredDataset) -> RegionStore:
         from vsemb.systems.regions.published import write_published
 
         store, notes = write_published(dataset, [*map(Path, self.files)], [*map(Path, self.ids)], count=self.count)

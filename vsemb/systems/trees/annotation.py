@@ -12,7 +12,7 @@ from vsemb.parts import Count, PathName
 from vsemb.results import Table
 
 if TYPE_CHECKING:
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Dependencies(Annotation, kind="dependencies"):
         if self.conllu and self.processes is not None:
             raise invalid_argument("processes", self.processes, "omitted with conllu, which does not parse")
 
-    def annotate(self, dataset: Dataset, overwrite: bool) -> Table:
+    def annotate(self, dataset: StoredDataset, overwrite: bool) -> Table:
         from vsemb.systems.trees.parsers import open_parser
         from vsemb.systems.trees.parsing import describe, import_conllu, parse_dataset
 

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 
 from vsemb.data.caption_index import CaptionIndex
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.errors import DataError, counted
 from vsemb.systems.trees.trees import Sentence, Tree
 from vsemb.unicode import composed
@@ -26,7 +26,7 @@ _SPELLINGS = {
 
 
 def match_sentences(
-    dataset: Dataset, sentences: Iterable[Sentence], report: Callable[[str], None] = print
+    dataset: StoredDataset, sentences: Iterable[Sentence], report: Callable[[str], None] = print
 ) -> dict[str, list[Tree]]:
     """Match sentences of any parser with the captions of a dataset.
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from vsemb.data.store import Dataset, Split
+from vsemb.data.store import Split, StoredDataset
 from vsemb.errors import DataError, invalid_argument
 from vsemb.files import read_json, write_json
 from vsemb.runs.run import Run, replacing_kept
@@ -25,7 +25,7 @@ from vsemb.text.vocabulary import Vocabulary
 PARSER, _INFO, _PIPELINE = "parser", "parser.json", "pipeline"
 
 
-def find_parses(dataset: Dataset) -> Parses:
+def find_parses(dataset: StoredDataset) -> Parses:
     """Open the dependency trees of a dataset's captions.
 
     Raises:
@@ -198,13 +198,13 @@ class Trees(LearnedVocabulary, kind="trees"):
             texts[row].append(tree)
         return split.with_captions(texts)
 
-    def describe(self, dataset: Dataset) -> dict[str, Any]:
+    def describe(self, dataset: StoredDataset) -> dict[str, Any]:
         return {"parses": find_parses(dataset).fingerprint}
 
-    def keep(self, dataset: Dataset, folder: Path) -> None:
+    def keep(self, dataset: StoredDataset, folder: Path) -> None:
         keep_parser(find_parses(dataset), folder)
 
-    def learn(self, texts: Iterable[str], dataset: Dataset | None = None) -> Vocabulary:
+    def learn(self, texts: Iterable[str], dataset: StoredDataset | None = None) -> Vocabulary:
         if dataset is None:
             raise invalid_argument(
                 "text.tokenizer", self.kind, "another tokenizer, since these sentences are not parsed"

@@ -21,7 +21,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
 from vsemb.data.annotations import CaptionAnnotation
-from vsemb.data.store import Dataset, Split
+from vsemb.data.store import Split, StoredDataset
 from vsemb.errors import DataError
 from vsemb.files import reading, sha256_file
 from vsemb.systems.trees.parsers import copy_parser, parser_files
@@ -53,7 +53,7 @@ class Parses(CaptionAnnotation):
     annotation: ClassVar[str] = "dependencies"
     unit: ClassVar[str] = "sentences"
 
-    def __init__(self, dataset: Dataset, content: Mapping[str, Any]) -> None:
+    def __init__(self, dataset: StoredDataset, content: Mapping[str, Any]) -> None:
         super().__init__(dataset, content)
         self.parser: dict[str, Any] | None = content["parser"]
         self._parser_files: dict[str, str] | None = content["parser_files"]
@@ -125,7 +125,7 @@ def _trees_name(split: str) -> str:
 
 
 def write_parses(
-    dataset: Dataset,
+    dataset: StoredDataset,
     trees: Mapping[str, Sequence[Tree]],
     *,
     parser: Mapping[str, Any] | None = None,

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from vsemb.console import progress
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.errors import DataError, invalid_argument, one_line
 from vsemb.files import locked, read_json, remove_partial, write_json
 from vsemb.systems.trees.matching import match_sentences
@@ -59,7 +59,7 @@ class Parsed:
 
 
 def parse_dataset(
-    dataset: Dataset,
+    dataset: StoredDataset,
     parser: Parser,
     *,
     processes: int = 1,
@@ -114,7 +114,7 @@ def parse_dataset(
 
 
 def import_conllu(
-    dataset: Dataset,
+    dataset: StoredDataset,
     files: Sequence[str | os.PathLike[str]],
     *,
     parser: Parser | None = None,
@@ -183,7 +183,7 @@ def tree_sizes(heads: Iterable[Sequence[int]]) -> dict[str, float]:
     }
 
 
-def describe(dataset: Dataset, parsed: Parsed) -> dict[str, Any]:
+def describe(dataset: StoredDataset, parsed: Parsed) -> dict[str, Any]:
     """Return the summary that `vsemb annotate DATA dependencies` prints.
 
     Args:
@@ -221,7 +221,7 @@ def _depth(heads: Sequence[int]) -> int:
     return depth
 
 
-def _present(dataset: Dataset, info: ParserInfo) -> Parses | None:
+def _present(dataset: StoredDataset, info: ParserInfo) -> Parses | None:
     present = find(dataset)
     if present is None or present.parser == info.to_json():
         return present
@@ -232,7 +232,7 @@ def _present(dataset: Dataset, info: ParserInfo) -> Parses | None:
     raise DataError(f"{present.path} already holds parses {origin}. Replace them with --overwrite.")
 
 
-def _refuse_unparsable(dataset: Dataset, parser: Parser) -> None:
+def _refuse_unparsable(dataset: StoredDataset, parser: Parser) -> None:
     for name in dataset.splits:
         split = dataset.split(name)
         for place, text in enumerate(split.captions):
@@ -245,7 +245,7 @@ def _refuse_unparsable(dataset: Dataset, parser: Parser) -> None:
 
 
 def _parse(
-    dataset: Dataset, parser: Parser, processes: int, work: ParseWork, say: Callable[[str], None]
+    dataset: StoredDataset, parser: Parser, processes: int, work: ParseWork, say: Callable[[str], None]
 ) -> tuple[dict[str, list[Tree]], int, float]:
     """Return the trees of all captions, the number parsed in this run, and its seconds."""
     chunks = [chunk for name in dataset.splits for chunk in chunks_of(name, dataset.split(name).captions)]

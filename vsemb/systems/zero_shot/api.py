@@ -11,7 +11,7 @@ from vsemb.console import say
 from vsemb.parts import Count
 
 if TYPE_CHECKING:
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
     from vsemb.runs.run import Run
     from vsemb.systems.zero_shot.classify import ClassifiedImages, ClassPrompts, SplitClassification
 
@@ -25,7 +25,7 @@ def classify(
     classes_file: str | os.PathLike[str] | None = None,
     template: Sequence[str] = (),
     top: Count = 5,
-    data: Dataset | str | os.PathLike[str] | None = None,
+    data: StoredDataset | str | os.PathLike[str] | None = None,
 ) -> ClassifiedImages:
     """Classify images by class names with any run, without training.
 
@@ -69,7 +69,7 @@ def classify_split(
     classes: Sequence[str] | None = None,
     classes_file: str | os.PathLike[str] | None = None,
     template: Sequence[str] = (),
-    data: Dataset | str | os.PathLike[str] | None = None,
+    data: StoredDataset | str | os.PathLike[str] | None = None,
 ) -> SplitClassification:
     """Classify all images of a split by class names, and compare with its class labels, if any.
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from vsemb.data.readers.source import Source
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.errors import DataError
 from vsemb.files import read_json, sha256_bytes, write_json
 from vsemb.unicode import composed
@@ -94,7 +94,7 @@ class ClassAttributes:
         return np.array([self.values[name] for name in names], np.float32).reshape(-1, len(self.names))
 
 
-def read_attributes(dataset: Dataset | str | os.PathLike[str]) -> ClassAttributes | None:
+def read_attributes(dataset: StoredDataset | str | os.PathLike[str]) -> ClassAttributes | None:
     """Read the attributes of a dataset's classes.
 
     Args:
@@ -106,7 +106,7 @@ def read_attributes(dataset: Dataset | str | os.PathLike[str]) -> ClassAttribute
     Raises:
         DataError: for a malformed file.
     """
-    path = (dataset.path if isinstance(dataset, Dataset) else Path(dataset)) / FILE
+    path = (dataset.path if isinstance(dataset, StoredDataset) else Path(dataset)) / FILE
     if not path.exists():
         return None
     content = read_json(path, "attributes of classes")
@@ -164,6 +164,6 @@ class ClassSource(Source):
     def knows_more(self) -> bool:
         return super().knows_more or self.attributes is not None
 
-    def finish(self, dataset: Dataset) -> None:
+    def finish(self, dataset: StoredDataset) -> None:
         if self.attributes is not None:
             write_attributes(dataset.path, self.attributes)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from vsemb.data.store import Dataset, Split
+from vsemb.data.store import Split, StoredDataset
 from vsemb.errors import DataError, invalid_argument
 from vsemb.ops.tensorflow import tf
 from vsemb.systems.zero_shot.attributes import ClassAttributes
@@ -45,7 +45,7 @@ class ClassTokenizer(Tokenizer):
         return tf.RaggedTensor.from_row_lengths(tf.boolean_mask(names, named), tf.cast(named, tf.int64))
 
 
-def class_attributes(dataset: Dataset) -> ClassAttributes:
+def class_attributes(dataset: StoredDataset) -> ClassAttributes:
     """Return the attributes of a dataset's classes.
 
     Raises:
@@ -92,11 +92,11 @@ class ClassNames(TokenizerPart, kind="classes"):
         names, classes = split.class_ids()
         return split.with_captions([[names[place]] for place in classes])
 
-    def describe(self, dataset: Dataset) -> dict[str, Any]:
+    def describe(self, dataset: StoredDataset) -> dict[str, Any]:
         attributes = class_attributes(dataset)
         return {"attributes": attributes.fingerprint, "attribute_dim": len(attributes.names)}
 
-    def learn(self, texts: Iterable[str], dataset: Dataset | None = None) -> Vocabulary:
+    def learn(self, texts: Iterable[str], dataset: StoredDataset | None = None) -> Vocabulary:
         if dataset is None:
             raise invalid_argument("text.tokenizer", self.kind, "a tokenizer for captions, or a dataset with classes")
         return Vocabulary(sorted(class_attributes(dataset).values))

@@ -19,7 +19,7 @@ import numpy as np
 
 from vsemb.console import progress
 from vsemb.data.readers.source import text_lines
-from vsemb.data.store import Dataset, Split
+from vsemb.data.store import Split, StoredDataset
 from vsemb.errors import DataError, invalid_argument, one_line
 from vsemb.evaluation import Embedder
 from vsemb.exporting import ServedModel, Signature, TextInput
@@ -320,7 +320,7 @@ class ClassifiedImages(ImageResults[Classified]):
 
 
 def classify_images(
-    run: Run, images: Sequence[str], prompts: ClassPrompts, dataset: Dataset | None = None, *, top: int = 5
+    run: Run, images: Sequence[str], prompts: ClassPrompts, dataset: StoredDataset | None = None, *, top: int = 5
 ) -> ClassifiedImages:
     """Classify images; unreadable images are reported with an error each.
 
@@ -407,7 +407,7 @@ class SplitClassification(Result):
         return str(self)
 
 
-def classify_split(run: Run, dataset: Dataset, split: str, prompts: ClassPrompts) -> SplitClassification:
+def classify_split(run: Run, dataset: StoredDataset, split: str, prompts: ClassPrompts) -> SplitClassification:
     """Classify all images of a split.
 
     An image is correct if its class scores higher than every other, as in zero-shot recognition.

@@ -13,7 +13,7 @@ from vsemb.results import Table
 from vsemb.runs.protocols import RETRIEVAL, Protocol
 
 if TYPE_CHECKING:
-    from vsemb.data.store import Dataset
+    from vsemb.data.store import StoredDataset
     from vsemb.runs.run import Run
     from vsemb.systems.zero_shot.metrics import ZeroShotMetrics
 
@@ -46,7 +46,7 @@ class ZeroShot(Protocol, kind="zero-shot"):
         if not self.typos:
             raise invalid_argument("typos", self.typos, "at least one share")
 
-    def measure(self, run: Run, data: Dataset, split: str) -> Table:
+    def measure(self, run: Run, data: StoredDataset, split: str) -> Table:
         from vsemb.systems.zero_shot.class_names import ClassTokenizer
         from vsemb.systems.zero_shot.recognition import ZeroShotTask
 

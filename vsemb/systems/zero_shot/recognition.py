@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.drawing.pictures import read_picture, save_picture
 from vsemb.errors import DataError, invalid_argument, needs_extra
 from vsemb.evaluation import Embedder
@@ -59,7 +59,7 @@ class ZeroShotTask:
         print([task.measure(corrupt=share).top1 for share in (0.0, 0.1)])
     """
 
-    def __init__(self, run: Run, dataset: Dataset, split: str, *, seen: bool = False) -> None:
+    def __init__(self, run: Run, dataset: StoredDataset, split: str, *, seen: bool = False) -> None:
         self.run = run
         self._dataset = dataset
         self._part = dataset.split(split)
@@ -160,7 +160,7 @@ class ZeroShotTask:
         save_picture(picture, path)
 
 
-def _seen(run: Run, dataset: Dataset, split: str, names: list[str], allowed: bool) -> bool | None:
+def _seen(run: Run, dataset: StoredDataset, split: str, names: list[str], allowed: bool) -> bool | None:
     trained = run.info.get("classes")
     if trained is None:
         # Without classes in the training data, the overlap is unknown.
@@ -175,7 +175,7 @@ def _seen(run: Run, dataset: Dataset, split: str, names: list[str], allowed: boo
     return bool(shared)
 
 
-def _check_attributes(run: Run, dataset: Dataset) -> None:
+def _check_attributes(run: Run, dataset: StoredDataset) -> None:
     """Check that a dataset's class attributes equal the run's.
 
     Raises:

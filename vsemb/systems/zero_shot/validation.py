@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from vsemb.data.sources import ImageSource
-from vsemb.data.store import Dataset, Split
+from vsemb.data.store import Split, StoredDataset
 from vsemb.errors import DataError
 from vsemb.recipes.info import untyped
 from vsemb.systems.zero_shot.class_names import USUAL_SPLITS
@@ -65,7 +65,7 @@ class ZeroShot(ValidationPart, kind="zero-shot"):
     option: ClassVar[str] = "--protocol zero-shot"
     accepts: ClassVar[str | None] = "vector"
 
-    def check_data(self, dataset: Dataset) -> None:
+    def check_data(self, dataset: StoredDataset) -> None:
         owner: dict[str, str] = {}
         for name in dataset.splits:
             if name not in USUAL_SPLITS:

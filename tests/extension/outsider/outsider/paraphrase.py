@@ -14,7 +14,7 @@ import tensorflow as tf
 from keras import ops
 
 from vsemb.data.batches import BatchSource, pad_ids
-from vsemb.data.store import Dataset, Split
+from vsemb.data.store import Split, StoredDataset
 from vsemb.evaluation.embed import Embedder
 from vsemb.losses.ranking import PairwiseRanking
 from vsemb.parts import Count, Part, Size
@@ -116,8 +116,8 @@ class Paraphrase(Recipe, kind="paraphrase"):
     text: Text = field(default_factory=Text)
     batches: Batches = field(default_factory=Batches)
 
-    def open_data(self, path: str | os.PathLike[str]) -> Dataset:
-        return Dataset.open(path)
+    def open_data(self, path: str | os.PathLike[str]) -> StoredDataset:
+        return StoredDataset.open(path)
 
     def prepare(self, data: Any, out: Path, inputs: Mapping[str, Any]) -> ParaphraseJob:
         return ParaphraseJob(self, data)
@@ -134,7 +134,7 @@ class ParaphraseJob(Job):
 
     unit, monitor = "images", "val_paraphrase"
 
-    def __init__(self, recipe: Paraphrase, dataset: Dataset) -> None:
+    def __init__(self, recipe: Paraphrase, dataset: StoredDataset) -> None:
         self.recipe, self.dataset = recipe, dataset
         self.train, self.val = (dataset.split(name) for name in ("train", "val"))
         self.vocabulary = recipe.text.tokenizer.learn(self.train.captions)
