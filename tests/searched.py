@@ -8,7 +8,7 @@ from typing import Any
 from vsemb.data.store import StoredDataset
 from vsemb.runs.inputs import Query
 from vsemb.runs.run import Run
-from vsemb.runs.searching import Search, SearchResult
+from vsemb.runs.searching import SearchResult, SearchSession
 from vsemb.searching.index import SearchIndex
 
 
@@ -23,6 +23,6 @@ def search_run(
     report: Callable[[str], None] = print,
     **options: Any,
 ) -> list[SearchResult]:
-    """Search a dataset or an index once, with options of `Search.find`."""
-    with Search(run, dataset, index=index, split=split, captions=captions, report=report) as search:
+    """Search a dataset or an index once, with options of `SearchSession.find`."""
+    with SearchSession(run, dataset, index=index, split=split, captions=captions, report=report) as search:
         return search.find(query, **options)

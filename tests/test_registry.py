@@ -73,7 +73,7 @@ def test_listing_systems_and_kinds_imports_no_keras() -> None:
 @pytest.mark.parametrize("name", [system.name for system in registry.systems()])
 def test_what_a_system_names_is_there(name: str) -> None:
     system = next(system for system in registry.systems() if system.name == name)
-    for attribute in ("recipes", "searchers", "client_texts", "client_methods", "annotations"):
+    for attribute in ("recipes", "search_methods", "client_texts", "client_methods", "annotations"):
         for key, reference in getattr(system, attribute).items():
             found = registry.load(reference)
             assert isinstance(found, dict) if attribute == "recipes" else callable(found), key

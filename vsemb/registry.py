@@ -61,8 +61,8 @@ class System:
         parts: family -> kind -> module with the part's class, see `vsemb.parts.Part`.
         commands: name -> subcommand.
         examples: subcommand -> command lines for its `--help`.
-        searchers: embedding type of a similarity (`vector`, `multi_vector`) -> reference to the class that searches
-            these embeddings, see `vsemb.runs.searching.Searcher`.
+        search_methods: embedding type of a similarity (`vector`, `multi_vector`) -> reference to the class that
+            searches these embeddings, see `vsemb.runs.searching.SearchMethod`.
         report_sections: references to functions that add sections to the report, see `vsemb.report.page.SectionMaker`.
         charts: title of a report chart over epochs -> name in the log -> name of the line.
         demo_tabs: references to functions that add tabs to the demonstration, see `vsemb.demo.page.TabMaker`.
@@ -81,7 +81,7 @@ class System:
     parts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     commands: Mapping[str, Command] = field(default_factory=dict)
     examples: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    searchers: Mapping[str, str] = field(default_factory=dict)
+    search_methods: Mapping[str, str] = field(default_factory=dict)
     report_sections: tuple[str, ...] = ()
     charts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     demo_tabs: tuple[str, ...] = ()
@@ -377,7 +377,7 @@ BASE = System(
         },
     },
     caches={"features": "vsemb.data.features.store:FeatureStore"},
-    searchers={"vector": "vsemb.runs.searching:Searcher"},
+    search_methods={"vector": "vsemb.runs.searching:SearchMethod"},
     report_sections=("vsemb.report.retrieval:sections",),
     demo_tabs=("vsemb.demo.tabs:tabs",),
 )

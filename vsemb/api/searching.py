@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from vsemb.runs.embedding import VectorFile
     from vsemb.runs.indexing import IndexSummary
     from vsemb.runs.run import Run
-    from vsemb.runs.searching import Search, SearchResults
+    from vsemb.runs.searching import SearchResults, SearchSession
     from vsemb.searching.comparison import BackendComparison
 
 # Numbers of blank lines in a notice.
@@ -113,7 +113,7 @@ def find(
         named = data if isinstance(data, str | os.PathLike) else None
         check_source(source, data=named, split=split, captions=captions)
 
-    def opened() -> AbstractContextManager[Search]:
+    def opened() -> AbstractContextManager[SearchSession]:
         from vsemb.runs.searching import open_search
 
         return open_search(source, run=run, data=data, split=split, captions=captions, report=say)
@@ -129,7 +129,7 @@ def find(
 
 
 def _answers(
-    opened: Callable[[], AbstractContextManager[Search]],
+    opened: Callable[[], AbstractContextManager[SearchSession]],
     minus: tuple[str, ...],
     plus: tuple[str, ...],
     out: str | os.PathLike[str] | None,

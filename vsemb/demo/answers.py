@@ -17,7 +17,7 @@ from vsemb.runs.images import embed_new_image, stored_image
 from vsemb.runs.indexing import ALL, DatasetItems
 from vsemb.runs.inputs import Query
 from vsemb.runs.run import Run
-from vsemb.runs.searching import Searchable, SearchResult, embed_text, nearest, searcher_of
+from vsemb.runs.searching import SearchedItems, SearchResult, embed_text, nearest, search_method_of
 from vsemb.searching.arithmetic import OPERATIONS, combine
 
 MAX_RESULTS, MAX_SENTENCES, RESORTED = 48, 20, 20
@@ -192,17 +192,17 @@ class Demo(Demonstration):
         captioning: Demonstration | None = None,
     ) -> None:
         self.run = run
-        self._searcher = searcher_of(run)
+        self._method = search_method_of(run)
         self.has_order = run.recipe.similarity.composes
-        self.has_arithmetic = self._searcher.combines
+        self.has_arithmetic = self._method.combines
         self.has_captions = run.recipe.text.tokenizer.per_caption
         self._captioning = captioning
 
-        def searched(kind: str) -> Searchable:
-            return self._searcher.open(run, dataset, split, kind, report=report, keep=_KEPT)
+        def searched(kind: str) -> SearchedItems:
+            return self._method.open(run, dataset, split, kind, report=report, keep=_KEPT)
 
         self._images = searched("image")
-        self._captions: Searchable | None = None
+        self._captions: SearchedItems | None = None
         if run.reader.limits is not None:
             report(run.reader.limits)
         super().__init__(dataset, self._images.source.splits)
@@ -283,7 +283,7 @@ class Demo(Demonstration):
             DataError: if the image cannot be decoded or embedded.
         """
         asked = Query(image="image", minus=tuple(minus), plus=tuple(plus))
-        self._searcher.check(self.run, asked, self.run.path, k, RESORTED if resort else None)
+        self._method.check(self.run, asked, self.run.path, k, RESORTED if resort else None)
         notes: list[str] = []
         vector, own = self._embed_image(image)
         less = [self._embed_text(text, "minus", notes) for text in minus]

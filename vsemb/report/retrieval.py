@@ -15,7 +15,7 @@ from vsemb.report.page import EXPLAINED, FOUND, MEASURED, WORST, Cell, Measure, 
 from vsemb.report.space import Gallery
 from vsemb.report.words import check_arithmetic, choose_arithmetic, draw_plane, families, work_out
 from vsemb.runs.run import Run
-from vsemb.runs.searching import searcher_of
+from vsemb.runs.searching import search_method_of
 
 _BOOTSTRAP, _EXAMPLES = 1000, 6
 # Column of the table -> its direction.
@@ -47,7 +47,7 @@ def sections(view: View) -> list[Section]:
     run = view.run
     if not isinstance(run.recipe, Retrieval):
         return []
-    combines = searcher_of(run).combines
+    combines = search_method_of(run).combines
     if view.arithmetic and not combines:
         fix = "The run embeds images and sentences as sets of vectors, which cannot be added or subtracted."
         raise invalid_argument("arithmetic", view.arithmetic[0], "omitted for this run", fix)

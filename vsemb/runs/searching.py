@@ -52,7 +52,7 @@ class EmbeddedQuery:
         by_image: whether the query has images.
 
     Raises:
-        VsembError: as `Search.find`.
+        VsembError: as `SearchSession.find`.
 
     Example:
 
@@ -180,7 +180,7 @@ def read_text(run: Run, text: str, name: str, report: Callable[[str], None]) -> 
     return read
 
 
-class Searchable(Protocol):
+class SearchedItems(Protocol):
     """Items to search: a `vsemb.searching.index.SearchIndex`, or the items of a run without an index.
 
     Attributes:
@@ -223,11 +223,11 @@ class Searchable(Protocol):
         """Free memory and connections."""
 
 
-class Searcher:
+class SearchMethod:
     """Search in a dataset with the runs of one type of embeddings.
 
     This class is for one vector per item. It builds a missing or stale index in the run directory. Systems register
-    subclasses for other types in `vsemb.registry.System.searchers`.
+    subclasses for other types in `vsemb.registry.System.search_methods`.
 
     Class attributes:
         combines: whether embeddings can be added, subtracted and averaged.
@@ -245,7 +245,7 @@ class Searcher:
             run: the run.
             query: the query.
             index: directory of the index.
-            k, resort, candidates: as `Search.find`.
+            k, resort, candidates: as `SearchSession.find`.
 
         Raises:
             InvalidArgumentError: if an argument is not possible; the error names it.
@@ -264,7 +264,7 @@ class Searcher:
         *,
         report: Callable[[str], None] = print,
         keep: int = 0,
-    ) -> Searchable:
+    ) -> SearchedItems:
         """Open the images or captions of a dataset for search.
 
         Args:
@@ -281,9 +281,9 @@ class Searcher:
         return open_index(run, dataset, split, kind, report)
 
 
-def searcher_of(run: Run) -> type[Searcher]:
+def search_method_of(run: Run) -> type[SearchMethod]:
     """Return the class that searches with a run."""
-    return registry.load(registry.entries("searchers")[run.recipe.similarity.accepts])
+    return registry.load(registry.entries("search_methods")[run.recipe.similarity.accepts])
 
 
 @dataclass(frozen=True)
@@ -367,7 +367,7 @@ class SearchResults(Result, Sequence[SearchResult]):
         return str(self)
 
 
-class Search:
+class SearchSession:
     """A dataset or an index, opened once for any number of queries; a context manager.
 
     Queries are embedded by the functions of a SavedModel of the run. The index of a dataset is built on first use. A
@@ -389,7 +389,7 @@ class Search:
     Example:
 
         index, run, dataset = open_indexed("indexes/flickr8k")
-        with Search(run, dataset, index=index) as search:
+        with SearchSession(run, dataset, index=index) as search:
             results = search.find(Query("a dog on a beach"))
     """
 
@@ -411,7 +411,7 @@ class Search:
             split_names(dataset, split)
         self.run, self.dataset, self.index, self.report = run, dataset, index, report
         self._split, self._kind = split, "text" if captions else "image"
-        self._items: Searchable | None = index
+        self._items: SearchedItems | None = index
 
     def __enter__(self) -> Self:
         return self
@@ -460,12 +460,12 @@ class Search:
         run, dataset = self.run, self.dataset
         if self._items is None:
             assert dataset is not None
-            where, searcher = index_directory(run, dataset, self._split, self._kind), searcher_of(run)
-            searcher.check(run, query, where, k, resort, candidates)
+            where, method = index_directory(run, dataset, self._split, self._kind), search_method_of(run)
+            method.check(run, query, where, k, resort, candidates)
         asked = EmbeddedQuery(run, dataset, self.index, query, self.report)
         if self._items is None:
             assert dataset is not None
-            self._items = searcher.open(run, dataset, self._split, self._kind, report=self.report)
+            self._items = method.open(run, dataset, self._split, self._kind, report=self.report)
         items, exclude = self._items, []
         if asked.own and items.source.kind == "image" and not keep_query:
             exclude = np.flatnonzero(np.isin(items.ids, list(asked.own))).tolist()
@@ -559,14 +559,14 @@ def open_search(
     split: str | None = None,
     captions: bool = False,
     report: Callable[[str], None] = print,
-) -> Iterator[Search]:
+) -> Iterator[SearchSession]:
     """Open a dataset with a run, or an index, for search.
 
     Args:
         source: a run, its directory, or the directory of an index.
         run: run of the index, if it is no longer in its recorded directory.
         data: the dataset; None for the training dataset, or that of the index.
-        split, captions, report: as `Search`, for a run.
+        split, captions, report: as `SearchSession`, for a run.
 
     Raises:
         InvalidArgumentError: for a run of an index without one.
@@ -576,17 +576,17 @@ def open_search(
         if not isinstance(source, Run) and kind_of(source) == "index":
             index, opened, dataset = open_indexed(source, run, data)
             stack.callback(index.close)
-            search = Search(opened, dataset, index=index, report=report)
+            search = SearchSession(opened, dataset, index=index, report=report)
         else:
             if run is not None:
                 raise invalid_argument("run", run, "omitted unless the source is an index")
             opened = Run.open(source, "retrieval")
-            search = Search(opened, opened.open_data(data), split=split or ALL, captions=captions, report=report)
+            search = SearchSession(opened, opened.open_data(data), split=split or ALL, captions=captions, report=report)
         yield stack.enter_context(search)
 
 
 def nearest(
-    index: Searchable,
+    index: SearchedItems,
     vector: np.ndarray,
     k: int,
     *,
@@ -603,8 +603,8 @@ def nearest(
         k: number of results.
         query_kind: `"image"` or `"text"`, the kind of the query.
         exclude: rows to omit.
-        resort: as `Search.find`.
-        candidates: as `Search.find`.
+        resort: as `SearchSession.find`.
+        candidates: as `SearchSession.find`.
 
     Raises:
         DataError: if the index lacks keys and captions of its items.

@@ -69,7 +69,7 @@ class CaptionText(WordText):
 
 
 @dataclass(frozen=True)
-class Search(Part):
+class BeamSearch(Part):
     """Options of the beam search.
 
     Attributes:
@@ -112,7 +112,7 @@ class CaptionTask(NextWordTask):
     text: CaptionText = field(default_factory=CaptionText)
     image: ImageTower = field(default_factory=Features)
     decoder: Decoder = field(default_factory=RecurrentDecoder)
-    search: Search = field(default_factory=Search)
+    search: BeamSearch = field(default_factory=BeamSearch)
 
     @property
     def model_name(self) -> str:

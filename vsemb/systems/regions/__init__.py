@@ -51,7 +51,7 @@ SYSTEM = System(
         "analyze": ("vsemb analyze norms runs/dvsa --data data/flickr8k --split test -k 20 --parts --out norms.png",),
     },
     caches={"regions": "vsemb.systems.regions.region_store:RegionStore"},
-    searchers={"multi_vector": "vsemb.systems.regions.set_search:MultiVectorSearch"},
+    search_methods={"multi_vector": "vsemb.systems.regions.set_search:MultiVectorSearch"},
     report_sections=("vsemb.systems.regions.report:sections",),
     client_methods={
         "align": "vsemb.systems.regions.client:align",

@@ -23,7 +23,7 @@ from vsemb.ops.tensorflow import tf
 from vsemb.runs.indexing import DatasetItems, captions_read, index_source
 from vsemb.runs.inputs import Query
 from vsemb.runs.run import Run
-from vsemb.runs.searching import Searcher
+from vsemb.runs.searching import SearchMethod
 from vsemb.searching.index import Item, items_are_images
 from vsemb.searching.scan import best_of
 
@@ -34,10 +34,10 @@ _MOST_IMAGES = 256
 Block = tuple[np.ndarray, np.ndarray]
 
 
-class MultiVectorSearch(Searcher):
-    """Searcher of a dataset's images or captions, each a set of vectors.
+class MultiVectorSearch(SearchMethod):
+    """Search in a dataset's images or captions, each a set of vectors.
 
-    It replaces `vsemb.searching.index.SearchIndex` for multi-vector runs, see `vsemb.runs.searching.Searchable`.
+    It replaces `vsemb.searching.index.SearchIndex` for multi-vector runs, see `vsemb.runs.searching.SearchedItems`.
 
     Args:
         run: a multi-vector run.
