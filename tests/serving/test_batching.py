@@ -10,11 +10,11 @@ import pytest
 import tensorflow as tf
 
 from vsemb.serving.batching import Batcher
-from vsemb.serving.models import Signature
+from vsemb.serving.models import LoadedSignature
 from vsemb.serving.status import RequestError, invalid
 
 ROWS = tf.TensorSpec((None,), tf.float32)
-DOUBLE = Signature("double", {"x": ROWS}, {"y": ROWS}, {})
+DOUBLE = LoadedSignature("double", {"x": ROWS}, {"y": ROWS}, {})
 
 
 class Gated:
@@ -40,7 +40,7 @@ def floats(*values: float) -> dict[str, np.ndarray]:
 
 
 async def behind_first(
-    requests: list[dict], cancel: tuple[int, ...] = (), signature: Signature = DOUBLE, batch_size: int = 4
+    requests: list[dict], cancel: tuple[int, ...] = (), signature: LoadedSignature = DOUBLE, batch_size: int = 4
 ) -> tuple[Gated, list]:
     """Sends requests while a first one occupies the only thread; returns the model and their results."""
     model = Gated()
@@ -81,7 +81,7 @@ def test_a_request_of_many_rows_is_run_in_parts() -> None:
     assert [len(batch) for batch in model.batches] == [1, 64, 64, 22]
     assert values(results) == [[2 * i for i in range(150)]]
     # Where a row may depend on its neighbours, all rows stay together.
-    wide = Signature("wide", {"x": ROWS}, {"y": tf.TensorSpec((None, None), tf.float32)}, {})
+    wide = LoadedSignature("wide", {"x": ROWS}, {"y": tf.TensorSpec((None, None), tf.float32)}, {})
     model, _ = asyncio.run(behind_first([floats(*range(150))], signature=wide))
     assert [len(batch) for batch in model.batches] == [1, 150]
 
@@ -110,7 +110,7 @@ def test_a_default_of_one_row_belongs_to_all_parts() -> None:
     async def work() -> list:
         model, batcher = Scaled(), Batcher(4, timeout=0, threads=1)
         model.gate.set()
-        signature = Signature("scaled", {"x": ROWS, "scale": ROWS}, {"y": ROWS}, {})
+        signature = LoadedSignature("scaled", {"x": ROWS, "scale": ROWS}, {"y": ROWS}, {})
         requests = [{**floats(*range(rows)), "scale": np.array([10], np.float32)} for rows in (100, 3, 2)]
         return await asyncio.gather(*[batcher.run(model, signature, one) for one in requests])  # type: ignore[arg-type]
 
@@ -133,19 +133,19 @@ def test_a_request_whose_client_has_gone_is_never_run() -> None:
 @pytest.mark.parametrize(
     "signature",
     [
-        Signature("wide", {"x": ROWS}, {"y": tf.TensorSpec((None, None), tf.float32)}, {}),
-        Signature("fixed", {"x": ROWS}, {"y": tf.TensorSpec((1,), tf.float32)}, {}),
-        Signature("scalar", {"x": ROWS}, {"y": tf.TensorSpec((), tf.float32)}, {}),
-        Signature("unknown", {"x": tf.TensorSpec(None, tf.float32)}, {"y": ROWS}, {}),
+        LoadedSignature("wide", {"x": ROWS}, {"y": tf.TensorSpec((None, None), tf.float32)}, {}),
+        LoadedSignature("fixed", {"x": ROWS}, {"y": tf.TensorSpec((1,), tf.float32)}, {}),
+        LoadedSignature("scalar", {"x": ROWS}, {"y": tf.TensorSpec((), tf.float32)}, {}),
+        LoadedSignature("unknown", {"x": tf.TensorSpec(None, tf.float32)}, {"y": ROWS}, {}),
     ],
 )
-def test_where_a_row_could_depend_on_its_neighbours_nothing_is_merged(signature: Signature) -> None:
+def test_where_a_row_could_depend_on_its_neighbours_nothing_is_merged(signature: LoadedSignature) -> None:
     model, _ = asyncio.run(behind_first([floats(1), floats(2)], signature=signature))
     assert model.batches == [[0], [1], [2]]
 
 
 def test_rows_of_other_shapes_are_other_batches() -> None:
-    square = Signature("s", {"x": tf.TensorSpec((None, None), tf.float32)}, {"y": ROWS}, {})
+    square = LoadedSignature("s", {"x": tf.TensorSpec((None, None), tf.float32)}, {"y": ROWS}, {})
     requests = [{"x": np.ones((1, n), np.float32)} for n in (2, 3, 2)]
     model, _ = asyncio.run(behind_first(requests, signature=square))
     assert model.batches == [[0], [[1, 1], [1, 1]], [[1, 1, 1]]]

@@ -21,12 +21,12 @@ from tests.serving.asking import ask
 from vsemb.image.decode import MAX_PIXELS
 from vsemb.serving.batching import Batcher
 from vsemb.serving.budget import PNG_MAGIC, ROW_PIXELS, Budget, image_pixels, row_pixels, tensor_bytes
-from vsemb.serving.models import LoadedModel, Signature
+from vsemb.serving.models import LoadedModel, LoadedSignature
 from vsemb.serving.server import Server
 from vsemb.serving.status import Code, RequestError
 
 STRINGS = tf.TensorSpec((None,), tf.string)
-LENGTH = Signature("length", {"image": STRINGS}, {"y": tf.TensorSpec((None,), tf.float32)}, {})
+LENGTH = LoadedSignature("length", {"image": STRINGS}, {"y": tf.TensorSpec((None,), tf.float32)}, {})
 
 
 def encoded(format: str, size: tuple[int, int], **options) -> bytes:
@@ -141,7 +141,7 @@ def test_one_request_with_more_is_run_in_parts() -> None:
     assert model.batches == [100, 1, 300, 2]
     assert found["y"].tolist() == [len(row) for row in rows]
     # Where a row may depend on its neighbours, all rows stay together.
-    wide = Signature("wide", LENGTH.inputs, {"y": tf.TensorSpec((None, None), tf.float32)}, {})
+    wide = LoadedSignature("wide", LENGTH.inputs, {"y": tf.TensorSpec((None, None), tf.float32)}, {})
     asyncio.run(batcher.run(model, wide, images(*rows)))  # type: ignore[arg-type]
     assert model.batches[4:] == [403]
     batcher.close()

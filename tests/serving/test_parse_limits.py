@@ -13,7 +13,7 @@ import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2
 
 from tests.serving.asking import ask
-from vsemb.serving.models import Signature
+from vsemb.serving.models import LoadedSignature
 from vsemb.serving.parse_limits import count_fields, require_json_size
 from vsemb.serving.rest_json import decode
 from vsemb.serving.server import Server
@@ -22,8 +22,8 @@ from vsemb.serving.status import Code, RequestError
 REQUEST = predict_pb2.PredictRequest.DESCRIPTOR
 
 
-def signature(**inputs: tf.TensorSpec) -> Signature:
-    return Signature("s", inputs, {}, {})
+def signature(**inputs: tf.TensorSpec) -> LoadedSignature:
+    return LoadedSignature("s", inputs, {}, {})
 
 
 TEXT = signature(text=tf.TensorSpec([None], tf.string))
@@ -44,7 +44,7 @@ LEGAL = [
 
 
 @pytest.mark.parametrize(("wanted", "document"), LEGAL)
-def test_the_largest_legal_requests_pass(wanted: Signature, document: dict) -> None:
+def test_the_largest_legal_requests_pass(wanted: LoadedSignature, document: dict) -> None:
     require_json_size(json.dumps(document).encode(), [wanted], 1000)
 
 
@@ -54,7 +54,7 @@ def test_many_empty_rows_are_refused(part: bytes) -> None:
         refused(b'{"instances":[' + part * 150_000 + b"{}]}", wanted)
 
 
-def refused(many: bytes, wanted: Signature) -> None:
+def refused(many: bytes, wanted: LoadedSignature) -> None:
     with pytest.raises(RequestError) as caught:
         require_json_size(many, [wanted], 1000)
     assert caught.value.code is Code.INVALID_ARGUMENT

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from vsemb.serving.models import Signature
+from vsemb.serving.models import LoadedSignature
 from vsemb.serving.rest_json import Request, decode, encode
 from vsemb.serving.status import Code, RequestError
 
 
-def signature(**inputs: tuple[tf.DType, tuple[int | None, ...]]) -> Signature:
-    return Signature("s", {name: tf.TensorSpec(shape, dtype) for name, (dtype, shape) in inputs.items()}, {}, {})
+def signature(**inputs: tuple[tf.DType, tuple[int | None, ...]]) -> LoadedSignature:
+    return LoadedSignature("s", {name: tf.TensorSpec(shape, dtype) for name, (dtype, shape) in inputs.items()}, {}, {})
 
 
 FLOATS = signature(x=(tf.float32, (None,)))
@@ -23,10 +23,11 @@ MATRIX = signature(x=(tf.float32, (None, 2)))
 INTS = signature(x=(tf.int32, (None,)))
 TEXTS = signature(text=(tf.string, (None,)))
 TWO = signature(a=(tf.float32, (None,)), b=(tf.string, (None,)))
-SEARCH = Signature("s", signature(k=(tf.int32, (None,)), text=(tf.string, (None,))).inputs, {}, {"k": np.array([10])})
+QUERY = signature(k=(tf.int32, (None,)), text=(tf.string, (None,))).inputs
+SEARCH = LoadedSignature("s", QUERY, {}, {"k": np.array([10])})
 
 
-def decoded(body: str | bytes, wanted: Signature = FLOATS) -> Request:
+def decoded(body: str | bytes, wanted: LoadedSignature = FLOATS) -> Request:
     return decode(body if isinstance(body, bytes) else body.encode(), {"serving_default": wanted}, 4096)
 
 
@@ -53,7 +54,7 @@ def decoded(body: str | bytes, wanted: Signature = FLOATS) -> Request:
         ('{"inputs": {"text": ["a"]}}', SEARCH, {"text": [b"a"]}),
     ],
 )
-def test_what_is_accepted(body: str, wanted: Signature, expected: dict) -> None:
+def test_what_is_accepted(body: str, wanted: LoadedSignature, expected: dict) -> None:
     request = decoded(body, wanted)
     assert request.rows == ("instances" in json.loads(body))
     assert {name: array.tolist() for name, array in request.inputs.items()} == expected
@@ -193,7 +194,7 @@ AT = " of 'instances' list. Error: INVALID_ARGUMENT: "
         ),
     ],
 )
-def test_what_is_refused(body: str | bytes, wanted: Signature, message: str) -> None:
+def test_what_is_refused(body: str | bytes, wanted: LoadedSignature, message: str) -> None:
     with pytest.raises(RequestError) as caught:
         decoded(body, wanted)
     assert caught.value.code is Code.INVALID_ARGUMENT

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from vsemb.serving.models import Signature
+from vsemb.serving.models import LoadedSignature
 from vsemb.serving.rest_json import Request, decode, encode
 from vsemb.serving.status import Code, RequestError
 
@@ -24,7 +24,7 @@ PAIRS = [[[1, 2], [3, 4], [5, 6]], [[7, 8], [9, 0], [1, 2]]]
 def asked(body: str, **types: tf.DType) -> Request:
     """Reads a request; the inputs have these types and any shape."""
     inputs = {name: tf.TensorSpec(None, dtype) for name, dtype in types.items()}
-    signatures = {name: Signature(name, inputs, {}, {}) for name in ("serving_default", "predict_images")}
+    signatures = {name: LoadedSignature(name, inputs, {}, {}) for name in ("serving_default", "predict_images")}
     return decode(body.encode(), signatures, 4096)
 
 

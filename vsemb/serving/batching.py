@@ -20,7 +20,7 @@ import numpy as np
 
 from vsemb.image.decode import MAX_PIXELS
 from vsemb.serving.budget import count_rows, row_pixels
-from vsemb.serving.models import Arrays, LoadedModel, Signature
+from vsemb.serving.models import Arrays, LoadedModel, LoadedSignature
 from vsemb.serving.status import Code, RequestError
 
 # Requests with more values than this are searched for images in a thread.
@@ -50,7 +50,7 @@ class _Group:
     """Requests that can be merged, oldest first."""
 
     model: LoadedModel
-    signature: Signature
+    signature: LoadedSignature
     merge: bool
     items: deque[_Item] = field(default_factory=deque)
 
@@ -101,7 +101,7 @@ class Batcher:
         """Number of requests that are not running yet."""
         return sum(len(group.items) for group in self._groups.values())
 
-    async def run(self, model: LoadedModel, signature: Signature, inputs: Arrays) -> Arrays:
+    async def run(self, model: LoadedModel, signature: LoadedSignature, inputs: Arrays) -> Arrays:
         """Compute one request's outputs, merged with others if possible.
 
         Args:

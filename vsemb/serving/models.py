@@ -50,7 +50,7 @@ _CAUSED_BY_INPUT = (
 
 
 @dataclass(frozen=True)
-class Signature:
+class LoadedSignature:
     """Inputs and outputs of one signature.
 
     Attributes:
@@ -170,7 +170,7 @@ class LoadedModel:
             # Batches mix the rows of clients. An export with a contract was compared row by row.
             check_loaded(os.fspath(path), "encode_text", self._functions["encode_text"], {"text": TEXTS})
 
-    def signature(self, name: str) -> Signature:
+    def signature(self, name: str) -> LoadedSignature:
         """Return a signature by name; "" is the default signature.
 
         Raises:
@@ -189,7 +189,7 @@ class LoadedModel:
 
         Args:
             signature: name of the signature.
-            inputs: checked inputs, see `Signature.check`.
+            inputs: checked inputs, see `LoadedSignature.check`.
 
         Raises:
             RequestError: INVALID_ARGUMENT if the model refuses the values, INTERNAL if it fails.
@@ -235,12 +235,13 @@ def _array(tensor: tf.Tensor) -> np.ndarray:
     return np.asarray(tensor.numpy(), dtype=object if tensor.dtype == tf.string else None)
 
 
-def _signature(name: str, definition: Any) -> Signature:
+def _signature(name: str, definition: Any) -> LoadedSignature:
     inputs, outputs = (
         {key: tf.TensorSpec(info.tensor_shape, info.dtype) for key, info in sorted(tensors.items())}
         for tensors in (definition.inputs, definition.outputs)
     )
-    return Signature(name, inputs, outputs, {key: tf.make_ndarray(value) for key, value in definition.defaults.items()})
+    defaults = {key: tf.make_ndarray(value) for key, value in definition.defaults.items()}
+    return LoadedSignature(name, inputs, outputs, defaults)
 
 
 def from_protos(protos: Mapping[str, Any]) -> Arrays:

@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 import vsemb
-from vsemb.serving.models import DEFAULT_SIGNATURE, ModelVersions, Signature
+from vsemb.serving.models import DEFAULT_SIGNATURE, LoadedSignature, ModelVersions
 from vsemb.serving.status import RequestError
 
 Schema = dict[str, Any]
@@ -34,7 +34,7 @@ def describe(models: Mapping[str, ModelVersions]) -> Schema:
     return {"openapi": "3.1.0", "info": {"title": "vsemb serve", "version": vsemb.__version__}, "paths": paths}
 
 
-def _forms(signature: Signature) -> Iterator[tuple[Schema, Schema]]:
+def _forms(signature: LoadedSignature) -> Iterator[tuple[Schema, Schema]]:
     """Yield the schemas of request and answer: of columns and, if all tensors have a batch, of rows."""
     named = {"signature_name": {"const": signature.name}}
     for asked, answered, first in (("inputs", "outputs", 0), ("instances", "predictions", 1)):

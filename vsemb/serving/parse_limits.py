@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from vsemb.serving.models import Signature
+from vsemb.serving.models import LoadedSignature
 from vsemb.serving.request_handler import LARGE
 from vsemb.serving.status import RequestError, invalid
 
@@ -24,7 +24,7 @@ _ROW_FIELDS = 64
 _VARINT_BYTES = 10
 
 
-def require_json_size(body: bytes, signatures: Iterable[Signature], max_rows: int) -> None:
+def require_json_size(body: bytes, signatures: Iterable[LoadedSignature], max_rows: int) -> None:
     """Refuse a JSON body with more values, or lists and objects, than the largest legal request.
 
     Args:

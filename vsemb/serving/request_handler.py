@@ -15,7 +15,7 @@ from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2
 
 from vsemb.serving.batching import Batcher
 from vsemb.serving.budget import Budget, count_rows
-from vsemb.serving.models import Arrays, LoadedModel, ModelVersions, Signature, not_served
+from vsemb.serving.models import Arrays, LoadedModel, LoadedSignature, ModelVersions, not_served
 from vsemb.serving.status import Code, RequestError, invalid
 
 #: Requests and answers larger than this, in bytes, are converted in a thread.
@@ -165,7 +165,7 @@ class Predictor:
     async def run(
         self,
         model: LoadedModel,
-        signature: Signature,
+        signature: LoadedSignature,
         inputs: Arrays,
         on_end: Callable[[Callable[[], None]], object],
         wanted: Sequence[str] = (),

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from vsemb.serving.models import DEFAULT_SIGNATURE, Arrays, Signature
+from vsemb.serving.models import DEFAULT_SIGNATURE, Arrays, LoadedSignature
 from vsemb.serving.parse_limits import require_json_size
 from vsemb.serving.status import Code, RequestError, invalid
 
@@ -59,12 +59,12 @@ class Request:
         inputs: name -> array; strings as arrays of `bytes` objects.
     """
 
-    signature: Signature
+    signature: LoadedSignature
     rows: bool
     inputs: Arrays
 
 
-def decode(body: bytes, signatures: Mapping[str, Signature], max_rows: int) -> Request:
+def decode(body: bytes, signatures: Mapping[str, LoadedSignature], max_rows: int) -> Request:
     """Decode the body of a `:predict` request.
 
     Args:
@@ -86,7 +86,7 @@ def decode(body: bytes, signatures: Mapping[str, Signature], max_rows: int) -> R
     return request
 
 
-def _decoded(document: dict[str, Any], signatures: Mapping[str, Signature]) -> Request:
+def _decoded(document: dict[str, Any], signatures: Mapping[str, LoadedSignature]) -> Request:
     name = document.get("signature_name", "")
     if not isinstance(name, str):
         raise _wrong(document, "not formatted correctly. 'signature_name' key must be a string value.")
@@ -155,7 +155,7 @@ def _finite(digits: str) -> float:
     return number
 
 
-def _from_rows(instances: list[Any], signature: Signature) -> Arrays:
+def _from_rows(instances: list[Any], signature: LoadedSignature) -> Arrays:
     specs, required = signature.inputs, signature.required
     named = _is_object(instances[0])
     if not named and len(required) > 1:
@@ -205,7 +205,7 @@ def _stack(values: list[Any], spec: tf.TensorSpec, key: str = "") -> np.ndarray:
         raise failure
 
 
-def _from_columns(value: Any, signature: Signature) -> Arrays:
+def _from_columns(value: Any, signature: LoadedSignature) -> Arrays:
     specs, required = signature.inputs, signature.required
     if not _is_object(value):
         if len(required) > 1:

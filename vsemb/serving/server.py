@@ -47,7 +47,7 @@ from vsemb.serving.batching import Batcher
 from vsemb.serving.budget import Budget
 from vsemb.serving.connections import LimitedSite, LoopErrors
 from vsemb.serving.grpc_api import OTHER_CALLS, GrpcApi, Guard
-from vsemb.serving.models import DEFAULT_SIGNATURE, LOG, LoadedModel, ModelVersions, Policy, Signature
+from vsemb.serving.models import DEFAULT_SIGNATURE, LOG, LoadedModel, LoadedSignature, ModelVersions, Policy
 from vsemb.serving.request_handler import Metrics, Predictor
 from vsemb.serving.rest_api import HTTP_LOG, RestApi
 
@@ -397,7 +397,7 @@ def example_commands(model: LoadedModel, url: str, curl: str = "curl") -> list[s
     return [curl_command(url, name, examples.get(name) or _example(model.signatures[name]), curl) for name in names]
 
 
-def _example(signature: Signature) -> dict[str, Any]:
+def _example(signature: LoadedSignature) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for key, spec in signature.inputs.items():
         row = [] if spec.shape.rank is None else [1 if size is None else size for size in spec.shape[1:]]
