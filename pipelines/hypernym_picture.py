@@ -26,7 +26,7 @@ from vsemb.errors import DataError, invalid_argument
 from vsemb.files import replacing
 
 if TYPE_CHECKING:
-    from vsemb.systems.hypernymy.wordnet import WordNet
+    from pipelines.hypernymy.wordnet import WordNet
 
 #: Concepts: first word and, because words have several senses, first word of a hypernym.
 SUBSET = (
@@ -111,7 +111,7 @@ def subset(wordnet: WordNet, chosen: Sequence[tuple[str, str | None]]) -> tuple[
     Raises:
         DataError: for a word without this sense.
     """
-    from vsemb.systems.hypernymy.wordnet import transitive_closure
+    from pipelines.hypernymy.wordnet import transitive_closure
 
     words = np.array(wordnet.words())
     closure = transitive_closure(wordnet.edges)
@@ -145,11 +145,11 @@ def embed(closure: np.ndarray, concepts: int, *, starts: int = STARTS, seed: int
     """
     import keras
 
+    from pipelines.hypernymy.metrics import pair_energies
+    from pipelines.hypernymy.model import HypernymModel
+    from pipelines.hypernymy.wordnet import PairSet
     from vsemb.evaluation.binary import accuracy, find_threshold
     from vsemb.losses.max_margin import MaxMargin
-    from vsemb.systems.hypernymy.metrics import pair_energies
-    from vsemb.systems.hypernymy.model import HypernymModel
-    from vsemb.systems.hypernymy.wordnet import PairSet
 
     every = np.argwhere(~np.eye(concepts, dtype=bool)).astype(np.int32)
     labels = PairSet(closure, concepts).contains(every).astype(np.float32)
@@ -299,8 +299,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(folder: Path | None, out: Path) -> int:
     if out.is_dir():
         raise invalid_argument("--out", str(out), "the name of a PNG file")
+    from pipelines.hypernymy.wordnet import read_wordnet
     from vsemb.data.readers.wordnet import find_wordnet
-    from vsemb.systems.hypernymy.wordnet import read_wordnet
 
     labels, closure = subset(read_wordnet(find_wordnet(folder)), SUBSET)
     drawing = compare(labels, embed(closure, len(labels)), closure)

@@ -6,12 +6,12 @@
 | --- | --- | --- |
 | equation 2 | E(x, y) = ||max(0, y - x)||² | `vsemb/ops/order.py` |
 | equation 4 | sum of E(u, v) + max(0, margin - E(u', v')) | `vsemb/losses/max_margin.py` |
-| section 3.1 | (u', v'), one end drawn again | `vsemb/systems/hypernymy/wordnet.py`, `corrupt` |
-| section 3.1 | f, a non-negative vector per concept | `vsemb/systems/hypernymy/model.py`, `HypernymModel` |
-| section 3.2 | transitive closure | `vsemb/systems/hypernymy/wordnet.py`, `transitive_closure` |
-| section 3.2 | 4,000 + 4,000 pairs held out | `vsemb/systems/hypernymy/wordnet.py`, `split_pairs` |
-| section 3.3 | Adam 0.01, 500 + 500 pairs per batch, early stopping | `vsemb/systems/hypernymy/training.py` |
-| table 1 | accuracy at the threshold fitted on dev | `vsemb/systems/hypernymy/metrics.py` |
+| section 3.1 | (u', v'), one end drawn again | `pipelines/hypernymy/wordnet.py`, `corrupt` |
+| section 3.1 | f, a non-negative vector per concept | `pipelines/hypernymy/model.py`, `HypernymModel` |
+| section 3.2 | transitive closure | `pipelines/hypernymy/wordnet.py`, `transitive_closure` |
+| section 3.2 | 4,000 + 4,000 pairs held out | `pipelines/hypernymy/wordnet.py`, `split_pairs` |
+| section 3.3 | Adam 0.01, 500 + 500 pairs per batch, early stopping | `pipelines/hypernymy/training.py` |
+| table 1 | accuracy at the threshold fitted on dev | `pipelines/hypernymy/metrics.py` |
 
 Deviations from the paper, and options to undo them:
 
@@ -50,9 +50,9 @@ from pipelines.running import main_of, parser_of
 if TYPE_CHECKING:
     import numpy as np
 
-    from vsemb.systems.hypernymy.metrics import PairMetrics, Reconstruction
-    from vsemb.systems.hypernymy.model import HypernymModel
-    from vsemb.systems.hypernymy.wordnet import PairSet, PairSplit, WordNet
+    from pipelines.hypernymy.metrics import PairMetrics, Reconstruction
+    from pipelines.hypernymy.model import HypernymModel
+    from pipelines.hypernymy.wordnet import PairSet, PairSplit, WordNet
 
 CLOSURE = "closure"
 
@@ -140,7 +140,7 @@ def make_task(wordnet: WordNet, edges: str, negatives: str, held_out: int, seed:
     """Build the closure, the split and the corrupted pairs."""
     import numpy as np
 
-    from vsemb.systems.hypernymy.wordnet import PairSet, labelled_pairs, split_pairs, transitive_closure
+    from pipelines.hypernymy.wordnet import PairSet, labelled_pairs, split_pairs, transitive_closure
 
     concepts = len(wordnet.names)
     closure = transitive_closure(wordnet.edges)
@@ -161,8 +161,8 @@ def closure_row(task: Task) -> Row:
     """Measure the baseline without training: pairs in the closure of train and dev are true."""
     import numpy as np
 
-    from vsemb.systems.hypernymy.metrics import closure_errors, evaluate_pairs, membership_energies, reconstruct
-    from vsemb.systems.hypernymy.wordnet import transitive_closure
+    from pipelines.hypernymy.metrics import closure_errors, evaluate_pairs, membership_energies, reconstruct
+    from pipelines.hypernymy.wordnet import transitive_closure
 
     started, concepts = time.perf_counter(), len(task.wordnet.names)
     known = np.unique(np.concatenate([task.split.train, task.split.dev]), axis=0)
@@ -178,9 +178,9 @@ def trained_row(task: Task, name: str, adam: str, epochs: int | None, seed: int)
     """Train and measure one model."""
     import numpy as np
 
-    from vsemb.systems.hypernymy.metrics import evaluate_pairs, pair_energies, reconstruct
-    from vsemb.systems.hypernymy.model import HypernymModel
-    from vsemb.systems.hypernymy.training import train_hypernymy
+    from pipelines.hypernymy.metrics import evaluate_pairs, pair_energies, reconstruct
+    from pipelines.hypernymy.model import HypernymModel
+    from pipelines.hypernymy.training import train_hypernymy
 
     setting, started, concepts = SETTINGS[name], time.perf_counter(), len(task.wordnet.names)
     model = HypernymModel(concepts, comparison=name, scale=setting.scale, seed=seed)
@@ -233,8 +233,8 @@ def save_vectors(out: Path, wordnet: WordNet, model: HypernymModel) -> None:
     """Write all vectors, and tables of the most general concepts for TensorBoard's projector."""
     import numpy as np
 
+    from pipelines.hypernymy.wordnet import transitive_closure
     from vsemb.files import replacing_directory
-    from vsemb.systems.hypernymy.wordnet import transitive_closure
 
     vectors = np.abs(np.asarray(model.vectors))
     below = np.bincount(transitive_closure(wordnet.edges)[:, 1], minlength=len(vectors))
@@ -249,12 +249,12 @@ def save_vectors(out: Path, wordnet: WordNet, model: HypernymModel) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the comparison, print its table, and return the exit status."""
+    from pipelines.hypernymy.wordnet import read_wordnet
     from vsemb.console import say
     from vsemb.data.readers.wordnet import find_wordnet
     from vsemb.errors import invalid_argument
     from vsemb.files import write_json
     from vsemb.runs.seeds import over_seeds
-    from vsemb.systems.hypernymy.wordnet import read_wordnet
 
     if arguments.out and "order" not in arguments.models:
         raise invalid_argument("--out", str(arguments.out), "used with the model order, whose vectors it keeps")

@@ -20,12 +20,12 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import keras
 import numpy as np
 
+from pipelines.hypernymy.model import HypernymModel
+from pipelines.hypernymy.training import EpochLoop
 from tests.benchmarks.peers import Peer
 from tests.benchmarks.timing import beside, cpu_seconds, growth_rows, interleaved, print_rows, set_threads
 from vsemb.files import write_json
 from vsemb.losses.max_margin import MaxMargin
-from vsemb.systems.hypernymy.model import HypernymModel
-from vsemb.systems.hypernymy.training import EpochLoop
 
 CONCEPTS, DIM, BATCH, RATE = 82115, 50, 500, 0.01
 SPARSE_ADAM, KERAS = "hypernymy epoch / torch SparseAdam", "hypernymy epoch / Keras' fit"

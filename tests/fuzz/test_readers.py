@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from pipelines.hypernymy.wordnet import read_wordnet
 from tests.data.wordnet_files import write_wordnet
 from tests.fuzz.mutations import damaged, dumped, edits, json_values, read_damaged, with_value
 from vsemb.data.readers import infer_format, read
-from vsemb.systems.hypernymy.wordnet import read_wordnet
 from vsemb.systems.regions.detections import read_detections_of_one
 from vsemb.systems.trees.trees import read_conllu
 from vsemb.text.vocabulary import Vocabulary

@@ -1,6 +1,7 @@
 """Training steps of the systems' models: on two replicas, in chunks, and on another backend of Keras.
 
-The cases are in `step_cases.py` of the systems' folders; those of the base are in `tests/models`.
+The cases are in `step_cases.py` of the systems' folders; those of the base are in `tests/models`, those of hypernymy in
+`tests/pipelines`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tests.models.test_replicas_chunks import run_chunks
 from tests.raising import raises_argument
 
 _FOLDERS = sorted(path.parent.name for path in Path(__file__).parent.glob("*/step_cases.py"))
-MODULES = [f"tests.systems.{name}.step_cases" for name in _FOLDERS]
+MODULES = [*(f"tests.systems.{name}.step_cases" for name in _FOLDERS), "tests.pipelines.hypernymy.step_cases"]
 REPLICAS, CHUNKS, BACKENDS = (cases_of(MODULES, name) for name in ("REPLICAS", "CHUNKS", "BACKENDS"))
 
 

@@ -12,6 +12,5 @@ SYSTEMS = (
     "vsemb.systems.language",
     "vsemb.systems.zero_shot",
     "vsemb.systems.entailment",
-    "vsemb.systems.hypernymy",
     "vsemb.systems.benchmarks",
 )

@@ -7,9 +7,9 @@ import pytest
 from PIL import Image
 
 from pipelines import hypernym_picture as picture
+from pipelines.hypernymy.wordnet import read_wordnet, transitive_closure
 from tests.data.wordnet_files import write_wordnet
 from vsemb.errors import DataError
-from vsemb.systems.hypernymy.wordnet import read_wordnet, transitive_closure
 
 WORDS = {
     "entity": [],

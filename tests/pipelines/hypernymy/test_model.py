@@ -8,11 +8,11 @@ import keras
 import numpy as np
 import pytest
 
+from pipelines.hypernymy.model import COMPARISONS, GaussianComparison, HypernymModel
 from tests.contract import SAME, check_config
 from tests.oracles import TOLERANCE, oracle
 from tests.raising import raises_argument
 from vsemb.losses.max_margin import MaxMargin
-from vsemb.systems.hypernymy.model import COMPARISONS, GaussianComparison, HypernymModel
 
 CONCEPTS, DIM = 7, 4
 

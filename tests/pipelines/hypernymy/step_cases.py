@@ -7,9 +7,9 @@ from typing import Any
 import keras
 import numpy as np
 
+from pipelines.hypernymy.model import HypernymModel
 from tests.models.replica_cases import DIM, ROWS, STEPS
 from vsemb.losses.max_margin import MaxMargin
-from vsemb.systems.hypernymy.model import HypernymModel
 
 
 def hypernyms() -> tuple[HypernymModel, Any]:

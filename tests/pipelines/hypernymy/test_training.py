@@ -6,14 +6,14 @@ import keras
 import numpy as np
 import pytest
 
+from pipelines.hypernymy.metrics import pair_energies
+from pipelines.hypernymy.model import COMPARISONS, HypernymModel
+from pipelines.hypernymy.training import EpochLoop, train_hypernymy
+from pipelines.hypernymy.wordnet import PairSet, labelled_pairs, transitive_closure
 from tests.raising import raises_argument
 from vsemb.errors import DataError
 from vsemb.evaluation.binary import accuracy, find_threshold
 from vsemb.losses.max_margin import MaxMargin
-from vsemb.systems.hypernymy.metrics import pair_energies
-from vsemb.systems.hypernymy.model import COMPARISONS, HypernymModel
-from vsemb.systems.hypernymy.training import EpochLoop, train_hypernymy
-from vsemb.systems.hypernymy.wordnet import PairSet, labelled_pairs, transitive_closure
 
 CONCEPTS, DIM, BATCH, MARGIN = 9, 3, 4, 0.7
 # Ten pairs: batches of 4, 4 and 2. Concepts come up in several places of a batch, and 8 in none.
@@ -130,7 +130,7 @@ SCRIPT = [0.5, 0.8, 0.7, 0.8, 0.6, 0.9]
 def scripted(monkeypatch) -> None:
     """Has the epochs' dev accuracies come out as SCRIPT says."""
     scores = iter(SCRIPT)
-    monkeypatch.setattr("vsemb.systems.hypernymy.training.accuracy", lambda *_: next(scores))
+    monkeypatch.setattr("pipelines.hypernymy.training.accuracy", lambda *_: next(scores))
 
 
 def test_the_best_weights_are_kept(tree, monkeypatch):

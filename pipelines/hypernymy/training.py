@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.hypernymy.metrics import pair_energies
+from pipelines.hypernymy.model import HypernymModel
+from pipelines.hypernymy.wordnet import PairSet, corrupt
 from vsemb.console import progress
 from vsemb.errors import DataError, unknown_name
 from vsemb.evaluation.binary import accuracy, find_threshold
 from vsemb.losses.max_margin import MaxMargin
 from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, Positive, Seed, require
-from vsemb.systems.hypernymy.metrics import pair_energies
-from vsemb.systems.hypernymy.model import HypernymModel
-from vsemb.systems.hypernymy.wordnet import PairSet, corrupt
 from vsemb.training.optimizers import adam_step, adam_step_of_rows
 
 Tensor = Any

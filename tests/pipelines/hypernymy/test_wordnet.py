@@ -7,11 +7,7 @@ import os
 import numpy as np
 import pytest
 
-from tests.data.wordnet_files import LICENCE, TINY, concept_line, write_wordnet
-from tests.oracles import oracle
-from tests.raising import raises_argument
-from vsemb.errors import DataError
-from vsemb.systems.hypernymy.wordnet import (
+from pipelines.hypernymy.wordnet import (
     PairSet,
     corrupt,
     labelled_pairs,
@@ -19,6 +15,10 @@ from vsemb.systems.hypernymy.wordnet import (
     split_pairs,
     transitive_closure,
 )
+from tests.data.wordnet_files import LICENCE, TINY, concept_line, write_wordnet
+from tests.oracles import oracle
+from tests.raising import raises_argument
+from vsemb.errors import DataError
 
 REAL = os.environ.get("VSEMB_WORDNET")
 

@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from keras import ops
 
+from pipelines.hypernymy.model import HypernymModel
+from pipelines.hypernymy.wordnet import PairSet, transitive_closure
 from vsemb.console import progress
 from vsemb.errors import DataError
 from vsemb.evaluation.binary import accuracy, average_precision, find_threshold, roc_auc
-from vsemb.systems.hypernymy.model import HypernymModel
-from vsemb.systems.hypernymy.wordnet import PairSet, transitive_closure
 
 _PAIRS = 1 << 16  # pairs per block of energies
 _QUERIES = 256  # concepts per block of ranks: 84 MB of energies for WordNet's 82,115 candidates

@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vsemb.errors import DataError
-from vsemb.systems.hypernymy.metrics import (
+from pipelines.hypernymy.metrics import (
     closure_errors,
     evaluate_pairs,
     membership_energies,
     pair_energies,
     reconstruct,
 )
-from vsemb.systems.hypernymy.model import HypernymModel
-from vsemb.systems.hypernymy.wordnet import transitive_closure
+from pipelines.hypernymy.model import HypernymModel
+from pipelines.hypernymy.wordnet import transitive_closure
+from vsemb.errors import DataError
 
 
 def slow_reconstruction(energies: np.ndarray, edges: np.ndarray, closure: np.ndarray) -> tuple[float, float]:
@@ -129,6 +129,6 @@ def test_energies_in_blocks(monkeypatch):
     model = HypernymModel(5, 3, scale=1.0, seed=0)
     pairs = np.random.default_rng(0).integers(5, size=(10, 2))
     whole = pair_energies(model, pairs)
-    monkeypatch.setattr("vsemb.systems.hypernymy.metrics._PAIRS", 3)
+    monkeypatch.setattr("pipelines.hypernymy.metrics._PAIRS", 3)
     np.testing.assert_allclose(pair_energies(model, pairs), whole, rtol=1e-6)
     assert pair_energies(model, pairs[:0]).shape == (0,)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from pipelines import wordnet_hypernymy as pipeline
+from pipelines.hypernymy.wordnet import PairSet, read_wordnet, transitive_closure
 from tests.data.wordnet_files import write_wordnet
-from vsemb.systems.hypernymy.wordnet import PairSet, read_wordnet, transitive_closure
 
 REAL = os.environ.get("VSEMB_WORDNET")
 
