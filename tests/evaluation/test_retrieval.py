@@ -365,8 +365,8 @@ def test_ids_that_do_not_fit(function, change) -> None:
         function(**arrays, similarity=DOT)
 
 
-@pytest.mark.parametrize("folds", [0, -1, 14])
-def test_bad_folds(folds: int) -> None:
+@pytest.mark.parametrize("folds", [0, -1, 14, 2.5, True], ids=str)
+def test_bad_folds(folds) -> None:
     with raises_argument("folds"):
         evaluate_retrieval(**random_split(0), similarity=DOT, folds=folds)
 
