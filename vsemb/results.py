@@ -11,8 +11,8 @@ from typing import Any
 class Result:
     """Base class of the results of acts.
 
-    A subclass defines `to_json` and `__str__`. The command prints the text, and writes the JSON values to where
-    `--json` says.
+    A subclass defines `to_json` and `__str__`; a dataclass is declared with `repr=False`. The command prints the text,
+    and writes the JSON values to where `--json` says.
     """
 
     @property
@@ -23,6 +23,9 @@ class Result:
     def to_json(self) -> Any:
         """Return the values of the result, JSON-able."""
         raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
@@ -45,7 +48,4 @@ class Table(Result):
         return dict(self.values)
 
     def __str__(self) -> str:
-        return self.text
-
-    def __repr__(self) -> str:
         return self.text

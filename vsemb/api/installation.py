@@ -25,7 +25,7 @@ _LEFTOVER = re.compile(r"\..+\.(partial|[0-9a-f]{8}\.(tmp|old))")
 _DEPTH = 3
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Installation(Result):
     """Result of `doctor`.
 

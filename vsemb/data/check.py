@@ -28,7 +28,7 @@ _NAMED = 5
 _BATCH, _SIDE = 64, 8
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Checked(Result):
     """Result of `check`.
 

@@ -48,7 +48,7 @@ NOT_FINITE = "Scores must be finite; got NaN or infinity. Check the features and
 _Ranked = dict[str, tuple[np.ndarray, np.ndarray]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RetrievalMetrics(Result):
     """The result of `evaluate_retrieval`.
 
@@ -125,9 +125,6 @@ class RetrievalMetrics(Result):
             table_rows = metrics._rows(title)
             rows += [[""] * len(table_rows[0]), *table_rows]
         return "\n".join([table(rows[1], rows[2:]), *self.notes])
-
-    def __repr__(self) -> str:
-        return str(self)
 
     @property
     def notes(self) -> list[str]:

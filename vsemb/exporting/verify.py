@@ -95,9 +95,6 @@ class Verification(Result):
         following = "" if self.failed else f"\n\nnext  vsemb serve {shlex.quote(str(self.path.parent))}"
         return f"{self.path}, by {self.contract}\n\n{lines}{following}"
 
-    def __repr__(self) -> str:
-        return str(self)
-
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
         checks = [check.to_json() for check in self.checks]

@@ -22,7 +22,7 @@ from vsemb.recipes.catalogue import get, names, variants
 from vsemb.results import Result
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation(Result):
     """Result of `explain`.
 

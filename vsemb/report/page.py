@@ -151,9 +151,6 @@ class Report(Result):
     def __str__(self) -> str:
         return f"{self.lines}\n\n{self.path}  {self.size / 1e6:.1f} MB"
 
-    def __repr__(self) -> str:
-        return str(self)
-
 
 def report_run(
     run: Run,

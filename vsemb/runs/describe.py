@@ -21,7 +21,7 @@ from vsemb.results import Result
 from vsemb.runs.inputs import kind_of, model_version
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Description(Result):
     """A description of a directory.
 

@@ -122,9 +122,6 @@ class VectorFile(Result):
         items = {"items": counted(self.items, self.kind)}
         return facts({**items, **kept, "dim": self.dim, "where": self.where})
 
-    def __repr__(self) -> str:
-        return str(self)
-
 
 def write_vectors(
     run: Run,

@@ -73,6 +73,3 @@ class ImageResults(Result, Sequence[T], Generic[T]):
                 rows.append([name, *cells])
                 name = ""  # The lines that follow belong to the same image.
         return table(["image", *self.columns], rows, text=(0, 1)) if rows else ""
-
-    def __repr__(self) -> str:
-        return str(self)

@@ -295,9 +295,6 @@ class IndexSummary(Result):
             lines.append(f"recall  {100 * recall:.1f} % of the exact {BEST} best among {count} candidates")
         return "\n".join(lines)
 
-    def __repr__(self) -> str:
-        return str(self)
-
 
 def make_index(
     run: Run,

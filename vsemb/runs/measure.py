@@ -137,9 +137,6 @@ class RunComparison(Result):
             lines += [f"{side}: {note}" for note in counts.notes]
         return "\n".join(lines)
 
-    def __repr__(self) -> str:
-        return str(self)
-
 
 def compare_runs(
     first: Run, second: Run, dataset: StoredDataset, split: str = "val", *, bootstrap: int = 1000, seed: int = 0

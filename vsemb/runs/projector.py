@@ -76,9 +76,6 @@ class Projection(Result):
         text = table(["tensor", "points", "entries"], rows)
         return f"{text}\n\ntensorboard --logdir {shlex.quote(str(self.path))}"
 
-    def __repr__(self) -> str:
-        return str(self)
-
 
 def project_run(
     run: Run,

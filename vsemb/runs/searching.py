@@ -363,9 +363,6 @@ class SearchResults(Result, Sequence[SearchResult]):
             lines.append(with_picture(table(header, rows, text=(2, 3)), self.out))
         return "\n".join(lines)
 
-    def __repr__(self) -> str:
-        return str(self)
-
 
 class SearchSession:
     """A dataset or an index, opened once for any number of queries; a context manager.

@@ -231,9 +231,6 @@ class BackendComparison(Result):
         shown = table(_HEADER, [_cells(row) for row in self.rows])
         return f"{title}\n{shown}\n\n{_COLUMNS}\n\nRecommended: backend {backend}, dtype {dtype}. {why}"
 
-    def __repr__(self) -> str:
-        return str(self)
-
 
 def _cells(row: Compared) -> list[str]:
     if row.missing is not None:

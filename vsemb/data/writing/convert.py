@@ -54,7 +54,7 @@ _SCHEMA = pa.schema(
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Files(Result):
     """Result of `convert`.
 

@@ -102,9 +102,6 @@ class RegionCaptions(Result):
         header = ["caption", "log-prob", "per word", "region", "box (x y w h)"]
         return with_picture(table(header, rows, text=(0, 4)), self.out)
 
-    def __repr__(self) -> str:
-        return str(self)
-
 
 def caption_regions(
     run: Run,

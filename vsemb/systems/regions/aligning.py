@@ -85,9 +85,6 @@ class Alignment(AlignedWords, Result):
         header = ["phrase", "region", "box (x y w h)", "score", "of its words"]
         return with_picture(table(header, rows, text=(0, 2, 4)), self.out)
 
-    def __repr__(self) -> str:
-        return str(self)
-
 
 def align_image(
     run: Run,

@@ -101,9 +101,6 @@ class FoundRegions(Result, Sequence[FoundRegion]):
     def __str__(self) -> str:
         return with_picture(regions_table(self.regions, "score"), self.out)
 
-    def __repr__(self) -> str:
-        return str(self)
-
 
 def search_regions(
     run: Run,

@@ -403,9 +403,6 @@ class SplitClassification(Result):
             f"over {self.labelled} of {self.images} images, whose class is among these"
         )
 
-    def __repr__(self) -> str:
-        return str(self)
-
 
 def classify_split(run: Run, dataset: StoredDataset, split: str, prompts: ClassPrompts) -> SplitClassification:
     """Classify all images of a split.
