@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.raising import raises_argument
 from vsemb import recipes, registry
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.parts import walk
@@ -232,7 +233,7 @@ def test_recipes_of_a_file(tmp_path: Path, line: str, variants: list[str]) -> No
     found = registry.recipes_of_file(str(path))
     assert list(found) == variants
     assert recipes.get(str(path)) is found[variants[0]]
-    with pytest.raises(InvalidArgumentError, match="one of"):
+    with raises_argument("variant"):
         recipes.get(str(path), "three")
 
 

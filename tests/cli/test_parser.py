@@ -196,7 +196,7 @@ def test_json_is_not_written_over_other_files(tmp_path) -> None:
     other = f"{tmp_path}/../{tmp_path.name}/dog.png"
     for given in ({"images": [str(image)]}, {"run": str(image)}, {"out": other}, {"out": "new.png"}):
         json = "./new.png" if given == {"out": "new.png"} else str(image)
-        with pytest.raises(InvalidArgumentError, match="replace"):
+        with raises_argument("json"):
             parsers.check_json_file(argparse.Namespace(json=json, **given))
     for json in (None, "-", str(tmp_path / "found.json")):
         parsers.check_json_file(argparse.Namespace(json=json, out=str(image), split="val"))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.raising import raises_argument
 from vsemb import similarities
 from vsemb.errors import InvalidArgumentError
 from vsemb.exporting import corpus as corpus_module
@@ -144,5 +145,5 @@ def test_parts_that_do_not_fit_are_refused(parts):
 
 def test_too_many_items_are_refused(monkeypatch):
     monkeypatch.setattr(corpus_module, "MOST_ITEMS", 2)
-    with pytest.raises(InvalidArgumentError, match="vsemb index"):
+    with raises_argument("embeddings"):
         corpus_of(3, "dot")

@@ -10,7 +10,7 @@ import pytest
 
 import vsemb
 from tests.raising import raises_argument
-from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.errors import DataError
 from vsemb.exporting import ServedModel, export_savedmodel, savedmodel
 from vsemb.exporting.contract import contract_path, hashes, version_contract_path
 from vsemb.exporting.servable import PROBES
@@ -174,7 +174,7 @@ def test_which_version_and_which_contract(exported_copy, tmp_path):
     assert found.contract == version_contract_path(exported_copy / "3") and not found.failed
     contract_path(exported_copy).unlink()
     assert verify_model(exported_copy, version=3, probes={}).contract == found.contract
-    with pytest.raises(InvalidArgumentError, match="`version` must be one of 3.*; got 2"):
+    with raises_argument("version"):
         verify_model(exported_copy, version=2)
     found.contract.unlink()
     with pytest.raises(DataError, match="No contract at"):

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from vsemb.errors import DataError, InvalidArgumentError
+from tests.raising import raises_argument
+from vsemb.errors import DataError
 from vsemb.report.words import apart, choose_arithmetic, families, principal_components
 
 
@@ -96,7 +97,7 @@ def test_equal_vectors_have_no_variance() -> None:
 
 @pytest.mark.parametrize(("rows", "count"), [(1, 1), (3, 3), (5, 0), (9, 5)])
 def test_refuses_more_directions_than_there_are(rows: int, count: int) -> None:
-    with pytest.raises(InvalidArgumentError, match="`count`"):
+    with raises_argument("count"):
         principal_components(np.random.default_rng(0).normal(size=(rows, 4)), count)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import FEATURE_DIM
+from tests.raising import raises_argument
 from tests.tiny import tiny
 from vsemb import recipes, registry
 from vsemb.data.features.compute import cache_features
@@ -126,7 +127,7 @@ def test_chunks_blocks_and_l2() -> None:
 
 def test_linear_encoders_need_words_of_the_embeddings_size() -> None:
     recipe = Retrieval().with_overrides(["text.encoder=linear", "text.encoder.words.dim=5"])
-    with pytest.raises(InvalidArgumentError, match=r"text\.encoder\.words\.dim"):
+    with raises_argument("text.encoder.words.dim"):
         recipe.build(9, INFO, "float32")
 
 

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from tests.forgetful import forgetful
+from tests.raising import raises_argument
 from vsemb import similarities
 from vsemb.data import tokens
 from vsemb.data.store import StoredDataset
-from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.errors import DataError
 from vsemb.evaluation import Embedder, evaluate_retrieval
 from vsemb.evaluation.retrieval import rank_metrics, retrieval_ranks
 from vsemb.runs import measure as module
@@ -170,7 +171,7 @@ def test_pairs_equal_a_full_sort(seed):
 
 
 def test_what_is_refused():
-    with pytest.raises(InvalidArgumentError, match="`pairs`"):
+    with raises_argument("pairs"):
         length_pairs(np.array([1, 2]), np.array([3, 3]), 0)
     for words, ids in (([4, 4], [1, 1]), ([4, 5], [1, 2])):
         with pytest.raises(DataError, match="different lengths"):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.raising import raises_argument
 from vsemb import recipes
-from vsemb.errors import InvalidArgumentError
 from vsemb.recipes import schema
 from vsemb.recipes.retrieval import Retrieval
 from vsemb.runs.run import Run
@@ -27,7 +27,7 @@ def test_settled(fast: bool, monkeypatch) -> None:
 
 
 def test_another_precision_is_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match=r"`training\.precision` must be .*; got 'float16'"):
+    with raises_argument("training.precision"):
         recipes.get("vsepp", "tuned").with_overrides(["training.precision=float16"])
 
 

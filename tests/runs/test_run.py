@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.raising import raises_argument
 from vsemb import recipes
 from vsemb.cli.__main__ import main
 from vsemb.data import synthetic as generator
@@ -20,7 +21,7 @@ from vsemb.data.features.compute import write_precomputed
 from vsemb.data.features.store import FeatureStore
 from vsemb.data.store import StoredDataset
 from vsemb.data.writing.writer import write_dataset
-from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.errors import DataError
 from vsemb.files import locked
 from vsemb.recipes.retrieval import Retrieval, RetrievalJob
 from vsemb.runs import run as run_module
@@ -347,7 +348,7 @@ def test_a_split_that_is_not_there(tmp_path, tiny_recipe) -> None:
     source = {"format": "scenes", "path_name": "x", "sha256": {}, "options": {}}
     records = generator.generate({"train": 10}, seed=6, image_size=32)
     dataset = write_dataset(records, tmp_path / "data", name="scenes", source=source)
-    with pytest.raises(InvalidArgumentError, match="split"):
+    with raises_argument("split"):
         train(tiny_recipe, dataset, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

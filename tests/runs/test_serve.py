@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.raising import raises_argument
 from vsemb.data.features.compute import cache_features
-from vsemb.errors import InvalidArgumentError
 from vsemb.evaluation import Embedder
 from vsemb.exporting.contract import Contract, contract_path
 from vsemb.image.backbones import BackboneConfig
@@ -101,7 +101,7 @@ def test_an_export_in_bfloat16(tiny_pixel_run, scenes, exported, tmp_path):
 
 
 def test_a_precision_that_does_not_exist(tiny_run):
-    with pytest.raises(InvalidArgumentError, match="`precision` must be .*; got 'auto'"):
+    with raises_argument("precision"):
         tiny_run.computed_in("auto")
 
 
@@ -118,7 +118,7 @@ def test_the_card_of_a_run_tells_what_it_takes(tiny_run, tiny_pixel_run):
 
 
 def test_an_option_of_another_task_is_refused(tiny_run, tmp_path):
-    with pytest.raises(InvalidArgumentError, match=r"`options` must be .*; got \['beam'\]"):
+    with raises_argument("options"):
         export_run(tiny_run, tmp_path / "model", beam=3)
     assert not (tmp_path / "model").exists()
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from vsemb.errors import InvalidArgumentError, missing_extra
+from tests.raising import raises_argument
+from vsemb.errors import missing_extra
 from vsemb.searching.backends.exact import Exact
 from vsemb.searching.backends.faiss import FaissFlat
 from vsemb.searching.comparison import compare
@@ -49,5 +49,5 @@ def test_what_is_not_installed_is_a_row(monkeypatch):
     _, row = compare(index, queries, backends=[FaissFlat()])
     assert "`faiss-cpu` is not installed" in row.missing and "vsemb[index]" in row.missing
     assert row.recall is None and row.milliseconds is None
-    with pytest.raises(InvalidArgumentError, match="at least one query"):
+    with raises_argument("queries"):
         list(compare(index, queries[:0], backends=[]))

@@ -8,7 +8,8 @@ import json
 import numpy as np
 import pytest
 
-from vsemb.errors import DataError, InvalidArgumentError
+from tests.raising import raises_argument
+from vsemb.errors import DataError
 from vsemb.searching import index as module
 from vsemb.searching.index import IndexSource, SearchIndex, StaleIndexError
 from vsemb.searching.storage import read_index, write_index
@@ -95,12 +96,12 @@ def test_symmetric_similarities_know_no_sides():
 
 def test_bad_searches():
     index = plain(vectors(3))
-    with pytest.raises(InvalidArgumentError, match="query_kind"):
+    with raises_argument("query_kind"):
         index.search(vectors(1), k=1, query_kind="sound")
-    with pytest.raises(InvalidArgumentError, match="`k`"):
+    with raises_argument("k"):
         index.search(vectors(1), k=0)
     for queries in (vectors(1, dim=7), vectors(2)[0], np.full((1, 8), np.nan, np.float32)):
-        with pytest.raises(InvalidArgumentError, match="queries"):
+        with raises_argument("queries"):
             index.search(queries, k=1)
 
 

@@ -18,8 +18,8 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
+from tests.raising import raises_argument
 from tests.serving.asking import ask
-from vsemb.errors import InvalidArgumentError
 from vsemb.serving.connections import LoopErrors
 from vsemb.serving.server import Server
 
@@ -118,7 +118,7 @@ def test_a_limit_above_the_open_files_of_the_process_is_refused(everything: Path
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
         pytest.skip("no limit of open files")
-    with pytest.raises(InvalidArgumentError, match="`max_connections`"):
+    with raises_argument("max_connections"):
         Server({"everything": everything}, max_connections=files)
 
 

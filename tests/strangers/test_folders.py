@@ -18,11 +18,12 @@ import pytest
 from PIL import Image
 from pyarrow import parquet
 
+from tests.raising import raises_argument
 from vsemb.cli.__main__ import main
 from vsemb.data.check import check
 from vsemb.data.features.store import FeatureStore
 from vsemb.data.store import StoredDataset
-from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.errors import DataError
 from vsemb.files import inside, require_contained, require_regular
 from vsemb.image.backbones import BackboneConfig
 from vsemb.runs.indexing import open_indexed
@@ -203,7 +204,7 @@ def test_a_preset_in_the_recipe_of_others_is_neither_fetched_nor_read(
 
 
 def test_a_stored_backbone_without_its_description_is_not_fetched() -> None:
-    with watched(), pytest.raises(InvalidArgumentError, match="`backbone`"):
+    with watched(), raises_argument("backbone"):
         BackboneConfig.from_json({"name": "hub:hf://stranger/preset"})
     assert not _ATTEMPTS
 
