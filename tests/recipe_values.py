@@ -12,7 +12,6 @@ import difflib
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from vsemb import recipes, registry
 from vsemb.recipes.schema import Recipe
@@ -28,19 +27,19 @@ def folder_of(name: str) -> Path:
     return TESTS / "recipes" / "values"
 
 
-def variants() -> Iterator[tuple[Path, Recipe[Any]]]:
+def variants() -> Iterator[tuple[Path, Recipe]]:
     """Yields the file and the recipe of every variant."""
     for name in recipes.names():
         for variant, recipe in recipes.variants(name).items():
             yield folder_of(name) / f"{name}.{variant}.json", recipe
 
 
-def text_of(recipe: Recipe[Any]) -> str:
+def text_of(recipe: Recipe) -> str:
     """Returns the content of a recipe's file."""
     return json.dumps(recipe.to_json(), indent=2, ensure_ascii=False) + "\n"
 
 
-def difference(file: Path, recipe: Recipe[Any]) -> str:
+def difference(file: Path, recipe: Recipe) -> str:
     """Returns the lines in which a recipe and its file differ; empty for none."""
     stored = file.read_text(encoding="utf-8") if file.is_file() else ""
     name = str(file.relative_to(TESTS))
