@@ -217,7 +217,7 @@ def test_a_killed_process_is_taken_up(made, tmp_path):
 import sys, time
 from vsemb.data.features import files as feature_files, compute as features
 from vsemb.data.features.compute import cache_features
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.image.backbones import BackboneConfig
 feature_files._COMMIT_SECONDS = 0.0
 write = feature_files.FeatureWriter.write
@@ -226,7 +226,7 @@ def slow(writer, ids, rows):
     print(writer.done, flush=True)
     time.sleep(0.5 if writer.done < 12 else 60)
 feature_files.FeatureWriter.write = slow
-dataset = Dataset.open({str(tmp_path / "data")!r})
+dataset = StoredDataset.open({str(tmp_path / "data")!r})
 cache_features(dataset, BackboneConfig("SmallConvNet", size=32), weights=None, batch_size=4)
 """
     process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)

@@ -136,7 +136,7 @@ def test_a_killed_process_is_taken_up(made, bare):
 import time
 from vsemb.data.features import files as feature_files
 from vsemb.systems.regions.compute import cache_regions
-from vsemb.data.store import Dataset
+from vsemb.data.store import StoredDataset
 from vsemb.image.backbones import BackboneConfig
 from vsemb.systems.regions.region_store import RegionConfig
 feature_files._COMMIT_SECONDS = 0.0
@@ -147,7 +147,7 @@ def slow(writer, *arguments, **more):
     time.sleep(60)
 feature_files.FeatureWriter.write = slow
 config = BackboneConfig("SmallConvNet", size=32)
-dataset = Dataset.open({str(bare.path)!r})
+dataset = StoredDataset.open({str(bare.path)!r})
 cache_regions(dataset, config, RegionConfig(count=3), weights=None, batch_size=4)
 """
     process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
