@@ -434,7 +434,7 @@ def _named_rows() -> Iterator[None]:
         ) from error
 
 
-def _prepare(arguments: dict[str, Any], cut: bool = True) -> None:
+def _prepare(arguments: dict[str, Any], cut: bool) -> None:
     """Prepare the arguments of a method of Keras: strings become tensors.
 
     Args:

@@ -217,7 +217,7 @@ def spans_workers(strategy: Any) -> bool:
     Args:
         strategy: a `tf.distribute.Strategy`, or None.
     """
-    if strategy is None or keras.backend.backend() != "tensorflow":
+    if keras.backend.backend() != "tensorflow":
         return False
     import tensorflow as tf
 
