@@ -34,6 +34,10 @@ def test_values_come_back_bit_for_bit(values, dtype):
     assert found.tolist() == values.tolist()
 
 
+def test_bytes_of_fixed_length_are_written_as_others():
+    assert to_json(np.array([b"a dog", b"\xff"])) == ["a dog", {"b64": "/w=="}]
+
+
 @pytest.mark.parametrize("shape", [(None, 3, 2), (None, None, 2)], ids=["fixed", "open"])
 def test_vectors_of_zeros_in_sets_are_empty_lists(shape):
     values = np.float32([[[1, 0.1], [0, 0], [0, 2]], [[0, 0], [0, 0], [0, 0]]])

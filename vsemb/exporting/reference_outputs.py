@@ -137,9 +137,7 @@ def to_json(values: np.ndarray) -> list[Any]:
         return [to_json(row) for row in values]
     if values.dtype == np.float32:
         return [float(str(value)) for value in values]  # `str` gives the fewest digits that identify the float32.
-    if values.dtype == object:
-        return [_string(value) for value in values]
-    return list(values.tolist())
+    return [_string(value) if isinstance(value, bytes) else value for value in values.tolist()]
 
 
 def _vectors(rows: np.ndarray) -> list[Any]:
