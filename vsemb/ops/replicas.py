@@ -391,8 +391,6 @@ def clip_after_sum(optimizer: keras.optimizers.Optimizer) -> None:
     Args:
         optimizer: one of Keras' own or of its subclasses, made in the strategy's scope.
     """
-    # Of mixed precision with loss scaling, the optimizer inside clips.
-    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
     strategy = getattr(optimizer, "_distribution_strategy", None)
     if strategy is None or strategy.num_replicas_in_sync == 1 or optimizer.gradient_accumulation_steps:
         return
