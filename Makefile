@@ -5,7 +5,7 @@ VENV ?= .venv
 WORKERS ?= 3
 BIN = $(VENV)/bin
 
-.PHONY: quickstart check test test-slow test-all test-lowest faults fuzz soak audit sbom coverage lint release docs benchmark clean
+.PHONY: quickstart check test peers test-slow test-all test-lowest faults fuzz soak audit sbom coverage lint release docs benchmark clean
 
 $(VENV)/installed: setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -15,7 +15,7 @@ $(VENV)/installed: setup.cfg pyproject.toml
 
 # In one go: `models` and `regions` each bring an OpenCV, and the latter's, with selective search, must be the last.
 $(VENV)/installed-dev: $(VENV)/installed
-	$(BIN)/python -m pip install -e '.[dev,models,tfds,serving,sign,index,milvus,report,demo,parse,regions,captions,beam,docs]'
+	$(BIN)/python -m pip install -e '.[dev,models,tfds,hf,serving,sign,index,milvus,report,demo,parse,regions,captions,beam,docs]'
 	touch $@
 
 quickstart: $(VENV)/installed
@@ -30,9 +30,18 @@ check: lint
 test: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -m 'not slow and not real_data' --processes $(WORKERS)
 
+# The transformers library, which slow tests compare with: 6 GB, in an environment of its own, because torch needs a
+# newer setuptools than TensorBoard.
+$(VENV)/peers/installed: $(VENV)/installed
+	$(PYTHON) -m venv $(VENV)/peers
+	$(VENV)/peers/bin/python -m pip install --quiet torch torchvision 'transformers >= 5' safetensors sentencepiece protobuf pillow
+	touch $@
+
+peers: $(VENV)/peers/installed
+
 # The long ones: trainings on several devices, every command of the documentation, real data.
 # Files without such tests are not even collected.
-test-slow: $(VENV)/installed-dev
+test-slow: $(VENV)/installed-dev $(VENV)/peers/installed
 	$(BIN)/python -m pytest -m 'slow or real_data' --processes $(WORKERS) \
 	    $$(grep -rlE 'mark\.(slow|real_data)' tests --include='test_*.py' | sort)
 

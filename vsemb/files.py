@@ -497,6 +497,17 @@ def reading(path: str | os.PathLike[str], what: str = "file") -> Iterator[None]:
         raise DataError(f"The {what} {path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
 
 
+def cache_directory() -> Path:
+    """Return the directory for what can be made again, which may not exist yet.
+
+    It is the environment variable `VSEMB_CACHE`, or `vsemb` in `XDG_CACHE_HOME` or in `~/.cache`.
+    """
+    named = os.environ.get("VSEMB_CACHE")
+    if named:
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vsemb"
+
+
 def read_json_lines(path: str | os.PathLike[str]) -> list[Any]:
     """Read a file with one JSON value per line, which line feeds end; blank lines are left out.
 

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from vsemb import similarities
 from vsemb.errors import DataError, invalid_argument, one_line
 from vsemb.exporting.contract import Contract, hashes, version_contract_path
 from vsemb.files import require_contained
+from vsemb.image.presets import preset_class
 from vsemb.runs.images import embed_new_image
 from vsemb.runs.inputs import model_version
 from vsemb.runs.run import RECIPE, Run
@@ -50,6 +51,13 @@ class Model(EncodingMixin):
 
     def __repr__(self) -> str:
         return f"Model({self.name!r}, similarity={getattr(self.compared_by, 'kind', None)!r})"
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name == "encode":
+            raise AttributeError(
+                "`encode` must be encode_texts(texts) or encode_images(files), which check their rows."
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _unknown_words(self, text: str) -> list[str]:
         """Return the words of a text outside the vocabulary; [] for a model without its run, which has no word list."""
@@ -235,8 +243,9 @@ def load(
     """Load a model: a run, an exported SavedModel, or a model behind a server.
 
     Args:
-        source: a `Run` or its directory; the directory of a SavedModel, with or without a version number; or the URL of
-            a model on `vsemb serve` or TensorFlow Serving.
+        source: a `Run` or its directory; a pretrained dual encoder, `hub:NAME` of keras-hub or `hf://USER/NAME` of the
+            Hugging Face Hub, downloaded once, or a directory with its files; the directory of a SavedModel, with or
+            without a version number; or the URL of a model on `vsemb serve` or TensorFlow Serving.
         similarity: similarity of a SavedModel or a model on a server, such as `cosine`, `dot` or `order`. Default: the
             similarity in the model's description, which every export of a run or a `DualEncoder` contains.
         token: bearer token of the server; None for the environment variable `VSEMB_TOKEN`.
@@ -252,6 +261,7 @@ def load(
     Example:
 
         model = vsemb.load("runs/mine")
+        model = vsemb.load("hub:clip_vit_base_patch32")
         model = vsemb.load("savedmodels/mine")
         model = vsemb.load("http://localhost:8501/v1/models/mine")
     """
@@ -261,6 +271,8 @@ def load(
     if not isinstance(source, str | os.PathLike):
         fix = "A Keras model embeds by predict, or after model.export(directory) here."
         raise invalid_argument("source", type(source).__name__, "a vsemb.Run, a directory or a URL", fix)
+    if preset_class(source) is not None:
+        return _RunModel(Run.open(source))
     if "://" in os.fspath(source):
         return _ServedModel(os.fspath(source), named, token=token, ca_file=ca_file)
     path = Path(source)
@@ -268,10 +280,12 @@ def load(
         return _RunModel(Run.open(path))
     if (version := model_version(path)) is not None:
         return _SavedModel(version, named)
+    if (path / "config.json").is_file():
+        return load(f"hub:{path}", similarity=similarity)
     lacking = f"it has neither {RECIPE} nor saved_model.pb" if path.is_dir() else "there is no such directory"
     if path.suffix == ".keras":
         lacking = "it is a file for keras.saving.load_model, whose model.export(directory) writes a SavedModel"
     raise DataError(
         f"{path} must be a run, an exported SavedModel, or the URL of a served model (http://…); {lacking}. Make one "
-        "with vsemb.train or vsemb.export, or from a pretrained CLIP: vsemb import PRESET --out RUN"
+        "with vsemb.train or vsemb.export, or load a pretrained CLIP: vsemb.load('hub:clip_vit_base_patch32')"
     )

@@ -9,9 +9,12 @@ from vsemb.ops.tensorflow import tf
 #: Methods of `tf.image.resize` that keras-hub supports.
 INTERPOLATIONS = ("bilinear", "nearest", "bicubic", "lanczos3", "lanczos5", "area")
 
+# Methods of `tf.image.resize` -> kernels of the operation.
+_KERNELS = {"bilinear": "triangle", "bicubic": "keyscubic"}
+
 
 class Resizing(NamedTuple):
-    """How an image becomes a square; the fields of keras-hub's `ImageConverter` with these names.
+    """How an image becomes a square; all but the last are fields of keras-hub's `ImageConverter`.
 
     It is a tuple, because `tf.function` compares tuples by value.
 
@@ -21,12 +24,16 @@ class Resizing(NamedTuple):
             `"area"`.
         crop_to_aspect_ratio: whether the largest square in the centre is cut out first.
         pad_to_aspect_ratio: whether black bars make the image a square first.
+        crop_after_resize: whether the shorter side is resized first, the longer one by the same factor and rounded
+            down to whole pixels, and then the centre is cut out, as in torchvision. `crop_to_aspect_ratio` cuts whole
+            pixels of the image as it was. Only for bilinear and bicubic interpolation with antialiasing.
     """
 
     interpolation: str = "bilinear"
     antialias: bool = False
     crop_to_aspect_ratio: bool = False
     pad_to_aspect_ratio: bool = False
+    crop_after_resize: bool = False
 
     def describe(self) -> str:
         """Return the fields in words.
@@ -37,7 +44,7 @@ class Resizing(NamedTuple):
         'cropped to the centre, bicubic without antialiasing'
         """
         shape = "squashed"
-        if self.crop_to_aspect_ratio:
+        if self.crop_to_aspect_ratio or self.crop_after_resize:
             shape = "cropped to the centre"
         elif self.pad_to_aspect_ratio:
             shape = "padded with black"
@@ -65,6 +72,8 @@ def resize_image(image: tf.Tensor, size: int, resizing: Resizing) -> tf.Tensor:
     [[7.5, 17.5], [7.5, 17.5]]
     """
     rows, columns, _ = tf.unstack(tf.shape(image))
+    if resizing.crop_after_resize:
+        return _resize_and_crop(image, size, _KERNELS[resizing.interpolation])
 
     def resampled(pixels: tf.Tensor, sides: object) -> tf.Tensor:
         method, antialias = resizing.interpolation, resizing.antialias
@@ -81,3 +90,18 @@ def resize_image(image: tf.Tensor, size: int, resizing: Resizing) -> tf.Tensor:
         longer = tf.stack([tf.where(top > 0, rows, size), tf.where(left > 0, columns, size)])
         image = tf.pad(resampled(image, longer), [[top, top], [left, left], [0, 0]])
     return resampled(image, (size, size))
+
+
+def _resize_and_crop(image: tf.Tensor, size: int, kernel: str) -> tf.Tensor:
+    """Resize the shorter side to `size` and cut out the centre, without computing pixels outside of it."""
+    sides = tf.shape(image)[:2]
+    resized = sides * size // tf.reduce_min(sides)
+    start = (resized - size) // 2
+    return tf.raw_ops.ScaleAndTranslate(
+        images=image[tf.newaxis],
+        size=(size, size),
+        scale=tf.cast(resized / sides, tf.float32),
+        translation=-tf.cast(start, tf.float32),
+        kernel_type=kernel,
+        antialias=True,
+    )[0]

@@ -40,6 +40,7 @@ from vsemb.data.store import Split, StoredDataset
 from vsemb.data.tokens import encoded_captions
 from vsemb.errors import DataError, VsembError, invalid_argument, one_line, unknown_name
 from vsemb.files import read_json, replacing_directory, require_contained, sha256_bytes, sha256_file, write_json
+from vsemb.image.presets import preset_class
 from vsemb.ops.backend import outside_graphs
 from vsemb.parts import rebuilt, walk
 from vsemb.recipes.info import RunInfo, untyped
@@ -150,7 +151,8 @@ class Run(Result):
         """Open a run directory.
 
         Args:
-            path: the directory, or an opened run, which is returned.
+            path: the directory; an opened run, which is returned; or the name of a pretrained dual encoder, such as
+                `hub:clip_vit_base_patch32` or `hf://openai/clip-vit-base-patch32`, which becomes a run in the cache.
             task: required kind of recipe; derived kinds are accepted too. None accepts any kind.
 
         Raises:
@@ -164,7 +166,8 @@ class Run(Result):
         if isinstance(path, Run):
             _require_task(path.recipe, path.path, task)
             return cast(Self, path)
-        path = Path(path)
+        preset = preset_class(path)
+        path = Path(path) if preset is None else preset.run_directory(os.fspath(path))
         recipe = read_recipe(path)
         require_contained(path, "run")
         _require_task(recipe, path, task)

@@ -2,76 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import keras
 import numpy as np
-from PIL import Image
 
-CORPUS = [
-    "a red circle above a blue square",
-    "two dogs are running on the beach",
-    "a photo of 12 cats, and a dog's ball!",
-    "the quick brown fox jumped over the lazy dog",
-]
-SIZE = 32
-
-
-def clip_vocabulary() -> tuple[dict[str, int], list[str]]:
-    """All bytes, and the merges of a few words of the corpus, as CLIP's training would find them."""
-    from vsemb.systems.presets.subwords import byte_letters
-
-    letters = sorted(byte_letters())
-    pieces = [*letters, *(f"{letter}</w>" for letter in letters)]
-    merges = []
-    for word in (
-        "the",
-        "red",
-        "dog",
-        "dogs",
-        "cat",
-        "a",
-        "photo",
-        "running",
-        "beach",
-        "circle",
-        "square",
-        "blue",
-    ):
-        parts = [*word[:-1], f"{word[-1]}</w>"]
-        while len(parts) > 1:
-            merge, joined = f"{parts[0]} {parts[1]}", parts[0] + parts[1]
-            if merge not in merges:
-                merges.append(merge)
-            if joined not in pieces:
-                pieces.append(joined)
-            parts = [joined, *parts[2:]]
-    pieces += ["<|startoftext|>", "<|endoftext|>"]
-    return {piece: number for number, piece in enumerate(pieces)}, merges
-
-
-def sentencepiece_model(**options: object) -> bytes:
-    """A tiny unigram model with the ids of T5, which SigLIP's has."""
-    import sentencepiece
-
-    written = io.BytesIO()
-    settings = {
-        "vocab_size": 60,
-        "model_type": "unigram",
-        "pad_id": 0,
-        "eos_id": 1,
-        "unk_id": 2,
-        "bos_id": -1,
-    }
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter([line.lower() for line in CORPUS] * 4),
-        model_writer=written,
-        hard_vocab_limit=False,
-        minloglevel=2,
-        **{**settings, **options},
-    )
-    return written.getvalue()
+from tests.systems.presets.texts import SIZE, clip_vocabulary, sentencepiece_model
 
 
 def spread(network: keras.Model, seed: int = 0) -> keras.Model:
@@ -82,23 +18,6 @@ def spread(network: keras.Model, seed: int = 0) -> keras.Model:
             drawn = random.normal(size=weight.shape) * (0.3 if len(weight.shape) > 1 else 0.1)
             weight.assign(drawn + (1.0 if weight.name in ("gamma", "scale") else 0.0))
     return network
-
-
-def photographs() -> tuple[list[np.ndarray], list[bytes]]:
-    """Images of mixed sizes with smooth and sharp parts: decoded pixels, and bytes of JPEG and PNG."""
-    random, images, rows = np.random.default_rng(3), [], []
-    for number, sides in enumerate([(150, 100), (90, 161), (300, 70), (64, 64), (41, 40), (20, 28), (333, 250)]):
-        coarse = random.integers(0, 256, (6, 8, 3), dtype=np.uint8)
-        picture = Image.fromarray(coarse).resize(sides, Image.Resampling.BICUBIC)
-        pixels = np.asarray(picture).copy()
-        # A colour that is not the mean of the rest, left of the centre and across.
-        pixels[:, : sides[0] // 3] //= 3
-        pixels[:: 1 + number % 3] //= 2
-        written = io.BytesIO()
-        Image.fromarray(pixels).save(written, "PNG" if number % 2 else "JPEG", quality=90)
-        images.append(np.asarray(Image.open(written).convert("RGB")))
-        rows.append(written.getvalue())
-    return images, rows
 
 
 def write_clip(path: Path, size: int = SIZE) -> Path:

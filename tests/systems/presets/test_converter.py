@@ -15,7 +15,7 @@ import pytest
 import tensorflow as tf
 
 from tests.raising import raises_argument
-from tests.systems.presets.preset_files import photographs
+from tests.systems.presets.texts import photographs
 from vsemb.errors import DataError
 from vsemb.image.backbones import BackboneConfig, build_backbone
 from vsemb.image.resizing import Resizing

@@ -12,7 +12,8 @@ import pytest
 import tensorflow as tf
 
 from tests.raising import raises_argument
-from tests.systems.presets.preset_files import photographs, write_clip
+from tests.systems.presets.preset_files import write_clip
+from tests.systems.presets.texts import photographs
 from vsemb import recipes
 from vsemb.cli.__main__ import main
 from vsemb.errors import DataError

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.systems.presets.preset_files import sentencepiece_model
+from tests.systems.presets.texts import sentencepiece_model
 from vsemb.errors import DataError
 from vsemb.systems.presets.subwords import PieceModel, SentencePieceTokenizer, piece_vocabulary
 from vsemb.systems.presets.tokenizer import PresetText
@@ -89,7 +89,7 @@ def test_sentence_pieces_are_those_of_the_library(options: dict) -> None:
 
     proto = sentencepiece_model(**options)
     model = PieceModel.read(proto)
-    tokenizer = SentencePieceTokenizer(piece_vocabulary(model.pieces), model, 1000, canonical=False)
+    tokenizer = SentencePieceTokenizer(piece_vocabulary(model.pieces), model, 1000, lower=False, punctuation=True)
     library = sentencepiece.SentencePieceProcessor(model_proto=proto)
     random = np.random.default_rng(3)
     words = ["".join(random.choice(list("aeorsdgtbl"), size=random.integers(1, 12))) for _ in range(300)]

@@ -1,4 +1,4 @@
-"""Presets of keras-hub: CLIP and SigLIP as runs, their tokenizers and text towers, image backbones."""
+"""Pretrained networks: CLIP and SigLIP as runs, their tokenizers and text towers, image backbones."""
 
 from vsemb.registry import Command, System
 
@@ -8,14 +8,14 @@ SYSTEM = System(
         "tokenizer": {"preset": "vsemb.systems.presets.tokenizer"},
         "text encoder": {"preset": "vsemb.systems.presets.text_encoder"},
     },
-    presets={"hub": "vsemb.systems.presets.network:ImagePreset"},
+    presets=dict.fromkeys(("hub", "hf"), "vsemb.systems.presets.network:ImagePreset"),
     commands={
         "import": Command(
             "vsemb.systems.presets.api:import_preset",
             "make a run of a pretrained CLIP or SigLIP, without training",
             (
                 "vsemb import clip_vit_base_patch16 --out runs/clip",
-                "vsemb import siglip_base_patch16_224 --out runs/siglip",
+                "vsemb import hf://google/siglip2-base-patch16-224 --out runs/siglip2",
                 "vsemb import downloads/clip_vit_base_patch32 --out runs/clip",
             ),
         )

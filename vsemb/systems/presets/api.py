@@ -20,14 +20,16 @@ def import_preset(
     weights: Literal["preset", "random"] = "preset",
     seed: Seed = 0,
 ) -> PretrainedRun:
-    """Make a run of a pretrained dual encoder of keras-hub, CLIP or SigLIP, without training.
+    """Make a run of a pretrained dual encoder, CLIP, MetaCLIP 2 or SigLIP, without training.
 
     The run supports all commands of trained runs: evaluate, export, index, search, serve, classify. The preset is a
-    name of keras-hub or a handle of Kaggle or Hugging Face, downloaded by keras-hub, or a directory with the files of a
-    preset, for use without a network. The run directory is self-contained.
+    name of keras-hub, a handle of Kaggle, a repository of the Hugging Face Hub (`hf://USER/NAME`), each downloaded
+    once, or a directory with the files of a preset of keras-hub or a checkpoint of transformers, for use without a
+    network. The run directory is self-contained. Commands also take `hub:PRESET` in place of a run, which they make in
+    the cache.
 
     Args:
-        preset: preset of CLIP or SigLIP: name, handle or directory.
+        preset: preset of CLIP, MetaCLIP 2 or SigLIP: name, handle or directory.
         out: run directory to write.
         weights: published weights, or random ones for the architecture only.
         seed: seed of random weights.

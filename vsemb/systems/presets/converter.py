@@ -1,11 +1,13 @@
-"""Preprocessing of pixels of a preset: the settings of keras-hub's `ImageConverter`, all of them or none.
+"""Preprocessing of pixels of a preset: keras-hub's `ImageConverter`, or an image processor of the transformers library.
 
-Each field of `image_converter.json` is honoured in the graph, has no effect on the embedding of an image, or is
-refused by its name. keras-hub's order is: crop or pad to the aspect ratio, resize, round, scale, add the offset.
+Each field of `image_converter.json` or `preprocessor_config.json` is honoured in the graph, has no effect on the
+embedding of an image, or is refused by its name. keras-hub's order is: crop or pad to the aspect ratio, resize, round,
+scale, add the offset. The transformers library resizes first and then crops.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,15 +17,24 @@ import keras
 import numpy as np
 
 from vsemb.errors import DataError
+from vsemb.files import read_json
 from vsemb.image.resizing import INTERPOLATIONS, Resizing
+from vsemb.systems.presets.checkpoints import PROCESSORS
 from vsemb.systems.presets.files import CONVERTER, opening, read_part
 
 # Fields without an effect on the embedding: pixels are scaled in float32, images have no boxes.
 _WITHOUT_EFFECT = ("name", "trainable", "dtype", "bounding_box_format")
 # Fields of older presets, which keras-hub converts to `image_size`, `scale` and `offset`.
 _OLDER = ("height", "width", "mean", "variance")
-_HONOURED = ("image_size", "scale", "offset", "data_format", *Resizing._fields)
+_RESIZING = tuple(name for name in Resizing._fields if name != "crop_after_resize")
+_HONOURED = ("image_size", "scale", "offset", "data_format", *_RESIZING)
 _CHANNELS = 3
+# Interpolations of Pillow that the graph has, by their number.
+_RESAMPLES = {2: "bilinear", 3: "bicubic"}
+# Steps of the transformers library -> the values that are honoured; absent is true.
+_STEPS = {"do_resize": (True,), "do_rescale": (True,), "do_normalize": (True,), "do_center_crop": (True, False)}
+# Its mean and deviation of CLIP, which old files leave out.
+_CLIP_MEAN, _CLIP_DEVIATION = [0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711]
 
 
 @dataclass(frozen=True)
@@ -65,7 +76,8 @@ class Converter:
         """
         content = read_part(directory, CONVERTER)
         if content is None:
-            return None
+            paths = [directory / name for name in PROCESSORS if (directory / name).is_file()]
+            return cls._of_processor(paths[0]) if paths else None
         import keras_hub  # noqa: F401  # Registers the classes.
 
         path = directory / CONVERTER
@@ -95,12 +107,39 @@ class Converter:
             raise _refused(path, "data_format", layout, "channels_last")
         if read.interpolation not in INTERPOLATIONS:
             raise _refused(path, "interpolation", read.interpolation, f"one of {', '.join(INTERPOLATIONS)}")
-        values = {name: getattr(read, name) for name in Resizing._fields}
+        values = {name: getattr(read, name) for name in _RESIZING}
         for name in ("antialias", "crop_to_aspect_ratio", "pad_to_aspect_ratio"):
             if not isinstance(values[name], bool):
                 raise _refused(path, name, values[name], "true or false")
         scale, offset = _numbers(path, "scale", read.scale), _numbers(path, "offset", read.offset)
         return cls(_size(path, read.image_size), Resizing(**values), scale, offset)
+
+    @classmethod
+    def _of_processor(cls, path: Path) -> Converter:
+        """Return the settings of an image processor of the transformers library, as CLIP's and SigLIP's."""
+        content = read_json(path, "image processor")
+        content = content.get("image_processor", content) if isinstance(content, dict) else {}
+        for step, honoured in _STEPS.items():
+            if content.get(step, True) not in honoured:
+                raise _refused(path, step, content[step], " or ".join(json.dumps(value) for value in honoured))
+        # Absent for SigLIP, which squashes images.
+        crops = content.get("do_center_crop", "crop_size" in content)
+        size, crop = _side(path, "size", content.get("size")), _side(path, "crop_size", content.get("crop_size"))
+        if crops and crop != size:
+            raise _refused(path, "crop_size", content.get("crop_size"), f"{size}, the size before the crop")
+        resample = content.get("resample", 3)
+        if resample not in _RESAMPLES:
+            allowed = ", ".join(f"{number} ({name})" for number, name in _RESAMPLES.items())
+            raise _refused(path, "resample", resample, f"one of {allowed}")
+        defaults = {"rescale_factor": 1 / 255, "image_mean": _CLIP_MEAN, "image_std": _CLIP_DEVIATION}
+        values = {name: _numbers(path, name, content.get(name, default)) for name, default in defaults.items()}
+        for name, value in values.items():
+            if value is None:
+                raise _refused(path, name, None, f"a number, or {_CHANNELS} numbers")
+        factor, mean, deviation = (np.broadcast_to(np.asarray(value, float), _CHANNELS) for value in values.values())
+        scale, offset = factor / deviation, -mean / deviation
+        resizing = Resizing(_RESAMPLES[resample], antialias=True, crop_after_resize=bool(crops))
+        return cls((size, size), resizing, scale.tolist(), offset.tolist())
 
 
 def _refused(path: Path, name: str, value: object, allowed: str) -> DataError:
@@ -115,6 +154,14 @@ def _size(path: Path, value: Any) -> tuple[int, int] | None:
     if len(value) != 2 or len(whole) != 2:
         raise _refused(path, "image_size", value, "null or two whole numbers above 0")
     return whole[0], whole[1]
+
+
+def _side(path: Path, name: str, value: Any) -> int:
+    """Return the side of a square from a number, `shortest_edge`, or equal `height` and `width`; 0 for None."""
+    sides = set(value.values()) if isinstance(value, dict) else {value or 0}
+    if len(sides) != 1 or not all(isinstance(side, int) and not isinstance(side, bool) for side in sides):
+        raise _refused(path, name, value, "the side of a square")
+    return int(sides.pop())
 
 
 def _numbers(path: Path, name: str, value: Any) -> float | list[float] | None:

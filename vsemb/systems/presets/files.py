@@ -1,4 +1,4 @@
-"""Presets of keras-hub: networks, tokenizers and preprocessing by name, or in a directory.
+"""Presets: networks, tokenizers and preprocessing by name, or in a directory.
 
 The name of a preset is `hub:` followed by an argument of keras-hub's `from_preset`: a name, a handle (`kaggle://…`,
 `hf://…`), or a directory written by `save_to_preset`:
@@ -10,7 +10,8 @@ The name of a preset is `hub:` followed by an argument of keras-hub's `from_pres
     model.weights.h5       weights
 
 Only the first is required. keras-hub downloads a preset that is not a directory. A run directory contains a copy of
-these files without weights and can be opened without the preset.
+these files without weights and can be opened without the preset. CLIP, MetaCLIP 2 and SigLIP of the transformers
+library are described in the same way, see `vsemb.systems.presets.checkpoints`; their image processor stays as it is.
 
 CLIP is arXiv:2103.00020, SigLIP arXiv:2303.15343, ViT arXiv:2010.11929.
 """
@@ -33,17 +34,23 @@ import numpy as np
 from vsemb.errors import DataError, VsembError, invalid_argument, one_line, unknown_name
 from vsemb.files import read_json, read_text, write_json
 from vsemb.image.presets import KEPT
+from vsemb.systems.presets.checkpoints import HANDLE, PROCESSORS, open_checkpoint
 
 PREFIX = "hub:"
 #: Networks with an image tower and a text tower.
-DUAL = ("CLIPBackbone", "SigLIPBackbone")
+DUAL = ("CLIPBackbone", "MetaCLIP2Backbone", "SigLIPBackbone")
 CONFIG, CONVERTER = "config.json", "image_converter.json"
 TOKENIZER, PREPROCESSOR, ASSETS = "tokenizer.json", "preprocessor.json", "assets/tokenizer"
 # File with the original name, in the copy of a preset.
 _NAME = "preset.txt"
 #: Part of a preset that a run keeps: files of its image tower or its text tower.
 Tower = Literal["image", "text"]
-_FILES = {"image": (CONFIG, CONVERTER), "text": (CONFIG, TOKENIZER, PREPROCESSOR)}
+_FILES = {"image": (CONFIG, CONVERTER, *PROCESSORS), "text": (CONFIG, TOKENIZER, PREPROCESSOR)}
+
+
+def source_of(name: str) -> str:
+    """Return the source that a name names: a name of keras-hub, a handle, or a directory."""
+    return name.removeprefix(PREFIX)
 
 
 def require_preset(argument: str, name: str) -> None:
@@ -52,8 +59,9 @@ def require_preset(argument: str, name: str) -> None:
     Raises:
         InvalidArgumentError: for another name.
     """
-    if not name.startswith(PREFIX):
-        raise invalid_argument(argument, name, f"{PREFIX} and a preset, such as {PREFIX}clip_vit_base_patch16")
+    if not name.startswith((PREFIX, HANDLE)):
+        allowed = f"{PREFIX} and a preset, such as {PREFIX}clip_vit_base_patch16, or {HANDLE} and a repository"
+        raise invalid_argument(argument, name, allowed)
 
 
 def kept_name(name: str, run: Path, tower: Tower) -> str:
@@ -87,7 +95,7 @@ def display_name(name: str) -> str:
     >>> display_name("hub:clip_vit_base_patch16"), display_name("MobileNetV2")
     ('hub:clip_vit_base_patch16', 'MobileNetV2')
     """
-    kept = Path(name.removeprefix(PREFIX)) / _NAME
+    kept = Path(source_of(name)) / _NAME
     return read_text(kept).strip() if name.startswith(PREFIX) and kept.is_file() else name
 
 
@@ -103,7 +111,7 @@ def preset_directory(name: str) -> Path:
     Raises:
         DataError: for an unknown preset, a failed download, or a directory without a preset.
     """
-    source = name.removeprefix(PREFIX)
+    source = source_of(name)
     path = Path(source)
     if not path.is_dir():
         return Path(_fetched(source).name)
@@ -192,6 +200,11 @@ def _presets() -> dict[str, Any]:
 @functools.cache
 def _fetched(source: str) -> tempfile.TemporaryDirectory[str]:
     """Write the description of a named preset, or of another library's preset, into a directory."""
+    checkpoint = open_checkpoint(source)
+    if checkpoint is not None:
+        described: tempfile.TemporaryDirectory[str] = tempfile.TemporaryDirectory(prefix="vsemb-preset-")
+        checkpoint.describe(Path(described.name))
+        return described
     import keras_hub
 
     if "://" not in source and not os.path.isdir(source) and source not in _presets():
@@ -228,8 +241,13 @@ def load_network(name: str, dtype: Any = "float32") -> keras.Model:
     """
     import keras_hub
 
-    source = name.removeprefix(PREFIX)
-    preset_directory(name)
+    source = source_of(name)
+    directory = preset_directory(name)
+    checkpoint = open_checkpoint(source)
+    if checkpoint is not None:
+        network = read_part(directory, CONFIG)
+        assert network is not None
+        return checkpoint.with_weights(build_network(network, dtype))
     with opening(source):
         return keras_hub.models.Backbone.from_preset(source, dtype=dtype)
 
@@ -265,13 +283,13 @@ def text_network(network: keras.Model) -> keras.Model:
 
 
 def learned_scale(network: keras.Model) -> tuple[float, float | None]:
-    """Return the learned logit scale and bias of a dual encoder; the bias is None for CLIP.
+    """Return the learned logit scale and bias of a dual encoder; only SigLIP has a bias, others have None.
 
     Raises:
         DataError: for a network with one tower.
     """
     _need_dual(network)
-    head = network.clip_head if type(network).__name__ == "CLIPBackbone" else network.siglip_head
+    head = next(layer for layer in network.layers if hasattr(layer, "logit_scale"))
     factor = math.exp(float(keras.ops.convert_to_numpy(head.logit_scale)))
     bias = getattr(head, "logit_bias", None)
     return factor, None if bias is None else float(keras.ops.convert_to_numpy(bias))

@@ -1,4 +1,4 @@
-"""Pretrained dual encoders of keras-hub, CLIP and SigLIP, as runs.
+"""Pretrained dual encoders, CLIP, MetaCLIP 2 and SigLIP, as runs.
 
 Such a run supports all commands of trained runs. It has an image tower on pixels, a text tower with its tokenizer,
 cosine similarity, and the learned logit scale (and bias).
@@ -6,7 +6,9 @@ cosine similarity, and the learned logit scale (and bias).
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 from dataclasses import dataclass
 from operator import methodcaller
 from pathlib import Path
@@ -17,7 +19,7 @@ import keras
 from vsemb.console import say
 from vsemb.encoders.image import NoProjection
 from vsemb.errors import DataError
-from vsemb.files import write_json
+from vsemb.files import cache_directory, read_json, write_json
 from vsemb.losses.contrastive import Contrastive, Sigmoid
 from vsemb.parts import rebuilt
 from vsemb.printing import facts
@@ -32,6 +34,7 @@ from vsemb.systems.presets.files import (
     display_name,
     learned_scale,
     load_network,
+    source_of,
     text_network,
 )
 from vsemb.systems.presets.network import ImagePreset, image_network
@@ -41,11 +44,6 @@ from vsemb.weights import save_weights
 
 if TYPE_CHECKING:
     from vsemb.recipes.info import RunInfo
-
-_PAPERS = {
-    "CLIP": "Radford et al. 2021, arXiv:2103.00020",
-    "SigLIP": "Zhai, Mustafa, Kolesnikov, Beyer 2023, arXiv:2303.15343",
-}
 
 
 @dataclass(frozen=True, repr=False)
@@ -76,8 +74,8 @@ def pretrained_run(
     """Make a run of a pretrained dual encoder, without training.
 
     Args:
-        preset: preset of CLIP or SigLIP in keras-hub, with or without `hub:`: a name, a handle, or a directory written
-            by `save_to_preset`, see `vsemb.systems.presets.files`. Names and handles are downloaded.
+        preset: preset of CLIP, MetaCLIP 2 or SigLIP, with or without `hub:`: a name, a handle, or a directory, see
+            `vsemb.systems.presets.files`. Names and handles are downloaded.
         out: the run directory.
         weights: `"preset"`, or None for random ones; default `"preset"`.
         seed: seed of random weights.
@@ -93,11 +91,11 @@ def pretrained_run(
         run = pretrained_run("clip_vit_base_patch16", "runs/clip")
         run.model.encode_texts(run.tokenizer(["a dog on a beach"]))
     """
-    out, name = Path(out), f"{PREFIX}{preset.removeprefix(PREFIX)}"
+    out, name = Path(out), f"{PREFIX}{source_of(preset)}"
     images = ImagePreset.open(name)
     if images.network.get("class_name") not in DUAL:
         raise DataError(
-            f"The preset {name!r} must be a CLIP or SigLIP with two towers; got a "
+            f"The preset {name!r} must be a CLIP, MetaCLIP 2 or SigLIP with two towers; got a "
             f"{images.network.get('class_name')}. To use it as an image tower: vsemb features DATA --backbone {name}"
         )
     texts = PresetText.open(name)
@@ -122,6 +120,32 @@ def pretrained_run(
     return PretrainedRun.open(out)
 
 
+def cached_run(name: str) -> Path:
+    """Return the directory of a run of a pretrained dual encoder, which is made in the cache once.
+
+    A directory with other files, or the same files changed, gives another run.
+
+    Args:
+        name: name of the preset, see `vsemb.systems.presets.files`.
+
+    Raises:
+        DataError: if the preset cannot be loaded or has one tower.
+    """
+    source = source_of(name)
+    made_of = [source]
+    if Path(source).is_dir():
+        files = sorted(file for file in Path(source).resolve().rglob("*") if file.is_file())
+        made_of = [f"{file} {file.stat().st_size} {file.stat().st_mtime_ns}" for file in files]
+    digest = hashlib.sha256("\n".join(made_of).encode()).hexdigest()[:12]
+    label = re.sub(r"[^\w.-]+", "-", Path(source).name if Path(source).is_dir() else source).strip("-.")
+    path = cache_directory() / "presets" / f"{label}-{digest}"
+    if (path / STATUS).is_file() and read_json(path / STATUS, "run").get("status") == "finished":
+        return path
+    run = pretrained_run(name, path)
+    say(f"{display_name(name)} is now a run in {path}.")
+    return run.path
+
+
 def pretrained_recipe(
     name: str, network: keras.Model, texts: PresetText, weights: Literal["preset"] | None, seed: int
 ) -> Retrieval:
@@ -138,8 +162,8 @@ def pretrained_recipe(
     temperature = 1 / factor
     return Retrieval(
         name="pretrained",
-        variant=texts.kind.lower(),
-        paper=_PAPERS[texts.kind],
+        variant=texts.variant,
+        paper=texts.paper,
         embedding_dim=None,
         text=Text(
             tokenizer=PresetTokens(name=name, max_length=texts.most_pieces),

@@ -1,4 +1,4 @@
-"""Published tokenizers of CLIP and SigLIP, rebuilt in graph.
+"""Published tokenizers of CLIP, MetaCLIP 2, SigLIP and SigLIP 2, rebuilt in graph.
 
 They use core operations, so a SavedModel runs on every TensorFlow Serving. keras-hub's tokenizers need tensorflow_text.
 """
@@ -6,16 +6,19 @@ They use core operations, so a SavedModel runs on every TensorFlow Serving. kera
 from __future__ import annotations
 
 import itertools
+import json
 import re
 import string
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vsemb.errors import DataError, invalid_argument
+from vsemb.errors import DataError, invalid_argument, one_line
+from vsemb.files import read_json
 from vsemb.ops.tensorflow import tf
 from vsemb.text.normalize import WHITE_SPACE, readable
 from vsemb.text.segmentation import NEVER, merge_neighbours, segment_distinct, unigram_pieces
@@ -34,7 +37,7 @@ BLANK = "▁"
 _WORDS = r"'s|'t|'re|'ve|'m|'ll|'d|\pL+|\pN|[^ \pL\pN]+"
 # Type of unigram models and supported types of pieces in the sentencepiece library.
 _UNIGRAM = 1
-_NORMAL, _UNKNOWN, _DEFINED, _BYTE = 1, 2, 4, 6
+_NORMAL, _UNKNOWN, CONTROL, _DEFINED, _BYTE = 1, 2, 3, 4, 6
 # Distance of an unknown letter's score below the lowest score, as in the library.
 _UNKNOWN_PENALTY = 10.0
 _LETTERS = [chr(code) for code in range(0x80, 0x10000) if not 0xD800 <= code < 0xE000]
@@ -262,7 +265,8 @@ class SentencePieceTokenizer(PretrainedSubwordTokenizer):
         vocabulary: the result of `piece_vocabulary` for the model's subwords.
         model: the model.
         max_length: longer texts are truncated to this many subwords; default 63.
-        canonical: whether to lower-case texts and remove ASCII punctuation, as for SigLIP.
+        lower: whether to lower-case texts; default True.
+        punctuation: whether to keep ASCII punctuation, which SigLIP removes; default False.
 
     Raises:
         DataError: for a model with subwords that span words.
@@ -274,9 +278,17 @@ class SentencePieceTokenizer(PretrainedSubwordTokenizer):
         tokenizer(["a dog on a beach"])
     """
 
-    def __init__(self, vocabulary: Vocabulary, model: PieceModel, max_length: int = 63, canonical: bool = True) -> None:
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        model: PieceModel,
+        max_length: int = 63,
+        *,
+        lower: bool = True,
+        punctuation: bool = False,
+    ) -> None:
         super().__init__(vocabulary, max_length)
-        self.canonical = canonical
+        self.lower, self.punctuation = lower, punctuation
         self.blank_first = model.blank_first
         self._unknown = model.kinds.index(_UNKNOWN) + SHIFT
         kinds = np.array(model.kinds)
@@ -308,8 +320,9 @@ class SentencePieceTokenizer(PretrainedSubwordTokenizer):
 
     def ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
         texts = readable(texts)
-        if self.canonical:
+        if self.lower:
             texts = tf.strings.lower(texts, encoding="utf-8")
+        if not self.punctuation:
             texts = tf.strings.regex_replace(texts, f"[{re.escape(string.punctuation)}]", "")
         letters = tf.strings.unicode_split(texts, "UTF-8")
         normalized = self.letters.lookup(letters.flat_values)
@@ -345,6 +358,125 @@ class SentencePieceTokenizer(PretrainedSubwordTokenizer):
         # The first has no predecessor.
         again = tf.concat([tf.zeros_like(unknown[:1]), again], axis=0)
         return tf.ragged.boolean_mask(ids, ids.with_flat_values(~again))
+
+
+@dataclass(frozen=True)
+class PieceMerges:
+    """A byte-pair encoding of the tokenizers library with pieces of sentencepiece, as Gemma's.
+
+    Attributes:
+        ids: subword -> id.
+        merges: pairs of subwords in the order of merging.
+        added: words that are never split, found before texts are normalized.
+    """
+
+    ids: dict[str, int]
+    merges: tuple[tuple[str, str], ...]
+    added: tuple[str, ...]
+
+    @classmethod
+    def read(cls, path: Path) -> PieceMerges:
+        """Read a `tokenizer.json`.
+
+        Raises:
+            DataError: for a malformed file, or another model than a byte-pair encoding that spells unknown letters in
+                bytes.
+        """
+        content = read_json(path, "tokenizer")
+        try:
+            model, added = content["model"], content["added_tokens"]
+            wanted = {"type": "BPE", "byte_fallback": True}
+            got = {field: model.get(field) for field in wanted}
+            ids = {**model["vocab"], **{token["content"]: token["id"] for token in added}}
+            pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in model["merges"]]
+            names = tuple(sorted((token["content"] for token in added), key=len, reverse=True))
+        except (LookupError, TypeError, AttributeError) as error:
+            raise DataError(f"{path} must be a tokenizer of the tokenizers library: {one_line(error)}.") from error
+        if got != wanted:
+            raise DataError(f"`model` in {path} must have {json.dumps(wanted)}; got {json.dumps(got)}.")
+        if sorted(ids.values()) != list(range(len(ids))):
+            raise DataError(f"{path} must map each subword to a distinct number from 0.")
+        known = all(len(pair) == 2 and {*pair, "".join(pair)} <= ids.keys() for pair in pairs)
+        if not known or not {f"<0x{byte:02X}>" for byte in range(256)} <= ids.keys():
+            raise DataError(
+                f"{path} must have a subword for each byte, and for both sides of each merge and its result."
+            )
+        spanning = [name for name in ids if BLANK in name.lstrip(BLANK) and name not in names]
+        if spanning:
+            raise DataError(f"Subwords in {path} must be within words; got {spanning[0]!r}.")
+        return cls(ids, tuple((left, right) for left, right in pairs), names)
+
+
+class PieceMergeTokenizer(PretrainedSubwordTokenizer):
+    """Split texts by a byte-pair encoding with pieces of sentencepiece, as for SigLIP 2.
+
+    Returns the ids of the tokenizers library, except that texts are composed (NFC), white space before a text is
+    dropped and words are truncated to 256 letters. Spaces belong to the word behind them; letters outside the
+    vocabulary are spelled in bytes.
+
+    Args:
+        vocabulary: the result of `piece_vocabulary` for the subwords.
+        model: the subwords and their merges.
+        max_length: longer texts are truncated to this many subwords.
+        lower: whether to lower-case texts.
+
+    Example:
+
+        model = PieceMerges.read(Path("tokenizer.json"))
+        tokenizer = PieceMergeTokenizer(piece_vocabulary(list(model.ids)), model, 63)
+        tokenizer(["a dog on a beach"])
+    """
+
+    def __init__(self, vocabulary: Vocabulary, model: PieceMerges, max_length: int, lower: bool = True) -> None:
+        super().__init__(vocabulary, max_length)
+        self.lower = lower
+        ids = {piece: number + SHIFT for piece, number in model.ids.items()}
+        self._size = SHIFT + len(ids)
+        pairs = [ids[left] * self._size + ids[right] for left, right in model.merges]
+        self._merged = tf.constant([ids[left + right] for left, right in model.merges] or [0], tf.int32)
+        self.ranks = _table(tf.constant(pairs or [-1], tf.int64), range(len(pairs) or 1), NEVER)
+        letters = [piece for piece in ids if len(piece) == 1]
+        self.letters = _table(tf.constant(letters, tf.string), [ids[letter] for letter in letters], 0)
+        self.added = _table(tf.constant(model.added, tf.string), [ids[word] for word in model.added], 0)
+        self._bytes = tf.constant([ids[f"<0x{byte:02X}>"] for byte in range(256)], tf.int32)
+        self._added = f"({'|'.join(map(re.escape, model.added))})"
+
+    def ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        # NUL cannot be in a readable text.
+        parts = _split(tf.strings.regex_replace(readable(texts), self._added, "\0\\1\0"))
+        flat = parts.flat_values
+        if self.lower:
+            flat = tf.where(self.added.lookup(flat) > 0, flat, tf.strings.lower(flat, encoding="utf-8"))
+        flat = tf.strings.regex_replace(flat, " ", BLANK)
+        words = _split(tf.strings.regex_replace(flat, f"({BLANK}*[^{BLANK}]+)", "\\1\0"))
+        return segment_distinct(parts.with_flat_values(words).merge_dims(1, 2), self._segment)
+
+    def _segment(self, words: tf.Tensor) -> tf.RaggedTensor:
+        """Split words into subwords: (words,) string -> (words, None) ragged int32."""
+        added = self.added.lookup(words)
+        letters = tf.strings.unicode_split(tf.strings.substr(words, 0, MAX_WORD, unit="UTF8_CHAR"), "UTF-8")
+        known = self.letters.lookup(letters.flat_values)
+        codes = tf.cast(tf.io.decode_raw(letters.flat_values, tf.uint8, fixed_length=4), tf.int32)
+        there = tf.range(4) < tf.strings.length(letters.flat_values)[:, None]
+        spelled = tf.where(there, tf.gather(self._bytes, codes), 0)
+        symbols = tf.where(known[:, None] > 0, tf.pad(known[:, None], [[0, 0], [0, 3]]), spelled)
+        rows = letters.with_flat_values(tf.RaggedTensor.from_tensor(symbols)).merge_dims(1, 2)
+        merged = merge_neighbours(tf.ragged.boolean_mask(rows, rows > 0).to_tensor(), self._join)
+        # One more column, since a batch without words has none.
+        merged = tf.pad(merged, [[0, 0], [0, 1]])
+        alone = tf.pad(added[:, None], [[0, 0], [0, tf.shape(merged)[1] - 1]])
+        merged = tf.where(added[:, None] > 0, alone, merged)
+        return tf.ragged.boolean_mask(merged, merged > 0)
+
+    def _join(self, left: tf.Tensor, right: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        ranks = self.ranks.lookup(tf.cast(left, tf.int64) * self._size + tf.cast(right, tf.int64))
+        return tf.gather(self._merged, tf.where(ranks < NEVER, ranks, 0)), ranks
+
+
+def _split(texts: tf.Tensor) -> tf.RaggedTensor:
+    """Split strings at NUL, without empty parts."""
+    parts = tf.strings.split(texts, sep="\0")
+    return tf.ragged.boolean_mask(parts, tf.not_equal(parts, ""))
 
 
 def _table(keys: Any, values: Sequence[Any], default: Any) -> tf.lookup.StaticHashTable:

@@ -112,7 +112,7 @@ class PresetTextEncoder(Configured, keras.layers.Layer):
 
 @dataclass(frozen=True)
 class PresetEncoder(TextEncoderPart, kind="preset"):
-    """Text tower of a CLIP or SigLIP preset of keras-hub, with an affine map for another size.
+    """Text tower of a CLIP, MetaCLIP 2 or SigLIP preset, with an affine map for another size.
 
     Attributes:
         name: `hub:` and the preset, equal to the tokenizer's.
@@ -147,8 +147,7 @@ class PresetEncoder(TextEncoderPart, kind="preset"):
             start=texts.start,
             end=texts.end,
             padding=texts.padding,
-            # SigLIP pools the last position of a padded text.
-            fixed=texts.kind == "SigLIP",
+            fixed=texts.fixed,
             dtype=dtype,
         )
 

@@ -1,12 +1,13 @@
-"""Tokenizers of keras-hub presets, rebuilt in graph from their files."""
+"""Tokenizers of presets, rebuilt in graph from their files."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from vsemb.errors import DataError
 from vsemb.files import read_bytes, read_json, read_text, reading
@@ -25,7 +26,10 @@ from vsemb.systems.presets.files import (
     require_preset,
 )
 from vsemb.systems.presets.subwords import (
+    CONTROL,
     BytePairTokenizer,
+    PieceMerges,
+    PieceMergeTokenizer,
     PieceModel,
     PretrainedSubwordTokenizer,
     SentencePieceTokenizer,
@@ -38,19 +42,13 @@ if TYPE_CHECKING:
     from vsemb.data.store import StoredDataset
 
 _CLIP_SPECIALS = ("<|startoftext|>", "<|endoftext|>")
-# Fields of a tokenizer of which the graph honours one value; null or absent is this value, too.
-_ONLY: dict[str, dict[str, Any]] = {
-    "CLIP": {"add_prefix_space": False, "unsplittable_tokens": list(_CLIP_SPECIALS), "sequence_length": None},
-    "SigLIP": {"add_bos": False, "add_eos": False, "sequence_length": None},
-}
 
 
 @dataclass(frozen=True)
-class PresetText:
-    """Text preprocessing of a preset.
+class PresetText(ABC):
+    """Text preprocessing of a preset; subclasses are the kinds of tokenizers.
 
     Attributes:
-        kind: `"CLIP"` or `"SigLIP"`.
         network: keras-hub's configuration of the dual encoder.
         length: number of ids per text, including start, end and padding.
         lower: whether to lower-case texts; for SigLIP also to remove punctuation.
@@ -66,7 +64,6 @@ class PresetText:
         tokenizer = texts.tokenizer(max_length=64)
     """
 
-    kind: str
     network: dict[str, Any]
     length: int
     lower: bool
@@ -76,8 +73,18 @@ class PresetText:
     pieces: tuple[str, ...]
     assets: Path
 
-    @classmethod
-    def open(cls, name: str) -> PresetText:
+    #: Name of the variant of a run.
+    variant: ClassVar[str]
+    paper: ClassVar[str]
+    #: Class of the network in keras-hub.
+    network_class: ClassVar[str]
+    #: Whether the network needs texts padded to `length`, because it pools the last position.
+    fixed: ClassVar[bool] = False
+    # Fields of the tokenizer of which the graph honours one value; null or absent is this value, too.
+    only: ClassVar[dict[str, Any]] = {}
+
+    @staticmethod
+    def open(name: str) -> PresetText:
         """Read a preset.
 
         Args:
@@ -91,47 +98,46 @@ class PresetText:
         assert network is not None
         preprocessor = (read_part(directory, PREPROCESSOR) or {"config": {}})["config"]
         class_name = "none" if tokenizer is None else tokenizer["class_name"]
-        kind = class_name.removesuffix("Tokenizer")
-        if tokenizer is None or kind not in _ONLY or network["class_name"] != f"{kind}Backbone":
+        kind = _KINDS.get(class_name)
+        if tokenizer is None or kind is None or network["class_name"] != kind.network_class:
             raise DataError(
-                f"The preset {name!r} must be a CLIP or SigLIP with its tokenizer, such as hub:clip_vit_base_patch16; "
-                f"got {network['class_name']} with {class_name} as tokenizer."
+                f"The preset {name!r} must be a CLIP, MetaCLIP 2 or SigLIP with its tokenizer, such as "
+                f"hub:clip_vit_base_patch16; got {network['class_name']} with {class_name} as tokenizer."
             )
-        for field, only in _ONLY[kind].items():
+        for field, only in kind.only.items():
             value = tokenizer["config"].get(field)
             if value not in (None, only):
                 path = directory / TOKENIZER
                 raise DataError(f"`{field}` in {path} must be {json.dumps(only)}; got {json.dumps(value)}.")
         with opening(str(directory)):
-            assets = directory / ASSETS
             text = network["config"]["text_encoder"]["config"]
             longest = int(text["max_sequence_length"])
-            if kind == "CLIP":
-                pieces, lower = _pieces(assets), "to_lower"
-                start, end = (_id(pieces, word, assets) for word in _CLIP_SPECIALS)
-                padding = end if tokenizer["config"].get("pad_with_end_token", False) else 0
-                length = min(int(preprocessor.get("sequence_length", 77)), longest)
-            else:
-                pieces, lower = _model(assets).pieces, "canonicalize_text"
-                # SigLIP pads every text to the number of its positions.
-                start, length = None, longest
-                end = padding = _id(pieces, "</s>", assets)
-            if len(pieces) > int(text["vocabulary_size"]):
+            texts = kind._read(network, longest, directory / ASSETS, tokenizer["config"], preprocessor)
+            if len(texts.pieces) > int(text["vocabulary_size"]):
                 raise DataError(
                     f"The tokenizer of the preset {name!r} must have at most {text['vocabulary_size']} subwords, the "
-                    f"size of its network; got {len(pieces)}."
+                    f"size of its network; got {len(texts.pieces)}."
                 )
-            return cls(
-                kind,
-                network,
-                length,
-                bool(preprocessor.get(lower, True)),
-                start if preprocessor.get("add_start_token", True) else None,
-                end if preprocessor.get("add_end_token", True) else None,
-                padding,
-                pieces,
-                assets,
-            )
+            return texts
+
+    @classmethod
+    @abstractmethod
+    def _read(
+        cls,
+        network: dict[str, Any],
+        longest: int,
+        assets: Path,
+        tokenizer: Mapping[str, Any],
+        preprocessor: Mapping[str, Any],
+    ) -> Self:
+        """Read the tokenizer's files.
+
+        Args:
+            network: keras-hub's configuration of the dual encoder.
+            longest: number of positions of the text tower.
+            assets: directory of the tokenizer's files.
+            tokenizer, preprocessor: arguments of keras-hub's classes; empty for the preset's defaults.
+        """
 
     @property
     def most_pieces(self) -> int:
@@ -153,13 +159,158 @@ class PresetText:
         Raises:
             DataError: if its files cannot be read.
         """
-        vocabulary = vocabulary or self.vocabulary
-        max_length = min(max_length, self.most_pieces)
-        if self.kind == "SigLIP":
-            return SentencePieceTokenizer(vocabulary, _model(self.assets), max_length, self.lower)
+        return self._build(vocabulary or self.vocabulary, min(max_length, self.most_pieces))
+
+    @abstractmethod
+    def _build(self, vocabulary: Vocabulary, max_length: int) -> PretrainedSubwordTokenizer:
+        """Build the tokenizer for a number of subwords."""
+
+
+class ClipText(PresetText):
+    """CLIP's texts: words split into subwords of bytes."""
+
+    variant = "clip"
+    paper = "Radford et al. 2021, arXiv:2103.00020"
+    network_class = "CLIPBackbone"
+    only = {"add_prefix_space": False, "unsplittable_tokens": list(_CLIP_SPECIALS), "sequence_length": None}
+
+    @classmethod
+    def _read(
+        cls,
+        network: dict[str, Any],
+        longest: int,
+        assets: Path,
+        tokenizer: Mapping[str, Any],
+        preprocessor: Mapping[str, Any],
+    ) -> Self:
+        pieces = _pieces(assets)
+        start, end = (_id(pieces, word, assets) for word in _CLIP_SPECIALS)
+        return cls(
+            network,
+            min(int(preprocessor.get("sequence_length", 77)), longest),
+            bool(preprocessor.get("to_lower", True)),
+            start if preprocessor.get("add_start_token", True) else None,
+            end if preprocessor.get("add_end_token", True) else None,
+            end if tokenizer.get("pad_with_end_token", False) else 0,
+            pieces,
+            assets,
+        )
+
+    def _build(self, vocabulary: Vocabulary, max_length: int) -> BytePairTokenizer:
         ids = {piece: number for number, piece in enumerate(self.pieces)}
         unknown = ids[_CLIP_SPECIALS[-1]]
         return BytePairTokenizer(vocabulary, ids, _merges(self.assets), _CLIP_SPECIALS, unknown, max_length, self.lower)
+
+
+class SiglipText(PresetText):
+    """SigLIP's texts: a unigram model of sentencepiece, padded to the number of positions."""
+
+    variant = "siglip"
+    paper = "Zhai, Mustafa, Kolesnikov, Beyer 2023, arXiv:2303.15343"
+    network_class = "SigLIPBackbone"
+    fixed = True
+    only = {"add_bos": False, "add_eos": False, "sequence_length": None}
+
+    @classmethod
+    def _read(
+        cls,
+        network: dict[str, Any],
+        longest: int,
+        assets: Path,
+        tokenizer: Mapping[str, Any],
+        preprocessor: Mapping[str, Any],
+    ) -> Self:
+        pieces = _model(assets).pieces
+        end = _id(pieces, "</s>", assets)
+        with_end = end if preprocessor.get("add_end_token", True) else None
+        return cls(
+            network, longest, bool(preprocessor.get("canonicalize_text", True)), None, with_end, end, pieces, assets
+        )
+
+    def _build(self, vocabulary: Vocabulary, max_length: int) -> SentencePieceTokenizer:
+        return SentencePieceTokenizer(
+            vocabulary, _model(self.assets), max_length, lower=self.lower, punctuation=not self.lower
+        )
+
+
+class MetaClip2Text(PresetText):
+    """MetaCLIP 2's texts: the unigram model of XLM-V, whose ids begin with four names of their own."""
+
+    variant = "metaclip-2"
+    paper = "Chuang et al. 2025, arXiv:2507.22062"
+    network_class = "MetaCLIP2Backbone"
+    only = {"add_bos": False, "add_eos": False, "sequence_length": None}
+
+    @classmethod
+    def _read(
+        cls,
+        network: dict[str, Any],
+        longest: int,
+        assets: Path,
+        tokenizer: Mapping[str, Any],
+        preprocessor: Mapping[str, Any],
+    ) -> Self:
+        return cls(
+            network,
+            min(int(preprocessor.get("sequence_length", longest)), longest),
+            bool(preprocessor.get("to_lower", False)),
+            0 if preprocessor.get("add_start_token", True) else None,
+            2 if preprocessor.get("add_end_token", True) else None,
+            1,
+            _xlm(assets).pieces,
+            assets,
+        )
+
+    def _build(self, vocabulary: Vocabulary, max_length: int) -> SentencePieceTokenizer:
+        return SentencePieceTokenizer(vocabulary, _xlm(self.assets), max_length, lower=self.lower, punctuation=True)
+
+
+class Siglip2Text(PresetText):
+    """SigLIP 2's texts in the transformers library: Gemma's byte-pair encoding, padded to the number of positions."""
+
+    variant = "siglip-2"
+    paper = "Tschannen et al. 2025, arXiv:2502.14786"
+    network_class = "SigLIPBackbone"
+    fixed = True
+
+    @classmethod
+    def _read(
+        cls,
+        network: dict[str, Any],
+        longest: int,
+        assets: Path,
+        tokenizer: Mapping[str, Any],
+        preprocessor: Mapping[str, Any],
+    ) -> Self:
+        ids = PieceMerges.read(assets / "tokenizer.json").ids
+        pieces = tuple(sorted(ids, key=ids.__getitem__))
+        end, padding = (_id(pieces, word, assets) for word in ("<eos>", "<pad>"))
+        return cls(network, longest, True, None, end, padding, pieces, assets)
+
+    def _build(self, vocabulary: Vocabulary, max_length: int) -> PieceMergeTokenizer:
+        return PieceMergeTokenizer(vocabulary, PieceMerges.read(self.assets / "tokenizer.json"), max_length, self.lower)
+
+
+# Class of a tokenizer in a preset -> kind of text.
+_KINDS: dict[str, type[PresetText]] = {
+    "CLIPTokenizer": ClipText,
+    "MetaCLIP2Tokenizer": MetaClip2Text,
+    "SigLIPTokenizer": SiglipText,
+    "Siglip2Tokenizer": Siglip2Text,
+}
+
+
+def _xlm(assets: Path) -> PieceModel:
+    """Return a model with the ids of the transformers library: four names, then subwords."""
+    model = _model(assets)
+    # The file begins with <unk>, <s>, </s>.
+    places = [1, 0, 2, 0, *range(3, len(model.pieces))]
+    return replace(
+        model,
+        pieces=("<s>", "<pad>", "</s>", "<unk>", *model.pieces[3:]),
+        scores=model.scores[places],
+        kinds=tuple(CONTROL if number < 3 else model.kinds[place] for number, place in enumerate(places)),
+    )
 
 
 def _pieces(assets: Path) -> tuple[str, ...]:
@@ -195,7 +346,7 @@ def _model(assets: Path) -> PieceModel:
 
 @dataclass(frozen=True)
 class PresetTokens(TokenizerPart, kind="preset"):
-    """Tokenizer of a CLIP or SigLIP preset of keras-hub, rebuilt in graph.
+    """Tokenizer of a CLIP, MetaCLIP 2 or SigLIP preset, rebuilt in graph.
 
     Attributes:
         name: `hub:` and the name, handle or directory of the preset.

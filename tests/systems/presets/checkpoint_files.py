@@ -1,0 +1,219 @@
+"""Tiny checkpoints of the transformers library, written without it: seeded weights, tokenizers, image processors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from tests.systems.presets.texts import CORPUS, SIZE, clip_vocabulary, sentencepiece_model
+
+LAYERS, WIDTH, INSIDE, PATCH, DIM = 2, 16, 32, 8, 12
+_MEAN, _DEVIATION = [0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711]
+
+
+def write_clip_checkpoint(path: Path) -> Path:
+    vocabulary, merges = clip_vocabulary()
+    path.mkdir()
+    # Half of the published checkpoints have the two older files.
+    _write(path / "vocab.json", vocabulary)
+    (path / "merges.txt").write_text("#version: 0.2\n" + "\n".join(merges) + "\n")
+    _write(path / "tokenizer_config.json", {"tokenizer_class": "CLIPTokenizer", "model_max_length": 24})
+    ends = {"bos_token_id": vocabulary["<|startoftext|>"], "eos_token_id": vocabulary["<|endoftext|>"]}
+    _write_clip_network(path, "clip", len(vocabulary), ends)
+    return path
+
+
+def write_metaclip2_checkpoint(path: Path) -> Path:
+    path.mkdir()
+    settings = {"pad_id": -1, "unk_id": 0, "bos_id": 1, "eos_id": 2, "vocab_size": 80}
+    (path / "sentencepiece.bpe.model").write_bytes(sentencepiece_model(**settings))
+    _write(path / "tokenizer_config.json", {"tokenizer_class": "XLMRobertaTokenizer", "model_max_length": 24})
+    _write_clip_network(path, "metaclip_2", 90, {"bos_token_id": 0, "eos_token_id": 2})
+    return path
+
+
+def write_siglip_checkpoint(path: Path) -> Path:
+    path.mkdir()
+    (path / "spiece.model").write_bytes(sentencepiece_model())
+    _write(path / "tokenizer_config.json", {"tokenizer_class": "SiglipTokenizer", "model_max_length": 20})
+    _write_siglip_network(path, 60, resample=3)
+    return path
+
+
+def write_siglip2_checkpoint(path: Path) -> Path:
+    path.mkdir()
+    content = gemma_tokenizer()
+    _write(path / "tokenizer.json", content)
+    settings = {"tokenizer_class": "Siglip2Tokenizer", "padding_side": "right", "model_max_length": 20}
+    names = {f"{name}_token": f"<{name}>" for name in ("pad", "eos", "bos", "unk", "mask")}
+    _write(path / "tokenizer_config.json", settings | names)
+    _write_siglip_network(path, len(content["model"]["vocab"]), resample=2)
+    return path
+
+
+def gemma_tokenizer() -> dict:
+    """A `tokenizer.json` with the structure of Gemma's, with merges of the corpus, spaces and line feeds."""
+    names = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>"]
+    added = [*names, "<h1>", "[@BOS@]"]
+    pieces = [
+        *added,
+        *(f"<0x{byte:02X}>" for byte in range(256)),
+        "\n",
+        "▁",
+        *sorted(set("".join(CORPUS).lower()) - {" "}),
+    ]
+    merges = [("▁", "▁"), ("\n", "\n")]
+    pieces += ["▁▁", "\n\n"]
+    for word in " ".join(CORPUS).lower().split():
+        parts = ["▁", *word]
+        while len(parts) > 1:
+            joined = parts[0] + parts[1]
+            if joined not in pieces:
+                pieces.append(joined)
+                merges.append((parts[0], parts[1]))
+            parts = [joined, *parts[2:]]
+    vocabulary = {piece: number for number, piece in enumerate(pieces)}
+    plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [
+            {"id": vocabulary[name], "content": name, **plain, "special": name in names} for name in added
+        ],
+        "normalizer": {
+            "type": "Sequence",
+            "normalizers": [
+                {"type": "Lowercase"},
+                {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
+            ],
+        },
+        "pre_tokenizer": None,
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "<eos>", "type_id": 0}}],
+            "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+            "special_tokens": {"<eos>": {"id": "<eos>", "ids": [1], "tokens": ["<eos>"]}},
+        },
+        "decoder": None,
+        "model": {
+            "type": "BPE",
+            "dropout": None,
+            "unk_token": "<unk>",
+            "continuing_subword_prefix": None,
+            "end_of_word_suffix": None,
+            "fuse_unk": True,
+            "byte_fallback": True,
+            "ignore_merges": False,
+            "vocab": vocabulary,
+            "merges": merges,
+        },
+    }
+
+
+def _write_clip_network(path: Path, kind: str, words: int, ends: dict[str, int]) -> None:
+    tower = {"hidden_size": WIDTH, "intermediate_size": INSIDE, "num_hidden_layers": LAYERS, "num_attention_heads": 2}
+    tower["projection_dim"] = DIM
+    texts = tower | {"vocab_size": words, "max_position_embeddings": 24, **ends}
+    images = tower | {"image_size": SIZE, "patch_size": PATCH}
+    _write(
+        path / "config.json",
+        {"model_type": kind, "projection_dim": DIM, "text_config": texts, "vision_config": images},
+    )
+    # Old files say the size of the shorter side with one number.
+    processor = {"image_processor_type": "CLIPImageProcessor", "size": SIZE, "crop_size": SIZE, "do_center_crop": True}
+    _write(path / "preprocessor_config.json", processor | {"resample": 3, "image_mean": _MEAN, "image_std": _DEVIATION})
+    shapes = {
+        "logit_scale": (),
+        "text_projection.weight": (DIM, WIDTH),
+        "visual_projection.weight": (DIM, WIDTH),
+        "vision_model.embeddings.class_embedding": (WIDTH,),
+        "vision_model.embeddings.patch_embedding.weight": (WIDTH, 3, PATCH, PATCH),
+        "vision_model.embeddings.position_embedding.weight": ((SIZE // PATCH) ** 2 + 1, WIDTH),
+        "text_model.embeddings.token_embedding.weight": (words, WIDTH),
+        "text_model.embeddings.position_embedding.weight": (24, WIDTH),
+        **_norm("vision_model.pre_layrnorm"),
+        **_norm("vision_model.post_layernorm"),
+        **_norm("text_model.final_layer_norm"),
+        **_layers("vision_model"),
+        **_layers("text_model"),
+    }
+    _write_weights(path, shapes, {"logit_scale": np.log(100.0)})
+
+
+def _write_siglip_network(path: Path, words: int, resample: int) -> None:
+    tower = {"hidden_size": WIDTH, "intermediate_size": INSIDE, "num_hidden_layers": LAYERS, "num_attention_heads": 2}
+    texts = tower | {"vocab_size": words, "max_position_embeddings": 20, "projection_size": WIDTH}
+    images = tower | {"image_size": SIZE, "patch_size": PATCH}
+    _write(path / "config.json", {"model_type": "siglip", "text_config": texts, "vision_config": images})
+    processor = {"image_processor_type": "SiglipImageProcessor", "size": {"height": SIZE, "width": SIZE}}
+    processor |= {"resample": resample, "image_mean": [0.5] * 3, "image_std": [0.5] * 3, "rescale_factor": 1 / 255}
+    _write(path / "preprocessor_config.json", processor)
+    head = "vision_model.head"
+    shapes = {
+        "logit_scale": (1,),
+        "logit_bias": (1,),
+        "vision_model.embeddings.patch_embedding.weight": (WIDTH, 3, PATCH, PATCH),
+        "vision_model.embeddings.patch_embedding.bias": (WIDTH,),
+        "vision_model.embeddings.position_embedding.weight": ((SIZE // PATCH) ** 2, WIDTH),
+        "text_model.embeddings.token_embedding.weight": (words, WIDTH),
+        "text_model.embeddings.position_embedding.weight": (20, WIDTH),
+        **_norm("vision_model.post_layernorm"),
+        **_norm("text_model.final_layer_norm"),
+        **_dense("text_model.head", WIDTH, WIDTH),
+        f"{head}.probe": (1, 1, WIDTH),
+        f"{head}.attention.in_proj_weight": (3 * WIDTH, WIDTH),
+        f"{head}.attention.in_proj_bias": (3 * WIDTH,),
+        **_dense(f"{head}.attention.out_proj", WIDTH, WIDTH),
+        **_norm(f"{head}.layernorm"),
+        **_dense(f"{head}.mlp.fc1", WIDTH, INSIDE),
+        **_dense(f"{head}.mlp.fc2", INSIDE, WIDTH),
+        **_layers("vision_model"),
+        **_layers("text_model"),
+    }
+    _write_weights(path, shapes, {"logit_scale": np.log(117.3), "logit_bias": -12.9})
+
+
+def _norm(name: str) -> dict[str, tuple[int, ...]]:
+    return {f"{name}.weight": (WIDTH,), f"{name}.bias": (WIDTH,)}
+
+
+def _dense(name: str, inputs: int, outputs: int) -> dict[str, tuple[int, ...]]:
+    return {f"{name}.weight": (outputs, inputs), f"{name}.bias": (outputs,)}
+
+
+def _layers(tower: str) -> dict[str, tuple[int, ...]]:
+    shapes: dict[str, tuple[int, ...]] = {}
+    for number in range(LAYERS):
+        name = f"{tower}.encoder.layers.{number}"
+        shapes |= _norm(f"{name}.layer_norm1") | _norm(f"{name}.layer_norm2")
+        for part in ("q_proj", "k_proj", "v_proj", "out_proj"):
+            shapes |= _dense(f"{name}.self_attn.{part}", WIDTH, WIDTH)
+        shapes |= _dense(f"{name}.mlp.fc1", WIDTH, INSIDE) | _dense(f"{name}.mlp.fc2", INSIDE, WIDTH)
+    return shapes
+
+
+def _write_weights(path: Path, shapes: dict[str, tuple[int, ...]], fixed: dict[str, float]) -> None:
+    """Draw weights so large that different inputs have clearly different outputs."""
+    from safetensors.numpy import save_file
+
+    random, weights = np.random.default_rng(0), {}
+    for name, shape in sorted(shapes.items()):
+        drawn = random.normal(size=shape) * (0.3 if len(shape) > 1 else 0.1)
+        drawn += 1.0 if "norm" in name and name.endswith(".weight") else 0.0
+        weights[name] = np.full(shape, fixed.get(name, drawn), np.float32)
+    save_file(weights, str(path / "model.safetensors"), metadata={"format": "pt"})
+
+
+def _write(path: Path, content: dict) -> None:
+    path.write_text(json.dumps(content))
+
+
+CHECKPOINTS = {
+    "clip": write_clip_checkpoint,
+    "metaclip-2": write_metaclip2_checkpoint,
+    "siglip": write_siglip_checkpoint,
+    "siglip-2": write_siglip2_checkpoint,
+}

@@ -1,0 +1,243 @@
+"""Checkpoints of the transformers library: their embeddings are the library's."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import vsemb
+from tests.systems.presets.checkpoint_files import CHECKPOINTS, write_clip_checkpoint, write_siglip2_checkpoint
+from tests.systems.presets.peers import IMAGES, PUBLISHED, TEXTS
+from tests.systems.presets.texts import odd_texts, photographs
+from vsemb.errors import DataError
+from vsemb.runs.run import Run
+
+ROOT = Path(__file__).parents[3]
+#: Python of `make peers`, an environment of its own, because torch needs a newer setuptools than TensorBoard.
+PEERS = Path(sys.prefix) / "peers/bin/python"
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("VSEMB_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("checkpoints")
+    return {kind: write(folder / kind) for kind, write in CHECKPOINTS.items()}
+
+
+def published_ids(run: Run, texts: list[str], width: int) -> np.ndarray:
+    """Ids as the network gets them, padded to a width."""
+    encoder = run.model.text_encoder
+    ids = encoder.published_ids(run.tokenizer(texts)).numpy()
+    return np.pad(ids, [(0, 0), (0, width - ids.shape[1])], constant_values=encoder.padding)
+
+
+def unit(rows: np.ndarray) -> np.ndarray:
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def cosines(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    return np.sum(unit(left) * unit(right), axis=1)
+
+
+@pytest.mark.parametrize("kind", CHECKPOINTS)
+def test_embeddings_are_those_of_the_library(kind: str, checkpoints: dict[str, Path]) -> None:
+    expected = {name: np.array(value) for name, value in json.loads(PUBLISHED.read_text())[kind].items()}
+    run = Run.open(f"hub:{checkpoints[kind]}")
+    ids = published_ids(run, TEXTS, expected["ids"].shape[1])
+    np.testing.assert_array_equal(ids, expected["ids"])
+    model = vsemb.load(run)
+    # Float32 of another library, rounded to 1e-5; CLIP's last normalization has epsilon 1e-6 in keras-hub, not 1e-5.
+    np.testing.assert_allclose(model.encode_texts(TEXTS), unit(expected["texts"]), atol=1e-4)
+    # Pixels differ by a level of 255 where the two bicubic resizes round differently.
+    assert min(cosines(model.encode_images(photographs()[1][:IMAGES]), expected["images"])) > 0.9995
+    assert float(run.model.logit_scale.parameters()[0]) == pytest.approx(float(expected["scale"]), rel=1e-4)
+
+
+def test_the_newer_and_the_older_files_of_a_tokenizer_are_equal(tmp_path: Path) -> None:
+    older = write_clip_checkpoint(tmp_path / "older")
+    newer = Path(shutil.copytree(older, tmp_path / "newer"))
+    pairs = [line.split(" ") for line in (older / "merges.txt").read_text().splitlines()[1:]]
+    model = {"type": "BPE", "end_of_word_suffix": "</w>", "merges": pairs}
+    model["vocab"] = json.loads((newer / "vocab.json").read_text())
+    (newer / "tokenizer.json").write_text(json.dumps({"model": model}))
+    (newer / "vocab.json").unlink(), (newer / "merges.txt").unlink()
+    processor = json.loads((newer / "preprocessor_config.json").read_text())
+    side = {"height": processor["crop_size"], "width": processor["crop_size"]}
+    newest = processor | {"size": {"shortest_edge": processor["size"]}, "crop_size": side}
+    (newer / "processor_config.json").write_text(json.dumps({"image_processor": newest}))
+    (newer / "preprocessor_config.json").unlink()
+    models = [vsemb.load(folder) for folder in (older, newer)]
+    for rows in (model.encode_texts(TEXTS) for model in models[1:]):
+        np.testing.assert_array_equal(rows, models[0].encode_texts(TEXTS))
+    images = photographs()[1][:IMAGES]
+    np.testing.assert_array_equal(models[1].encode_images(images), models[0].encode_images(images))
+
+
+def test_weights_may_be_in_several_files(tmp_path: Path) -> None:
+    from safetensors.numpy import load_file, save_file
+
+    whole = write_siglip2_checkpoint(tmp_path / "whole")
+    parts = Path(shutil.copytree(whole, tmp_path / "parts"))
+    weights = load_file(parts / "model.safetensors")
+    (parts / "model.safetensors").unlink()
+    places = {name: f"model-0000{1 + number % 2}-of-00002.safetensors" for number, name in enumerate(weights)}
+    for file in set(places.values()):
+        save_file({name: weights[name] for name in weights if places[name] == file}, parts / file)
+    (parts / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
+    expected, received = (vsemb.load(folder).encode_texts(TEXTS) for folder in (whole, parts))
+    np.testing.assert_array_equal(received, expected)
+
+
+def test_a_run_in_the_cache_is_made_once_and_again_for_other_weights(tmp_path: Path, cache: Path) -> None:
+    checkpoint = write_clip_checkpoint(tmp_path / "clip")
+    first, second = (Run.open(f"hub:{checkpoint}").path for _ in range(2))
+    assert first == second and first.is_relative_to(cache)
+    os.utime(checkpoint / "model.safetensors", ns=(1, 1))
+    assert Run.open(f"hub:{checkpoint}").path != first
+    # The first stays as it was, and does not need the checkpoint.
+    shutil.rmtree(checkpoint)
+    assert vsemb.load(first).encode_texts(["a dog"]).shape == (1, 12)
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "named"),
+    [
+        ("config.json", {"text_config": {"hidden_act": "relu"}}, "hidden_act"),
+        ("config.json", {"vision_config": {"num_channels": 4}}, "num_channels"),
+        ("config.json", {"vision_config": {"layer_norm_eps": 1e-3}}, "layer_norm_eps"),
+        ("config.json", {"text_config": {"eos_token_id": 7}}, "eos_token_id"),
+        ("preprocessor_config.json", {"do_rescale": False}, "do_rescale"),
+        ("preprocessor_config.json", {"do_normalize": False}, "do_normalize"),
+        ("preprocessor_config.json", {"resample": 0}, "resample"),
+        ("preprocessor_config.json", {"size": 40}, "crop_size"),
+        ("preprocessor_config.json", {"size": {"height": 32, "width": 40}}, "size"),
+        ("preprocessor_config.json", {"image_std": [0.5, None, 0.5]}, "image_std"),
+    ],
+)
+def test_settings_that_cannot_be_honoured_are_refused_by_name(
+    file: str, change: dict, named: str, tmp_path: Path
+) -> None:
+    path = write_clip_checkpoint(tmp_path / "clip") / file
+    content = json.loads(path.read_text())
+    for field, value in change.items():
+        content[field] = content[field] | value if file == "config.json" else value
+    path.write_text(json.dumps(content))
+    with pytest.raises(DataError, match=named):
+        vsemb.load(path.parent)
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "vocab.json", "merges.txt", "preprocessor_config.json"])
+def test_a_missing_file_is_named(file: str, tmp_path: Path) -> None:
+    checkpoint = write_clip_checkpoint(tmp_path / "clip")
+    (checkpoint / file).unlink()
+    with pytest.raises(DataError, match=file):
+        vsemb.load(checkpoint)
+
+
+def test_weights_of_another_size_are_refused(tmp_path: Path) -> None:
+    from safetensors.numpy import load_file, save_file
+
+    path = write_clip_checkpoint(tmp_path / "clip") / "model.safetensors"
+    weights = load_file(path)
+    name = "text_model.embeddings.token_embedding.weight"
+    save_file(weights | {name: weights[name][:-1]}, path)
+    with pytest.raises(DataError, match=name):
+        vsemb.load(path.parent)
+
+
+def test_left_padding_is_refused(tmp_path: Path) -> None:
+    path = write_siglip2_checkpoint(tmp_path / "siglip2") / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"padding_side": "left"}))
+    with pytest.raises(DataError, match="padding_side"):
+        vsemb.load(path.parent)
+
+
+def test_subwords_across_words_are_refused(tmp_path: Path) -> None:
+    path = write_siglip2_checkpoint(tmp_path / "siglip2") / "tokenizer.json"
+    content = json.loads(path.read_text())
+    content["model"]["vocab"]["a▁b"] = len(content["model"]["vocab"])
+    path.write_text(json.dumps(content))
+    with pytest.raises(DataError, match="within words"):
+        vsemb.load(path.parent)
+
+
+def test_a_download_without_a_network_says_what_to_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(DataError, match=r"model\.safetensors"):
+        vsemb.load("hf://nobody/nothing")
+
+
+def test_a_repository_of_the_hub_is_downloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoint, asked = write_clip_checkpoint(tmp_path / "clip"), []
+
+    def snapshot_download(name: str, *, allow_patterns: list[str]) -> str:
+        asked.append((name, "model.safetensors" in allow_patterns))
+        return str(checkpoint)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
+    model = vsemb.load("hf://user/clip")
+    np.testing.assert_array_equal(model.encode_texts(TEXTS), vsemb.load(checkpoint).encode_texts(TEXTS))
+    # Its description first, so that a checkpoint of another kind costs no download of weights.
+    assert asked == [("user/clip", False), ("user/clip", True)]
+
+
+def test_encode_says_which_function_to_call(tmp_path: Path) -> None:
+    model = vsemb.load(write_clip_checkpoint(tmp_path / "clip"))
+    with pytest.raises(AttributeError, match="encode_texts"):
+        model.encode(["a dog"])
+    assert not hasattr(model, "encode")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not PEERS.exists(), reason="needs the environment of `make peers`")
+@pytest.mark.parametrize("kind", CHECKPOINTS)
+def test_checkpoints_saved_by_the_library(kind: str, checkpoints: dict[str, Path], tmp_path: Path) -> None:
+    """5,000 odd texts and 100 photographs of mixed sizes; the library runs in a process of its own."""
+    texts = odd_texts(5000)
+    (tmp_path / "texts.json").write_text(json.dumps(texts))
+    images = []
+    for number in range(100):
+        random = np.random.default_rng(number)
+        coarse = random.integers(0, 256, (6, 8, 3), dtype=np.uint8)
+        sides = tuple(random.integers(20, 400, 2).tolist())
+        images.append(tmp_path / f"{number}.{'png' if number % 2 else 'jpg'}")
+        Image.fromarray(coarse).resize(sides, Image.Resampling.BICUBIC).save(images[-1])
+    saved, out = tmp_path / "saved", tmp_path / "outputs.npz"
+    options = ["--texts", tmp_path / "texts.json", "--images", *images, "--out", out, "--saved", saved]
+    command = [PEERS, "-m", "tests.systems.presets.peers", checkpoints[kind], *options]
+    subprocess.run([str(part) for part in command], cwd=ROOT, check=True)
+    expected = np.load(out)
+    run = Run.open(f"hub:{saved}")
+    for start in range(0, len(texts), 1000):
+        part = slice(start, start + 1000)
+        ids = published_ids(run, texts[part], expected["ids"].shape[1])
+        different = np.flatnonzero(np.any(ids != expected["ids"][part], axis=1))
+        assert [texts[start + row] for row in different] == []
+    model = vsemb.load(run)
+    received = model.encode_images(images)
+    assert min(cosines(received, expected["images"])) >= 0.9995
+    embedded = model.encode_texts(texts, on_bad="nan")
+    there = ~np.isnan(embedded[:, 0])
+    assert there.mean() > 0.97
+    np.testing.assert_allclose(embedded[there], unit(expected["texts"][there]), atol=1e-4)
+    # The ten nearest images of a text.
+    queries = unit(expected["texts"][there][:50]), embedded[there][:50]
+    ranked = [
+        np.argsort(-side @ unit(rows).T)[:, :10]
+        for side, rows in zip(queries, (expected["images"], received), strict=True)
+    ]
+    np.testing.assert_array_equal(*ranked)

@@ -1,0 +1,512 @@
+"""Checkpoints of the transformers library: CLIP, MetaCLIP 2, SigLIP and SigLIP 2 become presets of keras-hub.
+
+A checkpoint is a directory that `save_pretrained` wrote, or a repository of the Hugging Face Hub, `hf://USER/NAME`:
+
+    config.json                                       network
+    model.safetensors                                 weights, or several files with model.safetensors.index.json
+    preprocessor_config.json, processor_config.json   preprocessing of pixels, one of them
+    tokenizer.json, vocab.json, spiece.model, …       tokenizer
+
+keras-hub opens checkpoints of other architectures, such as ViT, itself. Weights are read from safetensors only, because
+reading a pickle runs code.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import keras
+import numpy as np
+
+from vsemb.errors import DataError, needs_extra, one_line
+from vsemb.files import read_json, write_json
+
+HANDLE = "hf://"
+_CONFIG, _WEIGHTS, _INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+#: Files with the preprocessing of pixels, the newer one first.
+PROCESSORS = ("processor_config.json", "preprocessor_config.json")
+_TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt", "*.model")
+_ASSETS = "assets/tokenizer"
+# Activations of the transformers library -> names in keras-hub.
+_ACTIVATIONS = {"quick_gelu": "quick_gelu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu_approximate"}
+# The `eos_token_id` of old checkpoints, for which the library pools the largest id, as keras-hub always does.
+_LARGEST = 2
+# The id of the end of a text in XLM-V, which keras-hub pools.
+_XLM_END = 2
+
+
+@dataclass(frozen=True)
+class Checkpoint(ABC):
+    """A checkpoint of a dual encoder.
+
+    Attributes:
+        directory: its files.
+        config: content of its `config.json`.
+        source: its name in errors.
+
+    Example:
+
+        checkpoint = open_checkpoint("hf://openai/clip-vit-base-patch32")
+        network = checkpoint.with_weights(network)
+    """
+
+    directory: Path
+    config: dict[str, Any]
+    source: str
+
+    # What `config.json` leaves out has these values.
+    text_defaults: ClassVar[dict[str, Any]] = {}
+    image_defaults: ClassVar[dict[str, Any]] = {}
+
+    def describe(self, folder: Path) -> None:
+        """Write the description as a preset of keras-hub, without weights.
+
+        Args:
+            folder: an existing directory.
+
+        Raises:
+            DataError: for a file that is missing, or settings that keras-hub cannot honour.
+        """
+        write_json(folder / _CONFIG, self.network())
+        (folder / _ASSETS).mkdir(parents=True)
+        write_json(folder / "tokenizer.json", self.describe_tokenizer(folder / _ASSETS))
+        for name in PROCESSORS:
+            if (self.directory / name).is_file():
+                shutil.copyfile(self.directory / name, folder / name)
+                return
+        raise self._incomplete(PROCESSORS[-1])
+
+    @abstractmethod
+    def network(self) -> dict[str, Any]:
+        """Return keras-hub's configuration of the network."""
+
+    @abstractmethod
+    def describe_tokenizer(self, assets: Path) -> dict[str, Any]:
+        """Copy the tokenizer's files to `assets`, and return its configuration for `PresetText`."""
+
+    @abstractmethod
+    def assign(self, network: Any, weights: _Weights) -> None:
+        """Assign all weights to a network of keras-hub."""
+
+    def with_weights(self, network: keras.Model) -> keras.Model:
+        """Assign the weights to a network that was built from `network()`.
+
+        Raises:
+            DataError: if weights are missing or have other shapes.
+            MissingExtraError: without safetensors.
+        """
+        folder = self.directory if not self.source.startswith(HANDLE) else _download(self.source, True)
+        with _Weights(folder) as weights:
+            self.assign(network, weights)
+        return network
+
+    @property
+    def text(self) -> dict[str, Any]:
+        return self._tower("text", self.text_defaults)
+
+    @property
+    def images(self) -> dict[str, Any]:
+        images = self._tower("vision", self.image_defaults)
+        if images["num_channels"] != 3:
+            raise self._unsupported("vision_config.num_channels", images["num_channels"], "3")
+        return images
+
+    def _tower(self, name: str, defaults: dict[str, Any]) -> dict[str, Any]:
+        # Old files store a tower twice; the library prefers the second.
+        tower = defaults | (self.config.get(f"{name}_config") or {}) | (self.config.get(f"{name}_config_dict") or {})
+        for field, default in defaults.items():
+            if default is not None and not isinstance(tower[field], type(default)):
+                raise self._unsupported(f"{name}_config.{field}", tower[field], f"as {default!r}")
+        if tower["hidden_act"] not in _ACTIVATIONS:
+            raise self._unsupported(f"{name}_config.hidden_act", tower["hidden_act"], f"in {', '.join(_ACTIVATIONS)}")
+        return tower
+
+    def _unsupported(self, field: str, value: object, allowed: str) -> DataError:
+        return DataError(f"`{field}` in {_CONFIG} of {self.source} must be {allowed}; got {value!r}.")
+
+    def _incomplete(self, name: str) -> DataError:
+        return DataError(f"The checkpoint {self.source} must have {name}. Save it with save_pretrained, all its parts.")
+
+    def _copy(self, name: str, assets: Path, new_name: str | None = None) -> None:
+        if not (self.directory / name).is_file():
+            raise self._incomplete(name)
+        shutil.copyfile(self.directory / name, assets / (new_name or name))
+
+
+class _Weights:
+    """Reads weights by their name in the transformers library, as float32, and assigns them to layers."""
+
+    def __init__(self, directory: Path) -> None:
+        with needs_extra("safetensors", "hf"):
+            import safetensors
+        self._open: Any = safetensors.safe_open
+        self._directory = directory
+        self._files: dict[str, Any] = {}
+        index = directory / _INDEX
+        self._places: Mapping[str, str] | None = None
+        if index.is_file():
+            self._places = read_json(index, "index of weights")["weight_map"]
+
+    def __enter__(self) -> _Weights:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for file in self._files.values():
+            file.__exit__(None, None, None)
+
+    def read(self, name: str) -> np.ndarray:
+        """Return a tensor.
+
+        Raises:
+            DataError: if the files do not have it.
+        """
+        file = _WEIGHTS if self._places is None else self._places.get(name, _WEIGHTS)
+        path = self._directory / Path(file).name
+        try:
+            if file not in self._files:
+                self._files[file] = self._open(path, framework="numpy").__enter__()
+            return np.asarray(self._files[file].get_tensor(name), np.float32)
+        except Exception as error:  # The library raises its own type, and any of Python's for a bfloat16.
+            raise DataError(f"{path} must be a file of weights with {name} ({one_line(error, 120)}).") from error
+
+    def table(self, variable: Any, name: str) -> None:
+        """Assign a tensor of the same shape."""
+        value = self.read(name)
+        if tuple(value.shape) != tuple(variable.shape):
+            # SigLIP's probe and old checkpoints differ by axes of length 1.
+            value = value.reshape(variable.shape) if value.size == np.prod(variable.shape) else value
+        if tuple(value.shape) != tuple(variable.shape):
+            raise DataError(f"{name} in {self._directory} must have shape {tuple(variable.shape)}; got {value.shape}.")
+        variable.assign(value)
+
+    def norm(self, layer: Any, name: str) -> None:
+        self.table(layer.gamma, f"{name}.weight")
+        self.table(layer.beta, f"{name}.bias")
+
+    def dense(self, layer: Any, name: str) -> None:
+        layer.kernel.assign(self.read(f"{name}.weight").T)
+        if layer.bias is not None:
+            self.table(layer.bias, f"{name}.bias")
+
+    def patches(self, layer: Any, name: str) -> None:
+        layer.kernel.assign(self.read(f"{name}.weight").transpose(2, 3, 1, 0))
+        if layer.bias is not None:
+            self.table(layer.bias, f"{name}.bias")
+
+    def attention(self, layer: Any, name: str) -> None:
+        """Assign an attention layer, with separate or joined matrices of queries, keys and values."""
+        parts = ("q_proj", "k_proj", "v_proj")
+        if name.endswith(".head.attention"):
+            kernels = np.split(self.read(f"{name}.in_proj_weight"), 3)
+            biases = np.split(self.read(f"{name}.in_proj_bias"), 3)
+        else:
+            kernels = [self.read(f"{name}.{part}.weight") for part in parts]
+            biases = [self.read(f"{name}.{part}.bias") for part in parts]
+        for dense, kernel, bias in zip(
+            (layer.query_dense, layer.key_dense, layer.value_dense), kernels, biases, strict=True
+        ):
+            dense.kernel.assign(kernel.T.reshape(dense.kernel.shape))
+            dense.bias.assign(bias.reshape(dense.bias.shape))
+        layer.output_dense.kernel.assign(
+            self.read(f"{name}.out_proj.weight").T.reshape(layer.output_dense.kernel.shape)
+        )
+        self.table(layer.output_dense.bias, f"{name}.out_proj.bias")
+
+
+def _layer(kind: type, **config: Any) -> dict[str, Any]:
+    """Return the configuration of a layer as Keras writes it."""
+    return {
+        "module": kind.__module__,
+        "class_name": kind.__name__,
+        "config": {"trainable": True, **config},
+        "registered_name": keras.saving.get_registered_name(kind),
+    }
+
+
+class ClipCheckpoint(Checkpoint):
+    """`CLIPModel`: CLIP of OpenAI (Radford et al. 2021, arXiv:2103.00020), of LAION, MetaCLIP, DFN."""
+
+    text_defaults = {
+        "vocab_size": 49408,
+        "hidden_size": 512,
+        "intermediate_size": 2048,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 8,
+        "max_position_embeddings": 77,
+        "hidden_act": "quick_gelu",
+        "layer_norm_eps": 1e-5,
+        "eos_token_id": 49407,
+    }
+    image_defaults = {
+        "hidden_size": 768,
+        "intermediate_size": 3072,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 12,
+        "num_channels": 3,
+        "image_size": 224,
+        "patch_size": 32,
+        "hidden_act": "quick_gelu",
+        "layer_norm_eps": 1e-5,
+    }
+    networks: ClassVar[tuple[str, str, str]] = ("CLIPBackbone", "CLIPVisionEncoder", "CLIPTextEncoder")
+
+    def network(self) -> dict[str, Any]:
+        import keras_hub
+
+        both, of_images, of_texts = (getattr(keras_hub.models, name) for name in self.networks)
+        for tower, values in (("text", self.text), ("vision", self.images)):
+            if values["layer_norm_eps"] != 1e-5:
+                raise self._unsupported(f"{tower}_config.layer_norm_eps", values["layer_norm_eps"], "1e-05")
+        images = _layer(
+            of_images,
+            name="image_tower",
+            patch_size=self.images["patch_size"],
+            image_shape=[self.images["image_size"], self.images["image_size"], 3],
+            **_transformer(self.images),
+        )
+        texts = _layer(
+            of_texts,
+            name="text_tower",
+            vocabulary_size=self.text["vocab_size"],
+            embedding_dim=self.text["hidden_size"],
+            max_sequence_length=self.text["max_position_embeddings"],
+            **_transformer(self.text),
+        )
+        dim = self.config.get("projection_dim", 512)
+        return _layer(both, name="dual_encoder", vision_encoder=images, text_encoder=texts, projection_dim=dim)
+
+    def describe_tokenizer(self, assets: Path) -> dict[str, Any]:
+        if (self.directory / "tokenizer.json").is_file():
+            model = _tokenizer_model(self.directory / "tokenizer.json", "BPE", end_of_word_suffix="</w>")
+            vocabulary = model["vocab"]
+            pairs = [pair if isinstance(pair, str) else " ".join(pair) for pair in model["merges"]]
+            (assets / "merges.txt").write_text("\n".join(pairs), encoding="utf-8")
+            write_json(assets / "vocabulary.json", vocabulary)
+        else:
+            self._copy("merges.txt", assets)
+            self._copy("vocab.json", assets, "vocabulary.json")
+        end = read_json(assets / "vocabulary.json", "vocabulary").get("<|endoftext|>")
+        if self.text["eos_token_id"] not in (_LARGEST, end):
+            raise self._unsupported(
+                "text_config.eos_token_id", self.text["eos_token_id"], f"{end}, as in its tokenizer"
+            )
+        return {"class_name": "CLIPTokenizer", "config": {"pad_with_end_token": True}}
+
+    def assign(self, network: Any, weights: _Weights) -> None:
+        images, texts = network.vision_encoder, network.text_encoder
+        weights.patches(images.embedding.patch_embedding, "vision_model.embeddings.patch_embedding")
+        weights.table(images.embedding.class_embedding, "vision_model.embeddings.class_embedding")
+        weights.table(
+            images.embedding.position_embedding.embeddings, "vision_model.embeddings.position_embedding.weight"
+        )
+        weights.norm(images.pre_layer_norm, "vision_model.pre_layrnorm")
+        weights.norm(self.last_norm(network), "vision_model.post_layernorm")
+        weights.dense(network.vision_projection, "visual_projection")
+        weights.table(texts.embedding.token_embedding.embeddings, "text_model.embeddings.token_embedding.weight")
+        positions = texts.embedding.position_embedding.position_embeddings
+        weights.table(positions, "text_model.embeddings.position_embedding.weight")
+        weights.norm(texts.layer_norm, "text_model.final_layer_norm")
+        weights.dense(network.text_projection, "text_projection")
+        weights.table(self.head(network).logit_scale, "logit_scale")
+        for tower, name in ((images, "vision_model"), (texts, "text_model")):
+            for number, layer in enumerate(tower.encoder_layers):
+                place = f"{name}.encoder.layers.{number}"
+                weights.norm(layer.layer_norm_1, f"{place}.layer_norm1")
+                weights.attention(layer.attention, f"{place}.self_attn")
+                weights.norm(layer.layer_norm_2, f"{place}.layer_norm2")
+                weights.dense(layer.dense_1, f"{place}.mlp.fc1")
+                weights.dense(layer.dense_2, f"{place}.mlp.fc2")
+
+    def last_norm(self, network: Any) -> Any:
+        """Return the layer normalization behind the image tower."""
+        return network.vision_encoder.layer_norm
+
+    def head(self, network: Any) -> Any:
+        """Return the layer with the logit scale."""
+        return network.clip_head
+
+
+class MetaClip2Checkpoint(ClipCheckpoint):
+    """`MetaClip2Model` (Chuang et al. 2025, arXiv:2507.22062): CLIP with the tokenizer of XLM-V."""
+
+    networks = ("MetaCLIP2Backbone", "MetaCLIP2VisionEncoder", "MetaCLIP2TextEncoder")
+
+    def describe_tokenizer(self, assets: Path) -> dict[str, Any]:
+        if self.text["eos_token_id"] != _XLM_END:
+            raise self._unsupported("text_config.eos_token_id", self.text["eos_token_id"], str(_XLM_END))
+        self._copy("sentencepiece.bpe.model", assets, "vocabulary.spm")
+        return {"class_name": "MetaCLIP2Tokenizer", "config": {}}
+
+    def last_norm(self, network: Any) -> Any:
+        return network.vision_post_layer_norm
+
+    def head(self, network: Any) -> Any:
+        return network.metaclip_2_head
+
+
+class SiglipCheckpoint(Checkpoint):
+    """`SiglipModel`: SigLIP (Zhai et al. 2023, arXiv:2303.15343), and SigLIP 2 (arXiv:2502.14786) of one image size."""
+
+    text_defaults = {
+        "vocab_size": 32000,
+        "hidden_size": 768,
+        "intermediate_size": 3072,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 12,
+        "max_position_embeddings": 64,
+        "hidden_act": "gelu_pytorch_tanh",
+        "layer_norm_eps": 1e-6,
+        "projection_size": None,
+    }
+    image_defaults = {
+        "hidden_size": 768,
+        "intermediate_size": 3072,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 12,
+        "num_channels": 3,
+        "image_size": 224,
+        "patch_size": 16,
+        "hidden_act": "gelu_pytorch_tanh",
+        "layer_norm_eps": 1e-6,
+        "vision_use_head": True,
+    }
+
+    def network(self) -> dict[str, Any]:
+        from keras_hub import models
+
+        if not self.images["vision_use_head"]:
+            raise self._unsupported("vision_config.vision_use_head", False, "true")
+        images = _layer(
+            models.SigLIPVisionEncoder,
+            name="image_tower",
+            patch_size=self.images["patch_size"],
+            image_shape=[self.images["image_size"], self.images["image_size"], 3],
+            layer_norm_epsilon=self.images["layer_norm_eps"],
+            **_transformer(self.images),
+        )
+        texts = _layer(
+            models.SigLIPTextEncoder,
+            name="text_tower",
+            vocabulary_size=self.text["vocab_size"],
+            embedding_dim=self.text["hidden_size"],
+            max_sequence_length=self.text["max_position_embeddings"],
+            projection_dim=self.text["projection_size"],
+            layer_norm_epsilon=self.text["layer_norm_eps"],
+            **_transformer(self.text),
+        )
+        return _layer(models.SigLIPBackbone, name="dual_encoder", vision_encoder=images, text_encoder=texts)
+
+    def describe_tokenizer(self, assets: Path) -> dict[str, Any]:
+        if (self.directory / "spiece.model").is_file():
+            self._copy("spiece.model", assets, "vocabulary.spm")
+            return {"class_name": "SigLIPTokenizer", "config": {}}
+        # SigLIP 2 has Gemma's tokenizer.
+        self._copy("tokenizer.json", assets)
+        settings = read_json(self.directory / "tokenizer_config.json", "tokenizer")
+        side = settings.get("padding_side", "right")
+        if side != "right":
+            raise DataError(f"`padding_side` in tokenizer_config.json of {self.source} must be right; got {side!r}.")
+        return {"class_name": "Siglip2Tokenizer", "config": {}}
+
+    def assign(self, network: Any, weights: _Weights) -> None:
+        images, texts = network.vision_encoder, network.text_encoder
+        weights.patches(images.embedding.patch_embedding, "vision_model.embeddings.patch_embedding")
+        for tower, name in ((images, "vision_model"), (texts, "text_model")):
+            positions = tower.embedding.position_embedding.embeddings
+            weights.table(positions, f"{name}.embeddings.position_embedding.weight")
+            for number, layer in enumerate(tower.encoder_layers):
+                place = f"{name}.encoder.layers.{number}"
+                weights.norm(layer.layer_norm1, f"{place}.layer_norm1")
+                weights.attention(layer.self_attn, f"{place}.self_attn")
+                weights.norm(layer.layer_norm2, f"{place}.layer_norm2")
+                weights.dense(layer.mlp.fc1, f"{place}.mlp.fc1")
+                weights.dense(layer.mlp.fc2, f"{place}.mlp.fc2")
+        weights.norm(images.post_layer_norm, "vision_model.post_layernorm")
+        weights.table(images.head.probe, "vision_model.head.probe")
+        weights.attention(images.head.attention, "vision_model.head.attention")
+        weights.norm(images.head.layer_norm, "vision_model.head.layernorm")
+        weights.dense(images.head.mlp.fc1, "vision_model.head.mlp.fc1")
+        weights.dense(images.head.mlp.fc2, "vision_model.head.mlp.fc2")
+        weights.table(texts.embedding.token_embedding.embeddings, "text_model.embeddings.token_embedding.weight")
+        weights.norm(texts.post_layer_norm, "text_model.final_layer_norm")
+        weights.dense(texts.head, "text_model.head")
+        weights.table(network.siglip_head.logit_scale, "logit_scale")
+        weights.table(network.siglip_head.logit_bias, "logit_bias")
+
+
+def _transformer(tower: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "hidden_dim": tower["hidden_size"],
+        "num_layers": tower["num_hidden_layers"],
+        "num_heads": tower["num_attention_heads"],
+        "intermediate_dim": tower["intermediate_size"],
+        "intermediate_activation": _ACTIVATIONS[tower["hidden_act"]],
+    }
+
+
+# `model_type` in `config.json` -> class.
+_TYPES: dict[str, type[Checkpoint]] = {
+    "clip": ClipCheckpoint,
+    "metaclip_2": MetaClip2Checkpoint,
+    "siglip": SiglipCheckpoint,
+}
+
+
+def open_checkpoint(source: str) -> Checkpoint | None:
+    """Open a checkpoint of a dual encoder, without its weights.
+
+    Args:
+        source: a directory, or `hf://USER/NAME`, which is downloaded to the cache of huggingface_hub.
+
+    Returns:
+        The checkpoint; None for another source, and for checkpoints of other architectures.
+
+    Raises:
+        DataError: if the download fails, or `config.json` is malformed.
+        MissingExtraError: for a handle without huggingface_hub.
+    """
+    directory = _download(source, False) if source.startswith(HANDLE) else Path(source)
+    if not (directory / _CONFIG).is_file():
+        return None
+    config = read_json(directory / _CONFIG, "checkpoint")
+    kind = _TYPES.get(str(config.get("model_type"))) if isinstance(config, dict) else None
+    return None if kind is None else kind(directory, config, source)
+
+
+@functools.cache
+def _download(source: str, weights: bool) -> Path:
+    """Download the description of a repository of the Hub, or its weights too; with progress bars."""
+    with needs_extra("huggingface_hub", "hf"):
+        import huggingface_hub
+    files = [_CONFIG, *PROCESSORS, *_TOKENIZERS, *((_INDEX, _WEIGHTS, "model-*.safetensors") if weights else ())]
+    name = source.removeprefix(HANDLE)
+    try:
+        return Path(huggingface_hub.snapshot_download(name, allow_patterns=files))
+    except Exception as error:  # The library and its HTTP client raise many types.
+        wanted = f"{_CONFIG}, {_WEIGHTS}, {PROCESSORS[-1]} and the tokenizer's files"
+        raise DataError(
+            f"Cannot download {source} ({one_line(error, 160)}). Without a network, download its files elsewhere "
+            f"({wanted}), put them into one directory and pass hub:DIRECTORY."
+        ) from error
+
+
+def _tokenizer_model(path: Path, kind: str, **only: object) -> dict[str, Any]:
+    """Return the model in a `tokenizer.json` of the tokenizers library.
+
+    Raises:
+        DataError: for another model, or other values of the fields `only`.
+    """
+    content = read_json(path, "tokenizer")
+    model = content.get("model") if isinstance(content, dict) else None
+    wanted = {"type": kind, **only}
+    got = {field: model.get(field) for field in wanted} if isinstance(model, dict) else None
+    if got != wanted:
+        raise DataError(f"`model` in {path} must have {json.dumps(wanted)}; got {json.dumps(got)}.")
+    return model  # type: ignore[return-value]
