@@ -8,7 +8,8 @@ from tests.raising import raises_argument
 from tests.searched import search_run
 from vsemb.demo.answers import Demo
 from vsemb.demo.page import Cards
-from vsemb.demo.pictures import DatasetPictures
+from vsemb.demo.pictures import DatasetPictures, open_source
+from vsemb.errors import DataError
 from vsemb.runs.inputs import Query
 
 
@@ -37,3 +38,10 @@ def test_sets_are_searched_and_compared_and_not_added(region_run, region_scenes)
         demo.arithmetic(part.keys[3], [], ["red"], 3)
     assert Cards(demo.pictures).answer(by_text).count("<figure>") == 5
     demo.close()
+
+
+@pytest.mark.slow
+def test_image_files_are_refused(region_run, tmp_path):
+    (tmp_path / "photo.jpg").write_bytes(b"")
+    with pytest.raises(DataError, match="one vector per image"):
+        open_source(region_run, images=[tmp_path])
