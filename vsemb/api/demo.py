@@ -65,7 +65,7 @@ def serve_demo(
         MissingExtraError: without Gradio, which the extra `demo` installs.
         InvalidArgumentError: for a port in use, an address other than loopback without a token, or arguments that do
             not fit each other.
-        VsembError: if run and pictures do not match, or there are no pictures.
+        VsembError: if run and pictures do not match, or the folder lacks pictures.
         KeyboardInterrupt: when interrupted, after everything is closed.
 
     Example:

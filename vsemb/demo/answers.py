@@ -20,6 +20,8 @@ from vsemb.runs.searching import SearchResult, embed_text, nearest, search_metho
 from vsemb.searching.arithmetic import OPERATIONS, combine
 
 MAX_RESULTS, MAX_SENTENCES, RESORTED = 48, 20, 20
+# Warms up the encoder of texts.
+_SAMPLE = "a picture of a dog"
 #: A caption and the natural logarithm of its probability.
 Written = tuple[str, float]
 
@@ -73,7 +75,7 @@ class Demonstration:
 
     @property
     def facts(self) -> str:
-        """What the page does with which pictures, as a phrase."""
+        """Description of the page: its use and its pictures, as a phrase."""
         raise NotImplementedError
 
     @property
@@ -176,9 +178,11 @@ class Demo(Demonstration):
         # Ignore errors, such as a damaged first image.
         with contextlib.suppress(VsembError):
             self.by_image(self._first(), 1)
-        # The text is not searched for, so its words need not be known.
         with contextlib.suppress(VsembError):
-            self.run.encoders(images=False).encode_text(tf.constant(self.run.reader(["a picture"])))
+            self.by_text(_SAMPLE, 1)
+        # A text without a known word is not embedded by `by_text`.
+        with contextlib.suppress(VsembError):
+            self.run.encoders(images=False).encode_text(tf.constant(self.run.reader([_SAMPLE])))
 
     def by_text(self, text: str, k: int) -> Answer:
         """Find the images nearest to a sentence.

@@ -1,4 +1,4 @@
-"""The pictures of a page: those of a dataset, of an index of a dataset, or of image files without captions.
+"""The pictures of a page: a dataset, an index of a dataset, or image files without captions.
 
 Each class says which pictures there are, how they are searched and shown, and what the page says about them.
 """
@@ -6,8 +6,9 @@ Each class says which pictures there are, how they are searched and shown, and w
 from __future__ import annotations
 
 import functools
+import itertools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -40,7 +41,7 @@ from vsemb.searching.index import Item, SearchIndex
 _KEPT = 2 << 30
 # Number of example sentences, and their maximum length in characters, if enough sentences are that short.
 _EXAMPLES, _SHORT = 4, 40
-#: What happened to an image file since it was indexed -> text in place of its picture.
+# What happened to an image file since it was indexed -> text in place of its picture.
 _PROBLEMS = {"gone": "The file is gone", "changed": "The file has changed since it was indexed"}
 
 
@@ -50,6 +51,7 @@ class Pictures:
     Args:
         name: name of the dataset or folder.
         items: the pictures, in order.
+        keys: their keys, which are faster to read than the items.
         dataset: the dataset; None for image files.
 
     Attributes:
@@ -61,8 +63,13 @@ class Pictures:
 
     one: ClassVar[str]
 
-    def __init__(self, name: str, items: Sequence[Item], dataset: StoredDataset | None = None) -> None:
+    def __init__(
+        self, name: str, items: Sequence[Item], keys: Iterable[str], dataset: StoredDataset | None = None
+    ) -> None:
         self.name, self.items, self.dataset = name, items, dataset
+        self._by_key: dict[str, int] = {}
+        for place, key in enumerate(keys):
+            self._by_key.setdefault(key, place)
 
     def __len__(self) -> int:
         return len(self.items)
@@ -94,7 +101,7 @@ class Pictures:
         raise NotImplementedError
 
     def lacks(self, place: int) -> str | None:
-        """Return why there is no picture to show, as a phrase; None if there is one."""
+        """Return the reason why a picture cannot be shown, as a phrase; None if it can be."""
         raise NotImplementedError
 
     def in_dataset(self, place: int) -> tuple[StoredDataset, Split, int] | None:
@@ -151,13 +158,6 @@ class Pictures:
             )
         return self._by_key[key]
 
-    @functools.cached_property
-    def _by_key(self) -> dict[str, int]:
-        places: dict[str, int] = {}
-        for place, item in enumerate(self.items):
-            places.setdefault(item.key, place)
-        return places
-
     def stored(self, image: bytes) -> bytes:
         """Return a dropped image as it would be stored with these pictures.
 
@@ -187,10 +187,11 @@ class _OfDataset(Pictures):
     one = "Image of the dataset"
 
     def __init__(self, dataset: StoredDataset, splits: Sequence[str]) -> None:
-        super().__init__(dataset.name, DatasetItems(dataset, splits, "image"), dataset)
         self._dataset = dataset
-        parts = [dataset.split(name) for name in splits]
-        self.places = [(part, row) for part in parts for row in range(len(part))]
+        self._parts = [dataset.split(name) for name in splits]
+        self.places = [(part, row) for part in self._parts for row in range(len(part))]
+        keys = itertools.chain.from_iterable(part.keys for part in self._parts)
+        super().__init__(dataset.name, DatasetItems(dataset, splits, "image"), keys, dataset)
 
     @property
     def described(self) -> str:
@@ -207,7 +208,7 @@ class _OfDataset(Pictures):
         return self._dataset, *self.places[place]
 
     def examples(self) -> list[str]:
-        return examples([min(part.captions_of(row), key=len) for part, row in self.places])
+        return examples([min(captions, key=len) for part in self._parts for captions in part.caption_lists()])
 
     def same_as(self, encoded: bytes) -> list[int]:
         return self._by_digest.get(sha256_bytes(encoded), [])
@@ -215,8 +216,9 @@ class _OfDataset(Pictures):
     @functools.cached_property
     def _by_digest(self) -> dict[str, list[int]]:
         places: dict[str, list[int]] = {}
-        for place, (part, row) in enumerate(self.places):
-            places.setdefault(part.digests[row] or "", []).append(place)
+        digests = itertools.chain.from_iterable(part.digests for part in self._parts)
+        for place, digest in enumerate(digests):
+            places.setdefault(digest or "", []).append(place)
         return places
 
 
@@ -277,7 +279,7 @@ class FilePictures(Pictures):
     one = "Picture of the folder"
 
     def __init__(self, index: SearchIndex) -> None:
-        super().__init__(_folder_of(index), index.items or ())
+        super().__init__(_folder_of(index), index.items or (), index.keys)
         self._index = index
 
     @property
@@ -333,7 +335,7 @@ def open_source(
     """Open a run, and say which pictures a page searches with it.
 
     Args:
-        source: a run, whatever `Run.open` takes, or the directory of an index of images.
+        source: anything that `Run.open` takes, or the directory of an index of images.
         run: run of the index, if it is no longer in its recorded directory.
         data: dataset to search; None for the training dataset, or that of the index.
         split: its split, or `all`; None for all.
@@ -345,7 +347,7 @@ def open_source(
 
     Raises:
         InvalidArgumentError: for arguments that do not fit each other or the source.
-        DataError: if nothing can be shown: no image files, an index of captions, or one whose run or dataset is gone.
+        DataError: if nothing can be shown: a folder without images, an index of captions, a missing run or dataset.
 
     Example:
 
