@@ -1,7 +1,7 @@
 """The pictures of the page as small JPEGs, by their places.
 
-A request names a place in the list of pictures, never a file. Pictures are decoded and encoded anew, so that only images
-can be sent.
+A request names a place in the list of pictures, never a file. Pictures are decoded and encoded anew, so only images can
+be sent.
 """
 
 from __future__ import annotations
