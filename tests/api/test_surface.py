@@ -51,8 +51,8 @@ SURFACE = {
     "**options",
     "compare_backends": "source, *, data=None, split=None, captions=False",
     "embed": "run, *, out, images=None, texts=None",
-    "serve_demo": "run, *, data=None, split='all', host='127.0.0.1', port=7860, open_browser=False, token_file=None, "
-    "tls_cert=None, tls_key=None, insecure=False, **options",
+    "serve_demo": "source, *, images=None, data=None, split=None, run=None, host='127.0.0.1', port=7860, "
+    "open_browser=False, token_file=None, tls_cert=None, tls_key=None, insecure=False, **options",
     "Model.encode_texts": "self, texts, *, batch_size=256, on_bad='fail', progress=None",
     "Model.encode_images": "self, images, *, batch_size=32, on_bad='fail', progress=None",
     "Model.similarity": "self, images, texts",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import os
 import re
@@ -35,11 +36,12 @@ def run(tiny_pixel_run, tmp_path):
 
 @contextmanager
 def serving(run, scenes, folder, *options):
-    """The address, process, temporary folder and errors of a `vsemb demo`."""
+    """The address, process, temporary folder and errors of a `vsemb demo`, of a dataset or what the options say."""
     pytest.importorskip("gradio")
     temporary = folder / "temporary"
     temporary.mkdir()
-    command = [sys.executable, "-m", "vsemb.cli", "demo", run, "--data", str(scenes.path), "--port", "0", *options]
+    searched = ["--data", str(scenes.path)] if scenes is not None else []
+    command = [sys.executable, "-m", "vsemb.cli", "demo", run, *searched, "--port", "0", *options]
     errors = (folder / "errors").open("w+")
     process = subprocess.Popen(
         command,
@@ -140,7 +142,8 @@ def test_a_phone_in_the_dark_and_a_screen_reader_can_use_it(served, tmp_path):
             asked("a red circle")
             wait.until(lambda _: found("#sentence-out > .translucent"))
             browser.execute_cdp_cmd("Network.emulateNetworkConditions", {**slow, "latency": 0})
-            wait.until(lambda _: len(found("#sentence-out img")) == 12)
+            wait.until(lambda _: len(found("#sentence-out .vsemb-score")) == 12)
+            wait.until(lambda _: not found("#sentence-out > .translucent"))
             check()
 
             # A key opens a picture, larger, and another closes it; the focus comes back.
@@ -239,6 +242,7 @@ def test_the_page_answers_in_a_browser_until_a_signal(served, scenes, tmp_path):
 
         browser.get(address)
         typed("#sentence textarea", "a red zyzzyva circle" + Keys.ENTER)
+        wait.until(lambda _: browser.find_elements(By.CSS_SELECTOR, "#sentence-out .vsemb-score"))
         pictures("sentence", 12)
         assert "Not known to the run: zyzzyva." in element("#sentence-out").text
 
@@ -278,6 +282,86 @@ def test_the_page_answers_in_a_browser_until_a_signal(served, scenes, tmp_path):
     errors.seek(0)
     assert "Traceback" not in errors.read()
     assert not list(temporary.glob("vsemb-demo-*"))
+
+
+@pytest.mark.slow
+def test_a_folder_without_captions_is_searched_by_keys_and_by_address(run, scenes, tmp_path):
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    split = scenes.split("val")
+    for row in range(12):
+        image = Image.open(io.BytesIO(split.read_image(row))).convert("RGB")
+        image.resize((800, 600)).save(photos / f"{row:02} it's <b>&.jpg")
+    with serving(run, None, tmp_path, "--images", "photos") as (address, process, _, errors):
+        with headless_chromium(tmp_path / "profile") as browser:
+            from selenium.webdriver.common.by import By
+            from selenium.webdriver.common.keys import Keys
+            from selenium.webdriver.support.ui import WebDriverWait
+
+            wait = WebDriverWait(browser, 60, poll_frequency=0.05)
+
+            def found(selector):
+                return browser.find_elements(By.CSS_SELECTOR, selector)
+
+            def pressed(*keys):
+                for key in keys:
+                    browser.switch_to.active_element.send_keys(key)
+                return browser.switch_to.active_element
+
+            def loaded(name):
+                wait.until(lambda _: browser.execute_script(_LOADED, f"#{name}-out img") == 12)
+
+            browser.get(address)
+            loaded("sentence")
+            assert "Search 12 pictures in photos by text or picture" in browser.find_element(By.TAG_NAME, "body").text
+            assert not found("#sentence-out .vsemb-score") and not found(".vsemb-examples button")
+            assert axe_violations(browser) == []
+            # Fitted, not cut.
+            assert found("#sentence-out img")[0].value_of_css_property("object-fit") == "contain"
+
+            pressed("/")
+            wait.until(lambda _: browser.switch_to.active_element.tag_name == "textarea")
+            pressed("two shapes & 50 %/", Keys.ENTER)
+            wait.until(lambda _: len(found("#sentence-out .vsemb-score")) == 12)
+            wait.until(lambda _: not found("#sentence-out > .translucent"))
+            shared = browser.current_url
+            assert shared == address + "?q=two+shapes+%26+50+%25%2F"
+            zooms = found("#sentence-out .vsemb-zoom")
+            columns = len({zoom.location["x"] for zoom in zooms})
+            assert pressed(Keys.ARROW_DOWN) == zooms[0]
+            assert pressed(Keys.ARROW_RIGHT, Keys.ARROW_DOWN) == zooms[1 + columns]
+            assert pressed(Keys.ARROW_LEFT, Keys.ARROW_UP) == zooms[0]
+            pressed(Keys.ENTER)
+            (large,) = wait.until(lambda _: found("dialog[open] img"))
+            wait.until(lambda _: large.get_property("naturalWidth") == 800)
+            assert axe_violations(browser) == []
+            # The next one, and back to it.
+            pressed(Keys.ARROW_RIGHT)
+            wait.until(lambda _: len(found("dialog[open]")) == 1)
+            pressed(Keys.ESCAPE)
+            wait.until(lambda _: not found("dialog"))
+            assert browser.switch_to.active_element == zooms[1]
+            keys = [each.text for each in found("#sentence-out .vsemb-key")]
+
+            # Sent to somebody else.
+            browser.get(shared)
+            wait.until(lambda _: len(found("#sentence-out .vsemb-score")) == 12)
+            loaded("sentence")
+            assert [each.text for each in found("#sentence-out .vsemb-key")] == keys
+            assert found("#sentence textarea")[0].get_property("value") == "two shapes & 50 %/"
+
+            # A picture of the folder, and a dropped one, which is found at its place.
+            found("#sentence-out .vsemb-more")[0].send_keys(Keys.ENTER)
+            wait.until(lambda _: len(found("#image-out .vsemb-score")) == 11)
+            assert keys[0] in browser.find_element(By.ID, "image-preview").text and browser.current_url == address
+            found("#image-file input[type=file]")[0].send_keys(str(photos / "07 it's <b>&.jpg"))
+            wait.until(lambda _: len(found("#image-out .vsemb-score")) == 12)
+            assert "07 it's <b>&.jpg" in found("#image-out .vsemb-key")[0].text
+            assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+        errors.seek(0)
+        assert "Traceback" not in errors.read()
 
 
 @pytest.mark.slow

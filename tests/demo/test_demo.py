@@ -17,7 +17,9 @@ from tests.searched import search_run
 from vsemb.demo import server
 from vsemb.demo.answers import Answer, Demo, _shares
 from vsemb.demo.page import Cards, failure, hint, notes
-from vsemb.demo.tabs import examples, label
+from vsemb.demo.pictures import DatasetPictures, examples
+from vsemb.demo.tabs import label
+from vsemb.demo.thumbnails import Thumbnails
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.runs.inputs import Query
 from vsemb.runs.run import Run
@@ -30,7 +32,7 @@ def run(tiny_pixel_run, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def demo(run, scenes):
-    return Demo(run, scenes, "val", report=lambda line: None)
+    return Demo(run, DatasetPictures(scenes, "val"), report=lambda line: None)
 
 
 def found(results):
@@ -83,7 +85,7 @@ def test_what_cannot_be_answered_is_refused(demo, scenes):
         with pytest.raises(DataError, match=message):
             demo.by_image(image, 3)
     with pytest.raises(
-        InvalidArgumentError, match=f"^scenes has no image named .no-such.*{re.escape(demo.items[0].key)}"
+        InvalidArgumentError, match=f"^scenes has no image named .no-such.*{re.escape(demo.pictures.items[0].key)}"
     ):
         demo.by_image("no-such", 3)
     for k in (0, 49):
@@ -118,7 +120,7 @@ def test_bars_are_a_cosine_or_relative():
 
 def test_an_order_has_composition_and_abstraction(scenes, tmp_path, tiny_order_run):
     trained = Run.open(shutil.copytree(tiny_order_run.path, tmp_path / "order"))
-    demo = Demo(trained, scenes, "val", report=lambda line: None)
+    demo = Demo(trained, DatasetPictures(scenes, "val"), report=lambda line: None)
     assert demo.has_order
     texts = ("a red circle", "a blue square")
     for operation in ("compose", "abstract"):
@@ -135,16 +137,14 @@ def test_an_order_has_composition_and_abstraction(scenes, tmp_path, tiny_order_r
 
 
 def test_cards_show_the_image_they_name(demo, scenes):
-    import base64
-
-    cards = Cards(demo)
+    cards, thumbnails = Cards(demo.pictures), Thumbnails(demo.pictures)
     answer = demo.by_text("a red circle", 4)
     html = cards.answer(answer)
-    sources = re.findall(r'src="data:image/jpeg;base64,([^"]+)"', html)
-    assert len(sources) == 4
+    places = [int(place) for place in re.findall(r'src="pictures/(\d+)"', html)]
+    assert len(places) == 4
     split = scenes.split("val")
-    for source, result in zip(sources, answer.images, strict=True):
-        shown = np.asarray(Image.open(io.BytesIO(base64.b64decode(source))), np.float32)
+    for place, result in zip(places, answer.images, strict=True):
+        shown = np.asarray(Image.open(io.BytesIO(thumbnails.small(place))), np.float32)
         row = split.keys.index(result.item.key)
         # The page shows a small image larger, by the same filter.
         image = Image.open(io.BytesIO(split.read_image(row))).convert("RGB")
@@ -178,20 +178,23 @@ def test_examples_are_short_where_enough_captions_are():
     assert examples(["a " + "long " * 20, "b" * 60, "c"]) == ["c", "b" * 60, "a " + "long " * 20]
 
 
-def test_warming_up_runs_every_encoder_and_bears_what_cannot_be_read(demo, scenes, monkeypatch):
+def test_warming_up_runs_every_encoder_and_bears_what_cannot_be_read(demo, run, scenes, monkeypatch):
     asked = []
-    for name in ("by_text", "by_image"):
-        real = getattr(demo, name)
-        monkeypatch.setattr(demo, name, lambda query, k, real=real: (asked.append(query), real(query, k)))
+    encoders = run.encoders(images=False)
+    real = encoders.encode_text
+    monkeypatch.setattr(demo, "by_image", lambda image, k: asked.append(image))
+    monkeypatch.setattr(encoders, "encode_text", lambda texts: asked.append(len(texts)) or real(texts))
     demo.warm_up()
-    assert asked == [scenes.split("val").read_image(0), demo.items[0].caption]
+    # With the sample as a query, if a word of it is known, and without.
+    assert asked == [scenes.split("val").read_image(0), 1, 1]
+    monkeypatch.undo()
     monkeypatch.setattr(demo, "_first", lambda: b"no image")
     demo.warm_up()
 
 
 def test_the_model_is_warm_before_the_address_is_announced(monkeypatch):
     done = []
-    shown = SimpleNamespace(warm_up=lambda: done.append("warm"), close=lambda: done.append("closed"))
+    shown = SimpleNamespace(pictures=None, warm_up=lambda: done.append("warm"), close=lambda: done.append("closed"))
     for name, fake in {
         "_import_gradio": lambda: None,
         "open_tabs": lambda *_: shown,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 from vsemb.acts import Fields, act, additions
@@ -16,10 +17,12 @@ if TYPE_CHECKING:
 
 @act
 def serve_demo(
-    run: Run | str | os.PathLike[str],
+    source: Run | str | os.PathLike[str],
     *,
+    images: Sequence[str | os.PathLike[str]] | None = None,
     data: StoredDataset | str | os.PathLike[str] | None = None,
-    split: str = "all",
+    split: str | None = None,
+    run: str | os.PathLike[str] | None = None,
     host: str = "127.0.0.1",
     port: Port = 7860,
     open_browser: bool = False,
@@ -29,18 +32,26 @@ def serve_demo(
     insecure: bool = False,
     **options: Annotated[Any, Fields("demo option")],
 ) -> NoReturn:
-    """Serve a demo page for a run: search by sentence or image, arithmetic, comparison.
+    """Serve a search page: by sentence or image, with arithmetic and comparison.
 
-    The page loads nothing from other hosts. The first start builds an index of images and captions, see `vsemb index`.
-    Runs that do not support an index embed them at every start. Dropped images are stored in a temporary directory,
-    which is deleted at the end. Press Ctrl-C to end the server.
+    The page searches a dataset, the image files in `images`, or the images of an index from `vsemb index`. Image files
+    need no captions.
+
+    The first start builds an index, see `vsemb index`. A later start with the same image files embeds only new and
+    changed ones. Runs that do not support an index embed a dataset at every start. The address of a search ends in
+    `?q=TEXT` and can be sent to others who reach the server.
+
+    The page loads nothing from other hosts. Dropped images are stored in a temporary directory, which is deleted at the
+    end. Press Ctrl-C to end the server.
 
     On an address other than loopback, browsers ask for a name and a password. The password is the token.
 
     Args:
-        run: a run, or its directory.
-        data: dataset to search; default: the training dataset.
-        split: split to search, or all.
+        source: a run, its directory, or the directory of an index of images.
+        images: image files without captions: directories, globs, files, .txt lists.
+        data: dataset to search; default: the training dataset, or that of the index.
+        split: split to search, or all; default: all.
+        run: run of the index, if the run was moved.
         host: address to listen on.
         port: port; 0 for any free port.
         open_browser: open the page in a browser.
@@ -52,28 +63,33 @@ def serve_demo(
 
     Raises:
         MissingExtraError: without Gradio, which the extra `demo` installs.
-        InvalidArgumentError: for a port in use, or an address other than loopback without a token.
-        VsembError: if run and dataset do not match.
+        InvalidArgumentError: for a port in use, an address other than loopback without a token, or arguments that do
+            not fit each other.
+        VsembError: if run and pictures do not match, or the folder lacks pictures.
         KeyboardInterrupt: when interrupted, after everything is closed.
 
     Example:
 
         vsemb.serve_demo("runs/mine", port=0, open_browser=True)
+        vsemb.serve_demo("runs/mine", images=["photos"])
     """
+    from vsemb.demo.pictures import open_source
     from vsemb.demo.server import serve_page
-    from vsemb.runs.run import Run
     from vsemb.serving.access import Access, read_token
 
     captioning = [option.captioning() for option in additions(DemoOption, options)]
-    opened = Run.open(run)
+
+    def say(line: str) -> None:
+        print(line, flush=True)
+
+    opened, pictures = open_source(source, run=run, data=data, split=split, images=images, report=say)
     serve_page(
         opened,
-        opened.open_data(data),
-        split=split,
+        pictures,
         host=host,
         port=port,
         open_browser=open_browser,
         captioning=next(filter(None, captioning), None),
         access=Access(read_token(token_file), tls_cert, tls_key, insecure),
-        report=lambda line: print(line, flush=True),
+        report=say,
     )

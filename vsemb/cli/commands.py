@@ -182,9 +182,11 @@ COMMANDS = {
     ),
     "demo": Command(
         "vsemb.api.demo:serve_demo",
-        "search with a run in the browser",
+        "search pictures in the browser",
         (
             "vsemb demo runs/vsepp --open-browser",
+            "vsemb demo runs/vsepp --images photos",
+            "vsemb demo indexes/photos",
             "vsemb demo runs/order --data data/flickr8k --split test --port 8080",
         ),
         keeps_memory=False,

@@ -10,20 +10,18 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from vsemb.data.store import StoredDataset
-from vsemb.errors import DataError, InvalidArgumentError, VsembError, invalid_argument
-from vsemb.files import sha256_bytes
-from vsemb.runs.images import embed_new_image, stored_image
-from vsemb.runs.indexing import ALL, DatasetItems
+from vsemb.demo.pictures import Pictures
+from vsemb.errors import InvalidArgumentError, VsembError, invalid_argument
+from vsemb.ops.tensorflow import tf
+from vsemb.runs.images import embed_new_image
 from vsemb.runs.inputs import Query
 from vsemb.runs.run import Run
-from vsemb.runs.searching import SearchedItems, SearchResult, embed_text, nearest, search_method_of
+from vsemb.runs.searching import SearchResult, embed_text, nearest, search_method_of
 from vsemb.searching.arithmetic import OPERATIONS, combine
 
 MAX_RESULTS, MAX_SENTENCES, RESORTED = 48, 20, 20
-# Maximum bytes of embeddings in memory for runs without an index, for images and captions each. Larger embeddings are
-# computed again for each query.
-_KEPT = 2 << 30
+# Warms up the encoder of texts.
+_SAMPLE = "a picture of a dog"
 #: A caption and the natural logarithm of its probability.
 Written = tuple[str, float]
 
@@ -63,43 +61,26 @@ class Answer:
 
 
 class Demonstration:
-    """Base of demonstrations over the images of some splits of a dataset; subclasses add tabs.
+    """Base of demonstrations of a run on some pictures; subclasses add tabs.
 
     Args:
-        dataset: the dataset.
-        splits: their names.
+        pictures: the pictures.
 
     Attributes:
-        dataset: the dataset.
-        items: the images, in order.
-        places: split and row of each image.
-
-    Raises:
-        VsembError: if a split is missing.
+        pictures: the argument.
     """
 
-    def __init__(self, dataset: StoredDataset, splits: Sequence[str]) -> None:
-        self.dataset = dataset
-        self.items = DatasetItems(dataset, tuple(splits), "image")
-        parts = [dataset.split(name) for name in splits]
-        self.places = [(part, row) for part in parts for row in range(len(part))]
-        self._by_key: dict[str, int] = {}
-        self._by_digest: dict[str, list[int]] = {}
-        for place, (part, row) in enumerate(self.places):
-            self._by_key.setdefault(part.keys[row], place)
-            self._by_digest.setdefault(part.digests[row] or "", []).append(place)
-
-    def __len__(self) -> int:
-        return len(self.items)
+    def __init__(self, pictures: Pictures) -> None:
+        self.pictures = pictures
 
     @property
     def facts(self) -> str:
-        """Description of run and dataset, as a phrase."""
+        """Description of the page: its use and its pictures, as a phrase."""
         raise NotImplementedError
 
     @property
     def takes_files(self) -> bool:
-        """Whether images outside the dataset can be embedded."""
+        """Whether other images than the pictures can be embedded."""
         raise NotImplementedError
 
     def warm_up(self) -> None:
@@ -125,89 +106,59 @@ class Demonstration:
     def close(self) -> None:
         """Close indexes."""
 
-    def place_of(self, key: str) -> int:
-        """Return the position in `items` of the image with a key.
-
-        Args:
-            key: the key.
-
-        Raises:
-            InvalidArgumentError: if the key is unknown.
-        """
-        if key not in self._by_key:
-            raise InvalidArgumentError(
-                f"{self.dataset.name} has no image named {key!r}. Choose a name from the list, such as "
-                f"{self.items[0].key!r}."
-            )
-        return self._by_key[key]
-
-    def same_as(self, encoded: bytes) -> list[int]:
-        """Return the positions in `items` of images that are stored as these bytes.
-
-        Args:
-            encoded: bytes of an image file.
-        """
-        return self._by_digest.get(sha256_bytes(encoded), [])
-
     def _first(self) -> bytes | str:
-        """Return the first image as a dropped file if that is possible, else its key."""
-        part, row = self.places[0]
-        return part.read_image(row) if self.takes_files and part.has_images else self.items[0].key
+        """Return the first picture as a dropped file if that is possible, else its key."""
+        if self.takes_files and self.pictures.lacks(0) is None:
+            return self.pictures.encoded(0)
+        key: str = self.pictures.items[0].key
+        return key
 
 
 class Demo(Demonstration):
-    """Search of a dataset with a retrieval run; encoders and indexes are opened once.
+    """Search of pictures with a retrieval run; encoders and indexes are opened once.
 
     A run with sets of vectors has no index; its embeddings are computed with the first query and kept if they fit.
 
-    Images are bytes in any format that a dataset accepts, or keys of images of the dataset.
+    Images are bytes in any format that a dataset accepts, or keys of the pictures.
 
     Args:
         run: the run.
-        dataset: the dataset to search.
-        split: its split, or `all`.
+        pictures: the pictures to search.
         report: function to call with messages, such as that an index is built.
         captioning: demonstration of another run that generates captions of query images; None for none.
 
     Raises:
-        VsembError: if run and dataset do not match, or the index cannot be built.
+        VsembError: if run and pictures do not match, or the index cannot be built.
 
     Attributes:
         has_order: whether the space has composition and abstraction.
         has_arithmetic: whether embeddings can be added and subtracted.
-        has_captions: whether captions can be searched; false for runs trained on class names.
 
     Example:
 
-        demo = Demo(Run.open("runs/vsepp"), Dataset.open("data/flickr8k"))
+        demo = Demo(Run.open("runs/vsepp"), DatasetPictures(Dataset.open("data/flickr8k")))
         demo.by_text("a dog on a beach", 12).images[0].item.key
     """
 
     def __init__(
         self,
         run: Run,
-        dataset: StoredDataset,
-        split: str = ALL,
+        pictures: Pictures,
         report: Callable[[str], None] = print,
         captioning: Demonstration | None = None,
     ) -> None:
+        super().__init__(pictures)
         self.run = run
         self._method = search_method_of(run)
         self.has_order = run.recipe.similarity.composes
         self.has_arithmetic = self._method.combines
-        self.has_captions = run.recipe.text.tokenizer.per_caption
         self._captioning = captioning
-
-        def searched(kind: str) -> SearchedItems:
-            return self._method.open(run, dataset, split, kind, report=report, keep=_KEPT)
-
-        self._images = searched("image")
-        self._captions: SearchedItems | None = None
+        images = pictures.search(run, "image", report)
+        assert images is not None
+        self._images = images
         if run.reader.limits is not None:
             report(run.reader.limits)
-        super().__init__(dataset, self._images.source.splits)
-        if self.has_captions:
-            self._captions = searched("text")
+        self._captions = pictures.search(run, "text", report)
 
     def close(self) -> None:
         for index in (self._images, self._captions):
@@ -224,11 +175,14 @@ class Demo(Demonstration):
         return self.run.image_input is not None
 
     def warm_up(self) -> None:
-        # Ignore errors, such as a damaged first image or a caption of unknown words.
+        # Ignore errors, such as a damaged first image.
         with contextlib.suppress(VsembError):
             self.by_image(self._first(), 1)
         with contextlib.suppress(VsembError):
-            self.by_text(self.items[0].caption, 1)
+            self.by_text(_SAMPLE, 1)
+        # A text without a known word is not embedded by `by_text`.
+        with contextlib.suppress(VsembError):
+            self.run.encoders(images=False).encode_text(tf.constant(self.run.reader([_SAMPLE])))
 
     def by_text(self, text: str, k: int) -> Answer:
         """Find the images nearest to a sentence.
@@ -375,27 +329,11 @@ class Demo(Demonstration):
     def _embed_image(self, image: bytes | str) -> tuple[np.ndarray, list[int]]:
         """Return the embedding, and the rows of the image itself in the index."""
         if isinstance(image, str):
-            place = self.place_of(image)
+            place = self.pictures.place_of(image)
             return self._images.embedding(place), [place]
-        encoded = decoded(image, self.dataset)
+        encoded = self.pictures.stored(image)
         vector = embed_new_image(self.run, encoded, "the image")
-        return vector, self.same_as(encoded)
-
-
-def decoded(image: bytes, dataset: StoredDataset) -> bytes:
-    """Return a dropped image as the dataset would store it.
-
-    Args:
-        image: bytes of the file.
-        dataset: the dataset, whose size limit is used.
-
-    Raises:
-        DataError: if the file is not an image; the message is shown on the page.
-    """
-    try:
-        return stored_image(image, dataset).encoded
-    except DataError as error:
-        raise DataError(f"{error} Drop another file, such as a JPEG or PNG.") from error
+        return vector, self.pictures.same_as(encoded)
 
 
 def _shares(scores: np.ndarray, absolute: bool) -> np.ndarray:

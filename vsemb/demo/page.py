@@ -1,6 +1,7 @@
 """The Gradio page of the demonstration: heading, tabs from the base and from systems, results as cards.
 
-Thumbnails are data URLs in the HTML; no file of the dataset is served. All text from datasets and users is escaped.
+Pictures are named by their places, see `vsemb.demo.thumbnails`; no file is served. All text from datasets, files and
+users is escaped.
 
 A tab maker, named in `vsemb.registry.System.demo_tabs`, opens the demonstration of a run, or returns None for runs of
 another task.
@@ -10,56 +11,51 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from vsemb import registry
-from vsemb.data.store import StoredDataset
 from vsemb.demo.answers import Answer, Demonstration
-from vsemb.drawing.pictures import data_uri, thumbnail
+from vsemb.demo.pictures import Opener, Pictures
+from vsemb.demo.thumbnails import FOLDER
 from vsemb.drawing.templates import page_template
 from vsemb.errors import DataError, InvalidArgumentError, VsembError, one_line
 from vsemb.files import read_bytes
 from vsemb.runs.run import Run
 from vsemb.searching.index import Item
 
-#: A function of a run, a dataset, its split or `all`, a function to call with messages, and the demonstration of a
+#: A function of a run, a function that opens the pictures, a function to call with messages, and the demonstration of a
 #: captioning run for query images or None.
-TabMaker = Callable[
-    [Run, StoredDataset, str, Callable[[str], None], Demonstration | None],
-    Demonstration | None,
-]
+TabMaker = Callable[[Run, Opener, Callable[[str], None], Demonstration | None], Demonstration | None]
+#: Scripts that write the text of a search into the address of the page, or take it out, before the search.
+ADDRESS, NO_ADDRESS = "(...values) => vsembAddress(values[0], values)", "(...values) => vsembAddress('', values)"
 _LISTED = 200
 _WAITING = 16
-# Longer side of a picture in pixels. Cards show it smaller, and the enlarged view shows it in this size.
-_SIDE = 480
-_REMEMBERED = 1024
-# Handles clicks inside results.
-_SCRIPT = Path(__file__).with_name("page.js")
 
 
 def open_tabs(
-    run: Run, dataset: StoredDataset, split: str, report: Callable[[str], None] = print, captioning: Run | None = None
+    run: Run, opener: Opener, report: Callable[[str], None] = print, captioning: Run | None = None
 ) -> Demonstration:
     """Open the demonstration of a run.
 
     Args:
         run: the run.
-        dataset: the dataset to search, or with images to caption.
-        split: its split, or `all`.
+        opener: opens the pictures to search or to caption.
         report: function to call with messages.
         captioning: captioning run for query images; None for none.
 
     Raises:
         DataError: if the task of the run has no demonstration.
-        VsembError: if runs and dataset do not match.
+        VsembError: if runs and pictures do not match.
     """
-    other = None if captioning is None else open_tabs(captioning, dataset, split, report)
+    opener = functools.cache(opener)
+    other = None if captioning is None else open_tabs(captioning, opener, report)
     for reference in registry.references("demo_tabs"):
         maker: TabMaker = registry.load(reference)
-        if (shown := maker(run, dataset, split, report, other)) is not None:
+        if (shown := maker(run, opener, report, other)) is not None:
             return shown
     raise DataError(
         f"`run` must be of a task with a demonstration, such as retrieval; got {run.recipe.kind} ({run.path})."
@@ -79,11 +75,12 @@ def build_page(gradio: Any, run: Run, shown: Demonstration) -> Any:
 
     Example:
 
-        build_page(gradio, run, open_tabs(run, Dataset.open("data/flickr8k"), "val"))
+        build_page(gradio, run, open_tabs(run, lambda: DatasetPictures(Dataset.open("data/flickr8k"), "val")))
     """
     name = run.path.name
     with gradio.Blocks(analytics_enabled=False, title=f"vsemb · {name}") as blocks:
-        gradio.HTML(str(_macros().heading(name, shown.facts)), elem_classes="vsemb-head", apply_default_css=False)
+        heading = str(_macros().heading(name, shown.facts))
+        gradio.HTML(heading, elem_classes="vsemb-head", apply_default_css=False, js_on_load=_script("keys.js"))
         shown.add(Page(gradio, shown))
     # One request at a time runs the model; up to `_WAITING` wait.
     blocks.queue(max_size=_WAITING, api_open=False, default_concurrency_limit=1)
@@ -95,7 +92,7 @@ class Page:
 
     Args:
         gradio: the module.
-        shown: the demonstration, whose images can be chosen by key.
+        shown: the demonstration, whose pictures can be chosen by key.
 
     Attributes:
         gr: the module.
@@ -104,12 +101,14 @@ class Page:
     """
 
     def __init__(self, gradio: Any, shown: Demonstration) -> None:
-        self.gr, self.cards = gradio, Cards(shown)
+        pictures = shown.pictures
+        self.gr, self.cards = gradio, Cards(pictures)
         self.results: list[Any] = []
         self._takes_files = shown.takes_files
-        # List keys at equal distances in the dataset.
-        spread = np.unique(np.linspace(0, len(shown) - 1, min(_LISTED, len(shown))).astype(int))
-        self._keys = [shown.items[place].key for place in spread]
+        self._one = pictures.one
+        # List keys at equal distances.
+        spread = np.unique(np.linspace(0, len(pictures) - 1, min(_LISTED, len(pictures))).astype(int))
+        self._keys = [pictures.items[place].key for place in spread]
 
     def image_inputs(self, name: str) -> tuple[Any, Any, Any]:
         """Add inputs for an image.
@@ -138,7 +137,7 @@ class Page:
                     self._keys,
                     value=self._keys[0],
                     allow_custom_value=True,
-                    label="Image of the dataset",
+                    label=self._one,
                     info="Used if no image is dropped." if self._takes_files else None,
                     elem_id=f"{name}-key",
                 )
@@ -170,25 +169,31 @@ class Page:
             except OSError as error:
                 raise DataError(f"The dropped image cannot be read: {error.strerror}. Drop it again.") from error
         if not isinstance(key, str) or not key:
-            raise InvalidArgumentError("Drop an image, or choose an image of the dataset.")
+            raise InvalidArgumentError("Drop an image, or choose one by its name.")
         return key
 
-    def result(self, line: str, name: str) -> Any:
+    def result(self, html: str, name: str) -> Any:
         """Add an area for results.
 
         Args:
-            line: text shown before the first query.
+            html: shown before the first query.
             name: id of the element.
         """
-        self.results.append(self._place(hint(line), name))
+        self.results.append(self._place(html, name))
         return self.results[-1]
 
     def _place(self, html: str, name: str) -> Any:
-        script = _SCRIPT.read_text(encoding="utf-8")
-        options: dict[str, Any] = {"js_on_load": script, "apply_default_css": False, "min_height": 96}
+        options: dict[str, Any] = {"js_on_load": _script("page.js"), "apply_default_css": False, "min_height": 96}
         return self.gr.HTML(html, elem_id=name, elem_classes="vsemb-place", **options)
 
-    def when(self, triggers: Sequence[Any], answer: Callable[..., str], inputs: list[Any], output: Any) -> None:
+    def when(
+        self,
+        triggers: Sequence[Any],
+        answer: Callable[..., str],
+        inputs: list[Any],
+        output: Any,
+        script: str | None = None,
+    ) -> None:
         """Show an answer after any of some events; for an error, show its message.
 
         Args:
@@ -196,6 +201,7 @@ class Page:
             answer: function from the values of the inputs to HTML.
             inputs: the inputs.
             output: area for the answer.
+            script: `ADDRESS` or `NO_ADDRESS`; None keeps the address.
         """
 
         def ask(*values: Any) -> str:
@@ -211,9 +217,31 @@ class Page:
             "concurrency_id": "model",
             "concurrency_limit": 1,
             "api_visibility": "private",
+            "js": script,
         }
         for trigger in triggers:
             trigger(ask, inputs, output, **options)
+
+    def from_address(self, text: Any, search: Callable[..., str], inputs: list[Any], output: Any) -> None:
+        """Search for the text after `?q=` in the address of the page when it is opened.
+
+        Args:
+            text: the input for the text.
+            search: function from the values of the inputs to HTML.
+            inputs: the inputs.
+            output: area for the answer.
+        """
+
+        def read(event: Any) -> str:
+            return str(event.q)
+
+        self.when([self._event(output.submit, read, text).success], search, inputs, output)
+
+    def _event(self, trigger: Any, answer: Callable[..., Any], outputs: Any) -> Any:
+        """Answer an event of a script of the page, without the model."""
+        # Gradio passes the event to a parameter with this annotation.
+        answer.__annotations__["event"] = self.gr.EventData
+        return trigger(answer, None, outputs, queue=False, api_visibility="private")
 
     def more_like_this(
         self, tabs: Any, tab: str, inputs: Sequence[Any], search: Callable[..., str], output: Any
@@ -233,43 +261,62 @@ class Page:
             chosen = str(event.key)
             return self.gr.Tabs(selected=tab), None, chosen, self.cards.preview(chosen)
 
-        # Gradio passes the event to a parameter with this annotation.
-        choose.__annotations__["event"] = self.gr.EventData
         for place in self.results:
-            chosen = place.select(choose, None, [tabs, dropped, key, preview], queue=False, api_visibility="private")
-            self.when([chosen.success], search, [dropped, key, *further], output)
+            chosen = self._event(place.select, choose, [tabs, dropped, key, preview])
+            self.when([chosen.success], search, [dropped, key, *further], output, NO_ADDRESS)
 
 
 async def _as_it_is(path: Any) -> Any:
     return path
 
 
+@dataclass(frozen=True)
+class Card:
+    """A picture as the page shows it.
+
+    Attributes:
+        item: the picture.
+        source: its address, relative to the page; None if there is nothing to show.
+        lacks: why there is nothing to show.
+    """
+
+    item: Item
+    source: str | None
+    lacks: str | None
+
+
 class Cards:
     """Render results as HTML.
 
     Args:
-        images: the demonstration.
+        pictures: the pictures of the page.
 
     Example:
 
-        Cards(demo).answer(demo.by_text("a dog", 12))
+        Cards(demo.pictures).answer(demo.by_text("a dog", 12))
     """
 
-    def __init__(self, images: Demonstration) -> None:
-        self._images = images
-        # A cache per object, so that it is freed with the object.
-        self.thumbnail = functools.lru_cache(_REMEMBERED)(self._thumbnail)
+    def __init__(self, pictures: Pictures) -> None:
+        self._pictures = pictures
+
+    def start(self, count: int, generator: np.random.Generator | None = None) -> str:
+        """Return some pictures at random, for a page without a query.
+
+        Args:
+            count: their number.
+            generator: source of randomness; None for other pictures at each call.
+        """
+        places = self._pictures.drawn(count, generator or np.random.default_rng())
+        return str(_macros().start([self._card(place) for place in places]))
 
     def answer(self, answer: Answer) -> str:
         """Return the notes, captions, images and compared sentences of an answer.
 
         Args:
             answer: the answer.
-
-        Raises:
-            DataError: if an image of the dataset is damaged.
         """
-        return str(_macros().answer(answer, [self._source(result.item) for result in answer.images]))
+        cards = [self._card(self._pictures.place_of(result.item.key)) for result in answer.images]
+        return str(_macros().answer(answer, cards))
 
     def written(self, captions: Sequence[tuple[str, float]]) -> str:
         """Return captions with their log-probabilities.
@@ -280,24 +327,23 @@ class Cards:
         return str(_macros().written(captions))
 
     def preview(self, key: str) -> str:
-        """Return an image of the dataset.
+        """Return a picture.
 
         Args:
             key: its key.
 
         Raises:
-            VsembError: if the image is missing or damaged.
+            InvalidArgumentError: if the key is unknown.
         """
-        item = self._images.items[self._images.place_of(key)]
-        return str(_macros().preview(item, self._source(item)))
+        return str(_macros().preview(self._card(self._pictures.place_of(key))))
 
-    def _source(self, item: Item) -> str | None:
-        return self.thumbnail(self._images.place_of(item.key))
+    def _card(self, place: int) -> Card:
+        lacks = self._pictures.lacks(place)
+        return Card(self._pictures.items[place], None if lacks else f"{FOLDER}/{place}", lacks)
 
-    def _thumbnail(self, place: int) -> str | None:
-        """Return an image as a data URL; None if the dataset has no image bytes."""
-        split, row = self._images.places[place]
-        return data_uri(thumbnail(split, row, _SIDE)) if split.has_images else None
+
+def _script(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
 def notes(lines: Sequence[str]) -> str:

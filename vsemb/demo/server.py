@@ -18,10 +18,10 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from vsemb.data.store import StoredDataset
 from vsemb.demo.page import build_page, open_tabs
+from vsemb.demo.pictures import Opener
+from vsemb.demo.thumbnails import Thumbnails
 from vsemb.errors import DataError, invalid_argument, needs_extra
-from vsemb.runs.indexing import ALL
 from vsemb.runs.run import Run
 from vsemb.serving.access import OPEN, Access
 
@@ -48,9 +48,8 @@ _GRACE = 2
 
 def serve_page(
     run: Run,
-    dataset: StoredDataset,
+    opener: Opener,
     *,
-    split: str = ALL,
     host: str = HOST,
     port: int = 7860,
     open_browser: bool = False,
@@ -64,8 +63,7 @@ def serve_page(
 
     Args:
         run: a retrieval run or a captioning run.
-        dataset: the dataset to search, or with images to caption.
-        split: its split, or `all`.
+        opener: opens the pictures to search or to caption, see `vsemb.demo.pictures`.
         host: address to listen on.
         port: port; 0 for any free port.
         open_browser: whether to open the page in a browser.
@@ -77,12 +75,12 @@ def serve_page(
         MissingExtraError: without Gradio.
         InvalidArgumentError: for an invalid port or one in use, an address other than loopback without a token, or a
             second captioning run.
-        VsembError: if run and dataset do not match.
+        VsembError: if run and pictures do not match.
         KeyboardInterrupt: when interrupted, after everything is closed.
 
     Example:
 
-        serve_page(Run.open("runs/vsepp"), Dataset.open("data/flickr8k"), port=0)
+        serve_page(*open_source("runs/vsepp", images=["photos"]), port=0)
     """
     access.require_for(host)
     with _uploads(), _listening(host, port) as listener:
@@ -96,9 +94,10 @@ def serve_page(
                 # Some browsers block the caller until they are closed.
                 threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
-        with closing(open_tabs(run, dataset, split, report, captioning)) as shown:
+        with closing(open_tabs(run, opener, report, captioning)) as shown:
             shown.warm_up()
-            application = _application(gradio, build_page(gradio, run, shown), host, access)
+            thumbnails = Thumbnails(shown.pictures)
+            application = _application(gradio, build_page(gradio, run, shown), thumbnails, host, access)
             _serve(application, listener, announce, access)
     # Only a signal ends the server. If signals were ignored before, raising it again has no effect, so raise here.
     raise KeyboardInterrupt
@@ -229,12 +228,14 @@ def _make_room(folder: Path, most: int) -> None:
         total -= size
 
 
-def _application(gradio: Any, page: Any, host: str, access: Access) -> Any:
+def _application(gradio: Any, page: Any, thumbnails: Thumbnails, host: str, access: Access) -> Any:
     from fastapi import FastAPI
 
     # FastAPI's documentation pages load scripts from other hosts.
     no_docs: dict[str, Any] = {"docs_url": None, "redoc_url": None, "openapi_url": None}
     application = FastAPI(**no_docs)
+    # Before Gradio's page, which takes all other addresses.
+    thumbnails.add_to(application)
     application = gradio.mount_gradio_app(
         application,
         page,
@@ -301,7 +302,12 @@ def _serve(application: Any, listener: socket.socket, started: Callable[[], None
                     stop.set()
             await super().shutdown(sockets)
 
-    headers = [("content-security-policy", _POLICY), ("referrer-policy", "no-referrer")]
+    headers = [
+        ("content-security-policy", _POLICY),
+        ("referrer-policy", "no-referrer"),
+        # No page of another origin shows pictures of this one.
+        ("cross-origin-resource-policy", "same-origin"),
+    ]
     config = uvicorn.Config(
         application,
         log_level="critical",

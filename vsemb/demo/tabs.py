@@ -3,37 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from vsemb.data.store import StoredDataset
 from vsemb.demo.answers import MAX_RESULTS, MAX_SENTENCES, RESORTED, Demo, Demonstration
-from vsemb.demo.page import Page
+from vsemb.demo.page import ADDRESS, NO_ADDRESS, Page, hint
+from vsemb.demo.pictures import Opener
 from vsemb.errors import InvalidArgumentError
 from vsemb.recipes.retrieval import Retrieval
 from vsemb.runs.run import Run
 
 _SHOWN = 12
 _MAX_TEXT = 1000
-# Number of example sentences, and their maximum length in characters, if enough sentences are that short.
-_EXAMPLES, _SHORT = 4, 40
 # Maximum length of a text on a button, and of a word in it, in characters.
 _LABEL, _WORD = 60, 24
 
 
 def tabs(
-    run: Run, dataset: StoredDataset, split: str, report: Callable[[str], None], captioning: Demonstration | None
+    run: Run, opener: Opener, report: Callable[[str], None], captioning: Demonstration | None
 ) -> Demonstration | None:
     """Open the demonstration of a retrieval run, see `vsemb.demo.page.TabMaker`; None for other runs.
 
     Args:
         run: the run.
-        dataset: the dataset to search.
-        split: its split, or `all`.
+        opener: opens the pictures to search.
         report: function to call with messages.
         captioning: demonstration of a captioning run for query images; None for none.
     """
-    return SearchTabs(run, dataset, split, report, captioning) if isinstance(run.recipe, Retrieval) else None
+    return SearchTabs(run, opener(), report, captioning) if isinstance(run.recipe, Retrieval) else None
 
 
 class SearchTabs(Demo):
@@ -41,8 +38,7 @@ class SearchTabs(Demo):
 
     @property
     def facts(self) -> str:
-        similarity = self.run.recipe.similarity.kind
-        return f"{len(self):,} images of {self.dataset.name} · {self.dim} dimensions, {similarity} similarity"
+        return f"Search {self.pictures.described} by text or picture"
 
     def add(self, page: Page) -> None:
         made = {"Sentence": self._sentence_tab, "Image": self._image_tab}
@@ -65,29 +61,30 @@ class SearchTabs(Demo):
             max_length=_MAX_TEXT,
             elem_id="sentence",
         )
-        picked = examples([min(part.captions_of(row), key=len) for part, row in self.places])
-        with gr.Row(elem_classes="vsemb-examples"):
+        picked = self.pictures.examples()
+        with gr.Row(elem_classes="vsemb-examples", visible=bool(picked)):
             buttons = [gr.Button(label(each), size="sm", variant="secondary", min_width=130) for each in picked]
         shown, go = _count_and_button(gr, "sentence")
-        out = page.result("The nearest images appear here.", "sentence-out")
+        out = page.result(page.cards.start(_SHOWN), "sentence-out")
 
         def search(text: str, k: Any) -> str:
             return page.cards.answer(self.by_text(text or "", _count(k)))
 
-        page.when([text.submit, go.click], search, [text, shown], out)
+        page.when([text.submit, go.click], search, [text, shown], out, ADDRESS)
+        page.from_address(text, search, [text, shown], out)
         for button, caption in zip(buttons, picked, strict=True):
             chosen = button.click(lambda caption=caption: caption, None, text, queue=False, api_visibility="private")
-            page.when([chosen.then], search, [text, shown], out)
+            page.when([chosen.then], search, [text, shown], out, ADDRESS)
 
     def _image_tab(self, page: Page) -> None:
         dropped, key, preview = page.image_inputs("image")
         shown, go = _count_and_button(page.gr, "image")
-        out = page.result("The nearest captions and images appear here.", "image-out")
+        out = page.result(hint("The nearest captions and images appear here."), "image-out")
 
         def search(dropped: Any, key: Any, k: Any) -> str:
             return page.cards.answer(self.by_image(page.image(dropped, key), _count(k)))
 
-        page.when([go.click, dropped.upload, key.input], search, [dropped, key, shown], out)
+        page.when([go.click, dropped.upload, key.input], search, [dropped, key, shown], out, NO_ADDRESS)
         self._by_image = [dropped, key, preview, shown], search, out
 
     def _arithmetic_tab(self, page: Page) -> None:
@@ -99,7 +96,7 @@ class SearchTabs(Demo):
         with gr.Row():
             resort = gr.Checkbox(label=f"Re-sort the best {RESORTED}", info="by the distance to their mean")
         shown, go = _count_and_button(gr, "arithmetic")
-        out = page.result("The images nearest to image − words + words appear here.", "arithmetic-out")
+        out = page.result(hint("The images nearest to image − words + words appear here."), "arithmetic-out")
 
         def search(dropped: Any, key: Any, minus: str, plus: str, resort: bool, k: Any) -> str:
             image = page.image(dropped, key)
@@ -114,7 +111,7 @@ class SearchTabs(Demo):
         choices = [("All texts together", "compose"), ("What the texts have in common", "abstract")]
         choice = gr.Radio(choices, value="compose", label="Search for")
         shown, go = _count_and_button(gr, "compose")
-        out = page.result("The nearest images appear here.", "compose-out")
+        out = page.result(hint("The nearest images appear here."), "compose-out")
 
         def search(texts: str, operation: str, k: Any) -> str:
             return page.cards.answer(self.of_texts(operation, _split(texts, "\n"), _count(k)))
@@ -127,7 +124,7 @@ class SearchTabs(Demo):
         label = f"Sentences, one per line, up to {MAX_SENTENCES}"
         texts = gr.Textbox(label=label, lines=4, max_length=4 * _MAX_TEXT, elem_id="compare-texts")
         go = gr.Button("Compare", variant="primary", elem_id="compare-go")
-        out = page.result("The similarity of image and sentences appears here.", "compare-out")
+        out = page.result(hint("The similarity of image and sentences appears here."), "compare-out")
 
         def compare(dropped: Any, key: Any, texts: str) -> str:
             return page.cards.answer(self.compare(page.image(dropped, key), _split(texts, "\n")))
@@ -139,23 +136,6 @@ def _count_and_button(gr: Any, name: str) -> tuple[Any, Any]:
     with gr.Row(equal_height=True):
         count = gr.Slider(1, MAX_RESULTS, value=_SHOWN, step=1, label="Results", scale=3)
         return count, gr.Button("Search", variant="primary", elem_id=f"{name}-go")
-
-
-def examples(captions: Sequence[str]) -> list[str]:
-    """Return a few short captions as examples, spread over the list.
-
-    Args:
-        captions: captions of the dataset.
-
-    Example:
-
-    >>> examples(["a dog", "a cat", "a dog", "a very long sentence about many different things"])
-    ['a dog', 'a cat', 'a very long sentence about many different things']
-    """
-    distinct = sorted(dict.fromkeys(captions), key=len)
-    short = [caption for caption in dict.fromkeys(captions) if len(caption) <= _SHORT]
-    picked = short if len(short) >= _EXAMPLES else distinct[:_EXAMPLES]
-    return picked[:: max(1, len(picked) // _EXAMPLES)][:_EXAMPLES]
 
 
 def label(caption: str) -> str:

@@ -240,8 +240,13 @@ def text_tile(text: str, side: int) -> Image.Image:
     return tile
 
 
-def data_uri(image: Image.Image) -> str:
-    """Return an image as the `data:` URI of a JPEG."""
+def jpeg_bytes(image: Image.Image) -> bytes:
+    """Return a small image as JPEG."""
     buffer = io.BytesIO()
     image.save(buffer, "JPEG", quality=_SMALL_QUALITY, optimize=True)
-    return f"data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}"
+    return buffer.getvalue()
+
+
+def data_uri(image: Image.Image) -> str:
+    """Return an image as the `data:` URI of a JPEG."""
+    return f"data:image/jpeg;base64,{base64.b64encode(jpeg_bytes(image)).decode()}"

@@ -310,6 +310,11 @@ def _embedded(
     )
 
 
+def files_fingerprint(files: Sequence[str]) -> str:
+    """Return the hex digest of files with their sizes and modification times, as in `Embedded`."""
+    return _digest([[file, *file_stamp(file)] for file in files])
+
+
 def _digest(states: list[Any]) -> str:
     return sha256_bytes(json.dumps(states).encode())
 

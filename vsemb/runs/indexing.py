@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,13 @@ import numpy as np
 
 from vsemb.console import progress, say
 from vsemb.data.store import Split, StoredDataset
-from vsemb.errors import DataError, VsembError, escaped
+from vsemb.errors import DataError, VsembError, counted, escaped
 from vsemb.evaluation import Embedder
 from vsemb.evaluation.embed import rows_on_disk
 from vsemb.files import sha256_bytes
-from vsemb.printing import command_line
+from vsemb.printing import command_line, say_skipped
 from vsemb.results import Result
-from vsemb.runs.embedding import Embedded, Known, discard_work, embed_files, file_stamp, known_files
+from vsemb.runs.embedding import Embedded, Known, discard_work, embed_files, file_stamp, files_fingerprint, known_files
 from vsemb.runs.images import embed_image_bytes
 from vsemb.runs.inputs import kind_of
 from vsemb.runs.run import Run
@@ -190,7 +191,11 @@ def build_index(
 
 
 def index_files(
-    run: Run, files: Sequence[str], out: str | os.PathLike[str], backend: SearchBackend | None = None
+    run: Run,
+    files: Sequence[str],
+    out: str | os.PathLike[str],
+    backend: SearchBackend | None = None,
+    others: Sequence[str | os.PathLike[str]] = (),
 ) -> tuple[SearchIndex, Embedded]:
     """Embed image files without captions and write their index. An interrupted call resumes.
 
@@ -202,6 +207,7 @@ def index_files(
         files: paths of images in any format that a dataset accepts.
         out: directory of the index.
         backend: search backend; None for exact search in float32.
+        others: directories of further indexes, whose embeddings of the same files are kept, too.
 
     Returns:
         index: the index; the keys of its items are the files.
@@ -217,7 +223,10 @@ def index_files(
     """
     check_indexable(run)
     check_index_directory(out, backend)
-    embedded = embed_files(run, files, out, _known(run, out, backend or Exact()))
+    known: dict[tuple[str, int, int], np.ndarray] = {}
+    for directory in (*others, out):
+        known.update(_known(run, directory, backend or Exact()))
+    embedded = embed_files(run, files, out, known)
     items = [Item(row, name, FILES, name, "") for row, name in enumerate(embedded.names)]
     source = IndexSource(run.fingerprint, embedded.fingerprint, (FILES,), "image", run.recipe.similarity.to_json())
     recorded = {"folder": os.getcwd()}
@@ -225,6 +234,47 @@ def index_files(
     index = _write(run, Path(out), embedded.embeddings, items, ids, source, backend, recorded, embedded.stamps)
     discard_work(out)
     return index, embedded
+
+
+def files_directory(run: Run, images: Sequence[str | os.PathLike[str]]) -> Path:
+    """Return the directory of the index of image files beside a run: `RUN/index/NAME-DIGEST-files`.
+
+    Args:
+        run: the run.
+        images: the files, folders or patterns, as the user named them. Their absolute paths decide the digest.
+    """
+    named = [os.path.abspath(each) for each in images]
+    name = re.sub(r"[^\w.-]+", "_", os.path.basename(named[0]))
+    return run.path / "index" / f"{name}-{sha256_bytes(json.dumps(named).encode())[:8]}-files"
+
+
+def open_files(
+    run: Run, files: Sequence[str], directory: str | os.PathLike[str], report: Callable[[str], None] = print
+) -> SearchIndex:
+    """Open the index of image files. If it is missing, or files have changed, new and changed files are embedded.
+
+    Args:
+        run: the run.
+        files: paths of images.
+        directory: directory of the index. Other indexes of image files beside it also give their embeddings.
+        report: called with messages.
+
+    Raises:
+        VsembError: as `index_files`.
+
+    Example:
+
+        files = image_files(["photos"])
+        index = open_files(run, files, files_directory(run, ["photos"]))
+    """
+    source = IndexSource(run.fingerprint, files_fingerprint(files), (FILES,), "image", run.recipe.similarity.to_json())
+    with suppress(VsembError):
+        return read_index(directory, source)
+    report(f"Embedding {counted(len(files), 'picture')} into {directory}, once; known ones are kept.")
+    others = sorted(Path(directory).parent.glob("*-files"))
+    index, embedded = index_files(run, files, directory, stored_backend(Path(directory)), others)
+    say_skipped(embedded.skipped)
+    return index
 
 
 def _known(run: Run, directory: str | os.PathLike[str], backend: SearchBackend) -> Known:

@@ -10,6 +10,7 @@ from tests.raising import raises_argument
 from vsemb import Run
 from vsemb.demo.answers import Demo
 from vsemb.demo.page import Cards, build_page, open_tabs
+from vsemb.demo.pictures import DatasetPictures
 from vsemb.demo.server import serve_page
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.systems.captions.captioning import CaptionOptions, caption_images
@@ -18,9 +19,9 @@ from vsemb.systems.captions.demo import CaptionDemo
 
 @pytest.mark.slow
 def test_answers_are_those_of_the_caption_command(region_caption_run, region_scenes):
-    demo = CaptionDemo(region_caption_run, region_scenes, "val", CaptionOptions(n_best=2))
+    demo = CaptionDemo(region_caption_run, DatasetPictures(region_scenes, "val"), CaptionOptions(n_best=2))
     part = region_scenes.split("val")
-    assert len(demo) == 12 and demo.items[3].key == part.keys[3]
+    assert len(demo.pictures) == 12 and demo.pictures.items[3].key == part.keys[3]
     (wanted,) = caption_images(region_caption_run, [part.keys[3]], region_scenes, CaptionOptions(n_best=2))
     assert demo.written(part.keys[3]) == wanted.captions and len(wanted.captions) == 2
     # Dropped, the same image is read by the served network: its features are those of the cache, rounded.
@@ -37,19 +38,20 @@ def test_answers_are_those_of_the_caption_command(region_caption_run, region_sce
 def test_captions_stand_above_what_is_found(tiny_run, caption_run, scenes, tmp_path):
     key = scenes.split("val").keys[2]
     searched = Run.open(shutil.copytree(tiny_run.path, tmp_path / "run"))
-    demo = Demo(searched, scenes, "val", report=lambda line: None, captioning=CaptionDemo(caption_run, scenes, "val"))
+    pictures = DatasetPictures(scenes, "val")
+    demo = Demo(searched, pictures, lambda line: None, CaptionDemo(caption_run, pictures))
     answer = demo.by_image(key, 3)
     (wanted,) = caption_images(caption_run, [key], scenes)
     assert answer.written == wanted.captions and demo.by_text("a red circle", 3).written is None
-    html = Cards(demo).answer(answer)
+    html = Cards(demo.pictures).answer(answer)
     best = html.index(f">{wanted.captions[0][0]}</div>")
     assert html.index("Generated captions") < best < html.index("Nearest captions")
-    assert "Generated captions" not in Cards(demo).answer(demo.by_text("a red circle", 3))
+    assert "Generated captions" not in Cards(demo.pictures).answer(demo.by_text("a red circle", 3))
     demo.close()
 
 
 def test_captions_never_become_markup(caption_run, scenes):
-    cards = Cards(CaptionDemo(caption_run, scenes, "val"))
+    cards = Cards(DatasetPictures(scenes, "val"))
     html = cards.written([("<script>alert(1)</script>", -1.5)])
     assert "<script>" not in html and "&lt;script&gt;" in html and "<b>-1.50</b>" in html
     assert "No caption was found" in cards.written([])
@@ -57,7 +59,7 @@ def test_captions_never_become_markup(caption_run, scenes):
 
 def test_the_page_writes_captions_of_a_key(caption_run, scenes):
     gradio = pytest.importorskip("gradio")
-    blocks = build_page(gradio, caption_run, open_tabs(caption_run, scenes, "val"))
+    blocks = build_page(gradio, caption_run, open_tabs(caption_run, lambda: DatasetPictures(scenes, "val")))
     key = scenes.split("val").keys[0]
     (wanted,) = caption_images(caption_run, [key], scenes)
     answers = [each.fn for each in blocks.fns.values() if len(each.inputs) == 2]
@@ -71,4 +73,4 @@ def test_the_page_writes_captions_of_a_key(caption_run, scenes):
 def test_a_second_run_that_writes_captions_is_refused(caption_run, scenes):
     pytest.importorskip("gradio", reason="the extra demo is not installed")
     with raises_argument("captions"):
-        serve_page(caption_run, scenes, captioning=caption_run)
+        serve_page(caption_run, lambda: DatasetPictures(scenes), port=0, captioning=caption_run)

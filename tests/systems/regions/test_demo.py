@@ -8,14 +8,16 @@ from tests.raising import raises_argument
 from tests.searched import search_run
 from vsemb.demo.answers import Demo
 from vsemb.demo.page import Cards
+from vsemb.demo.pictures import DatasetPictures, open_source
+from vsemb.errors import DataError
 from vsemb.runs.inputs import Query
 
 
 @pytest.mark.slow
 def test_sets_are_searched_and_compared_and_not_added(region_run, region_scenes):
-    demo = Demo(region_run, region_scenes, "val", report=lambda line: None)
+    demo = Demo(region_run, DatasetPictures(region_scenes, "val"), report=lambda line: None)
     part = region_scenes.split("val")
-    assert not demo.has_arithmetic and not demo.has_order and demo.dim == 16 and len(demo) == 12
+    assert not demo.has_arithmetic and not demo.has_order and demo.dim == 16 and len(demo.pictures) == 12
     by_text, by_image = demo.by_text("two shapes", 5), demo.by_image(part.keys[3], 5)
     for results, query, options in (
         (by_text.images, Query("two shapes"), {}),
@@ -34,5 +36,12 @@ def test_sets_are_searched_and_compared_and_not_added(region_run, region_scenes)
     assert scores["two shapes"] == pytest.approx(own, rel=1e-4, abs=1e-4)
     with raises_argument("plus"):
         demo.arithmetic(part.keys[3], [], ["red"], 3)
-    assert Cards(demo).answer(by_text).count("<figure>") == 5
+    assert Cards(demo.pictures).answer(by_text).count("<figure>") == 5
     demo.close()
+
+
+@pytest.mark.slow
+def test_image_files_are_refused(region_run, tmp_path):
+    (tmp_path / "photo.jpg").write_bytes(b"")
+    with pytest.raises(DataError, match="one vector per image"):
+        open_source(region_run, images=[tmp_path])

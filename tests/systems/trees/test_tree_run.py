@@ -18,6 +18,7 @@ from vsemb import Run
 from vsemb.cli.__main__ import main
 from vsemb.data.store import StoredDataset
 from vsemb.demo.answers import Demo
+from vsemb.demo.pictures import DatasetPictures
 from vsemb.errors import DataError
 from vsemb.evaluation import Embedder
 from vsemb.report.space import Space
@@ -221,7 +222,7 @@ def test_the_kept_parser_can_be_removed(parsed_copy, tmp_path) -> None:
 @pytest.mark.slow
 def test_a_demonstration_says_that_it_has_no_parser(without_parser, parsed_scenes) -> None:
     lines: list[str] = []
-    demo = Demo(without_parser, parsed_scenes, "val", lines.append)
+    demo = Demo(without_parser, DatasetPictures(parsed_scenes, "val"), lines.append)
     assert any("vsemb parser" in line for line in lines)
     assert demo.by_text("red", 2).images
     demo.close()

@@ -6,11 +6,10 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from vsemb.data.store import StoredDataset
-from vsemb.demo.answers import Demonstration, Written, decoded
-from vsemb.demo.page import Page
+from vsemb.demo.answers import Demonstration, Written
+from vsemb.demo.page import Page, hint
+from vsemb.demo.pictures import Opener, Pictures
 from vsemb.errors import VsembError, invalid_argument
-from vsemb.runs.indexing import ALL, split_names
 from vsemb.runs.run import Run
 from vsemb.systems.captions.captioner import CaptionOptions
 from vsemb.systems.captions.captioning import CaptionWriter
@@ -20,34 +19,31 @@ from vsemb.systems.captions.task import NextWordTask
 class CaptionDemo(Demonstration):
     """Caption generation with a captioning run.
 
-    Images are bytes in any format that a dataset accepts, or keys of images of the dataset.
+    Images are bytes in any format that a dataset accepts, or keys of the pictures.
 
     Args:
         run: the run.
-        dataset: the dataset with images to choose from.
-        split: name of its split; default `all`, for all splits.
+        pictures: the pictures to choose from.
         options: options of the beam search; None for the defaults.
 
     Raises:
-        VsembError: if run and dataset do not match, or the split is missing.
+        VsembError: if run and pictures do not match.
 
     Example:
 
-        demo = CaptionDemo(open_captioning_run("runs/captions"), Dataset.open("data/flickr8k"), "val")
-        text, log_prob = demo.written(demo.items[0].key)[0]
+        demo = CaptionDemo(open_captioning_run("runs/captions"), DatasetPictures(Dataset.open("data/flickr8k")))
+        text, log_prob = demo.written(demo.pictures.items[0].key)[0]
     """
 
-    def __init__(
-        self, run: Run, dataset: StoredDataset, split: str = ALL, options: CaptionOptions | None = None
-    ) -> None:
-        super().__init__(dataset, split_names(dataset, split))
+    def __init__(self, run: Run, pictures: Pictures, options: CaptionOptions | None = None) -> None:
+        super().__init__(pictures)
         self.run = run
         self._writer = CaptionWriter(run, options or CaptionOptions())
 
     @property
     def facts(self) -> str:
         recipe = self.run.recipe
-        return f"{recipe.name}, {recipe.model_name}; {len(self):,} images of {self.dataset.name}"
+        return f"{recipe.name}, {recipe.model_name}; {self.pictures.described}"
 
     @property
     def takes_files(self) -> bool:
@@ -68,14 +64,19 @@ class CaptionDemo(Demonstration):
             InvalidArgumentError: for an unknown key.
             DataError: if it cannot be decoded.
         """
-        if isinstance(image, str):
-            return tuple(self._writer.of_split_row(self.dataset, *self.places[self.place_of(image)]))
-        return tuple(self._writer.of_bytes(decoded(image, self.dataset)))
+        if not isinstance(image, str):
+            return tuple(self._writer.of_bytes(self.pictures.stored(image)))
+        place = self.pictures.place_of(image)
+        row = self.pictures.in_dataset(place)
+        written = (
+            self._writer.of_bytes(self.pictures.encoded(place)) if row is None else self._writer.of_split_row(*row)
+        )
+        return tuple(written)
 
     def add(self, page: Page) -> None:
         dropped, key, _ = page.image_inputs("caption")
         go = page.gr.Button("Generate captions", variant="primary", elem_id="caption-go")
-        out = page.result("Captions appear here, each with the logarithm of its probability.", "caption-out")
+        out = page.result(hint("Captions appear here, each with the logarithm of its probability."), "caption-out")
 
         def write(dropped: Any, key: Any) -> str:
             return page.cards.written(self.written(page.image(dropped, key)))
@@ -84,14 +85,13 @@ class CaptionDemo(Demonstration):
 
 
 def tabs(
-    run: Run, dataset: StoredDataset, split: str, report: Callable[[str], None], captioning: Demonstration | None
+    run: Run, opener: Opener, report: Callable[[str], None], captioning: Demonstration | None
 ) -> CaptionDemo | None:
     """Open the demonstration of a captioning run, see `vsemb.demo.page.TabMaker`; None for other runs.
 
     Args:
         run: the run.
-        dataset: the dataset.
-        split: its split, or `all`.
+        opener: opens the pictures.
         report: not used.
         captioning: must be None.
 
@@ -102,4 +102,4 @@ def tabs(
         return None
     if captioning is not None:
         raise invalid_argument("captions", str(run.path), "omitted for a run that generates captions itself")
-    return CaptionDemo(run, dataset, split)
+    return CaptionDemo(run, opener())
