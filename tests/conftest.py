@@ -50,6 +50,12 @@ def word_sums(captions: list[str]) -> np.ndarray:
 MadeOnce = Callable[[str, Callable[[Path], object]], Path]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What is kept for the next time is not kept in the home directory of who runs the tests."""
+    os.environ["VSEMB_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
 @pytest.fixture(scope="session")
 def made_once(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> MadeOnce:
     """`made_once(name, make)` is a path that `make(path)` has filled, once for all processes; treat it as read-only."""

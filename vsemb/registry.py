@@ -70,6 +70,8 @@ class System:
         client_methods: method of `vsemb.serving.Client` -> reference to a function with the client as first argument.
         presets: prefix of image network names, such as `hub` -> reference to their class, see
             `vsemb.image.presets.Preset`.
+        named_runs: prefix of names that stand for a run, such as `hub` -> reference to a function from the name to the
+            run's directory, which it makes if necessary.
         annotations: name of data stored beside a dataset's shards -> reference to a function of the
             `vsemb.data.store.StoredDataset` that opens the data; it returns None if the data does not exist.
         caches: folder of a dataset with data computed from its images -> reference to its class, a
@@ -88,6 +90,7 @@ class System:
     client_methods: Mapping[str, str] = field(default_factory=dict)
     client_texts: Mapping[str, str] = field(default_factory=dict)
     presets: Mapping[str, str] = field(default_factory=dict)
+    named_runs: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     caches: Mapping[str, str] = field(default_factory=dict)
 

@@ -22,6 +22,7 @@ from PIL import Image
 
 import vsemb
 from tests.systems.entailment.entailment_files import write_snli
+from tests.systems.presets.checkpoint_files import write_siglip2_checkpoint
 from tests.systems.regions.test_entities import write_entities
 from tests.systems.regions.test_refcoco import REFS, write_refcoco
 from tests.test_readme import PAGES, ROOT, code, train_small
@@ -255,6 +256,8 @@ def reader(tmp_path_factory, spacy_pipeline, preset_path) -> Iterator[Reader]:
             "MobileNetV2": "SmallConvNet",
             "en_core_web_sm": str(spacy_pipeline),
             "clip_vit_base_patch16": str(preset_path("clip")),
+            "hub:clip_vit_base_patch32": f"hub:{preset_path('clip')}",
+            "hf://google/siglip2-base-patch16-224": str(write_siglip2_checkpoint(folder / "siglip2")),
             "hub:vit_base_patch16_224_imagenet": f"hub:{preset_path('vit')}",
             "hub:resnet_50_imagenet": f"hub:{preset_path('resnet')}",
             "120000": "60",

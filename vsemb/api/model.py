@@ -15,10 +15,9 @@ from vsemb import similarities
 from vsemb.errors import DataError, invalid_argument, one_line
 from vsemb.exporting.contract import Contract, hashes, version_contract_path
 from vsemb.files import require_contained
-from vsemb.image.presets import preset_class
 from vsemb.runs.images import embed_new_image
 from vsemb.runs.inputs import model_version
-from vsemb.runs.run import RECIPE, Run
+from vsemb.runs.run import RECIPE, Run, named_run
 from vsemb.serving.client import Client
 from vsemb.serving.encoding import EncodingMixin, Rows
 from vsemb.similarities import Similarity
@@ -271,8 +270,8 @@ def load(
     if not isinstance(source, str | os.PathLike):
         fix = "A Keras model embeds by predict, or after model.export(directory) here."
         raise invalid_argument("source", type(source).__name__, "a vsemb.Run, a directory or a URL", fix)
-    if preset_class(source) is not None:
-        return _RunModel(Run.open(source))
+    if (directory := named_run(source)) is not None:
+        return _RunModel(Run.open(directory))
     if "://" in os.fspath(source):
         return _ServedModel(os.fspath(source), named, token=token, ca_file=ca_file)
     path = Path(source)

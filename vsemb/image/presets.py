@@ -91,15 +91,6 @@ class Preset:
         """Return the published name of the preset, also for a copy in a run."""
         raise NotImplementedError
 
-    @staticmethod
-    def run_directory(name: str) -> Path:
-        """Return the directory of a run of the preset, which is made in the cache once.
-
-        Raises:
-            DataError: if the preset cannot be opened or has no text tower.
-        """
-        raise NotImplementedError
-
 
 def preset_class(name: object) -> type[Preset] | None:
     """Return the class of a preset's network by its name; None for other names."""

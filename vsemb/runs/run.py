@@ -40,7 +40,6 @@ from vsemb.data.store import Split, StoredDataset
 from vsemb.data.tokens import encoded_captions
 from vsemb.errors import DataError, VsembError, invalid_argument, one_line, unknown_name
 from vsemb.files import read_json, replacing_directory, require_contained, sha256_bytes, sha256_file, write_json
-from vsemb.image.presets import preset_class
 from vsemb.ops.backend import outside_graphs
 from vsemb.parts import rebuilt, walk
 from vsemb.recipes.info import RunInfo, untyped
@@ -166,8 +165,7 @@ class Run(Result):
         if isinstance(path, Run):
             _require_task(path.recipe, path.path, task)
             return cast(Self, path)
-        preset = preset_class(path)
-        path = Path(path) if preset is None else preset.run_directory(os.fspath(path))
+        path = named_run(path) or Path(path)
         recipe = read_recipe(path)
         require_contained(path, "run")
         _require_task(recipe, path, task)
@@ -465,6 +463,17 @@ def check_out(out: Path) -> None:
         raise DataError(
             f"{out} must be a run directory or not exist; it holds something else. Choose another directory."
         )
+
+
+def named_run(source: str | os.PathLike[str]) -> Path | None:
+    """Return the directory of a run that a name stands for, such as `hub:clip_vit_base_patch32`; None for a path.
+
+    Raises:
+        DataError: if the run cannot be made.
+    """
+    prefix, colon, _ = os.fspath(source).partition(":")
+    reference = registry.entries("named_runs").get(prefix) if colon else None
+    return None if reference is None else registry.load(reference)(os.fspath(source))
 
 
 def enter_run(

@@ -9,6 +9,7 @@ SYSTEM = System(
         "text encoder": {"preset": "vsemb.systems.presets.text_encoder"},
     },
     presets=dict.fromkeys(("hub", "hf"), "vsemb.systems.presets.network:ImagePreset"),
+    named_runs=dict.fromkeys(("hub", "hf"), "vsemb.systems.presets.pretrained:cached_run"),
     commands={
         "import": Command(
             "vsemb.systems.presets.api:import_preset",

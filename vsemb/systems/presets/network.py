@@ -178,12 +178,6 @@ class ImagePreset(Preset):
     def display_name(name: str) -> str:
         return display_name(name)
 
-    @staticmethod
-    def run_directory(name: str) -> Path:
-        from vsemb.systems.presets.pretrained import cached_run
-
-        return cached_run(name)
-
 
 def image_network(network: keras.Model) -> keras.Model:
     """Return the image part of a network; for a dual encoder up to the joint space."""
