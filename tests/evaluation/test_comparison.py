@@ -18,7 +18,7 @@ SECOND = np.array([0, 0]), np.array([0, 0, 0])
 
 
 def test_values_by_hand() -> None:
-    differences = compare_ranks(FIRST, SECOND, ROWS, bootstrap=400)
+    differences = compare_ranks(first=FIRST, second=SECOND, text_rows=ROWS, bootstrap=400)
     by_hand = {
         "image_to_text R@1": 50,
         "image_to_text R@5": 50,

@@ -327,6 +327,29 @@ def test_duplicate_images_tie() -> None:
     assert of_images.tolist() == of_texts.tolist() == [1, 1, 0]
 
 
+@dataclass(frozen=True)
+class Best(similarities.Similarity):
+    """The largest inner product of a vector of the image and one of the text."""
+
+    accepts: ClassVar[str] = "multi_vector"
+
+    def scores(self, images, texts):
+        return ops.max(ops.einsum("ivd,twd->itvw", images, texts), axis=(2, 3))
+
+
+def test_sets_of_vectors_are_ranked_by_hand() -> None:
+    # Image 0 shows (1, 0) and (0, 1), image 1 (2, 0) twice; texts (1, 0) score 1 and 2, (0, 1) 1 and 0.
+    images = np.array([[[1, 0], [0, 1]], [[2, 0], [2, 0]]], np.float32)
+    texts = np.array([[[0, 1], [0, 0]], [[1, 0], [0, 0]]], np.float32)
+    of_images, of_texts = retrieval_ranks(images, texts, similarity=Best())
+    # Both texts score 1 with image 0, and ties count against the model.
+    assert (of_images.tolist(), of_texts.tolist()) == ([1, 0], [0, 0])
+    with raises_argument("texts"):
+        retrieval_ranks(images, texts[:, 0], similarity=Best())
+    with raises_argument("images"):
+        retrieval_ranks(images, texts, similarity=DOT)
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float16"])
 def test_ranks_of_other_floats_are_those_of_float32(dtype: str) -> None:
     images, texts = np.random.default_rng(0).normal(size=(2, 200, 8)).astype(dtype)

@@ -10,7 +10,7 @@ import tensorflow as tf
 from tests.contract import check_loss
 from tests.losses.slow import random_labels
 from tests.raising import raises_argument
-from vsemb import losses
+from vsemb import losses, registry
 from vsemb.losses import CombinedLoss, InfoNCE, KerasLoss, PairwiseRanking
 
 KERAS = [
@@ -27,6 +27,12 @@ def test_get_by_kind() -> None:
     assert losses.get(given) is given
     with raises_argument("loss"):
         losses.get("rankin")
+
+
+@pytest.mark.parametrize("kind", registry.kinds("loss"))
+def test_a_part_says_of_its_candidates_what_its_loss_says(kind: str) -> None:
+    part = registry.find_part("loss", kind, "loss")()
+    assert part.over_classes == part.build(steps_per_epoch=1).over_classes
 
 
 @pytest.mark.parametrize("loss", KERAS, ids=lambda loss: loss.name)

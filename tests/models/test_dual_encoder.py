@@ -15,6 +15,7 @@ from vsemb.encoders import (
     LinearSentenceEncoder,
     WordEmbedding,
 )
+from vsemb.hubs import HubCorrection
 from vsemb.losses import InfoNCE, PairwiseRanking
 from vsemb.models import DualEncoder, LogitScale
 
@@ -258,6 +259,15 @@ def test_outputs_are_float32_in_the_similaritys_geometry(dtype: str, similarity:
     # One tower at a time.
     np.testing.assert_array_equal(model({"text": batch["text"]})["text"], outputs["text"])
     np.testing.assert_array_equal(model({"image": batch["image"]})["image"], outputs["image"])
+
+
+def test_hubs_are_corrected_except_in_training() -> None:
+    hubs, batch = HubCorrection(DIM, size=1, neighbours=1), make_batch(range(4))
+    hubs.fill(np.eye(1, DIM), np.eye(1, DIM))
+    plain, model = make_model(), make_model(hubs=hubs)
+    for side, embeddings in plain(batch).items():
+        np.testing.assert_array_equal(model(batch, training=True)[side], embeddings)
+        np.testing.assert_allclose(model(batch)[side], hubs(embeddings, side=side), **SAME)
 
 
 def test_compiled_and_eager_agree() -> None:

@@ -1,4 +1,4 @@
-"""Compiled functions compute what the plain ones do, quietly, once a shape; flags of the processor."""
+"""Compiled functions compute what the plain ones do, quietly, once a shape; checks of rows; flags of the processor."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import os
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from keras import ops
 
+from vsemb.errors import InvalidArgumentError
 from vsemb.ops import backend
-from vsemb.ops.backend import compiled
+from vsemb.ops.backend import compiled, require_rows
 
 X86 = "processor\t: 0\nflags\t\t: fpu avx2 {flag}\n\nprocessor\t: 1\nflags\t\t: fpu\n"
 
@@ -42,6 +44,21 @@ def test_it_is_traced_a_few_times_and_not_for_each_call() -> None:
     for rows in (1, 1, 2, 3, 4, 5, 6, 7, 8):
         function(np.zeros((rows, 2), np.float32))
     assert len(calls) <= 3
+
+
+@pytest.mark.parametrize("graph", [False, True])
+def test_the_largest_wrong_value_is_named(graph: bool) -> None:
+    def check(right, values):
+        return require_rows(ops.ones(2), right, "`ids` must be known", values)
+
+    error: type[Exception] = InvalidArgumentError
+    if graph:
+        check, error = tf.function(check, autograph=False), tf.errors.InvalidArgumentError
+    assert check(tf.constant([True, True, True]), tf.constant([9, 4, 7])).numpy().tolist() == [1, 1]
+    assert check(tf.constant(True), tf.constant(9)).numpy().tolist() == [1, 1]
+    for right, values in (([True, False, False], [9, 4, 7]), (False, 7)):
+        with pytest.raises(error, match=r"ids.*\b7\b"):
+            check(tf.constant(right), tf.constant(values))
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ class InfoNCE(InBatchLoss):
         # A finite number, not -inf: the gradient of an ignored candidate must be 0, not NaN.
         logits = logits if mask is None else ops.where(mask, logits, -1e30)
         normalizer = ops.logsumexp(logits, axis=1)
-        target = positive_scores(labels, logits)[:, 0]
+        target = ops.squeeze(positive_scores(labels, logits), axis=1)
         if self.label_smoothing:
             negative = is_negative(labels, mask)
             count = ops.sum(ops.cast(negative, logits.dtype), axis=1)

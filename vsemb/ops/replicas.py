@@ -371,8 +371,8 @@ def draw_apart(generator: keras.random.SeedGenerator) -> None:
     """
     draw = functools.partial(type(generator).next, generator)
 
-    def next_of_replica(ordered: bool = True) -> Tensor:
-        seed, context = draw(ordered), _replica_context()
+    def next_of_replica(*arguments: Any, **options: Any) -> Tensor:
+        seed, context = draw(*arguments, **options), _replica_context()
         if context is None:
             return seed
         replica = ops.cast(context.replica_id_in_sync_group, seed.dtype)
