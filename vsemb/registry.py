@@ -337,6 +337,7 @@ BASE = System(
             "words": "vsemb.text.tokenizers",
             "characters": "vsemb.text.tokenizers",
             **dict.fromkeys(("wordpiece", "sentencepiece", "bpe"), "vsemb.text.subwords"),
+            "ngrams": "vsemb.text.ngrams",
         },
         "text encoder": {
             "recurrent": "vsemb.encoders.recurrent",

@@ -182,8 +182,8 @@ def packed_loop(
         cell: a key of `LOOPS`.
         directions: of each layer, the kernel and the recurrent matrix, in the dtype of the products, the bias, in the
             dtype of the state, and whether it goes backwards.
-        words: function from distinct ids, (n,), to their vectors, (n, size).
-        ids: (batch, steps) int32.
+        words: function from distinct ids, (k,) or (k, n), to their vectors, (k, size).
+        ids: (batch, steps) int32, or (batch, steps, n), of which a row is a token.
         mask: (batch, steps) bool; steps with False are skipped.
 
     Returns:
@@ -192,7 +192,7 @@ def packed_loop(
     """
     _, step, states_of = LOOPS[cell]
     shown = tf.where(mask)  # (words, 2), sorted by row
-    distinct, places = tf.unique(tf.gather_nd(ids, shown))
+    distinct, places = _unique(tf.gather_nd(ids, shown))
     vectors, rows = words(distinct), tf.cast(shown[:, 0], tf.int32)
     lengths = tf.reduce_sum(tf.cast(mask, tf.int32), 1)
     numbers = tf.range(tf.size(places)) - tf.gather(tf.cumsum(lengths, exclusive=True), rows)
@@ -335,3 +335,11 @@ LOOPS: dict[str, tuple[Callable[..., Sequence[Tensor]], Callable[..., tuple[Tens
     "gru": (gru_loop, _gru_step, 1),
     "lstm": (lstm_loop, _lstm_step, 2),
 }
+
+
+def _unique(tokens: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the distinct tokens, numbers or rows of them, and the place of each token among these."""
+    if len(tokens.shape) == 1:
+        return tf.unique(tokens)
+    distinct, places = tf.raw_ops.UniqueV2(x=tokens, axis=[0])
+    return tf.ensure_shape(distinct, (None, *tokens.shape[1:])), places
