@@ -24,7 +24,7 @@ from vsemb.encoders.bag import BagOfWordsEncoder
 from vsemb.encoders.ensemble import Ensemble
 from vsemb.encoders.recurrent import Recurrent
 from vsemb.encoders.sequence_and_bag import SequenceAndBag
-from vsemb.encoders.text_encoder import TextCorpus, TextSpec, WordVectors, mean_rows
+from vsemb.encoders.text_encoder import TextCorpus, TextSpec, WordVectors
 from vsemb.text import Vocabulary
 from vsemb.text.ngrams import NGrams, NGramTokenizer
 
@@ -85,14 +85,6 @@ def test_vectors_and_gradients_are_those_of_numpy() -> None:
     np.testing.assert_allclose(of_table, expected_table, **SAME)
     np.testing.assert_allclose(of_grams, expected_grams, **SAME)
     assert not of_grams[0].any()
-
-
-def test_the_mean_with_padding_is_that_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    table, numbers = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32), TOKENS[..., 1:]
-    read = mean_rows(tf.constant(table), tf.constant(numbers))
-    # JAX reads padding, too, since its compiled functions have fixed shapes.
-    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
-    np.testing.assert_allclose(mean_rows(tf.constant(table), tf.constant(numbers)), read, **SAME)
 
 
 def test_n_grams_begin_at_zero_and_an_unseen_word_without_them_stays_there() -> None:

@@ -13,6 +13,7 @@ from keras import ops
 from vsemb.configured import Configured
 from vsemb.console import say
 from vsemb.errors import invalid_argument
+from vsemb.ops.row_means import mean_rows
 from vsemb.parts import Count, Part, Positive, Share, Size, at_least
 
 if TYPE_CHECKING:
@@ -336,35 +337,6 @@ class NGramEmbedding(WordEmbedding):
 
     def compute_output_shape(self, input_shape: Any) -> tuple[Any, ...]:
         return (*input_shape[:-1], self.dim)
-
-
-def mean_rows(table: Tensor, numbers: Tensor) -> Tensor:
-    """Average rows of a table, without row 0.
-
-    Args:
-        table: (rows, dim) float.
-        numbers: (..., n) int, rows to average; 0 = none.
-
-    Returns:
-        (..., dim); zero where all numbers are 0.
-
-    Example:
-
-    >>> table = ops.convert_to_tensor([[9.0], [1.0], [3.0]])
-    >>> mean_rows(table, ops.convert_to_tensor([[1, 2, 0], [0, 0, 0]])).numpy().tolist()
-    [[2.0], [0.0]]
-    """
-    present = ops.cast(ops.not_equal(numbers, 0), table.dtype)
-    counts = ops.maximum(ops.sum(present, axis=-1, keepdims=True), 1)
-    if keras.backend.backend() == "jax":
-        # Compiled functions of JAX have fixed shapes, so padding is read, too.
-        return ops.sum(ops.take(table, numbers, axis=0) * present[..., None], axis=-2) / counts
-    *shape, size = ops.shape(numbers)
-    flat = ops.reshape(numbers, (-1, size))
-    rows, columns = ops.nonzero(flat)
-    chosen = ops.take(ops.reshape(flat, (-1,)), rows * size + columns)
-    sums = ops.segment_sum(ops.take(table, chosen, axis=0), rows, ops.shape(flat)[0])
-    return ops.reshape(sums, (*shape, table.shape[-1])) / counts
 
 
 def word_ids(token_ids: Tensor) -> Tensor:

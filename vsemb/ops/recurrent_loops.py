@@ -14,6 +14,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from vsemb.ops.row_means import unique_rows
 from vsemb.ops.tensorflow import tf
 
 Tensor = Any
@@ -192,7 +193,7 @@ def packed_loop(
     """
     _, step, states_of = LOOPS[cell]
     shown = tf.where(mask)  # (words, 2), sorted by row
-    distinct, places = _unique(tf.gather_nd(ids, shown))
+    distinct, places = unique_rows(tf.gather_nd(ids, shown))
     vectors, rows = words(distinct), tf.cast(shown[:, 0], tf.int32)
     lengths = tf.reduce_sum(tf.cast(mask, tf.int32), 1)
     numbers = tf.range(tf.size(places)) - tf.gather(tf.cumsum(lengths, exclusive=True), rows)
@@ -335,11 +336,3 @@ LOOPS: dict[str, tuple[Callable[..., Sequence[Tensor]], Callable[..., tuple[Tens
     "gru": (gru_loop, _gru_step, 1),
     "lstm": (lstm_loop, _lstm_step, 2),
 }
-
-
-def _unique(tokens: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the distinct tokens, numbers or rows of them, and the place of each token among these."""
-    if len(tokens.shape) == 1:
-        return tf.unique(tokens)
-    distinct, places = tf.raw_ops.UniqueV2(x=tokens, axis=[0])
-    return tf.ensure_shape(distinct, (None, *tokens.shape[1:])), places

@@ -139,7 +139,8 @@ class NGramTokenizer(WordTokenizer):
         marked = _BEGIN + tf.strings.substr(words, 0, MAX_CHARACTERS, unit="UTF8_CHAR") + _END
         # Words have no white space.
         characters = tf.strings.split(tf.strings.regex_replace(marked, r"(\PM\pM*)", r"\1 ")).to_tensor("")
-        numbers, grams = [], characters
+        numbers: list[Any] = []
+        grams = characters
         for size in range(1, self.longest + 1):
             last = characters[:, size - 1 :]
             if size > 1:

@@ -186,7 +186,7 @@ def _set_words(encoder: Any, vectors: np.ndarray, grams: np.ndarray | None) -> N
     included = vectors.any(axis=1)
     vectors = vectors[included]
     if grams is not None:
-        grams = grams * included[:, None]
+        grams = grams * np.expand_dims(included, 1)
     table = keras.ops.convert_to_numpy(encoder.words.table).copy()
     size = min(table.shape[1], vectors.shape[1])
     table[included, :size] = vectors[:, :size] / vectors[:, :size].std() * _WORD_DEVIATION
