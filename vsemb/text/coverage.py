@@ -48,12 +48,11 @@ class UnknownWords:
         texts = f"of {self.texts:,} {noun}"
         without = counted(self.texts_without_known, f"{texts} has", f"{texts} have")
         lost = f"{without} no known {self.unit}"
-        unknown = f"{_percent(self.unknown_share)} of all {self.unit} unknown"
-        if self.composed_tokens:
-            composed = self.composed_tokens / self.tokens
-            whole = f"{_percent(1 - composed - self.unknown_share)} of all {self.unit} known as a whole"
-            unknown = f"{whole}, {_percent(composed)} composed, nothing known of {_percent(self.unknown_share)}"
-        return f"{unknown}; {lost}"
+        if not self.composed_tokens:
+            return f"{_percent(self.unknown_share)} of all {self.unit} unknown; {lost}"
+        composed = self.composed_tokens / self.tokens
+        whole = f"{_percent(1 - composed - self.unknown_share)} of all {self.unit} known as a whole"
+        return f"{whole}, {_percent(composed)} composed, nothing known of {_percent(self.unknown_share)}; {lost}"
 
     @property
     def all_known(self) -> bool:
