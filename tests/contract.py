@@ -144,16 +144,18 @@ def check_padding(layer: keras.layers.Layer, token_ids: np.ndarray, pad: int = 3
 
     Args:
         layer: from token ids to one vector a row.
-        token_ids: (batch, steps) int, rows of different lengths, padded with 0 on the right.
+        token_ids: (batch, steps) int, rows of different lengths, padded with 0 on the right; or (batch, steps, n).
         pad: how many columns of padding are added.
     """
     expected = keras.ops.convert_to_numpy(layer(token_ids))
-    wider = keras.ops.convert_to_numpy(layer(np.pad(token_ids, [(0, 0), (0, pad)])))
+    inner = token_ids.shape[2:]
+    wider = keras.ops.convert_to_numpy(layer(np.pad(token_ids, [(0, 0), (0, pad), *[(0, 0)] * len(inner)])))
     np.testing.assert_allclose(wider, expected, **SAME)
     for row, ids in enumerate(token_ids):
-        alone = keras.ops.convert_to_numpy(layer(ids[ids != 0][None]))
+        words = ids.reshape(len(ids), -1).any(axis=1)
+        alone = keras.ops.convert_to_numpy(layer(ids[words][None]))
         np.testing.assert_allclose(alone[0], expected[row], **SAME)
-    nothing = keras.ops.convert_to_numpy(layer(np.zeros((2, pad), token_ids.dtype)))
+    nothing = keras.ops.convert_to_numpy(layer(np.zeros((2, pad, *inner), token_ids.dtype)))
     assert np.isfinite(nothing).all()
 
 

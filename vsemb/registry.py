@@ -340,6 +340,7 @@ BASE = System(
             "words": "vsemb.text.tokenizers",
             "characters": "vsemb.text.tokenizers",
             **dict.fromkeys(("wordpiece", "sentencepiece", "bpe"), "vsemb.text.subwords"),
+            "ngrams": "vsemb.text.ngrams",
         },
         "text encoder": {
             "recurrent": "vsemb.encoders.recurrent",

@@ -145,7 +145,7 @@ def test_sentences_without_words_are_no_sentences_with_unknown_words(tiny_run, s
     gallery = Gallery(Space(tiny_run, scenes, "val"))
     lengths, known = np.full((2, len(gallery.space.text_list)), 3)
     lengths[4], known[[4, 7]] = 0, (0, 1)
-    gallery.space.coverage = Coverage(lengths, known)
+    gallery.space.coverage = Coverage(lengths, known, known)
     ranks = np.ones(len(gallery.space.part), np.int64), np.ones(len(lengths), np.int64)
     worst, texts = gallery.worst(*ranks, 3), gallery.space.text_list
     assert [query.text for query in worst.unknown] == [texts[7]]

@@ -10,9 +10,10 @@ from vsemb.recipes.retrieval import Retrieval
 from vsemb.text import CharacterTokenizer, Vocabulary, WordTokenizer
 from vsemb.text import coverage as module
 from vsemb.text.coverage import coverage, unknown_words
+from vsemb.text.ngrams import NGrams
 from vsemb.text.spaces import SUBWORDS, lacks_spaces
 from vsemb.text.subwords import BPE, SentencePiece, WordPiece
-from vsemb.text.tokenizers import Characters, Words
+from vsemb.text.tokenizers import NGRAMS, Characters, Words
 
 CHINESE = ["一只红色的狗在海滩上奔跑", "两只猫在公园里睡觉。", "一个男孩和一只狗"]
 JAPANESE = ["赤い犬が浜辺を走っている", "公園で眠る二匹の猫"]
@@ -106,9 +107,25 @@ def test_remedies_are_assignments_to_a_recipe(part):
     assert part.remedies
     for change in part.remedies:
         assert recipe.with_overrides([change]).text.tokenizer != part
-    assert Words().remedies.keys() == {SUBWORDS}
+    assert Words().remedies.keys() == {NGRAMS, SUBWORDS}
 
 
 def test_unknown_words_of_texts_are_named_once():
     tokenizer = WordTokenizer(Vocabulary(["a", "dog"]))
     assert unknown_words(tokenizer, ["A dog, a zebra", "zebra and dog"]) == (["zebra", "and"], 7, 4)
+
+
+def test_composed_words_are_neither_whole_nor_unknown():
+    texts = ["a dog", "two dogs xyzzy", "xyzzy"]
+    tokenizer = NGrams().build(Vocabulary(["a", "dog", "two"]))
+    covered = coverage(tokenizer, *tokenizer.encode(texts), texts)
+    assert covered.known.tolist() == [2, 2, 0] and covered.whole.tolist() == [2, 1, 0]
+    counts = covered.counts
+    assert (counts.tokens, counts.composed_tokens, counts.unknown_tokens) == (6, 1, 2)
+    assert not counts.all_known and "50.0 % of all words known as a whole, 16.7 % composed" in counts.notes[0]
+    assert unknown_words(tokenizer, texts)[0] == ["xyzzy"]
+    known = counted(tokenizer, texts[:1])
+    assert known.all_known and known.notes == []
+    # Composed words alone are told, too, and words of other tokenizers are whole.
+    assert len(counted(tokenizer, ["dogs"]).notes) == 1
+    assert counted(WordTokenizer(Vocabulary(["a"])), texts).composed_tokens == 0

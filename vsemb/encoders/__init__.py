@@ -5,7 +5,7 @@ from vsemb.encoders.image import FeatureScaling, ImageEncoder, PixelEncoder
 from vsemb.encoders.pooling import SequencePooling
 from vsemb.encoders.recurrent import RecurrentSentenceEncoder
 from vsemb.encoders.sequence_and_bag import SequenceAndBagEncoder
-from vsemb.encoders.text_encoder import WordEmbedding
+from vsemb.encoders.text_encoder import NGramEmbedding, WordEmbedding
 from vsemb.encoders.transformer import TransformerSentenceEncoder
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "SequenceAndBagEncoder",
     "ImageEncoder",
     "LinearSentenceEncoder",
+    "NGramEmbedding",
     "PixelEncoder",
     "RecurrentSentenceEncoder",
     "SequencePooling",

@@ -11,7 +11,7 @@ from keras import ops
 
 from vsemb.configured import Configured, build_layers
 from vsemb.encoders.pooling import Pooling, SequencePooling, masked_sum
-from vsemb.encoders.text_encoder import TextSpec, WordEmbedding, WordEncoderPart, padding_mask
+from vsemb.encoders.text_encoder import TextSpec, WordEmbedding, WordEncoderPart, padding_mask, word_ids
 from vsemb.errors import invalid_argument
 
 Tensor = Any
@@ -68,12 +68,14 @@ class BagOfWordsEncoder(Configured, keras.layers.Layer):
         if not self.built:
             self.build((None, None))
         rarity = np.log((1 + documents) / (1 + counts))
-        if not counts[1]:
+        if self.words.composes:
+            rarity[1] = np.log(1 + documents)  # Unknown words are many, and each of them is rare.
+        elif not counts[1]:
             rarity[1] = 0.0  # Training never sees the unknown word, so its vector means nothing.
         self.rarity.assign(rarity / max(rarity[1:].mean(), 1e-6))
 
     def call(self, token_ids: Tensor, training: bool = False) -> Tensor:
-        weights = ops.cast(ops.take(self.rarity, token_ids, axis=0), self.compute_dtype)  # (batch, steps)
+        weights = ops.cast(ops.take(self.rarity, word_ids(token_ids), axis=0), self.compute_dtype)  # (batch, steps)
         weights = ops.expand_dims(self._dropout_layer(weights, training=training), -1)
         return masked_sum(self.words(token_ids, training=training) * weights, padding_mask(token_ids))
 
@@ -119,7 +121,7 @@ class LinearSentenceEncoder(Configured, keras.layers.Layer):
             self.projection = keras.layers.Dense(dim, dtype=self.dtype_policy, name="projection")
 
     def build(self, input_shape: Any) -> None:
-        pooled = self._pool.compute_output_shape((*input_shape, self.words.dim))
+        pooled = self._pool.compute_output_shape(self.words.compute_output_shape(input_shape))
         build_layers((self.words, input_shape), (self.projection, pooled))
 
     def call(self, token_ids: Tensor, training: bool = False) -> Tensor:
@@ -127,7 +129,7 @@ class LinearSentenceEncoder(Configured, keras.layers.Layer):
         return pooled if self.projection is None else self.projection(pooled)
 
     def compute_output_shape(self, input_shape: Any) -> tuple[Any, ...]:
-        pooled = self._pool.compute_output_shape((*input_shape, self.words.dim))
+        pooled = self._pool.compute_output_shape(self.words.compute_output_shape(input_shape))
         return pooled if self.projection is None else (pooled[0], self.dim)
 
 
@@ -145,7 +147,7 @@ class Linear(WordEncoderPart, kind="linear"):
     projection: bool = False
 
     def build(self, dim: int | None, spec: TextSpec, dtype: str) -> LinearSentenceEncoder:
-        words = self.words.build(spec.vocabulary_size, dtype)
+        words = self.words.build(spec, dtype)
         if self.projection:
             return LinearSentenceEncoder(words, self.pooling, dim or self.words.dim, dtype=dtype)
         if dim not in (None, self.words.dim):

@@ -199,7 +199,7 @@ class RecurrentSentenceEncoder(PooledSentenceEncoder):
     def build(self, input_shape: Any) -> None:
         build_layers(
             (self.words, input_shape),
-            (self.recurrent, (*input_shape, self.words.dim)),
+            (self.recurrent, self.words.compute_output_shape(input_shape)),
             (self.projection, (input_shape[0], self.pooled_size)),
         )
 

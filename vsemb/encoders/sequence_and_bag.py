@@ -11,7 +11,7 @@ from keras import ops
 from vsemb.configured import Configured, build_layers
 from vsemb.encoders.bag import BagOfWordsEncoder
 from vsemb.encoders.recurrent import Recurrent
-from vsemb.encoders.text_encoder import TextCorpus, TextEncoderPart, TextSpec, WordEmbedding, word_ids
+from vsemb.encoders.text_encoder import TextCorpus, TextEncoderPart, TextSpec, WordEmbedding
 from vsemb.errors import invalid_argument
 from vsemb.ops.geometry import l2_normalize
 from vsemb.parts import Share
@@ -30,11 +30,11 @@ class SequenceAndBagEncoder(Configured, keras.layers.Layer):
 
     Args:
         sequence: a sentence encoder that depends on word order.
-        bag: a sentence encoder of the same size that does not; for trees, it receives only the ids of words.
+        bag: a sentence encoder of the same size that does not.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call args:
-        token_ids: (batch, steps) int, 0 = padding; or (batch, steps, 2), id and head, for trees.
+        token_ids: (batch, steps) int, 0 = padding; or (batch, steps, n), tokens whose first number is the id.
         training: whether dropout is applied.
 
     Returns:
@@ -56,12 +56,12 @@ class SequenceAndBagEncoder(Configured, keras.layers.Layer):
         return self.sequence.dim
 
     def build(self, input_shape: Any) -> None:
-        build_layers((self.sequence, input_shape), (self.bag, input_shape[:2]))
+        build_layers((self.sequence, input_shape), (self.bag, input_shape))
         self.gain = self.add_weight(shape=(), initializer="ones", name="gain")
 
     def call(self, token_ids: Tensor, training: bool = False) -> Tensor:
         sequence = l2_normalize(self.sequence(token_ids, training=training))
-        bag = l2_normalize(self.bag(word_ids(token_ids), training=training))
+        bag = l2_normalize(self.bag(token_ids, training=training))
         return ops.cast(sequence + ops.cast(self.gain, "float32") * bag, self.compute_dtype)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
@@ -90,8 +90,7 @@ class SequenceAndBag(TextEncoderPart, kind="sequence-and-bag"):
     def build(self, dim: int | None, spec: TextSpec, dtype: str) -> SequenceAndBagEncoder:
         sequence = self.sequence.build(dim, spec, dtype)
         size = sequence.compute_output_shape((None, None))[-1] if dim is None else dim
-        table = WordEmbedding(spec.vocabulary_size, size, dtype=dtype)
-        bag = BagOfWordsEncoder(table, dropout=self.bag_dropout, dtype=dtype)
+        bag = BagOfWordsEncoder(spec.embedding(size, dtype=dtype), dropout=self.bag_dropout, dtype=dtype)
         return SequenceAndBagEncoder(sequence, bag, dtype=dtype)
 
     def initialize(self, layer: keras.layers.Layer, corpus: TextCorpus) -> None:

@@ -13,7 +13,8 @@ from keras import ops
 from vsemb.configured import Configured
 from vsemb.console import say
 from vsemb.errors import invalid_argument
-from vsemb.parts import Part, Positive, Share, Size, at_least
+from vsemb.ops.row_means import mean_rows
+from vsemb.parts import Count, Part, Positive, Share, Size, at_least
 
 if TYPE_CHECKING:
     from vsemb.data.store import StoredDataset
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 Tensor = Any
 
 PADDING_ID, UNKNOWN_ID = 0, 1
+#: Kind of tokens that are a word's id and its n-grams, see `TextEncoderPart.accepts`.
+N_GRAMS = "n-grams"
+# Rows that are added up at a time, which bounds memory.
+_BLOCK = 1 << 16
 #: `WordVectors.vectors` for vectors learned from the captions, in place of a file.
 FROM_CAPTIONS = "captions"
 
@@ -40,11 +45,24 @@ class TextSpec:
         vocabulary_size: number of token ids, padding and unknown included.
         length: maximum number of tokens per text.
         info: contents of `run.json`, with sizes that systems add, such as `attribute_dim`.
+        buckets: number of vectors for n-grams of words; 0 for tokens that are single ids.
     """
 
     vocabulary_size: int
     length: int
     info: RunInfo = field(default_factory=_no_info)
+    buckets: int = 0
+
+    def embedding(self, dim: int, **options: Any) -> WordEmbedding:
+        """Build the layer from tokens to word vectors.
+
+        Args:
+            dim: size of a word vector.
+            **options: further arguments of `WordEmbedding`.
+        """
+        if self.buckets:
+            return NGramEmbedding(self.vocabulary_size, dim, buckets=self.buckets, **options)
+        return WordEmbedding(self.vocabulary_size, dim, **options)
 
 
 @dataclass(frozen=True)
@@ -58,6 +76,7 @@ class TextCorpus:
         whole_words: whether a token is a word.
         seed: seed of random draws.
         dataset: the dataset of the texts; None for texts without one.
+        grams: (len(vocabulary), n) int32, the n-grams of each word, padded with 0; None for tokens that are single ids.
     """
 
     vocabulary: Vocabulary
@@ -66,6 +85,7 @@ class TextCorpus:
     whole_words: bool
     seed: int
     dataset: StoredDataset | None = None
+    grams: np.ndarray | None = None
 
     @cached_property
     def document_frequencies(self) -> np.ndarray:
@@ -80,11 +100,11 @@ class TextEncoderPart(Part, family="text encoder"):
     """Text encoder of a recipe: token ids to embedding; base of the family `text encoder`.
 
     Class attributes:
-        accepts: kind of tokens that it reads, see `vsemb.text.tokenizers.TokenizerPart.produces`.
+        accepts: kinds of tokens that it reads, see `vsemb.text.tokenizers.TokenizerPart.produces`.
         produces: `vector`, or `multi_vector` for one vector per token.
     """
 
-    accepts: ClassVar[str] = "ids"
+    accepts: ClassVar[tuple[str, ...]] = ("ids",)
     produces: ClassVar[str] = "vector"
 
     def build(self, dim: int | None, spec: TextSpec, dtype: str) -> keras.layers.Layer:
@@ -120,8 +140,8 @@ class TextEncoderPart(Part, family="text encoder"):
         Raises:
             InvalidArgumentError: if it does not.
         """
-        if tokenizer.produces != self.accepts:
-            fix = f"Set text.tokenizer to one that makes {self.accepts}."
+        if tokenizer.produces not in self.accepts:
+            fix = f"Set text.tokenizer to one that makes {' or '.join(self.accepts)}."
             raise invalid_argument("text.encoder", self.kind, f"an encoder of {tokenizer.produces}", fix)
 
 
@@ -142,7 +162,7 @@ class WordEmbedding(Configured, keras.layers.Layer):
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call args:
-        token_ids: (batch, steps) int, 0 = padding.
+        token_ids: (batch, steps) int, 0 = padding; or (batch, steps, n), tokens whose first number is the id.
         training: whether dropout is applied.
 
     Returns:
@@ -153,6 +173,9 @@ class WordEmbedding(Configured, keras.layers.Layer):
     >>> WordEmbedding(vocabulary_size=10, dim=4)(ops.ones((2, 3), "int32")).shape
     TensorShape([2, 3, 4])
     """
+
+    #: Whether an unknown word has a vector of its own.
+    composes: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -179,24 +202,41 @@ class WordEmbedding(Configured, keras.layers.Layer):
         )
         self._dropout_layer.build((*input_shape, self.dim))
 
+    @property
+    def tables(self) -> list[keras.Variable]:
+        """The tables of vectors."""
+        return [self.table]
+
     def call(self, token_ids: Tensor, training: bool = False) -> Tensor:
         if "int" not in keras.backend.standardize_dtype(token_ids.dtype):
             # Functional and sequential models of Keras turn ids into floats.
             token_ids = ops.cast(token_ids, "int32")
-        if training and self.word_dropout:
-            draw = keras.random.uniform(ops.shape(token_ids), dtype="float32", seed=self.seed_generator)
-            drop = ops.logical_and(ops.less(draw, self.word_dropout), ops.not_equal(token_ids, PADDING_ID))
-            token_ids = ops.where(drop, ops.cast(UNKNOWN_ID, token_ids.dtype), token_ids)
-        # The gradient of a product has the table's shape, that of `take` a row for every token.
-        table = ops.multiply(self.table, 1.0) if training and self.dense_gradient else self.table
-        vectors = ops.cast(ops.take(table, token_ids, axis=0), self.compute_dtype)
+        vectors = ops.cast(self.look_up(token_ids, training), self.compute_dtype)
         return self._dropout_layer(vectors, training=training)
 
-    def set_vectors(self, vectors: np.ndarray) -> None:
-        """Set the table, e.g. from `vsemb.text.word_vectors.read_word_vectors`.
+    def look_up(self, token_ids: Tensor, training: bool) -> Tensor:
+        """Return the vectors of tokens before dropout; arguments and shape as `call`."""
+        ids = self._with_unknown(word_ids(token_ids), training)
+        return ops.take(self._rows(self.table, training), ids, axis=0)
+
+    def _with_unknown(self, ids: Tensor, training: bool) -> Tensor:
+        """Replace a share of the words by the unknown word in training."""
+        if not (training and self.word_dropout):
+            return ids
+        draw = keras.random.uniform(ops.shape(ids), dtype="float32", seed=self.seed_generator)
+        drop = ops.logical_and(ops.less(draw, self.word_dropout), ops.not_equal(ids, PADDING_ID))
+        return ops.where(drop, ops.cast(UNKNOWN_ID, ids.dtype), ids)
+
+    def _rows(self, table: Tensor, training: bool) -> Tensor:
+        # The gradient of a product has the table's shape, that of `take` a row for every token.
+        return ops.multiply(table, 1.0) if training and self.dense_gradient else table
+
+    def set_vectors(self, vectors: np.ndarray, grams: np.ndarray | None = None) -> None:
+        """Set the vectors of the words, e.g. from `vsemb.text.word_vectors.read_word_vectors`.
 
         Args:
             vectors: (vocabulary_size, dim) float.
+            grams: n-grams of each word, see `TextCorpus`; only an `NGramEmbedding` reads them.
 
         Raises:
             InvalidArgumentError: for another shape or a value that is not finite.
@@ -211,11 +251,96 @@ class WordEmbedding(Configured, keras.layers.Layer):
         self.table.assign(vectors)
 
     def compute_output_shape(self, input_shape: Any) -> tuple[Any, ...]:
-        return (*input_shape, self.dim)
+        return (*input_shape[:2], self.dim)
+
+
+@keras.saving.register_keras_serializable("vsemb")
+class NGramEmbedding(WordEmbedding):
+    """Compose word vectors from the word and its n-grams of characters.
+
+    A token is a word's id followed by its n-grams, as `vsemb.text.ngrams.NGramTokenizer` makes them. The vector is the
+    vector of the word plus the mean of the vectors of its n-grams. An unknown word has only n-grams, so a word that was
+    never seen resembles words that are spelled alike. Without known n-grams its vector is zero.
+
+    Vectors of n-grams begin at zero. In contrast to the paper, where all vectors of a word have the same weight, word
+    vectors that are set from outside keep their scale.
+
+    Args:
+        vocabulary_size: number of ids, padding (0) and unknown (1) included.
+        dim: size of a word vector.
+        buckets: number of vectors for n-grams; several n-grams may share one.
+        **kwargs: arguments of `WordEmbedding`. Dropped words (`word_dropout`) keep their n-grams.
+
+    Call args:
+        token_ids: (..., 1 + n) int: id of a word, 0 = padding; then numbers of n-grams from 1 to `buckets`, 0 = none.
+        training: whether dropout is applied.
+
+    Returns:
+        (..., dim).
+
+    Example:
+
+    >>> embedding = NGramEmbedding(vocabulary_size=10, dim=4, buckets=20)
+    >>> embedding(ops.ones((2, 3, 6), "int32")).shape
+    TensorShape([2, 3, 4])
+
+    References:
+        Bojanowski et al. Enriching Word Vectors with Subword Information. TACL 2017, arXiv:1607.04606.
+    """
+
+    composes: ClassVar[bool] = True
+
+    def __init__(
+        self, vocabulary_size: Annotated[int, at_least(2)], dim: int = 300, *, buckets: Count = 20_000, **kwargs: Any
+    ) -> None:
+        super().__init__(vocabulary_size, dim, **kwargs)
+        self.keep_arguments(locals())
+
+    def build(self, input_shape: Any) -> None:
+        super().build(input_shape)
+        self.gram_table = self.add_weight(
+            (self.buckets + 1, self.dim), "zeros", trainable=self.train_words, autocast=False, name="gram_table"
+        )
+
+    @property
+    def tables(self) -> list[keras.Variable]:
+        return [self.table, self.gram_table]
+
+    def look_up(self, token_ids: Tensor, training: bool) -> Tensor:
+        ids, grams = self._with_unknown(token_ids[..., 0], training), token_ids[..., 1:]
+        whole = ops.cast(ops.not_equal(ids, UNKNOWN_ID), self.table.dtype)[..., None]
+        own = ops.take(self._rows(self.table, training), ids, axis=0)
+        return whole * own + mean_rows(self._rows(self.gram_table, training), grams)
+
+    def set_vectors(self, vectors: np.ndarray, grams: np.ndarray | None = None) -> None:
+        """Set the vectors of the words, and of the n-grams to the mean of the words that have them.
+
+        Args:
+            vectors: (vocabulary_size, dim) float, composed vectors: they are what `call` returns for the words.
+            grams: (vocabulary_size, n) int, the n-grams of each word, 0 = none. Words without n-grams give n-grams
+                nothing. None for zero vectors of all n-grams.
+
+        Raises:
+            InvalidArgumentError: for another shape or a value that is not finite.
+        """
+        super().set_vectors(vectors)
+        table = np.zeros(self.gram_table.shape, np.float32)
+        if grams is not None:
+            rows, columns = np.nonzero(grams)
+            numbers = grams[rows, columns]
+            for first in range(0, len(rows), _BLOCK):
+                block = slice(first, first + _BLOCK)
+                np.add.at(table, numbers[block], vectors[rows[block]])
+            table /= np.maximum(np.bincount(numbers, minlength=len(table)), 1)[:, None]
+            self.table.assign(vectors - ops.convert_to_numpy(mean_rows(ops.convert_to_tensor(table), grams)))
+        self.gram_table.assign(table)
+
+    def compute_output_shape(self, input_shape: Any) -> tuple[Any, ...]:
+        return (*input_shape[:-1], self.dim)
 
 
 def word_ids(token_ids: Tensor) -> Tensor:
-    """Return the ids of tokens that are words, (batch, steps), or words of trees, (batch, steps, 2).
+    """Return the ids of tokens, (batch, steps), of plain ids or of tokens with more numbers, (batch, steps, n).
 
     Example:
 
@@ -226,8 +351,8 @@ def word_ids(token_ids: Tensor) -> Tensor:
 
 
 def padding_mask(token_ids: Tensor) -> Tensor:
-    """Return (batch, steps) bool, false for padding."""
-    return ops.not_equal(token_ids, PADDING_ID)
+    """Return (batch, steps) bool, false for padding; tokens as in `word_ids`."""
+    return ops.not_equal(word_ids(token_ids), PADDING_ID)
 
 
 @dataclass(frozen=True)
@@ -253,10 +378,10 @@ class WordVectors(Part):
     word_dropout: Share = 0.0
     dropout: Share = 0.0
 
-    def build(self, vocabulary_size: int, dtype: str) -> WordEmbedding:
-        """Build the table of vectors."""
+    def build(self, spec: TextSpec, dtype: str) -> WordEmbedding:
+        """Build the layer of vectors."""
         options = self.arguments("vectors", "trainable")
-        return WordEmbedding(vocabulary_size, train_words=self.trainable, dtype=dtype, **options)
+        return spec.embedding(train_words=self.trainable, dtype=dtype, **options)
 
     def initialize(self, layer: WordEmbedding, corpus: TextCorpus) -> None:
         """Set the vectors that `vectors` names.
@@ -268,14 +393,15 @@ class WordVectors(Part):
         from vsemb.text.word_vectors import cooccurrence_vectors, read_word_vectors
 
         if self.vectors == FROM_CAPTIONS:
-            layer.set_vectors(cooccurrence_vectors(corpus.ids, corpus.offsets, len(corpus.vocabulary), layer.dim))
+            vectors = cooccurrence_vectors(corpus.ids, corpus.offsets, len(corpus.vocabulary), layer.dim)
+            layer.set_vectors(vectors, corpus.grams)
         elif self.vectors is not None:
             if not corpus.whole_words:
                 allowed = f"null or {FROM_CAPTIONS!r} with a tokenizer of subwords or characters"
                 fix = "A file has vectors of whole words."
                 raise invalid_argument("words.vectors", self.vectors, allowed, fix)
             vectors, count = read_word_vectors(self.vectors, corpus.vocabulary, corpus.seed)
-            layer.set_vectors(vectors)
+            layer.set_vectors(vectors, corpus.grams)
             say(f"word vectors for {count} of {len(corpus.vocabulary.words)} words")
 
 
@@ -290,12 +416,13 @@ class WordEncoderPart(TextEncoderPart):
         layer: class of the layer; its arguments are the word vectors, `dim` and the fields of the part.
     """
 
+    accepts: ClassVar[tuple[str, ...]] = ("ids", N_GRAMS)
     layer: ClassVar[type[keras.layers.Layer]]
 
     words: WordVectors = field(default_factory=WordVectors)
 
     def build(self, dim: int | None, spec: TextSpec, dtype: str) -> keras.layers.Layer:
-        words = self.words.build(spec.vocabulary_size, dtype)
+        words = self.words.build(spec, dtype)
         return self.layer(words, dim, dtype=dtype, **self.layer_arguments(spec))
 
     def layer_arguments(self, spec: TextSpec) -> dict[str, Any]:

@@ -122,10 +122,10 @@ class TransformerSentenceEncoder(PooledSentenceEncoder):
         self.add_head(units)
 
     def build(self, input_shape: Any) -> None:
-        states = (*input_shape, self.units)
+        states = (*input_shape[:2], self.units)
         build_layers(
             (self.words, input_shape),
-            (self.widening, (*input_shape, self.words.dim)),
+            (self.widening, self.words.compute_output_shape(input_shape)),
             (self.places, states),
             *((block, states) for block in self.blocks),
             (self.normalization, states),
@@ -136,7 +136,7 @@ class TransformerSentenceEncoder(PooledSentenceEncoder):
         token_ids = token_ids[:, : self.length]
         if token_ids.shape[1] == 1:
             # Keras warns of a softmax over a single entry, which is right here.
-            token_ids = ops.pad(token_ids, [[0, 0], [0, 1]])
+            token_ids = ops.pad(token_ids, [[0, 0], [0, 1], *[[0, 0]] * (len(token_ids.shape) - 2)])
         mask = padding_mask(token_ids)
         states = self.words(token_ids, training=training)
         if self.widening is not None:

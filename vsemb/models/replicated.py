@@ -278,7 +278,7 @@ def l2_penalties(model: keras.Model, l2: float) -> list[Tensor]:
     if not l2:
         return []
     layers = model._flatten_layers(include_self=False)
-    tables = {id(layer.table) for layer in layers if isinstance(layer, WordEmbedding)}
+    tables = {id(table) for layer in layers if isinstance(layer, WordEmbedding) for table in layer.tables}
     penalties = []
     for variable in model.trainable_variables:
         if len(variable.shape) >= 2 and "bias" not in variable.name and id(variable) not in tables:

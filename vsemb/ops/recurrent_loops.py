@@ -14,6 +14,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from vsemb.ops.row_means import unique_rows
 from vsemb.ops.tensorflow import tf
 
 Tensor = Any
@@ -182,8 +183,8 @@ def packed_loop(
         cell: a key of `LOOPS`.
         directions: of each layer, the kernel and the recurrent matrix, in the dtype of the products, the bias, in the
             dtype of the state, and whether it goes backwards.
-        words: function from distinct ids, (n,), to their vectors, (n, size).
-        ids: (batch, steps) int32.
+        words: function from distinct ids, (k,) or (k, n), to their vectors, (k, size).
+        ids: (batch, steps) int32, or (batch, steps, n), of which a row is a token.
         mask: (batch, steps) bool; steps with False are skipped.
 
     Returns:
@@ -192,7 +193,7 @@ def packed_loop(
     """
     _, step, states_of = LOOPS[cell]
     shown = tf.where(mask)  # (words, 2), sorted by row
-    distinct, places = tf.unique(tf.gather_nd(ids, shown))
+    distinct, places = unique_rows(tf.gather_nd(ids, shown))
     vectors, rows = words(distinct), tf.cast(shown[:, 0], tf.int32)
     lengths = tf.reduce_sum(tf.cast(mask, tf.int32), 1)
     numbers = tf.range(tf.size(places)) - tf.gather(tf.cumsum(lengths, exclusive=True), rows)

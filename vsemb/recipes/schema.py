@@ -109,7 +109,7 @@ class Job:
         words = {} if seen is None else {"words_known": known, "words_seen": seen}
         self.info["training_texts"] = {**words, **asdict(counts)}
         lines = counts.warnings("training texts")
-        if not counts.texts_with_unknown:
+        if counts.all_known:
             return lines
         of_seen = "" if seen is None else f"{known:,} of {seen:,} known; "
         lines.append(f"{counts.unit:<12} {of_seen}{counts.described('training texts')}")

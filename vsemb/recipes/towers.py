@@ -61,7 +61,8 @@ class Text(Part):
 
     def build(self, dim: int | None, vocabulary_size: int, info: RunInfo, dtype: str) -> keras.layers.Layer:
         """Build the encoder, see `TextEncoderPart.build`."""
-        return self.encoder.build(dim, TextSpec(vocabulary_size, self.tokenizer.length, info), dtype)
+        spec = TextSpec(vocabulary_size, self.tokenizer.length, info, self.tokenizer.ngram_buckets)
+        return self.encoder.build(dim, spec, dtype)
 
     def corpus(
         self, tokenizer: Tokenizer, texts: list[str], seed: int, dataset: StoredDataset | None = None
@@ -76,7 +77,7 @@ class Text(Part):
         """
         tokens, offsets = tokenizer.encode(texts)
         ids, whole = tokenizer.word_ids(tokens), self.tokenizer.whole_words
-        return TextCorpus(tokenizer.vocabulary, ids, offsets, whole, seed, dataset)
+        return TextCorpus(tokenizer.vocabulary, ids, offsets, whole, seed, dataset, tokenizer.grams_of_words())
 
 
 @dataclass(frozen=True)

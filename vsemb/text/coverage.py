@@ -24,12 +24,13 @@ class UnknownWords:
         unit: name of the tokens, such as `words`.
         texts: number of texts.
         tokens: number of tokens in the texts, after truncation.
-        unknown_tokens: number of tokens that are not in the vocabulary.
+        unknown_tokens: number of tokens of which nothing is known.
         unknown_share: share of unknown tokens, from 0 to 1.
         texts_with_unknown: number of texts with an unknown token, or without a token.
         texts_without_known: number of texts without a known token. The model treats all of them alike.
         texts_without_spaces: estimated number of texts that are written without spaces between words, and are one word
             to the model; 0 if few.
+        composed_tokens: number of tokens that are not known as a whole, but have known parts, such as n-grams.
     """
 
     unit: str
@@ -40,19 +41,29 @@ class UnknownWords:
     texts_with_unknown: int
     texts_without_known: int
     texts_without_spaces: int
+    composed_tokens: int = 0
 
     def described(self, noun: str = "texts") -> str:
         """Describe unknown tokens, and texts without a known one, as a phrase; `noun` is the plural of a text."""
         texts = f"of {self.texts:,} {noun}"
         without = counted(self.texts_without_known, f"{texts} has", f"{texts} have")
         lost = f"{without} no known {self.unit}"
-        return f"{_percent(self.unknown_share)} of all {self.unit} unknown; {lost}"
+        if not self.composed_tokens:
+            return f"{_percent(self.unknown_share)} of all {self.unit} unknown; {lost}"
+        composed = self.composed_tokens / self.tokens
+        whole = f"{_percent(1 - composed - self.unknown_share)} of all {self.unit} known as a whole"
+        return f"{whole}, {_percent(composed)} composed, nothing known of {_percent(self.unknown_share)}; {lost}"
+
+    @property
+    def all_known(self) -> bool:
+        """Whether every text has tokens, and all of them are known as a whole."""
+        return not (self.texts_with_unknown or self.composed_tokens)
 
     @property
     def notes(self) -> list[str]:
         """Lines about unknown tokens and texts without spaces; empty if there is nothing to say."""
         notes = self.warnings()
-        if self.texts_with_unknown:
+        if not self.all_known:
             notes.append(f"{self.described()}.")
         return notes
 
@@ -77,12 +88,14 @@ class Coverage:
     Attributes:
         lengths: (texts,) int64, number of tokens.
         known: (texts,) int64, number of known tokens.
+        whole: (texts,) int64, number of tokens that are known as a whole.
         unit: name of the tokens, such as `words`.
         without_spaces: estimated number of texts without spaces between words; 0 if few.
     """
 
     lengths: np.ndarray
     known: np.ndarray
+    whole: np.ndarray
     unit: str = "words"
     without_spaces: int = 0
 
@@ -104,6 +117,7 @@ class Coverage:
             texts_with_unknown=int(np.count_nonzero(self.share < 1)),
             texts_without_known=int(np.count_nonzero(self.known == 0)),
             texts_without_spaces=self.without_spaces,
+            composed_tokens=known - int(self.whole.sum()),
         )
 
 
@@ -125,19 +139,20 @@ def coverage(tokenizer: Tokenizer, ids: np.ndarray, offsets: np.ndarray, texts: 
     ([1.0, 0.5, 0.0], 2)
     """
     rows = len(offsets) - 1
-    known = np.zeros(rows, np.int64)
+    known, whole = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
     for first in range(0, rows, _BLOCK):
         ends = np.asarray(offsets[first : first + _BLOCK + 1], np.int64)
-        is_known = np.asarray(tokenizer.is_known(ids[ends[0] : ends[-1]]))
-        sums = np.append(0, np.cumsum(is_known, dtype=np.int64))
-        known[first : first + _BLOCK] = np.diff(sums[ends - ends[0]])
+        block = ids[ends[0] : ends[-1]]
+        for numbers, tokens in ((known, tokenizer.is_known(block)), (whole, tokenizer.is_whole(block))):
+            sums = np.append(0, np.cumsum(np.asarray(tokens), dtype=np.int64))
+            numbers[first : first + _BLOCK] = np.diff(sums[ends - ends[0]])
     lengths = np.diff(np.asarray(offsets, np.int64))
     share = share_without_spaces(texts) if tokenizer.unit[0] == "word" else 0.0
-    return Coverage(lengths, known, tokenizer.unit[1], round(share * rows))
+    return Coverage(lengths, known, whole, tokenizer.unit[1], round(share * rows))
 
 
 def unknown_words(tokenizer: Tokenizer, texts: Any) -> tuple[list[str], int, int]:
-    """Find the unknown tokens of texts.
+    """Find the tokens of texts of which nothing is known.
 
     Args:
         tokenizer: the tokenizer.

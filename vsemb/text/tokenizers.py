@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from vsemb.data.store import Split, StoredDataset
     from vsemb.exporting.served_inputs import TextInput
 
+#: The tokenizer that composes words of parts, see `vsemb.text.ngrams.NGrams`.
+NGRAMS = "text.tokenizer=ngrams"
+
 #: The known characters: the 69 printable characters of ASCII without upper case.
 ALPHABET = string.ascii_lowercase + string.digits + string.punctuation + " "
 
@@ -88,7 +91,8 @@ class Tokenizer(tf.Module):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
         """Make the tokenizer again from the return value of `get_config`."""
-        return cls(Vocabulary(config["words"], config["scores"]), config["max_length"])
+        options = {name: value for name, value in config.items() if name not in ("words", "scores")}
+        return cls(Vocabulary(config["words"], config["scores"]), **options)
 
     def pieces(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Split texts: (batch,) string -> (batch, None) ragged string, at most `max_length` tokens per row."""
@@ -96,16 +100,23 @@ class Tokenizer(tf.Module):
 
     def ragged(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Tokenize without padding: (batch,) string -> (batch, None) ragged int32."""
+        pieces = self._checked_pieces(texts)
+        return pieces.with_flat_values(self.table.lookup(pieces.flat_values))
+
+    def _checked_pieces(self, texts: tf.Tensor) -> tf.RaggedTensor:
         texts = tf.convert_to_tensor(texts)
         if texts.shape.rank not in (None, 1):
             raise invalid_argument("texts", f"shape {tuple(texts.shape)}", "a list or vector of strings, (batch,)")
-        pieces = self.pieces(texts)
-        return pieces.with_flat_values(self.table.lookup(pieces.flat_values))
+        return self.pieces(texts)
 
     def split(self, text: str) -> list[str]:
         """Split a text as `pieces` does, in Python, for training where TensorFlow is not installed."""
         fix = "Without TensorFlow, train with text.tokenizer=words or characters."
         raise VsembError(f"A {type(self).__name__} must have TensorFlow, which is not installed. {fix}")
+
+    def token(self, word: str) -> Any:
+        """Look up the token of a piece in Python: int, or a list of the length of `token_shape`."""
+        return self.vocabulary.ids.get(word, UNKNOWN_ID)
 
     def word_ids(self, ids: np.ndarray) -> np.ndarray:
         """Return the id part of tokens: (...) + `token_shape` -> (...) int32."""
@@ -121,6 +132,21 @@ class Tokenizer(tf.Module):
             (...) bool; False for padding and for the unknown token.
         """
         return self.word_ids(ids) > UNKNOWN_ID
+
+    def is_whole(self, ids: Any) -> Any:
+        """Return which tokens are known as a whole; the other known tokens are composed of known parts.
+
+        Args:
+            ids: as for `is_known`.
+
+        Returns:
+            (...) bool.
+        """
+        return self.is_known(ids)
+
+    def grams_of_words(self) -> np.ndarray | None:
+        """Return the n-grams of each word, (len(vocabulary), n) int32; None for tokens that are single ids."""
+        return None
 
     def __call__(self, texts: tf.Tensor) -> tf.Tensor:
         """Tokenize texts and pad on the right.
@@ -151,10 +177,8 @@ class Tokenizer(tf.Module):
         if not tf:
             require_unicode("texts", texts)
             rows = [self.split(text) for text in texts]
-            words = itertools.chain.from_iterable(rows)
-            known = self.vocabulary.ids
-            ids = np.array([known.get(word, UNKNOWN_ID) for word in words], np.int32)
-            return ids, np.cumsum([0, *map(len, rows)])
+            ids = np.array([self.token(word) for word in itertools.chain.from_iterable(rows)], np.int32)
+            return ids.reshape(-1, *self.token_shape), np.cumsum([0, *map(len, rows)])
         parts, lengths = [], [np.zeros(1, np.int64)]
         for batch in batches_of(texts):
             ragged = self.ragged(batch)
@@ -287,6 +311,11 @@ class TokenizerPart(Part, family="tokenizer"):
     token_shape: ClassVar[tuple[int, ...]] = ()
 
     @property
+    def ngram_buckets(self) -> int:
+        """Number of vectors for n-grams of words; 0 for tokens that are single ids."""
+        return 0
+
+    @property
     def length(self) -> int:
         """Maximum number of tokens per text."""
         raise NotImplementedError
@@ -407,7 +436,7 @@ class Words(LearnedVocabulary, kind="words"):
         remedies = super().remedies
         if self.vocabulary_size is not None:
             remedies["text.tokenizer.vocabulary_size=null"] = "keeps all words"
-        return {**remedies, SUBWORDS: "splits rare words"}
+        return {**remedies, NGRAMS: "composes rare words", SUBWORDS: "splits them"}
 
     def learn(self, texts: Iterable[str], dataset: StoredDataset | None = None) -> Vocabulary:
         return Vocabulary.from_captions(texts, self.min_count, self.vocabulary_size)

@@ -177,20 +177,22 @@ class CCA(Initialization, kind="cca"):
         for image_map, kernel in zip(maps, kernels, strict=True):
             image_map.affine.kernel.assign(kernel)
         for member in members:
-            _set_words(member, vectors)
+            _set_words(member, vectors, corpus.grams)
 
 
-def _set_words(encoder: Any, vectors: np.ndarray) -> None:
+def _set_words(encoder: Any, vectors: np.ndarray, grams: np.ndarray | None) -> None:
     """Set the word vectors of a text encoder, and of its bag of words."""
     # Words that CCA excluded keep their random vectors.
     included = vectors.any(axis=1)
     vectors = vectors[included]
+    if grams is not None:
+        grams = grams * np.expand_dims(included, 1)
     table = keras.ops.convert_to_numpy(encoder.words.table).copy()
     size = min(table.shape[1], vectors.shape[1])
     table[included, :size] = vectors[:, :size] / vectors[:, :size].std() * _WORD_DEVIATION
-    encoder.words.set_vectors(table)
+    encoder.words.set_vectors(table, grams)
     bag = getattr(encoder, "bag", None)
     if bag is not None:
         table = keras.ops.convert_to_numpy(bag.words.table).copy()
         table[included] = vectors / np.linalg.norm(vectors, axis=1).mean()
-        bag.words.set_vectors(table)
+        bag.words.set_vectors(table, grams)

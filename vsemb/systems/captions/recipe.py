@@ -18,7 +18,7 @@ from vsemb.data.batches import BatchSource, PairBatches
 from vsemb.data.store import Split, StoredDataset
 from vsemb.data.tokens import encoded_captions
 from vsemb.encoders.image import Affine
-from vsemb.encoders.text_encoder import TextCorpus, WordVectors
+from vsemb.encoders.text_encoder import TextCorpus, TextSpec, WordVectors
 from vsemb.errors import invalid_argument
 from vsemb.ops.tensorflow import tf
 from vsemb.parts import NonNegative, Part, between
@@ -125,7 +125,7 @@ class CaptionTask(NextWordTask):
     def build(self, vocabulary_size: int, info: RunInfo, dtype: str) -> MultimodalRNN:
         keras.utils.set_random_seed(self.training.seed)
         image_encoder = self.decoder.image_encoder(self.image, info, self.training.seed, dtype)
-        words = self.text.words.build(vocabulary_size, dtype)
+        words = self.text.words.build(TextSpec(vocabulary_size, self.text.tokenizer.length, info), dtype)
         model = self.decoder.build(image_encoder, words, self.l2)
         model.build({"image": self.image.input_shape(info), "text": (None, None)})
         return model

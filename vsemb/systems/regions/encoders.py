@@ -178,6 +178,7 @@ class ContextualTokens(WordEncoderPart, kind="contextual-tokens"):
         init_scale: all matrices are uniform in +- this; null for Glorot's range and orthogonal recurrences.
     """
 
+    accepts: ClassVar[tuple[str, ...]] = ("ids",)
     produces: ClassVar[str] = "multi_vector"
     layer: ClassVar[type[keras.layers.Layer]] = ContextualTokenEncoder
 

@@ -347,7 +347,7 @@ class TreeEncoderPart(WordEncoderPart):
         init_scale: weights start uniform in +- this; null for Glorot's range.
     """
 
-    accepts: ClassVar[str] = "trees"
+    accepts: ClassVar[tuple[str, ...]] = ("trees",)
     children: ClassVar[str]
     layer: ClassVar[type[keras.layers.Layer]] = TreeLSTMEncoder
 

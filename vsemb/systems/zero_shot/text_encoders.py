@@ -211,6 +211,7 @@ class Convolutional(WordEncoderPart, kind="convolutional"):
         dropout: share of entries dropped before the last layer in training.
     """
 
+    accepts: ClassVar[tuple[str, ...]] = ("ids",)
     layer: ClassVar[type[keras.layers.Layer]] = ConvolutionalSentenceEncoder
 
     stages: Literal["words", "characters"] = "words"
@@ -355,7 +356,7 @@ class AttributeEncoder(Configured, keras.layers.Layer):
 class Attributes(TextEncoderPart, kind="attributes"):
     """Class attributes with a linear map."""
 
-    accepts: ClassVar[str] = "classes"
+    accepts: ClassVar[tuple[str, ...]] = ("classes",)
 
     def build(self, dim: int | None, spec: TextSpec, dtype: str) -> AttributeEncoder:
         # Ids 0 (padding) and 1 (unknown) are not classes.
