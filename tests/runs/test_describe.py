@@ -11,7 +11,7 @@ import pytest
 from vsemb.acts import Fields
 from vsemb.cli.__main__ import command_parser
 from vsemb.errors import DataError
-from vsemb.runs.describe import info
+from vsemb.runs.describe import FEW_IMAGES, info
 from vsemb.runs.indexing import build_index
 
 
@@ -54,6 +54,10 @@ def test_a_dataset_and_an_index(tiny_run, scenes, tmp_path):
     manifest = json.loads((tmp_path / "manifest.json").read_text())
     (tmp_path / "manifest.json").write_text(json.dumps(manifest | {"source": {"format": "table"}}))
     assert [line.split(" --")[-1] for line in info(tmp_path).next] == ["backbone MobileNetV2"]
+    assert "hub:" in info(tmp_path).facts["pretrained"]
+    manifest["splits"]["train"]["images"] = FEW_IMAGES
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest | {"source": {"format": "table"}}))
+    assert "pretrained" not in info(tmp_path).facts
     build_index(tiny_run, scenes, "val", out=tmp_path / "val").close()
     found = info(tmp_path / "val")
     assert found.facts["items"] == "12 images of val" and found.facts["similarity"] == "cosine"

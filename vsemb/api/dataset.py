@@ -68,11 +68,14 @@ class Dataset(store.StoredDataset, Result):
 
     def __str__(self) -> str:
         rows = [[name, *map("{:,}".format, row.values())] for name, row in self._counts().items()]
+        described = info(self.path)
+        advice = {name: text for name, text in described.facts.items() if name == "pretrained"}
         values = {
             "dataset": self.path,
             "fingerprint": self.fingerprint[:16],
             "caption": one_line(self.split(self.splits[0]).captions_of(0)[0], 100),
-            "next": info(self.path).next[0],
+            "next": described.next[0],
+            **advice,
         }
         return "\n".join([table(["split", "images", "captions"], rows), *summary(self.manifest), facts(values)])
 

@@ -20,6 +20,10 @@ from vsemb.files import read_json, read_json_lines, reading
 from vsemb.results import Result
 from vsemb.runs.inputs import kind_of, model_version
 
+#: Below this number of images with captions, a pretrained model usually finds more than a trained one.
+FEW_IMAGES = 3_000
+_PRETRAINED = "hub:clip_vit_base_patch32"
+
 
 @dataclass(frozen=True, repr=False)
 class Description(Result):
@@ -180,6 +184,9 @@ def _dataset(path: Path) -> _Read:
             pretrained = "vsemb train best --data {data} --out {out} --backbone MobileNetV2"
             following = {scenes.FORMAT: scenes.NEXT}.get(format, pretrained)
     name, out = shlex.quote(str(path)), shlex.quote(f"runs/{manifest['name']}")
+    if " best " in following and sum(split["images"] for split in splits.values()) < FEW_IMAGES:
+        few = f"fits fewer than {FEW_IMAGES:,} images better than training"
+        facts["pretrained"] = f"{few}: vsemb evaluate {_PRETRAINED} --data {name}"
     return "manifest.json", facts, [following.format(data=name, out=out)]
 
 
