@@ -192,7 +192,7 @@ class Reader:
             for language, block in page:
                 if language == "python":
                     block = block.replace("epochs=20", "epochs=1")
-                    for word in ("imagenet", "MobileNetV2"):
+                    for word in ("imagenet", "MobileNetV2", "hub:clip_vit_base_patch32"):
                         block = block.replace(f'"{word}"', f'"{self.stand_ins[word]}"')
                     self._try(f"{name}: {block}", lambda block=block: exec(compile(block, name, "exec"), names))
                     continue

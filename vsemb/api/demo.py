@@ -47,7 +47,8 @@ def serve_demo(
     On an address other than loopback, browsers ask for a name and a password. The password is the token.
 
     Args:
-        source: a run, its directory, or the directory of an index of images.
+        source: a run, its directory, the name of a pretrained model, such as `hub:clip_vit_base_patch32`, or the
+            directory of an index of images.
         images: image files without captions: directories, globs, files, .txt lists.
         data: dataset to search; default: the training dataset, or that of the index.
         split: split to search, or all; default: all.
@@ -71,7 +72,7 @@ def serve_demo(
     Example:
 
         vsemb.serve_demo("runs/mine", port=0, open_browser=True)
-        vsemb.serve_demo("runs/mine", images=["photos"])
+        vsemb.serve_demo("hub:clip_vit_base_patch32", images=["photos"])
     """
     from vsemb.demo.pictures import open_source
     from vsemb.demo.server import serve_page
