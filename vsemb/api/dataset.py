@@ -151,7 +151,8 @@ class Dataset(store.StoredDataset, Result):
             images: base folder of the file names; default: the folder of the table, or `images/` in it.
             on_bad: for unusable images: `fail` raises one error that lists all of them, `skip` omits them.
             overwrite: whether to replace another dataset at `out` and its cached features.
-            **options: further fields of the reader of tables, such as `split` and `disjoint_classes`.
+            **options: further fields of the reader of tables: `file_column` and `caption_column` for a header with
+                other names, `split`, `disjoint_classes`, `uris`.
 
         Returns:
             The dataset. If `out` already contains it, nothing is written.

@@ -194,6 +194,18 @@ def test_other_separators_and_columns(tmp_path, pictures, name, text, layout):
     assert layout in source.notes[0]
 
 
+def test_columns_may_be_named(tmp_path, pictures):
+    pictures(tmp_path, "a.jpg", "no.jpg")
+    table = tmp_path / "captions.csv"
+    table.write_text("image,path,Was sieht man,caption\nno.jpg,a.jpg,ein Hund,x\n")
+    with pytest.raises(DataError, match="file_column"):
+        read("table", table, images=tmp_path)
+    records = list(read("table", table, images=tmp_path, file_column="path", caption_column="was sieht man").records)
+    assert [(record.key, record.captions) for record in records] == [("a.jpg", ("ein Hund",))]
+    with pytest.raises(DataError, match="no column caption"):
+        read("table", table, images=tmp_path, file_column="path", caption_column="none")
+
+
 def test_escaped_quotation_marks_in_tsv_mean_quoting(tmp_path, pictures):
     (tmp_path / "t.tsv").write_text('file\tcaption\na.jpg\t"A ""big"" dog"\na.jpg\t"a\ttab"\na.jpg\t"open\n')
     pictures(tmp_path, "a.jpg")

@@ -43,6 +43,8 @@ COLUMNS = {
 }
 # Columns caption_0, caption_1 and so on hold captions of one image.
 NUMBERED = re.compile(r"_?\d+$")
+_RENAME = "Rename the columns."
+_NAME = "Name the columns by `file_column` and `caption_column`, or rename them."
 _SUFFIXES = (".csv", ".tsv", ".jsonl")
 _DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
 # A field quoted as in CSV that contains escaped quotation marks.
@@ -69,12 +71,16 @@ class Table(Reader, kind="table"):
         disjoint_classes: make splits that share no class, by a hash of the classes.
         uris: allow URIs as file names: https://, file://, and gs:// or s3:// with the extra `beam`. The author of the
             table then decides which addresses are requested.
+        file_column: column with file names; default: the one with a usual name.
+        caption_column: column with captions; default: the one with a usual name.
     """
 
     images: str | os.PathLike[str] | None = None
     split: str | None = None
     disjoint_classes: bool = False
     uris: bool = False
+    file_column: str | None = None
+    caption_column: str | None = None
 
     def check(self) -> None:
         if self.disjoint_classes and self.split is not None:
@@ -116,7 +122,9 @@ class Table(Reader, kind="table"):
                 raise DataError(f"{where}: {name} has split and class {fact}, and {facts[name]} in an earlier row.")
             captions.setdefault(name, []).extend(texts)
 
-        for where, row in read_rows(table, COLUMNS, ("file", "caption"), weak=WEAK, bad=bad):
+        named = {"file": self.file_column, "caption": self.caption_column}
+        columns = COLUMNS | {ours: (name.strip().lower(),) for ours, name in named.items() if name is not None}
+        for where, row in read_rows(table, columns, ("file", "caption"), weak=WEAK, bad=bad, fix=_NAME):
             name = str(row.get("file")).strip()
             if scheme(name) and not self.uris:
                 # Raised outside `with bad`: one URI rejects the whole table.
@@ -135,7 +143,8 @@ class Table(Reader, kind="table"):
             split, class_name = facts[name]
             image = located(name) if scheme(name) else image_path(folder, name)
             records.append(ImageRecord(name, tuple(texts), split, image, class_name))
-        options = {"split": self.split, "disjoint_classes": self.disjoint_classes, "uris": self.uris}
+        options: dict[str, Any] = {"split": self.split, "disjoint_classes": self.disjoint_classes, "uris": self.uris}
+        options |= {"file_column": self.file_column, "caption_column": self.caption_column}
         options = {name: value for name, value in options.items() if value}
         notes = _layout(table).notes
         return Source("table", Path(source).resolve().name, records, (table,), options, notes, tuple(bad))
@@ -167,6 +176,7 @@ def read_rows(
     weak: Collection[str] = (),
     desc: str | None = None,
     bad: AbstractContextManager[None] = STRICT,
+    fix: str = _RENAME,
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Read the rows of a file.
 
@@ -178,6 +188,7 @@ def read_rows(
         weak: names that count only if the header has no other name of the same column.
         desc: label of the progress bar, before the file's name; None for no bar.
         bad: `BadRows` to record malformed rows, which are then left out. By default, the first such row is an error.
+        fix: what to do about a header that does not fit, a sentence for errors.
 
     Yields:
         File and line of a row, for error messages, and {our column: value} of the columns in the file.
@@ -191,14 +202,14 @@ def read_rows(
             if line.strip():
                 with bad:
                     row = _object(where, line)
-                    named = named_columns(where, list(row), columns, required, weak)
+                    named = named_columns(where, list(row), columns, required, weak, fix)
                     yield where, {ours: row[name] for ours, name in named.items()}
         return
     rows = _cells(path, lines, bad)
     where, header = next(rows, ("", []))
     if not header:
         raise DataError(f"{path} is empty.")
-    named = named_columns(where, header, columns, required, weak)
+    named = named_columns(where, header, columns, required, weak, fix)
     places = {ours: header.index(name) for ours, name in named.items()}
     for where, cells in rows:
         with bad:
@@ -288,6 +299,7 @@ def named_columns(
     columns: Mapping[str, Sequence[str]],
     required: Sequence[str],
     weak: Collection[str] = (),
+    fix: str = _RENAME,
 ) -> dict[str, str]:
     """Map our column names to names of the header.
 
@@ -299,7 +311,7 @@ def named_columns(
         matches = [name for name in header if name.strip().lower() in names]
         matches = [name for name in matches if name.strip().lower() not in weak] or matches
         if len(matches) > 1:
-            raise DataError(f"{where}: several columns could be the {ours}: {', '.join(matches)}.")
+            raise DataError(f"{where}: several columns could be the {ours}: {', '.join(matches)}. {fix}")
         if matches:
             named[ours] = matches[0]
     missing = [ours for ours in required if ours not in named]
@@ -307,6 +319,6 @@ def named_columns(
         understood = "; ".join(f"{', '.join(columns[ours])} for {ours}" for ours in missing)
         raise DataError(
             f"{where}: no column {' and no column '.join(missing)}; got {', '.join(header)[:120]}. "
-            f"Rename the columns. Names that are understood: {understood}."
+            f"{fix} Names that are understood: {understood}."
         )
     return named
