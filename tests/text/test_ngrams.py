@@ -128,10 +128,15 @@ def test_without_tensorflow_tokens_are_those_of_the_graph(monkeypatch: pytest.Mo
         assert np.array_equal(mine, graph) and mine.dtype == graph.dtype
 
 
-def test_saved_with_a_model_and_in_a_graph(tmp_path: Path) -> None:
+def test_saved_with_a_model() -> None:
     built = tokenizer(buckets=50, shortest=2, longest=3)
     stored = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(built))
     assert np.array_equal(stored(ODD).numpy(), built(ODD).numpy())
+
+
+@pytest.mark.slow
+def test_saved_in_a_graph(tmp_path: Path) -> None:
+    built = tokenizer(buckets=50, shortest=2, longest=3)
     module = tf.Module()
     module.tokenizer = built
     module.tokens = tf.function(built.__call__, input_signature=[tf.TensorSpec([None], tf.string)])
