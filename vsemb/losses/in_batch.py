@@ -25,8 +25,8 @@ class InBatchLoss(Configured, keras.losses.Loss):
     """Base of the losses over one row of candidates per query.
 
     `DualEncoder` applies a loss to the scores and to their transpose, and adds the two directions, as the ranking
-    losses of the papers do. CLIP and SigLIP average them: pass `DualEncoder(image_weight=0.5, text_weight=0.5)`. The recipes
-    have the weights of their papers.
+    losses of the papers do. CLIP and SigLIP average them: pass `DualEncoder(image_weight=0.5, text_weight=0.5)`. The
+    recipes have the weights of their papers.
 
     Args:
         reduction: reduction over queries: `"sum"` or `"mean"`; None for `default_reduction`.
