@@ -13,7 +13,7 @@ from PIL import Image
 
 import vsemb
 from vsemb.data.images import BadImage, ImageLike, image_bytes, sanitise_image
-from vsemb.demo.answers import decoded as dropped
+from vsemb.demo.pictures import DatasetPictures
 from vsemb.errors import VsembError
 from vsemb.image.decode import decode_images
 from vsemb.runs.embedding import embed_files
@@ -332,9 +332,10 @@ def test_what_is_not_understood_is_refused_on_every_path(tmp_path, scenes):
     whole = tmp_path / "whole.png"
     whole.write_bytes(plain(RGB))
     assert stored_in_dataset([*files, whole])[:-1] == [b""] * len(files)
+    shown = DatasetPictures(scenes)
     for name, data in zip(names, files, strict=True):
         with pytest.raises(VsembError, match="unreadable"):
-            raise AssertionError((name, dropped(data, scenes)))
+            raise AssertionError((name, shown.stored(data)))
 
 
 def test_pil_images_and_arrays_mean_what_their_files_do(tmp_path):
