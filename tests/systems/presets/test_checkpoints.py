@@ -241,3 +241,6 @@ def test_checkpoints_saved_by_the_library(kind: str, checkpoints: dict[str, Path
         for side, rows in zip(queries, (expected["images"], received), strict=True)
     ]
     np.testing.assert_array_equal(*ranked)
+    vsemb.export(run, tmp_path / "model")
+    served = vsemb.load(tmp_path / "model").encode_texts(texts[:50], on_bad="nan")
+    np.testing.assert_allclose(served, embedded[:50], atol=1e-5)

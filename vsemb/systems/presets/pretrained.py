@@ -138,7 +138,8 @@ def cached_run(name: str) -> Path:
         made_of = [f"{file} {file.stat().st_size} {file.stat().st_mtime_ns}" for file in files]
     digest = hashlib.sha256("\n".join(made_of).encode()).hexdigest()[:12]
     label = re.sub(r"[^\w.-]+", "-", Path(source).name if Path(source).is_dir() else source).strip("-.")
-    path = cache_directory() / "presets" / f"{label}-{digest}"
+    # The last part is the name of the run, on pages and in tables.
+    path = cache_directory() / "presets" / digest / label
     if (path / STATUS).is_file() and read_json(path / STATUS, "run").get("status") == "finished":
         return path
     run = pretrained_run(name, path)
