@@ -169,6 +169,8 @@ class _Weights:
         """
         file = _WEIGHTS if self._places is None else self._places.get(name, _WEIGHTS)
         path = self._directory / Path(file).name
+        if not path.is_file():
+            raise DataError(f"{path}, a file of weights, is missing. Download or save the whole checkpoint.")
         try:
             if file not in self._files:
                 self._files[file] = self._open(path, framework="numpy").__enter__()
