@@ -30,7 +30,7 @@ check: lint
 test: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -m 'not slow and not real_data' --processes $(WORKERS)
 
-# The transformers library, which slow tests compare with: 6 GB, in an environment of its own, because torch needs a
+# The transformers library, which a slow test compares with where it is installed: 6 GB, in an environment of its own, because torch needs a
 # newer setuptools than TensorBoard.
 $(VENV)/peers/installed: $(VENV)/installed
 	$(PYTHON) -m venv $(VENV)/peers
@@ -41,7 +41,7 @@ peers: $(VENV)/peers/installed
 
 # The long ones: trainings on several devices, every command of the documentation, real data.
 # Files without such tests are not even collected.
-test-slow: $(VENV)/installed-dev $(VENV)/peers/installed
+test-slow: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -m 'slow or real_data' --processes $(WORKERS) \
 	    $$(grep -rlE 'mark\.(slow|real_data)' tests --include='test_*.py' | sort)
 
