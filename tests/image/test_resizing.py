@@ -71,3 +71,17 @@ def test_a_padded_image_is_never_larger_than_its_limit() -> None:
 def test_the_longer_side_is_limited_for_tall_images_too() -> None:
     tall = tf.stack([tf.io.encode_png(tf.zeros((60_000, 1, 3), tf.uint8))])
     assert not decode_images(tall, 900, resizing=Resizing(pad_to_aspect_ratio=True))[1].numpy().any()
+
+
+@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
+@pytest.mark.parametrize(("rows", "columns"), [(40, 61), (75, 30), (12, 31), (24, 24), (9, 3)])
+def test_the_crop_after_a_resize_is_the_centre_of_the_whole_one(rows: int, columns: int, interpolation: str) -> None:
+    """The slow way: resize the whole image as torchvision does, sides rounded down, and cut."""
+    pixels = np.random.default_rng(rows).uniform(0, 255, (rows, columns, 3)).astype(np.float32)
+    size, shorter = 12, min(rows, columns)
+    sides = rows * size // shorter, columns * size // shorter
+    whole = tf.image.resize(pixels, sides, interpolation, antialias=True)
+    top, left = ((side - size) // 2 for side in sides)
+    received = resize_image(tf.constant(pixels), size, Resizing(interpolation, True, crop_after_resize=True))
+    # Both scales are float32.
+    np.testing.assert_allclose(received, whole[top : top + size, left : left + size], atol=0.02)

@@ -69,14 +69,14 @@ class Dataset(store.StoredDataset, Result):
     def __str__(self) -> str:
         rows = [[name, *map("{:,}".format, row.values())] for name, row in self._counts().items()]
         described = info(self.path)
-        advice = {name: text for name, text in described.facts.items() if name == "pretrained"}
         values = {
             "dataset": self.path,
             "fingerprint": self.fingerprint[:16],
             "caption": one_line(self.split(self.splits[0]).captions_of(0)[0], 100),
             "next": described.next[0],
-            **advice,
         }
+        if "pretrained" in described.facts:
+            values["pretrained"] = described.facts["pretrained"]
         return "\n".join([table(["split", "images", "captions"], rows), *summary(self.manifest), facts(values)])
 
     def _counts(self) -> dict[str, dict[str, int]]:

@@ -178,13 +178,14 @@ def _dataset(path: Path) -> _Read:
     }
     format = manifest.get("source", {}).get("format")
     following = _of_reader(format)
+    trained_here = following is None and format != scenes.FORMAT
     if following is None:
         following = "vsemb train vsepp --data {data} --out {out}"
         if not caches["features"]:
             pretrained = "vsemb train best --data {data} --out {out} --backbone MobileNetV2"
             following = {scenes.FORMAT: scenes.NEXT}.get(format, pretrained)
     name, out = shlex.quote(str(path)), shlex.quote(f"runs/{manifest['name']}")
-    if " best " in following and sum(split["images"] for split in splits.values()) < FEW_IMAGES:
+    if trained_here and sum(split["images"] for split in splits.values()) < FEW_IMAGES:
         few = f"fits fewer than {FEW_IMAGES:,} images better than training"
         facts["pretrained"] = f"{few}: vsemb evaluate {_PRETRAINED} --data {name}"
     return "manifest.json", facts, [following.format(data=name, out=out)]

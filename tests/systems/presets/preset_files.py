@@ -53,6 +53,28 @@ def write_clip(path: Path, size: int = SIZE) -> Path:
     return path
 
 
+def write_metaclip2(path: Path, size: int = SIZE) -> Path:
+    """MetaCLIP 2 with a layer of 16 in each tower, and its own preprocessing."""
+    from keras_hub import layers, models
+
+    tokenizer = models.MetaCLIP2Tokenizer(sentencepiece_model(pad_id=-1, unk_id=0, bos_id=1, eos_id=2, vocab_size=80))
+    network = models.MetaCLIP2Backbone(
+        models.MetaCLIP2VisionEncoder(8, 16, 1, 2, 32, image_shape=(size, size, 3), name="vision"),
+        models.MetaCLIP2TextEncoder(tokenizer.vocabulary_size(), 16, 16, 1, 2, 32, max_sequence_length=24, name="text"),
+        projection_dim=12,
+    )
+    spread(network)
+    for weight in network.weights:
+        if weight.name == "position_ids":
+            weight.assign(np.arange(weight.shape[1])[None])
+        if weight.name == "logit_scale":
+            weight.assign(np.log(100.0))
+    converter = layers.MetaCLIP2ImageConverter(image_size=(size, size), scale=1 / 127.5, offset=-1.0)
+    network.save_to_preset(str(path))
+    models.MetaCLIP2CausalLMPreprocessor(tokenizer, converter, sequence_length=24).save_to_preset(str(path))
+    return path
+
+
 def write_siglip(path: Path, size: int = SIZE) -> Path:
     """SigLIP with a layer of 16 in each tower, and SigLIP's own preprocessing."""
     from keras_hub import layers, models

@@ -147,15 +147,41 @@ def test_a_missing_file_is_named(file: str, tmp_path: Path) -> None:
         vsemb.load(checkpoint)
 
 
-def test_weights_of_another_size_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        "text_model.embeddings.token_embedding.weight",
+        "text_model.encoder.layers.0.mlp.fc1.weight",
+        "text_model.encoder.layers.1.self_attn.k_proj.weight",
+        "vision_model.encoder.layers.0.self_attn.out_proj.bias",
+        "vision_model.embeddings.patch_embedding.weight",
+    ],
+)
+def test_weights_of_another_size_are_refused(name: str, tmp_path: Path) -> None:
     from safetensors.numpy import load_file, save_file
 
     path = write_clip_checkpoint(tmp_path / "clip") / "model.safetensors"
     weights = load_file(path)
-    name = "text_model.embeddings.token_embedding.weight"
     save_file(weights | {name: weights[name][:-1]}, path)
-    with pytest.raises(DataError, match=name):
+    # Parts of an attention layer are named together.
+    with pytest.raises(DataError, match=name.partition(".self_attn")[0]):
         vsemb.load(path.parent)
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("config.json", {"model_type": "clip", "text_config": [1], "vision_config": 3}),
+        ("config.json", {"model_type": "clip", "projection_dim": "x"}),
+        ("preprocessor_config.json", []),
+        ("model.safetensors.index.json", {}),
+    ],
+)
+def test_malformed_files_are_one_error(file: str, content: object, tmp_path: Path) -> None:
+    checkpoint = write_clip_checkpoint(tmp_path / "clip")
+    (checkpoint / file).write_text(json.dumps(content))
+    with pytest.raises(DataError):
+        vsemb.load(checkpoint)
 
 
 def test_left_padding_is_refused(tmp_path: Path) -> None:

@@ -44,22 +44,23 @@ def test_a_download_that_fails_is_one_line_and_says_what_to_do(monkeypatch: pyte
     assert presets._fetched.cache_info().currsize == 0
 
 
-def test_what_is_downloaded_is_described_as_a_directory_is(preset_path, monkeypatch) -> None:
+@pytest.mark.parametrize("dual", ["MetaCLIP2Backbone", "SigLIPBackbone"])
+def test_what_is_downloaded_is_described_as_a_directory_is(dual, preset_path, monkeypatch) -> None:
     """keras-hub's own reading and writing of a preset gives what the preset's files say."""
     import keras_hub
 
-    path = preset_path("siglip")
-    there = {"tiny_siglip": {"kaggle_handle": "kaggle://a/b/keras/c/1"}}
+    path = preset_path(dual.removesuffix("Backbone").lower())
+    there = {"tiny_dual": {"kaggle_handle": "kaggle://a/b/keras/c/1"}}
     monkeypatch.setattr(presets, "_presets", lambda: there)
-    for kind in (keras_hub.models.Backbone, keras_hub.models.SigLIPPreprocessor):
+    for kind in (keras_hub.models.Backbone, getattr(keras_hub.models, presets.DUAL[dual])):
         real = kind.from_preset
         monkeypatch.setattr(
             kind, "from_preset", lambda name, real=real, **given: real(str(path), **given), raising=False
         )
     try:
-        fetched, given = ImagePreset.open("hub:tiny_siglip"), ImagePreset.open(f"hub:{path}")
+        fetched, given = ImagePreset.open("hub:tiny_dual"), ImagePreset.open(f"hub:{path}")
         assert fetched == given
-        texts, same = PresetText.open("hub:tiny_siglip"), PresetText.open(f"hub:{path}")
+        texts, same = PresetText.open("hub:tiny_dual"), PresetText.open(f"hub:{path}")
         assert (texts.pieces, texts.length, texts.end) == (same.pieces, same.length, same.end)
     finally:
         presets._fetched.cache_clear()

@@ -21,6 +21,7 @@ from vsemb.runs.fine_tune import with_backbone
 from vsemb.runs.run import BEST, Run
 from vsemb.runs.train import train
 from vsemb.systems.presets.api import import_preset
+from vsemb.systems.presets.files import DUAL
 from vsemb.systems.presets.pretrained import pretrained_run
 
 TEXTS = [
@@ -33,7 +34,7 @@ PIXELS = np.random.default_rng(0).integers(0, 256, (3, 32, 32, 3)).astype(np.flo
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["CLIP", "SigLIP"])
+@pytest.mark.parametrize("kind", ["CLIP", "MetaCLIP2", "SigLIP"])
 def test_embeddings_and_logits_are_those_of_keras_hub(kind: str, preset_path, tmp_path: Path) -> None:
     """The oracle: keras-hub's backbone behind its own preprocessor, at the network's own size.
 
@@ -44,7 +45,7 @@ def test_embeddings_and_logits_are_those_of_keras_hub(kind: str, preset_path, tm
 
     path = shutil.copytree(preset_path(kind.lower()), tmp_path / "preset")
     theirs = getattr(keras_hub.models, f"{kind}Backbone").from_preset(str(path))
-    preprocessor = getattr(keras_hub.models, f"{kind}Preprocessor").from_preset(str(path))
+    preprocessor = getattr(keras_hub.models, DUAL[f"{kind}Backbone"]).from_preset(str(path))
     given = preprocessor({"prompts": TEXTS, "images": PIXELS})
     logits = np.array(theirs({key: given[key] for key in ("images", "token_ids")})["vision_logits"])
     wanted = theirs.get_text_embeddings(given["token_ids"]), theirs.get_vision_embeddings(given["images"])

@@ -17,7 +17,7 @@ import functools
 import json
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -40,6 +40,16 @@ _ACTIVATIONS = {"quick_gelu": "quick_gelu", "gelu": "gelu", "gelu_pytorch_tanh":
 _LARGEST = 2
 # The id of the end of a text in XLM-V, which keras-hub pools.
 _XLM_END = 2
+
+# What `config.json` leaves out of a tower of the size of ViT-B.
+_BASE = {
+    "hidden_size": 768,
+    "intermediate_size": 3072,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+}
+_CLIP = {"hidden_act": "quick_gelu", "layer_norm_eps": 1e-5}
+_SIGLIP = {"hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-6}
 
 
 @dataclass(frozen=True)
@@ -178,48 +188,58 @@ class _Weights:
         except Exception as error:  # The library raises its own type, and any of Python's for a bfloat16.
             raise DataError(f"{path} must be a file of weights with {name} ({one_line(error, 120)}).") from error
 
-    def table(self, variable: Any, name: str) -> None:
-        """Assign a tensor of the same shape."""
+    def table(self, variable: Any, name: str, axes: Sequence[int] | None = None) -> None:
+        """Assign a tensor with its axes in another order, or as it is; axes of length 1 may differ.
+
+        Raises:
+            DataError: for another shape.
+        """
         value = self.read(name)
-        if tuple(value.shape) != tuple(variable.shape):
-            # SigLIP's probe and old checkpoints differ by axes of length 1.
-            value = value.reshape(variable.shape) if value.size == np.prod(variable.shape) else value
-        if tuple(value.shape) != tuple(variable.shape):
-            raise DataError(f"{name} in {self._directory} must have shape {tuple(variable.shape)}; got {value.shape}.")
-        variable.assign(value)
+        ordered = value if axes is None or len(axes) != value.ndim else value.transpose(axes)
+        if [side for side in ordered.shape if side > 1] != [side for side in variable.shape if side > 1]:
+            raise self._misfit(name, value)
+        variable.assign(ordered.reshape(variable.shape))
+
+    def _misfit(self, name: str, value: np.ndarray) -> DataError:
+        return DataError(f"{name} in {self._directory} must fit {_CONFIG}; got shape {value.shape}.")
 
     def norm(self, layer: Any, name: str) -> None:
         self.table(layer.gamma, f"{name}.weight")
         self.table(layer.beta, f"{name}.bias")
 
     def dense(self, layer: Any, name: str) -> None:
-        layer.kernel.assign(self.read(f"{name}.weight").T)
+        self.table(layer.kernel, f"{name}.weight", (1, 0))
         if layer.bias is not None:
             self.table(layer.bias, f"{name}.bias")
 
     def patches(self, layer: Any, name: str) -> None:
-        layer.kernel.assign(self.read(f"{name}.weight").transpose(2, 3, 1, 0))
+        self.table(layer.kernel, f"{name}.weight", (2, 3, 1, 0))
         if layer.bias is not None:
             self.table(layer.bias, f"{name}.bias")
 
     def attention(self, layer: Any, name: str) -> None:
-        """Assign an attention layer, with separate or joined matrices of queries, keys and values."""
-        parts = ("q_proj", "k_proj", "v_proj")
-        if name.endswith(".head.attention"):
-            kernels = np.split(self.read(f"{name}.in_proj_weight"), 3)
-            biases = np.split(self.read(f"{name}.in_proj_bias"), 3)
-        else:
-            kernels = [self.read(f"{name}.{part}.weight") for part in parts]
-            biases = [self.read(f"{name}.{part}.bias") for part in parts]
-        for dense, kernel, bias in zip(
-            (layer.query_dense, layer.key_dense, layer.value_dense), kernels, biases, strict=True
-        ):
-            dense.kernel.assign(kernel.T.reshape(dense.kernel.shape))
-            dense.bias.assign(bias.reshape(dense.bias.shape))
-        layer.output_dense.kernel.assign(
-            self.read(f"{name}.out_proj.weight").T.reshape(layer.output_dense.kernel.shape)
-        )
-        self.table(layer.output_dense.bias, f"{name}.out_proj.bias")
+        """Assign an attention layer with a matrix each for queries, keys and values."""
+        names = [f"{name}.{part}_proj" for part in "qkv"]
+        kernels = [self.read(f"{each}.weight") for each in names]
+        self._assign_attention(layer, name, kernels, [self.read(f"{each}.bias") for each in names])
+
+    def joined_attention(self, layer: Any, name: str) -> None:
+        """Assign an attention layer with one matrix for queries, keys and values, one below the other."""
+        kernels, biases = (np.array_split(self.read(f"{name}.in_proj_{part}"), 3) for part in ("weight", "bias"))
+        self._assign_attention(layer, name, kernels, biases)
+
+    def _assign_attention(self, layer: Any, name: str, kernels: list[np.ndarray], biases: list[np.ndarray]) -> None:
+        """Assign (width, width) matrices, in which the rows of a head are one below the other."""
+        output = self.read(f"{name}.out_proj.weight")
+        parts = [layer.query_dense, layer.key_dense, layer.value_dense, layer.output_dense]
+        for part, kernel in zip(parts, [*kernels, output], strict=True):
+            if kernel.shape != output.shape or kernel.size != np.prod(part.kernel.shape):
+                raise self._misfit(name, kernel)
+            part.kernel.assign(kernel.T.reshape(part.kernel.shape))
+        for part, bias in zip(parts, [*biases, self.read(f"{name}.out_proj.bias")], strict=True):
+            if bias.size != np.prod(part.bias.shape):
+                raise self._misfit(name, bias)
+            part.bias.assign(bias.reshape(part.bias.shape))
 
 
 def _layer(kind: type, **config: Any) -> dict[str, Any]:
@@ -242,21 +262,10 @@ class ClipCheckpoint(Checkpoint):
         "num_hidden_layers": 12,
         "num_attention_heads": 8,
         "max_position_embeddings": 77,
-        "hidden_act": "quick_gelu",
-        "layer_norm_eps": 1e-5,
         "eos_token_id": 49407,
+        **_CLIP,
     }
-    image_defaults = {
-        "hidden_size": 768,
-        "intermediate_size": 3072,
-        "num_hidden_layers": 12,
-        "num_attention_heads": 12,
-        "num_channels": 3,
-        "image_size": 224,
-        "patch_size": 32,
-        "hidden_act": "quick_gelu",
-        "layer_norm_eps": 1e-5,
-    }
+    image_defaults = {**_BASE, **_CLIP, "num_channels": 3, "image_size": 224, "patch_size": 32}
     networks: ClassVar[tuple[str, str, str]] = ("CLIPBackbone", "CLIPVisionEncoder", "CLIPTextEncoder")
 
     def network(self) -> dict[str, Any]:
@@ -344,7 +353,8 @@ class MetaClip2Checkpoint(ClipCheckpoint):
         if self.text["eos_token_id"] != _XLM_END:
             raise self._unsupported("text_config.eos_token_id", self.text["eos_token_id"], str(_XLM_END))
         self._copy("sentencepiece.bpe.model", assets, "vocabulary.spm")
-        return {"class_name": "MetaCLIP2Tokenizer", "config": {}}
+        # keras-hub's preprocessor lower-cases by default.
+        return {"class_name": "MetaCLIP2Tokenizer", "config": {"to_lower": False}}
 
     def last_norm(self, network: Any) -> Any:
         return network.vision_post_layer_norm
@@ -357,26 +367,18 @@ class SiglipCheckpoint(Checkpoint):
     """`SiglipModel`: SigLIP (Zhai et al. 2023, arXiv:2303.15343), and SigLIP 2 (arXiv:2502.14786) of one image size."""
 
     text_defaults = {
+        **_BASE,
+        **_SIGLIP,
         "vocab_size": 32000,
-        "hidden_size": 768,
-        "intermediate_size": 3072,
-        "num_hidden_layers": 12,
-        "num_attention_heads": 12,
         "max_position_embeddings": 64,
-        "hidden_act": "gelu_pytorch_tanh",
-        "layer_norm_eps": 1e-6,
         "projection_size": None,
     }
     image_defaults = {
-        "hidden_size": 768,
-        "intermediate_size": 3072,
-        "num_hidden_layers": 12,
-        "num_attention_heads": 12,
+        **_BASE,
+        **_SIGLIP,
         "num_channels": 3,
         "image_size": 224,
         "patch_size": 16,
-        "hidden_act": "gelu_pytorch_tanh",
-        "layer_norm_eps": 1e-6,
         "vision_use_head": True,
     }
 
@@ -432,7 +434,7 @@ class SiglipCheckpoint(Checkpoint):
                 weights.dense(layer.mlp.fc2, f"{place}.mlp.fc2")
         weights.norm(images.post_layer_norm, "vision_model.post_layernorm")
         weights.table(images.head.probe, "vision_model.head.probe")
-        weights.attention(images.head.attention, "vision_model.head.attention")
+        weights.joined_attention(images.head.attention, "vision_model.head.attention")
         weights.norm(images.head.layer_norm, "vision_model.head.layernorm")
         weights.dense(images.head.mlp.fc1, "vision_model.head.mlp.fc1")
         weights.dense(images.head.mlp.fc2, "vision_model.head.mlp.fc2")

@@ -37,8 +37,12 @@ from vsemb.image.presets import KEPT
 from vsemb.systems.presets.checkpoints import HANDLE, PROCESSORS, open_checkpoint
 
 PREFIX = "hub:"
-#: Networks with an image tower and a text tower.
-DUAL = ("CLIPBackbone", "MetaCLIP2Backbone", "SigLIPBackbone")
+#: Networks with an image tower and a text tower -> class of their preprocessor.
+DUAL = {
+    "CLIPBackbone": "CLIPPreprocessor",
+    "MetaCLIP2Backbone": "MetaCLIP2CausalLMPreprocessor",
+    "SigLIPBackbone": "SigLIPPreprocessor",
+}
 CONFIG, CONVERTER = "config.json", "image_converter.json"
 TOKENIZER, PREPROCESSOR, ASSETS = "tokenizer.json", "preprocessor.json", "assets/tokenizer"
 # File with the original name, in the copy of a preset.
@@ -200,25 +204,25 @@ def _presets() -> dict[str, Any]:
 @functools.cache
 def _fetched(source: str) -> tempfile.TemporaryDirectory[str]:
     """Write the description of a named preset, or of another library's preset, into a directory."""
-    checkpoint = open_checkpoint(source)
-    if checkpoint is not None:
-        described: tempfile.TemporaryDirectory[str] = tempfile.TemporaryDirectory(prefix="vsemb-preset-")
-        checkpoint.describe(Path(described.name))
-        return described
     import keras_hub
 
+    folder: tempfile.TemporaryDirectory[str] = tempfile.TemporaryDirectory(prefix="vsemb-preset-")
+    path = Path(folder.name)
+    checkpoint = open_checkpoint(source)
+    if checkpoint is not None:
+        with opening(source):
+            checkpoint.describe(path)
+        return folder
     if "://" not in source and not os.path.isdir(source) and source not in _presets():
         names = [f"{PREFIX}{name}" for name in _presets()]
         error = unknown_name("preset", f"{PREFIX}{source}", names)
         raise DataError(f"{error} A directory of this name does not exist either.")
-    folder: tempfile.TemporaryDirectory[str] = tempfile.TemporaryDirectory(prefix="vsemb-preset-")
-    path = Path(folder.name)
     with opening(source):
         backbone = keras_hub.models.Backbone.from_preset(source, load_weights=False)
         write_json(path / CONFIG, _uncompiled(keras.saving.serialize_keras_object(backbone)))
         kind = type(backbone).__name__
         if kind in DUAL:
-            preprocessor = getattr(keras_hub.models, kind.replace("Backbone", "Preprocessor"))
+            preprocessor = getattr(keras_hub.models, DUAL[kind])
             preprocessor.from_preset(source).save_to_preset(folder.name)
         if not (path / CONVERTER).exists():
             converter = keras_hub.layers.ImageConverter.from_preset(source)
@@ -244,11 +248,11 @@ def load_network(name: str, dtype: Any = "float32") -> keras.Model:
     source = source_of(name)
     directory = preset_directory(name)
     checkpoint = open_checkpoint(source)
-    if checkpoint is not None:
-        network = read_part(directory, CONFIG)
-        assert network is not None
-        return checkpoint.with_weights(build_network(network, dtype))
     with opening(source):
+        if checkpoint is not None:
+            network = read_part(directory, CONFIG)
+            assert network is not None
+            return checkpoint.with_weights(build_network(network, dtype))
         return keras_hub.models.Backbone.from_preset(source, dtype=dtype)
 
 

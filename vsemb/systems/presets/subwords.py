@@ -95,7 +95,49 @@ def _visible(letter: str) -> str:
     return letter if letter.isprintable() and not letter.isspace() else f"\\u{ord(letter):04x}"
 
 
-class BytePairTokenizer(PretrainedSubwordTokenizer):
+class _MergingTokenizer(PretrainedSubwordTokenizer):
+    """Base of byte-pair encodings."""
+
+    def set_merges(self, ids: Mapping[str, int], merges: Sequence[tuple[str, str]]) -> None:
+        """Set the merges.
+
+        Args:
+            ids: subword -> id, above 0.
+            merges: pairs of subwords in the order of merging.
+
+        Raises:
+            InvalidArgumentError: for a merge of subwords outside the vocabulary.
+        """
+        for left, right in merges:
+            if not {left, right, left + right} <= ids.keys():
+                raise invalid_argument("merges", f"{left} {right}", "subwords of the vocabulary")
+        self._size = 1 + max(ids.values())
+        pairs = [ids[left] * self._size + ids[right] for left, right in merges]
+        self._merged = tf.constant([ids[left + right] for left, right in merges] or [0], tf.int32)
+        self.ranks = _table(tf.constant(pairs or [-1], tf.int64), range(len(pairs) or 1), NEVER)
+
+    def merge(self, symbols: tf.RaggedTensor, whole: tf.Tensor) -> tf.RaggedTensor:
+        """Merge the symbols of words.
+
+        Args:
+            symbols: (words, None) ragged int32.
+            whole: (words,) int32, the id of a word that is never split, else 0.
+
+        Returns:
+            (words, None) ragged int32.
+        """
+        # One more column, since a batch without words has none.
+        merged = tf.pad(merge_neighbours(symbols.to_tensor(), self._join), [[0, 0], [0, 1]])
+        alone = tf.pad(whole[:, None], [[0, 0], [0, tf.shape(merged)[1] - 1]])
+        merged = tf.where(whole[:, None] > 0, alone, merged)
+        return tf.ragged.boolean_mask(merged, merged > 0)
+
+    def _join(self, left: tf.Tensor, right: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        ranks = self.ranks.lookup(tf.cast(left, tf.int64) * self._size + tf.cast(right, tf.int64))
+        return tf.gather(self._merged, tf.where(ranks < NEVER, ranks, 0)), ranks
+
+
+class BytePairTokenizer(_MergingTokenizer):
     """Tokenizer of CLIP (arXiv:2103.00020): lower-case words, digits and signs, split into subwords.
 
     Returns the ids of the code of Radford et al. and of the `tokenizers` library, but does not repair text (`ftfy`).
@@ -136,21 +178,13 @@ class BytePairTokenizer(PretrainedSubwordTokenizer):
         super().__init__(vocabulary, max_length)
         self.lower = lower
         ids = {piece: number + SHIFT for piece, number in ids.items()}
-        self._size = 1 + max(ids.values())
-        pairs, merged = [], []
-        for left, right in merges:
-            if not {left, right, left + right} <= ids.keys():
-                raise invalid_argument("merges", f"{left} {right}", "subwords of the vocabulary")
-            pairs.append(ids[left] * self._size + ids[right])
-            merged.append(ids[left + right])
+        self.set_merges(ids, merges)
         letters = byte_letters()
         unknown += SHIFT
         inside = [ids.get(letter, unknown) for letter in letters]
         last = [ids.get(letter + END_OF_WORD, unknown) for letter in letters]
         # Row 0: bytes inside a word; row 1: its last byte.
         self._bytes = tf.constant([inside, last], tf.int32)
-        self._merged = tf.constant(merged or [0], tf.int32)
-        self.ranks = _table(tf.constant(pairs or [-1], tf.int64), range(len(pairs) or 1), NEVER)
         self.specials = _table(tf.constant(specials, tf.string), [ids[word] for word in specials], 0)
         self._words = f"({'|'.join([*map(re.escape, specials), _WORDS])})"
 
@@ -171,16 +205,7 @@ class BytePairTokenizer(PretrainedSubwordTokenizer):
         codes = tf.cast(tf.reshape(tf.io.decode_raw(letters.flat_values, tf.uint8), [-1]), tf.int32)
         last = tf.scatter_nd(letters.row_limits()[:, None] - 1, tf.ones_like(special), tf.shape(codes, tf.int64))
         ids = letters.with_flat_values(tf.gather_nd(self._bytes, tf.stack([last, codes], axis=1)))
-        merged = merge_neighbours(ids.to_tensor(), self._join)
-        # One more column, since a batch without words has none.
-        merged = tf.pad(merged, [[0, 0], [0, 1]])
-        alone = tf.pad(special[:, None], [[0, 0], [0, tf.shape(merged)[1] - 1]])
-        merged = tf.where(special[:, None] > 0, alone, merged)
-        return tf.ragged.boolean_mask(merged, merged > 0)
-
-    def _join(self, left: tf.Tensor, right: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        ranks = self.ranks.lookup(tf.cast(left, tf.int64) * self._size + tf.cast(right, tf.int64))
-        return tf.gather(self._merged, tf.where(ranks < NEVER, ranks, 0)), ranks
+        return self.merge(ids, special)
 
 
 def byte_letters() -> list[str]:
@@ -407,7 +432,7 @@ class PieceMerges:
         return cls(ids, tuple((left, right) for left, right in pairs), names)
 
 
-class PieceMergeTokenizer(PretrainedSubwordTokenizer):
+class PieceMergeTokenizer(_MergingTokenizer):
     """Split texts by a byte-pair encoding with pieces of sentencepiece, as for SigLIP 2.
 
     Returns the ids of the tokenizers library, except that texts are composed (NFC), white space before a text is
@@ -431,10 +456,7 @@ class PieceMergeTokenizer(PretrainedSubwordTokenizer):
         super().__init__(vocabulary, max_length)
         self.lower = lower
         ids = {piece: number + SHIFT for piece, number in model.ids.items()}
-        self._size = SHIFT + len(ids)
-        pairs = [ids[left] * self._size + ids[right] for left, right in model.merges]
-        self._merged = tf.constant([ids[left + right] for left, right in model.merges] or [0], tf.int32)
-        self.ranks = _table(tf.constant(pairs or [-1], tf.int64), range(len(pairs) or 1), NEVER)
+        self.set_merges(ids, model.merges)
         letters = [piece for piece in ids if len(piece) == 1]
         self.letters = _table(tf.constant(letters, tf.string), [ids[letter] for letter in letters], 0)
         self.added = _table(tf.constant(model.added, tf.string), [ids[word] for word in model.added], 0)
@@ -461,16 +483,7 @@ class PieceMergeTokenizer(PretrainedSubwordTokenizer):
         spelled = tf.where(there, tf.gather(self._bytes, codes), 0)
         symbols = tf.where(known[:, None] > 0, tf.pad(known[:, None], [[0, 0], [0, 3]]), spelled)
         rows = letters.with_flat_values(tf.RaggedTensor.from_tensor(symbols)).merge_dims(1, 2)
-        merged = merge_neighbours(tf.ragged.boolean_mask(rows, rows > 0).to_tensor(), self._join)
-        # One more column, since a batch without words has none.
-        merged = tf.pad(merged, [[0, 0], [0, 1]])
-        alone = tf.pad(added[:, None], [[0, 0], [0, tf.shape(merged)[1] - 1]])
-        merged = tf.where(added[:, None] > 0, alone, merged)
-        return tf.ragged.boolean_mask(merged, merged > 0)
-
-    def _join(self, left: tf.Tensor, right: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        ranks = self.ranks.lookup(tf.cast(left, tf.int64) * self._size + tf.cast(right, tf.int64))
-        return tf.gather(self._merged, tf.where(ranks < NEVER, ranks, 0)), ranks
+        return self.merge(tf.ragged.boolean_mask(rows, rows > 0), added)
 
 
 def _split(texts: tf.Tensor) -> tf.RaggedTensor:

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from vsemb.errors import DataError
 from vsemb.files import read_bytes, read_json, read_text, reading
@@ -42,6 +42,23 @@ if TYPE_CHECKING:
     from vsemb.data.store import StoredDataset
 
 _CLIP_SPECIALS = ("<|startoftext|>", "<|endoftext|>")
+
+
+class _Files(NamedTuple):
+    """What the files of a preset say about texts.
+
+    Attributes:
+        network: keras-hub's configuration of the dual encoder.
+        longest: number of positions of the text tower.
+        assets: directory of the tokenizer's files.
+        tokenizer, preprocessor: arguments of keras-hub's classes; empty for the preset's defaults.
+    """
+
+    network: dict[str, Any]
+    longest: int
+    assets: Path
+    tokenizer: Mapping[str, Any]
+    preprocessor: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -112,7 +129,7 @@ class PresetText(ABC):
         with opening(str(directory)):
             text = network["config"]["text_encoder"]["config"]
             longest = int(text["max_sequence_length"])
-            texts = kind._read(network, longest, directory / ASSETS, tokenizer["config"], preprocessor)
+            texts = kind._read(_Files(network, longest, directory / ASSETS, tokenizer["config"], preprocessor))
             if len(texts.pieces) > int(text["vocabulary_size"]):
                 raise DataError(
                     f"The tokenizer of the preset {name!r} must have at most {text['vocabulary_size']} subwords, the "
@@ -122,22 +139,8 @@ class PresetText(ABC):
 
     @classmethod
     @abstractmethod
-    def _read(
-        cls,
-        network: dict[str, Any],
-        longest: int,
-        assets: Path,
-        tokenizer: Mapping[str, Any],
-        preprocessor: Mapping[str, Any],
-    ) -> Self:
-        """Read the tokenizer's files.
-
-        Args:
-            network: keras-hub's configuration of the dual encoder.
-            longest: number of positions of the text tower.
-            assets: directory of the tokenizer's files.
-            tokenizer, preprocessor: arguments of keras-hub's classes; empty for the preset's defaults.
-        """
+    def _read(cls, files: _Files) -> Self:
+        """Read the tokenizer's files."""
 
     @property
     def most_pieces(self) -> int:
@@ -175,25 +178,18 @@ class ClipText(PresetText):
     only = {"add_prefix_space": False, "unsplittable_tokens": list(_CLIP_SPECIALS), "sequence_length": None}
 
     @classmethod
-    def _read(
-        cls,
-        network: dict[str, Any],
-        longest: int,
-        assets: Path,
-        tokenizer: Mapping[str, Any],
-        preprocessor: Mapping[str, Any],
-    ) -> Self:
-        pieces = _pieces(assets)
-        start, end = (_id(pieces, word, assets) for word in _CLIP_SPECIALS)
+    def _read(cls, files: _Files) -> Self:
+        pieces = _pieces(files.assets)
+        start, end = (_id(pieces, word, files.assets) for word in _CLIP_SPECIALS)
         return cls(
-            network,
-            min(int(preprocessor.get("sequence_length", 77)), longest),
-            bool(preprocessor.get("to_lower", True)),
-            start if preprocessor.get("add_start_token", True) else None,
-            end if preprocessor.get("add_end_token", True) else None,
-            end if tokenizer.get("pad_with_end_token", False) else 0,
+            files.network,
+            min(int(files.preprocessor.get("sequence_length", 77)), files.longest),
+            bool(files.preprocessor.get("to_lower", True)),
+            start if files.preprocessor.get("add_start_token", True) else None,
+            end if files.preprocessor.get("add_end_token", True) else None,
+            end if files.tokenizer.get("pad_with_end_token", False) else 0,
             pieces,
-            assets,
+            files.assets,
         )
 
     def _build(self, vocabulary: Vocabulary, max_length: int) -> BytePairTokenizer:
@@ -212,19 +208,19 @@ class SiglipText(PresetText):
     only = {"add_bos": False, "add_eos": False, "sequence_length": None}
 
     @classmethod
-    def _read(
-        cls,
-        network: dict[str, Any],
-        longest: int,
-        assets: Path,
-        tokenizer: Mapping[str, Any],
-        preprocessor: Mapping[str, Any],
-    ) -> Self:
-        pieces = _model(assets).pieces
-        end = _id(pieces, "</s>", assets)
-        with_end = end if preprocessor.get("add_end_token", True) else None
+    def _read(cls, files: _Files) -> Self:
+        pieces = _model(files.assets).pieces
+        end = _id(pieces, "</s>", files.assets)
+        with_end = end if files.preprocessor.get("add_end_token", True) else None
         return cls(
-            network, longest, bool(preprocessor.get("canonicalize_text", True)), None, with_end, end, pieces, assets
+            files.network,
+            files.longest,
+            bool(files.preprocessor.get("canonicalize_text", True)),
+            None,
+            with_end,
+            end,
+            pieces,
+            files.assets,
         )
 
     def _build(self, vocabulary: Vocabulary, max_length: int) -> SentencePieceTokenizer:
@@ -242,23 +238,16 @@ class MetaClip2Text(PresetText):
     only = {"add_bos": False, "add_eos": False, "sequence_length": None}
 
     @classmethod
-    def _read(
-        cls,
-        network: dict[str, Any],
-        longest: int,
-        assets: Path,
-        tokenizer: Mapping[str, Any],
-        preprocessor: Mapping[str, Any],
-    ) -> Self:
+    def _read(cls, files: _Files) -> Self:
         return cls(
-            network,
-            min(int(preprocessor.get("sequence_length", longest)), longest),
-            bool(preprocessor.get("to_lower", False)),
-            0 if preprocessor.get("add_start_token", True) else None,
-            2 if preprocessor.get("add_end_token", True) else None,
+            files.network,
+            min(int(files.preprocessor.get("sequence_length", files.longest)), files.longest),
+            bool(files.preprocessor.get("to_lower", files.tokenizer.get("to_lower", True))),
+            0 if files.preprocessor.get("add_start_token", True) else None,
+            2 if files.preprocessor.get("add_end_token", True) else None,
             1,
-            _xlm(assets).pieces,
-            assets,
+            _xlm(files.assets).pieces,
+            files.assets,
         )
 
     def _build(self, vocabulary: Vocabulary, max_length: int) -> SentencePieceTokenizer:
@@ -274,18 +263,11 @@ class Siglip2Text(PresetText):
     fixed = True
 
     @classmethod
-    def _read(
-        cls,
-        network: dict[str, Any],
-        longest: int,
-        assets: Path,
-        tokenizer: Mapping[str, Any],
-        preprocessor: Mapping[str, Any],
-    ) -> Self:
-        ids = PieceMerges.read(assets / "tokenizer.json").ids
+    def _read(cls, files: _Files) -> Self:
+        ids = PieceMerges.read(files.assets / "tokenizer.json").ids
         pieces = tuple(sorted(ids, key=ids.__getitem__))
-        end, padding = (_id(pieces, word, assets) for word in ("<eos>", "<pad>"))
-        return cls(network, longest, True, None, end, padding, pieces, assets)
+        end, padding = (_id(pieces, word, files.assets) for word in ("<eos>", "<pad>"))
+        return cls(files.network, files.longest, True, None, end, padding, pieces, files.assets)
 
     def _build(self, vocabulary: Vocabulary, max_length: int) -> PieceMergeTokenizer:
         return PieceMergeTokenizer(vocabulary, PieceMerges.read(self.assets / "tokenizer.json"), max_length, self.lower)
