@@ -9,6 +9,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import fcntl
 import logging
 import shutil
+import signal
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -48,6 +49,12 @@ def word_sums(captions: list[str]) -> np.ndarray:
 
 #: What `made_once` gives: (name, what fills a path) -> the path.
 MadeOnce = Callable[[str, Callable[[Path], object]], Path]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interruptible() -> None:
+    """A shell starts processes in the background with SIGINT ignored, and children would inherit that."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

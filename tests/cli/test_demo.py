@@ -50,6 +50,8 @@ def serving(run, scenes, folder, *options):
         stdout=subprocess.PIPE,
         stderr=errors,
         text=True,
+        # `nohup` starts tests with SIGHUP ignored, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
     )
     try:
         assert process.stdout is not None
