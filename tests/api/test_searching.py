@@ -54,6 +54,16 @@ def test_an_index_of_files_is_searched_by_its_directory(run, pictures):
         vsemb.compare_backends(pictures / "index")
 
 
+def test_folders_of_one_name_have_indexes_of_their_own(run, pictures):
+    """The second replaced the first."""
+    for parent, file in (("a", "0.png"), ("b", "1.png")):
+        (pictures / parent / "photos").mkdir(parents=True)
+        shutil.copy(pictures / file, pictures / parent / "photos")
+    made = [vsemb.index(run, images=[pictures / parent / "photos"]) for parent in ("a", "b")]
+    for each, name in zip(made, ("0.png", "1.png"), strict=True):
+        assert vsemb.find(each.where, "two shapes", k=1)[0].item.key.endswith(name)
+
+
 def test_vectors_are_written_once(run, pictures):
     written = vsemb.embed(run, images=[pictures], out=pictures / "images.npy")
     assert (written.items, written.dim, written.kind) == (3, 16, "image") and "3 images" in str(written)

@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from vsemb.acts import Fields, Option, act, chosen
@@ -216,7 +215,7 @@ def index(
     made = make_index(
         Run.open(run, "retrieval"),
         files=files,
-        name=Path(images[0]).stem if images else "",
+        named=images or (),
         data=data,
         split=ALL if split is None else split,
         kind="text" if captions else "image",

@@ -350,7 +350,7 @@ def make_index(
     run: Run,
     *,
     files: Sequence[str] | None = None,
-    name: str = "",
+    named: Sequence[str | os.PathLike[str]] = (),
     data: StoredDataset | str | os.PathLike[str] | None = None,
     split: str = ALL,
     kind: str = "image",
@@ -363,7 +363,7 @@ def make_index(
     Args:
         run: the run.
         files: image files; None for a dataset.
-        name: name of the image files, for the default of `out`.
+        named: the image files as the user named them, for the default of `out`, see `files_directory`.
         data: the dataset; None for the training dataset.
         split, kind: as `build_index`.
         out: directory of the index; None for a directory below `RUN/index`.
@@ -378,7 +378,7 @@ def make_index(
     for count in candidates:  # Checked before embedding starts.
         check_candidates(count, BEST, run.recipe.similarity, approximate=backend.approximate)
     if files is not None:
-        where = Path(out or run.path / "index" / f"{name or 'images'}-files")
+        where = Path(out or files_directory(run, named or files))
         index, embedded = index_files(run, files, where, backend)
         index.close()
         return IndexSummary(
