@@ -5,7 +5,7 @@ VENV ?= .venv
 WORKERS ?= 3
 BIN = $(VENV)/bin
 
-.PHONY: quickstart check test peers test-slow test-all test-lowest faults fuzz soak audit sbom coverage lint release docs benchmark clean
+.PHONY: quickstart check test peers test-slow test-all test-lowest faults fuzz soak audit sbom coverage lint release docs benchmark pretrained-check clean
 
 $(VENV)/installed: setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -115,6 +115,11 @@ build/peers/%/installed: tests/benchmarks/peers/%.txt
 benchmark: $(VENV)/installed-dev
 	-$(MAKE) --keep-going $(PEERS)
 	$(BIN)/python -m tests.benchmarks --history benchmarks $(if $(QUICK),--quick)
+
+# Published figures of pretrained models again, from the network: DATA is Flickr30k, made by `vsemb prepare`.
+DATA ?= data/flickr30k
+pretrained-check: $(VENV)/installed-dev
+	$(BIN)/python -m pipelines.pretrained_check --data $(DATA)
 
 clean:
 	rm -rf $(VENV) quickstart build site *.egg-info

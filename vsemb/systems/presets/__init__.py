@@ -4,7 +4,10 @@ from vsemb.registry import Command, System
 
 SYSTEM = System(
     name="presets",
+    recipes={"adapt": "vsemb.systems.presets.adapt:ADAPT"},
     parts={
+        "task": {"adapted": "vsemb.systems.presets.adapt"},
+        "adaptation": dict.fromkeys(("full", "lora", "locked-images"), "vsemb.systems.presets.adaptation"),
         "tokenizer": {"preset": "vsemb.systems.presets.tokenizer"},
         "text encoder": {"preset": "vsemb.systems.presets.text_encoder"},
     },
@@ -19,7 +22,17 @@ SYSTEM = System(
                 "vsemb import hf://google/siglip2-base-patch16-224 --out runs/siglip2",
                 "vsemb import downloads/clip_vit_base_patch32 --out runs/clip",
             ),
-        )
+        ),
+        "interpolate": Command(
+            "vsemb.systems.presets.api:interpolate",
+            "mix the weights of an adapted run with its initial ones",
+            ("vsemb interpolate hub:clip_vit_base_patch32 runs/adapted --share 0.5 --out runs/mixed",),
+        ),
     },
-    examples={"features": ("vsemb features data/flickr8k --backbone hub:vit_base_patch16_224_imagenet",)},
+    examples={
+        "train": (
+            "vsemb train adapt --variant lora --fine-tune hub:clip_vit_base_patch16 --data data/mine --out runs/mine",
+        ),
+        "features": ("vsemb features data/flickr8k --backbone hub:vit_base_patch16_224_imagenet",),
+    },
 )

@@ -1,4 +1,4 @@
-"""The act of the system: `import_preset`."""
+"""The acts of the system: `import_preset` and `interpolate`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import os
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from vsemb.acts import Option, act
-from vsemb.parts import Seed
+from vsemb.parts import Probability, Seed
 
 if TYPE_CHECKING:
+    from vsemb.runs.run import Run
     from vsemb.systems.presets.pretrained import PretrainedRun
 
 
@@ -49,3 +50,40 @@ def import_preset(
 
     published = weights if weights == "preset" else None
     return pretrained_run(os.fspath(preset), out, weights=published, seed=seed)
+
+
+@act
+def interpolate(
+    start: str | os.PathLike[str],
+    run: str | os.PathLike[str],
+    out: Annotated[str | os.PathLike[str], Option(by_place=False)],
+    *,
+    share: Probability = 0.5,
+) -> Run:
+    """Mix the weights of a run with its initial weights, without training (WiSE-FT, arXiv:2109.01903).
+
+    An adapted model is better on images like its training images, and worse on others. Weights between both keep
+    most of both. Evaluate several shares on validation.
+
+    Args:
+        start: the model that the run was adapted from: a run, or the name of a preset, `hub:NAME`.
+        run: the adapted run; the new run is a copy of it with other weights.
+        out: run directory to write.
+        share: share of the weights of `run`; 0 gives `start` itself.
+
+    Returns:
+        The new run.
+
+    Raises:
+        DataError: if a run cannot be opened, or `out` exists.
+        InvalidArgumentError: if both have other shapes or vocabularies, or the share is outside 0 to 1.
+
+    Example:
+
+        run = interpolate("hub:clip_vit_base_patch32", "runs/adapted", "runs/mixed", share=0.5)
+    """
+    from pathlib import Path
+
+    from vsemb.systems.presets.interpolation import interpolated_run
+
+    return interpolated_run(start, run, Path(out), share)

@@ -21,6 +21,7 @@ from vsemb.encoders.image import NoProjection
 from vsemb.errors import DataError
 from vsemb.files import cache_directory, read_json, write_json
 from vsemb.losses.contrastive import Contrastive, Sigmoid
+from vsemb.losses.in_batch import LossPart
 from vsemb.parts import rebuilt
 from vsemb.printing import facts
 from vsemb.recipes.retrieval import Retrieval
@@ -159,18 +160,31 @@ def pretrained_recipe(
         weights: `"preset"`, or None for random ones.
         seed: seed of random weights.
     """
-    factor, bias = learned_scale(network)
-    temperature = 1 / factor
     return Retrieval(
         name="pretrained",
         variant=texts.variant,
         paper=texts.paper,
         embedding_dim=None,
-        text=Text(
-            tokenizer=PresetTokens(name=name, max_length=texts.most_pieces),
-            encoder=PresetEncoder(name=name, weights=weights),
-        ),
+        text=pretrained_text(name, weights),
         image=Pixels(backbone=name, weights=weights, projection=NoProjection()),
-        loss=Contrastive(temperature=temperature) if bias is None else Sigmoid(temperature=temperature, bias=bias),
+        loss=pretrained_loss(network),
         training=Training(seed=seed),
     )
+
+
+def pretrained_text(name: str, weights: Literal["preset"] | None) -> Text:
+    """Return the text tower of a preset.
+
+    Args:
+        name: name of the preset, with `hub:`.
+        weights: `"preset"`, or None for random ones.
+    """
+    tokenizer = PresetTokens(name=name, max_length=PresetText.open(name).most_pieces)
+    return Text(tokenizer=tokenizer, encoder=PresetEncoder(name=name, weights=weights))
+
+
+def pretrained_loss(network: keras.Model) -> LossPart:
+    """Return the loss of a dual encoder's pretraining, at its learned temperature and bias."""
+    factor, bias = learned_scale(network)
+    temperature = 1 / factor
+    return Contrastive(temperature=temperature) if bias is None else Sigmoid(temperature=temperature, bias=bias)
