@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import h5py
 import keras
 import numpy as np
 import pytest
@@ -73,3 +74,22 @@ def test_what_a_killed_process_left_is_removed(tmp_path):
     # All that is unfinished is in one folder, which the next writer removes.
     assert len(beside) == 1 and beside[0].endswith(".tmp")
     assert [each.name for each in tmp_path.iterdir()] == ["best.weights.h5"]
+
+
+def test_the_optimizer_is_not_written_and_goes_on(tmp_path):
+    model, path = small(), tmp_path / "best.weights.h5"
+    model.compile("adam", "mse")
+    rows = np.ones((4, 3), np.float32), np.zeros((4, 5), np.float32)
+    model.fit(*rows, verbose=0)
+    save_weights(model, path)
+    wanted, steps = model.get_weights(), int(model.optimizer.iterations)
+    with h5py.File(path) as file:
+        names: list[str] = []
+        file.visit(names.append)
+    assert names and not any("optimizer" in name for name in names)
+    model.fit(*rows, verbose=0)
+    assert int(model.optimizer.iterations) == steps + 1
+    load_weights(model, path)
+    assert int(model.optimizer.iterations) == steps + 1
+    for found, weight in zip(model.get_weights(), wanted, strict=True):
+        np.testing.assert_array_equal(found, weight)

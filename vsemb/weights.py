@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import os
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +24,7 @@ _DIGEST = "sha256"
 
 
 def save_weights(model: keras.Model, path: str | os.PathLike[str]) -> None:
-    """Write a model's weights atomically.
+    """Write a model's weights atomically, without the state of its optimizer.
 
     Args:
         model: the model, compiled or not.
@@ -38,7 +40,8 @@ def save_weights(model: keras.Model, path: str | os.PathLike[str]) -> None:
     with writing(path), claimed(path) as folder:
         named = folder / "model.weights.h5"
         require_space(folder, _size(model))
-        model.save_weights(named)
+        with _without_optimizer(model):
+            model.save_weights(named)
         with h5py.File(named, "r+") as file:
             file.attrs[_DIGEST] = _digest(file)
         sync(named)
@@ -66,9 +69,21 @@ def load_weights(model: keras.Model, path: str | os.PathLike[str]) -> None:
         raise DataError(f"The weights file {path} cannot be read: {one_line(error, 120)}. Restore it.") from error
     if written not in (None, digest):
         raise DataError(f"The weights file {path} is damaged: it holds other values than were written. Restore it.")
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _without_optimizer(model):
         warnings.simplefilter("ignore")
         model.load_weights(path)
+
+
+@contextlib.contextmanager
+def _without_optimizer(model: keras.Model) -> Iterator[None]:
+    # Keras also writes the optimizer's variables, twice the weights for Adam. It visits what is in `vars`.
+    attributes = vars(model)
+    optimizer = attributes.pop("optimizer", None)
+    try:
+        yield
+    finally:
+        if optimizer is not None:
+            attributes["optimizer"] = optimizer
 
 
 def _digest(file: h5py.File) -> str:
@@ -87,7 +102,4 @@ def _digest(file: h5py.File) -> str:
 
 
 def _size(model: keras.Model) -> int:
-    # Keras puts the optimizer's variables into the file too; HDF5 adds little.
-    optimizer = getattr(model, "optimizer", None)
-    variables = [*model.variables, *([] if optimizer is None else optimizer.variables)]
-    return sum(math.prod(variable.shape) * 4 for variable in variables) + (1 << 20)
+    return sum(math.prod(variable.shape) * 4 for variable in model.variables) + (1 << 20)
