@@ -213,7 +213,7 @@ def test_images_sentences_and_words_lie_in_one_space(tiny_run, scenes, tmp_path)
     made = project_run(tiny_run, scenes, "val", tmp_path / "projector", images=7, sentences=16, words=9, seed=4)
     out, shapes = made.path, made.shapes
     assert out == tmp_path / "projector"
-    assert shapes == {"everything": (23, 16), "images": (7, 16), "sentences": (16, 16), "words": (9, 16)}
+    assert shapes == {"everything": (32, 16), "images": (7, 16), "sentences": (16, 16), "words": (9, 16)}
     vectors = {name: np.loadtxt(out / f"{name}.tsv", delimiter="\t") for name in shapes}
     tables = {name: table(out / f"{name}.metadata.tsv") for name in shapes}
     part, embedder = scenes.split("val"), Embedder(tiny_run.model)
@@ -237,9 +237,10 @@ def test_images_sentences_and_words_lie_in_one_space(tiny_run, scenes, tmp_path)
     counts = Counter(split_words(part.captions).flat_values.numpy().tolist())
     assert [int(line["count"]) for line in tables["words"]] == [n for _, n in counts.most_common(9)]
     assert all(counts[line["word"].encode()] == int(line["count"]) for line in tables["words"])
-    together = np.concatenate([vectors["images"], vectors["sentences"]])
+    together = np.concatenate([vectors["images"], vectors["sentences"], vectors["words"]])
     np.testing.assert_array_equal(vectors["everything"], together)
-    assert [line["kind"] for line in tables["everything"]] == ["image"] * 7 + ["sentence"] * 16
+    assert [line["kind"] for line in tables["everything"]] == ["image"] * 7 + ["sentence"] * 16 + ["word"] * 9
+    assert [line["label"] for line in tables["everything"][23:]] == [line["word"] for line in tables["words"]]
     sheets = sorted(path.name for path in out.glob("*.jpg"))
     assert sheets == ["everything.sprite.jpg", "images.sprite.jpg"]
 
@@ -263,5 +264,5 @@ def test_without_image_bytes_there_are_points(tiny_run, scenes_copy, tmp_path) -
     scenes_copy.split("val").has_images = False
     made = project_run(tiny_run, scenes_copy, "val", tmp_path / "projector")
     out, shapes = made.path, made.shapes
-    assert shapes["everything"] == (72, 16)
+    assert shapes["everything"] == (72 + shapes["words"][0], 16)
     assert not list(out.glob("*.jpg")) and "sprite" not in (out / "projector_config.pbtxt").read_text()

@@ -74,7 +74,7 @@ class Projection(Result):
     def __str__(self) -> str:
         rows = [[name, *map(str, shape)] for name, shape in self.shapes.items()]
         text = table(["tensor", "points", "entries"], rows)
-        return f"{text}\n\ntensorboard --logdir {shlex.quote(str(self.path))}"
+        return f"{text}\n\ntensorboard --logdir {shlex.quote(str(self.path))}    # http://localhost:6006/#projector"
 
 
 def project_run(
@@ -90,8 +90,9 @@ def project_run(
 ) -> Projection:
     """Write the projector folder for a split.
 
-    The tensors are `images`, `sentences`, `words`, and `everything` with images and sentences together. Words are the
-    most frequent words of the split's captions that are in the run's vocabulary. Each word is embedded as a sentence.
+    The tensors are `images`, `sentences`, `words`, and `everything` with all of them, which can be coloured by kind
+    (`image`, `sentence`, `word`). Words are the most frequent words of the split's captions that are in the run's
+    vocabulary. Each word is embedded as a sentence.
     A run on class names does not have words.
 
     Args:
@@ -125,12 +126,13 @@ def project_run(
     part = dataset.split(split)
     rows = np.random.default_rng(seed).permutation(len(part))
     rows = np.sort(rows[: images or sentences])
-    pictured = [_images(run, dataset, part, rows)] if images else []
-    said = [_sentences(run, part, rows, sentences)] if sentences else []
-    together = [_everything(*pictured, *said)] if pictured and said else []
-    tensors = [*together, *pictured, *said, *(_words(run, part, words) if words else [])]
+    tensors = [_images(run, dataset, part, rows)] if images else []
+    tensors += [_sentences(run, part, rows, sentences)] if sentences else []
+    tensors += _words(run, part, words) if words else []
     if not tensors:
         raise invalid_argument("words", words, "images or sentences above 0 for a run without words")
+    if len(tensors) > 1:
+        tensors.insert(0, _everything(tensors))
     write_tensors(out, tensors, f"{run.recipe.name} on {dataset.name}, {split}")
     return Projection(out, {tensor.name: tensor.embeddings.shape for tensor in tensors})
 
@@ -170,24 +172,21 @@ def _columns(part: Split, rows: Sequence[int] | np.ndarray) -> dict[str, Sequenc
     return {**columns, "class": [part.class_names[row] for row in rows]} if part.has_classes else columns
 
 
-def _everything(pictured: ProjectorTensor, said: ProjectorTensor) -> ProjectorTensor:
-    """Join images and sentences in one tensor."""
-    # Images have priority if a sheet cannot hold all points.
-    images = len(pictured.embeddings)
-    kept = min(len(said.embeddings), MAX_POINTS - images)
+def _everything(tensors: Sequence[ProjectorTensor]) -> ProjectorTensor:
+    """Join tensors in one; if a sheet cannot hold all points, the last ones are left out."""
+    columns: dict[str, list[object]] = {"label": [], "kind": [], "key": []}
+    for tensor in tensors:
+        labels = next(iter(tensor.columns.values()))
+        columns["label"] += labels
+        columns["kind"] += [tensor.name.removesuffix("s")] * len(labels)
+        columns["key"] += tensor.columns.get("key", [""] * len(labels))
+    columns = {name: values[:MAX_POINTS] for name, values in columns.items()}
+    embeddings = np.concatenate([tensor.embeddings for tensor in tensors])[:MAX_POINTS]
     thumbnails = None
-    if pictured.thumbnails is not None:
-        side = thumbnail_side(images + kept)
-        thumbnails = [
-            *(image.resize((side, side), Image.Resampling.LANCZOS) for image in pictured.thumbnails),
-            *(text_tile(str(text), side) for text in said.columns["sentence"][:kept]),
-        ]
-    columns: dict[str, Sequence[object]] = {
-        "label": [*pictured.columns["caption"], *said.columns["sentence"][:kept]],
-        "kind": ["image"] * images + ["sentence"] * kept,
-        "key": [*pictured.columns["key"], *said.columns["key"][:kept]],
-    }
-    embeddings = np.concatenate([pictured.embeddings, said.embeddings[:kept]])
+    if tensors[0].thumbnails is not None:
+        side = thumbnail_side(len(embeddings))
+        pictures = [image.resize((side, side), Image.Resampling.LANCZOS) for image in tensors[0].thumbnails]
+        thumbnails = [*pictures, *(text_tile(str(label), side) for label in columns["label"][len(pictures) :])]
     return ProjectorTensor("everything", embeddings, columns, thumbnails)
 
 
