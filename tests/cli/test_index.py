@@ -100,7 +100,7 @@ def test_compares_on_an_index_and_on_a_run(tiny_run, scenes, tmp_path, capsys, m
     capsys.readouterr()
     assert main(["compare-backends", str(out), "--json", str(path)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "12 images of val, captions as queries"
+    assert lines[0] == "12 images of val, 60 captions as queries"
     assert lines[5].split() == ["faiss-flat", "float32", "not", "installed"]
     # Every column of the header is explained below.
     for name in ("bytes", "MB", "build s", "ms, 128", "re-ranked", "R@10", "change"):

@@ -188,3 +188,16 @@ def test_a_failure_leaves_the_older_index(tmp_path, monkeypatch):
         write(tmp_path / "a", vectors(6), Exact("int8"))
     assert len(read_index(tmp_path / "a")) == 5
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_approximate_backends_read_all_lists_of_few_items(tmp_path, monkeypatch):
+    """The best ten of 3,000 random vectors lie in many lists, of which one in eight has fewer."""
+    monkeypatch.setattr("vsemb.searching.backends.faiss.FEW", 3000)
+    queries, found = vectors(50, seed=1), {}
+    for count in (2999, 3000):
+        embeddings = vectors(count)
+        exact, _ = write(tmp_path / f"exact{count}", embeddings, Exact()).search(queries, 10)
+        index = write(tmp_path / f"ivf{count}", embeddings, FaissIVF())
+        rows, _ = index.search(queries, 10)
+        found[count] = np.mean([len(set(one) & set(other)) for one, other in zip(exact, rows, strict=True)]) / 10
+    assert found[2999] == 1.0 and found[3000] < 0.95

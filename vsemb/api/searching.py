@@ -237,7 +237,8 @@ def compare_backends(
 ) -> BackendComparison:
     """Measure size, time and recall of all search backends on a dataset; nothing is changed.
 
-    Queries are 1,000 captions of the dataset. Backends that are not installed are named.
+    Queries are 1,000 captions of the dataset, or pictures of an index of image files. Backends that are not installed
+    are named.
 
     Args:
         source: a run, its directory, or the directory of an index of a dataset.
@@ -247,7 +248,7 @@ def compare_backends(
 
     Raises:
         InvalidArgumentError: for an unknown split, or a split with an index.
-        DataError: if run and dataset do not match, or the index has no captions.
+        DataError: if run and dataset do not match, or the dataset of the index is missing.
 
     Example:
 

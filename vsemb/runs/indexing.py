@@ -474,17 +474,20 @@ def open_dataset_index(
     data: StoredDataset | str | os.PathLike[str] | None,
     split: str,
     kind: str,
-) -> tuple[Run, StoredDataset, SearchIndex]:
-    """Open an index of a dataset with both, or the index of a run over a dataset, which is built if it is missing.
+) -> tuple[Run, StoredDataset | None, SearchIndex]:
+    """Open an index with its run and dataset, or the index of a run over a dataset, which is built if it is missing.
 
     Args:
         source: directory of the index; or a run, or its directory.
         data: the dataset; None for that of the index, or the training dataset.
         split, kind: as `open_index`, for a run.
 
+    Returns:
+        The run, the dataset, and the index. An index of image files has no dataset.
+
     Raises:
         StaleIndexError: if the index was made from another run or dataset.
-        DataError: if the index has no dataset.
+        DataError: if the dataset of the index is not at its recorded place.
     """
     if isinstance(source, Run) or kind_of(source) != "index":
         run = Run.open(source, "retrieval")
@@ -492,18 +495,13 @@ def open_dataset_index(
         opened = run.open_data(data)
         return run, opened, open_index(run, opened, split, kind)
     index, run, dataset = open_indexed(source, data=data)
-    if dataset is not None:
-        return run, dataset, index
-    index.close()
-    if "data" in index.recorded:
+    if dataset is None and "data" in index.recorded:
+        index.close()
         raise DataError(
             f"The comparison needs the captions of the dataset of {source}, which is not at its recorded place. "
             "Name it as `data`."
         )
-    raise DataError(
-        f"The comparison needs captions as queries; {source} is an index of image files and has no captions. "
-        "Compare on an index of a dataset."
-    )
+    return run, dataset, index
 
 
 def _dataset_of(
@@ -596,26 +594,32 @@ def measure_candidates(
     return {count: candidate_recall(index, embedded, count, k, query_kind="text") for count in candidates}
 
 
-def measure_backends(run: Run, dataset: StoredDataset, index: SearchIndex) -> BackendComparison:
-    """Measure all search backends on an index, with 1,000 captions of its dataset as queries.
+def measure_backends(run: Run, dataset: StoredDataset | None, index: SearchIndex) -> BackendComparison:
+    """Measure all search backends on an index, with 1,000 captions of its dataset as queries, or pictures of it.
 
     Retrieval is measured on images only, because among captions a caption finds itself.
 
     Args:
         run: the run.
-        dataset: the dataset.
+        dataset: the dataset; None for an index of image files, which are the queries then.
         index: index of the run over the dataset.
 
     Raises:
         StaleIndexError: if the index was made with another run.
     """
     check_run(index, run)
-    embedded, own = _caption_queries(run, dataset, index, _COMPARED_WITH)
-    truth = own if index.source.kind == "image" else None
+    truth = None
+    if dataset is None:
+        drawn = np.sort(np.random.default_rng(0).permutation(len(index))[:_COMPARED_WITH])
+        embedded, query_kind = np.asarray(index.embeddings[drawn], np.float32), index.source.kind
+    else:
+        embedded, own = _caption_queries(run, dataset, index, _COMPARED_WITH)
+        truth, query_kind = own if index.source.kind == "image" else None, "text"
     backends = all_backends()
-    rows = compare(index, embedded, own=truth, query_kind="text", backends=backends)
+    rows = compare(index, embedded, own=truth, query_kind=query_kind, backends=backends)
     shown = progress(rows, "backends", total=len(backends), unit="backend", leave=False)
-    return BackendComparison(tuple(shown), len(index), index.dim, index.source)
+    queries = f"{len(embedded):,} {'captions' if dataset else 'pictures'}"
+    return BackendComparison(tuple(shown), len(index), index.dim, index.source, queries)
 
 
 def _caption_queries(

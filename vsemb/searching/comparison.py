@@ -211,23 +211,26 @@ class BackendComparison(Result):
         items: number of items of the index.
         dim: size of an embedding.
         source: source of the index.
+        queries: number and kind of the queries.
     """
 
     rows: tuple[Compared, ...]
     items: int
     dim: int
     source: IndexSource
+    queries: str
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
         best, _ = recommended(self.rows)
         rows = [dataclasses.asdict(row) for row in self.rows]
-        return {"items": self.items, "dim": self.dim, "rows": rows, "recommended": best.name}
+        shape = {"items": self.items, "dim": self.dim, "queries": self.queries}
+        return {**shape, "rows": rows, "recommended": best.name}
 
     def __str__(self) -> str:
         best, why = recommended(self.rows)
         backend, dtype = best.name.split()
-        title = f"{self.items:,} {self.source.kind}s of {', '.join(self.source.splits)}, captions as queries"
+        title = f"{self.items:,} {self.source.kind}s of {', '.join(self.source.splits)}, {self.queries} as queries"
         shown = table(_HEADER, [_cells(row) for row in self.rows])
         return f"{title}\n{shown}\n\n{_COLUMNS}\n\nRecommended: backend {backend}, dtype {dtype}. {why}"
 

@@ -13,6 +13,10 @@ import numpy as np
 from vsemb.errors import invalid_argument
 from vsemb.parts import Part, fields_of
 
+#: With fewer items, an approximate backend reads all of its lists by default: exact search takes milliseconds there,
+#: and reading a share of the lists loses results.
+FEW = 100_000
+
 
 @dataclass(frozen=True)
 class SearchBackend(Part, family="search backend"):

@@ -11,7 +11,7 @@ import numpy as np
 
 from vsemb.errors import DataError, needs_extra
 from vsemb.parts import Count
-from vsemb.searching.backends.backend import Approximate, Finder, check_count
+from vsemb.searching.backends.backend import FEW, Approximate, Finder, check_count
 from vsemb.searching.backends.codes import bit_thresholds, pack_bits, sample
 
 _FAISS_FILE = "faiss.index"
@@ -122,7 +122,7 @@ class FaissIVF(Faiss, kind="faiss-ivf"):
 
     Attributes:
         nlist: number of lists; default: 4 sqrt(items), at most one per 39 items.
-        nprobe: lists that a search reads; default: one in eight, at least 8.
+        nprobe: lists that a search reads; default: one in eight, and all below 100,000 items.
     """
 
     nlist: Count | None = None
@@ -133,7 +133,7 @@ class FaissIVF(Faiss, kind="faiss-ivf"):
         most = max(1, len(vectors) // _FEWEST_A_LIST)
         nlist = self.nlist or max(1, min(round(4 * len(vectors) ** 0.5), most))
         check_count("nlist", nlist, len(vectors), "items")
-        nprobe = self.nprobe or min(nlist, max(8, nlist // 8))
+        nprobe = self.nprobe or (nlist if len(vectors) < FEW else max(8, nlist // 8))
         check_count("nprobe", nprobe, nlist, "lists")
         index = faiss.index_factory(vectors.shape[1], f"IVF{nlist},Flat", faiss.METRIC_INNER_PRODUCT)
         # FAISS would warn on stderr if the caller requests many lists for few vectors.

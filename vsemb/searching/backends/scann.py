@@ -12,11 +12,11 @@ import numpy as np
 from vsemb.errors import DataError, needs_extra
 from vsemb.files import read_text
 from vsemb.parts import Count
-from vsemb.searching.backends.backend import Approximate, Finder, check_count
+from vsemb.searching.backends.backend import FEW, Approximate, Finder, check_count
 
 _SCANN_ASSETS = "scann_assets.pbtxt"
-# Minimum numbers of items for which hashing and a tree save time.
-_HASHED, _TREE = 2_000, 20_000
+# Minimum number of items for which hashing saves time.
+_HASHED = 2_000
 # As recommended in ScaNN's documentation.
 _BLOCK_DIMS, _THRESHOLD = 2, 0.2
 _SCANN_TRAINING = 100_000
@@ -61,7 +61,7 @@ class Scann(Approximate, kind="scann"):
     """Hashed vectors in partitions; a search reads some of them. Below 2,000 items, vectors are not hashed.
 
     Attributes:
-        leaves: number of partitions; default: sqrt(items), and 1 below 20,000 items.
+        leaves: number of partitions; default: sqrt(items), and 1 below 100,000 items.
         leaves_to_search: partitions that a search reads; default: one in eight.
     """
 
@@ -74,7 +74,7 @@ class Scann(Approximate, kind="scann"):
     def build(self, vectors: np.ndarray, directory: Path) -> dict[str, Any]:
         count = len(vectors)
         # With one partition, ScaNN needs no tree.
-        leaves = self.leaves or (round(count**0.5) if count >= _TREE else 1)
+        leaves = self.leaves or (round(count**0.5) if count >= FEW else 1)
         check_count("leaves", leaves, count, "items")
         searched = self.leaves_to_search or max(1, leaves // 8)
         check_count("leaves_to_search", searched, leaves, "leaves")
