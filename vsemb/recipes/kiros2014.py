@@ -30,9 +30,17 @@ Flickr8K; for Flickr30K it is 100 (`--set batches.size=100`). Deviations, and ch
 
 Variant `released` follows the authors' released code (visual-semantic-embedding). It has a GRU of 1024 units, 1024
 dimensions, trained word vectors of 300 entries and an image map with a bias. It trains for 15 epochs with Adam at 2e-4,
-gradients clipped to global norm 2, batches of 128, and Xavier-like and orthogonal initial weights. Two details differ
-from the released code. Its Adam has almost no bias correction; ours is the usual Adam. It normalizes image vectors only
-at test time; we also normalize them in training.
+gradients clipped to global norm 2, batches of 128, and Xavier-like and orthogonal initial weights. It differs from the
+released code:
+
+- Its Adam has almost no bias correction; ours is the usual Adam.
+- It normalizes image vectors only at test time; we also normalize them in training.
+- Its batches have captions of one length, and it reads the end of a sentence as one more word. Here lengths are mixed,
+  and the state after the last word is the embedding.
+- Another caption of the same image in a batch is a contrastive term there, and not here.
+- Its vocabulary has the words of training and validation captions. Here it has the words of training captions.
+- It measures validation every 100 updates and never stops early. Here validation follows each epoch, and training ends
+  after 5 epochs without a higher recall sum.
 
 `kiros2014-linear` is the model of section 3.2: the sum of trained word vectors. It also is the paper's DeViSE, the mean
 of word vectors with the same objective: at unit length, the sum and the mean are the same vector.

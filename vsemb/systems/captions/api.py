@@ -33,7 +33,9 @@ def caption(
     temperature: Positive = 1.0,
     seed: Seed = 0,
 ) -> CaptionedImages:
-    """Write captions of images, most probable first, with the logarithm of their probability.
+    """Write captions of images, best first, with the logarithm of their probability.
+
+    The best caption is the most probable one; a run of `sc-nlm` ranks by its own score.
 
     The run is of multimodal-rnn or multimodal-rnn-regions, which write word by word, or of sc-nlm, which writes many
     candidates and returns the best.

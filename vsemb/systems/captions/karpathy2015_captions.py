@@ -32,6 +32,8 @@ Deviations, and choices that the paper leaves open:
 - The paper gives neither learning rate, dropout rate nor weight decay of this model. Here the learning rate is 1e-3,
   the dropout is 0.5, and weights do not decay.
 - Captions are cut after 20 words. Training ends after 5 epochs without a better one, and at the latest after 30.
+- Training also reads mirror images (`image.augment`), of which the paper says nothing.
+- RMSprop's decay is 0.9, the default of Keras; the paper does not give it.
 - A ReLU around b_v and W_hx x_t before their sum, which "can help" in the paper, is left out, as in equation 14.
 - W_hh is initialized orthogonal. The authors' released code initializes all matrices uniform in +-0.1: `--set
   decoder.init_scale=0.1`.

@@ -2,7 +2,7 @@
 
 | equation | content | code |
 | --- | --- | --- |
-| 1 | hinges over all contrastive pairs of the batch, margin 1 | `vsemb.losses.PairwiseRanking` |
+| 1 | hinges over all contrastive pairs of the batch | `vsemb.losses.PairwiseRanking` |
 | 2 | sum of h and c of children beyond the last slot | `vsemb.systems.trees.tree_lstm` |
 | 3, 4 | h = o tanh(c); c = i u + a forget gate times each slot's c | `vsemb.systems.trees.tree_lstm` |
 | 5, 6 | forget gates, each with own matrices for the h of all slots | `vsemb.systems.trees.tree_lstm` |
@@ -42,6 +42,7 @@ Deviations, and choices that the report leaves open:
   report; the configuration of the released code has a third one.
 - The growth of momentum has no formula in the report or in the versions of the code that we read. Here the distance to
   0.95 shrinks by the factor e every 2,500 steps.
+- The margin of 1 comes from the released code, its module `twin`; the report does not give it.
 - Equation 1 is the cost of one pair; the report does not specify the reduction over a batch. We take the mean. The
   released code divides by B (B - 1), the number of contrastive pairs in a batch of B; for this, set `loss.image_weight`
   and `loss.text_weight` to 1 / (B - 1). The table compares the median text-to-image rank among 1,000 images, after 600

@@ -40,6 +40,8 @@ Deviations:
 - `word2vec` learns its vectors from the training captions (`vsemb.text.word_vectors`). For vectors of a larger corpus
   pass a file with `--set text.encoder.words.vectors=PATH`.
 - Images are resized to squares before crops are cut. The paper does not say how images are resized.
+- RMSprop's decay is 0.9, the default of Keras, and the ReLU recurrence starts at the identity. The paper gives
+  neither.
 - Training has fewer epochs than the paper's 300, because the best epoch comes early on smaller data.
 """
 
