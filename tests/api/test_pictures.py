@@ -54,9 +54,28 @@ def png(samples: np.ndarray, depth: int, before: bytes = b"", after: bytes = b""
         lines = [row.tobytes() for row in samples.astype(">u2" if depth == 16 else np.uint8)]
     header = columns.to_bytes(4, "big") + rows.to_bytes(4, "big") + bytes([depth, (0, 0, 4, 2, 6)[channels], 0, 0, 0])
     pixels = zlib.compress(b"".join(b"\0" + line for line in lines)) + behind
+    return whole_png(header, pixels, before, after)
+
+
+def whole_png(header: bytes, pixels: bytes, before: bytes = b"", after: bytes = b"") -> bytes:
     half = len(pixels) // 2  # Two IDAT chunks, as of any larger file.
     body = chunk(b"IHDR", header) + before + chunk(b"IDAT", pixels[:half]) + chunk(b"IDAT", pixels[half:]) + after
     return b"\x89PNG\r\n\x1a\n" + body + chunk(b"IEND", b"")
+
+
+# 64 x 48 RGB pixels of 8 bits, compressed row by row.
+HEADER = (64).to_bytes(4, "big") + (48).to_bytes(4, "big") + bytes([8, 2, 0, 0, 0])
+
+
+def lines(samples: np.ndarray) -> bytes:
+    return b"".join(b"\0" + row.tobytes() for row in samples)
+
+
+def interlaced(samples: np.ndarray) -> bytes:
+    """A PNG whose pixels come in seven passes (PNG, 8.2)."""
+    starts = [(0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4), (2, 0, 4, 2), (0, 1, 2, 2), (1, 0, 2, 1)]
+    passes = b"".join(lines(samples[top::down, left::across]) for top, left, down, across in starts)
+    return whole_png(HEADER[:-1] + b"\1", zlib.compress(passes))
 
 
 def encode(image: Image.Image | np.ndarray, kind: str = "JPEG", **options) -> bytes:
@@ -139,6 +158,7 @@ LONG = (segment(0xE2, b"ICC_PROFILE\0" + bytes(60_000)), segment(0xFE, b"\xff\xd
 UNDERSTOOD: dict[str, tuple[bytes, np.ndarray]] = {
     "jpeg": (encode(RGB), RGB),
     "png": (png(RGB, 8), RGB),
+    "interlaced": (interlaced(RGB), RGB),
     "grey of 16 bits": (png(WIDE[:, :, :1], 16), GREY),
     "rgb of 16 bits": (png(WIDE, 16), RGB),
     "grey and alpha of 16 bits": (png(np.concatenate([WIDE[:, :, :1], ALPHA], 2), 16), HOLED_GREY),
@@ -183,6 +203,14 @@ UNDERSTOOD: dict[str, tuple[bytes, np.ndarray]] = {
         with_segments(encode(STORED[6](RGB)), segment(0xE1, b"http://ns.adobe.com/xap/1.0/\0" + xmp(6))),
         RGB,
     ),
+    # Type 6, a byte with a sign.
+    "EXIF of one byte": (
+        with_segments(
+            encode(STORED[6](RGB)),
+            segment(0xE1, b"Exif\0\0" + tiff(6).replace(b"\x12\1\3\0", b"\x12\1\6\0")),
+        ),
+        RGB,
+    ),
     "EXIF that is cut off": (with_segments(encode(RGB), segment(0xE1, b"Exif\0\0" + tiff(6)[:12])), RGB),
     **{
         f"eXIf {orientation}": (png(STORED[orientation](RGB), 8, chunk(b"eXIf", tiff(orientation))), RGB)
@@ -208,6 +236,10 @@ UNDERSTOOD: dict[str, tuple[bytes, np.ndarray]] = {
         png(STORED[6](RGB), 8, chunk(b"iTXt", b"XML:com.adobe.xmp\0\1\0\0\0" + zlib.compress(xmp(6)))),
         RGB,
     ),
+    "XMP as compressed text": (
+        png(STORED[6](RGB), 8, chunk(b"zTXt", b"XML:com.adobe.xmp\0\0" + zlib.compress(xmp(6)))),
+        RGB,
+    ),
     "EXIF as compressed text": (
         png(STORED[6](RGB), 8, chunk(b"zTXt", b"Raw profile type exif\0\0" + zlib.compress(PROFILE.encode()))),
         RGB,
@@ -228,6 +260,11 @@ REFUSED: dict[str, bytes] = {
     "wrong checksum": broken_checksum(png(RGB, 8), b"IDAT"),
     "no IEND": png(RGB, 8)[:-12],
     "a cut PNG": png(RGB, 8)[:-40],
+    # With checksums that are right.
+    "fewer rows than the header says": whole_png(HEADER, zlib.compress(lines(RGB[:40]))),
+    "compressed pixels without an end": whole_png(HEADER, zlib.compress(lines(RGB))[:-4]),
+    "another compression": whole_png(HEADER[:-3] + b"\1\0\0", zlib.compress(lines(RGB))),
+    "no palette": whole_png(HEADER[:-4] + b"\3\0\0\0", zlib.compress(lines(GREY))),
     "a cut JPEG": encode(RGB)[:-400],
     "no EOI": encode(RGB)[:-2],
     **{
@@ -336,6 +373,37 @@ def test_what_is_not_understood_is_refused_on_every_path(tmp_path, scenes):
     for name, data in zip(names, files, strict=True):
         with pytest.raises(VsembError, match="unreadable"):
             raise AssertionError((name, shown.stored(data)))
+
+
+GREY_HEADER = HEADER[:-4] + b"\0\0\0\0"
+PALETTE_HEADER = HEADER[:-4] + b"\3\0\0\0"
+TWO_COLOURS = chunk(b"PLTE", b"\1\2\3\4\5\6")
+# libpng ignores such transparent colours, and Pillow reads them.
+MISFITS = {
+    "cut": whole_png(GREY_HEADER, zlib.compress(lines(GREY)), chunk(b"tRNS", b"\0")),
+    "too long": whole_png(GREY_HEADER, zlib.compress(lines(GREY)), chunk(b"tRNS", b"\0\x20\0\0")),
+    "repeated": whole_png(GREY_HEADER, zlib.compress(lines(GREY)), colour_key(32) + colour_key(50)),
+    "behind the pixels": whole_png(GREY_HEADER, zlib.compress(lines(GREY)), after=colour_key(32)),
+    "of two bits for one": png((X[..., None] >= 32).astype(np.uint8), 1, colour_key(2)),
+    "more than the palette has": whole_png(
+        PALETTE_HEADER, zlib.compress(lines((X >= 32).astype(np.uint8))), TWO_COLOURS + chunk(b"tRNS", b"\0\0\0")
+    ),
+    "in front of the palette": whole_png(
+        PALETTE_HEADER, zlib.compress(lines((X >= 32).astype(np.uint8))), chunk(b"tRNS", b"\0") + TWO_COLOURS
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISFITS)
+def test_a_transparent_colour_that_decoders_read_differently_is_refused_by_name(name: str) -> None:
+    with pytest.raises(BadImage, match="tRNS"):
+        sanitise_image(MISFITS[name])
+
+
+def test_a_png_with_compressed_text_is_written_anew_because_the_graph_refuses_damage_in_it() -> None:
+    broken = chunk(b"iTXt", b"XML:com.adobe.xmp\0\1\0\0\0" + b"no stream of zlib")
+    stored = sanitise_image(png(RGB, 8, broken)).encoded
+    assert_same(pixels([stored]), pixels([plain(RGB)]), ["compressed text"], "prepare")
 
 
 def test_pil_images_and_arrays_mean_what_their_files_do(tmp_path):

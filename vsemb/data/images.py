@@ -17,7 +17,7 @@ from typing import TypeAlias
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from vsemb.data.damage import Damaged, is_plain_jpeg, is_plain_png
+from vsemb.data.damage import Damaged, is_plain_jpeg, is_plain_png, require_pixels
 from vsemb.data.uris import scheme
 from vsemb.errors import DataError, InvalidArgumentError, invalid_argument, one_line
 from vsemb.files import read_bytes
@@ -280,6 +280,8 @@ def _sanitise(data: bytes, max_side: int | None) -> StoredImage:
         _check_size(image)
         plain = _is_plain(image, data)
         image.load()
+        if image.format == "PNG":
+            require_pixels(data)
         orientation = _orientation(image)
         longest = max(image.size)
         too_large = max_side is not None and longest > max_side

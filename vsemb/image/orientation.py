@@ -175,7 +175,7 @@ def _of_png(data: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor) -> tuple[tf.Ten
             tf.minimum(following, size),
             tf.where(is_exif, body, exif),
             tf.where(tf.equal(found_raw, b""), raw, tf.strings.join([kind, found_raw])),
-            tf.where(tf.equal(found_xmp, b""), xmp, found_xmp),
+            tf.where(tf.equal(found_xmp, b""), xmp, tf.strings.join([kind, found_xmp])),
             transparent | tf.equal(kind, b"tRNS"),
         )
 
@@ -186,9 +186,11 @@ def _of_png(data: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor) -> tuple[tf.Ten
         exif, raw, xmp, transparent = map(tf.identity, final[1:])
     # ImageMagick wrote EXIF as text before `eXIf` was standard.
     exif = tf.strings.join([exif, _raw_exif(tf.where(tf.equal(exif, b""), raw, b""))])
-    # A language and a translation, which end with a zero, stand before compressed text.
-    packed = tf.strings.regex_replace(xmp, r"^\x01\x00[^\x00]*\x00[^\x00]*\x00", "", replace_global=False)
-    return _orientation(exif, _decompressed(_starts(xmp, b"\1"), packed, xmp)), transparent
+    # Before the compressed text of `zTXt` stands its method, and of `iTXt` also a language and a translation, which end
+    # with a zero.
+    packed = tf.strings.regex_replace(xmp, r"^(zTXt\C|iTXt\x01\x00[^\x00]*\x00[^\x00]*\x00)", "", replace_global=False)
+    compressed = _starts(xmp, b"zTXt") | _starts(xmp, b"iTXt\1")
+    return _orientation(exif, _decompressed(compressed, packed, xmp)), transparent
 
 
 def _raw_exif(raw: tf.Tensor) -> tf.Tensor:
@@ -222,13 +224,16 @@ def _exif_orientation(exif: tf.Tensor) -> tf.Tensor:
     count = _number(tf.strings.substr(exif, offset, 2), 2, little)
     entries = tf.io.decode_raw(tf.strings.substr(exif, tf.minimum(offset + 2, size), 12 * count), tf.uint8)
     entries = tf.cast(tf.reshape(entries[: tf.size(entries) // 12 * 12], (-1, 12)), tf.int64)
-    tag, kind, values, short, long = tf.unstack(
+    tag, kind, values, byte, short, long = tf.unstack(
         tf.matmul(entries, tf.where(little, _weights(True), _weights(False))), axis=1
     )
-    # Types 3 and 8 have 16 bits, and 4, 9 and 13 have 32 bits; a value in more than 4 bytes is elsewhere.
+    # Type 6 has 8 bits, 3 and 8 have 16 bits, and 4, 9 and 13 have 32 bits; a value in more than 4 bytes is elsewhere.
+    # Pillow does not read type 1 as a number.
+    is_byte = tf.equal(kind, 6) & (values >= 1) & (values <= 4)
     is_short = (tf.equal(kind, 3) | tf.equal(kind, 8)) & (values >= 1) & (values <= 2)
     is_long = (tf.equal(kind, 4) | tf.equal(kind, 9) | tf.equal(kind, 13)) & tf.equal(values, 1)
-    value = tf.maximum(tf.where(is_short, short, tf.where(is_long, long, 1)), 1)
+    value = tf.where(is_byte, byte, tf.where(is_short, short, tf.where(is_long, long, 1)))
+    value = tf.maximum(value, 1)
     # `tf.boolean_mask` takes ten times the operations.
     rows = tf.where(tf.equal(tag, _ORIENTATION))
     stated = tf.gather(tf.concat([value, [0]], axis=0), tf.concat([tf.shape(tag, tf.int64), rows[:, 0]], axis=0))[-1]
@@ -287,12 +292,12 @@ def _number(text: tf.Tensor, count: int, little: tf.Tensor | None = None) -> tf.
 
 
 def _weights(little: bool) -> np.ndarray:
-    """Return (12, 5) int64, which makes numbers of the bytes of an entry of a directory.
+    """Return (12, 6) int64, which makes numbers of the bytes of an entry of a directory.
 
-    The numbers are the tag, the type, the number of values, and a first value of 16 or 32 bits.
+    The numbers are the tag, the type, the number of values, and a first value of 8, 16 or 32 bits.
     """
-    weights = np.zeros((12, 5), np.int64)
-    for column, (start, end) in enumerate(((0, 2), (2, 4), (4, 8), (8, 10), (8, 12))):
+    weights = np.zeros((12, 6), np.int64)
+    for column, (start, end) in enumerate(((0, 2), (2, 4), (4, 8), (8, 9), (8, 10), (8, 12))):
         powers = 256 ** np.arange(end - start)
         weights[start:end, column] = powers if little else powers[::-1]
     return weights

@@ -56,6 +56,18 @@ def test_texts_and_json(tmp_path):
     assert [record.image for record in source.records] == [jpeg(2), jpeg(0), b"?"]
 
 
+def test_lines_of_a_text_end_as_those_of_other_files(tmp_path):
+    texts = {"a": "\ufeffone\rtwo\r", "b": "one\r\ntwo", "c": "one\rtwo\nthree\u2028four"}
+    files = {
+        name: content
+        for key, text in texts.items()
+        for name, content in ((f"{key}.jpg", jpeg(0)), (f"{key}.txt", text))
+    }
+    source = read("webdataset", shard(tmp_path / "0.tar", files), split="train")
+    captions = [[" ".join(caption.split()) for caption in record.captions] for record in source.records]
+    assert captions == [["one", "two"], ["one", "two"], ["one two", "three four"]]
+
+
 def test_patterns_and_a_single_split(tmp_path, monkeypatch):
     for number in (8, 9, 10):
         shard(tmp_path / f"s/train-{number:02d}.tar", {f"{number}.jpg": jpeg(number), f"{number}.txt": "x"})

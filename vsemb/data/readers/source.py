@@ -198,7 +198,7 @@ def numbered_lines(
             disable=None if desc else True,
         ) as bar,
     ):
-        for number, data in enumerate(_lines(file), 1):
+        for number, data in enumerate(raw_lines(file), 1):
             where = f"{path}, line {number}"
             line = ""
             try:
@@ -210,8 +210,18 @@ def numbered_lines(
             yield where, line.removesuffix("\n").removesuffix("\r")
 
 
-def _lines(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the lines of a file with their ends."""
+def raw_lines(file: BinaryIO) -> Iterator[bytes]:
+    r"""Yield the lines of a file with their ends, as `numbered_lines` finds them.
+
+    Args:
+        file: the file, at its start.
+
+    Example:
+
+    >>> import io
+    >>> list(raw_lines(io.BytesIO(b"one\rtwo\r"))), list(raw_lines(io.BytesIO(b"one\rtwo\n")))
+    ([b'one\r', b'two\r'], [b'one\rtwo\n'])
+    """
     start = file.read(_HEAD)
     file.seek(0)
     if b"\r" not in start or b"\n" in start:

@@ -6,6 +6,8 @@ the rest is the type of the file, and the files of a sample are adjacent.
 
 from __future__ import annotations
 
+import codecs
+import io
 import itertools
 import json
 import os
@@ -20,7 +22,7 @@ from typing import Any
 
 from vsemb.data.readers import Reader
 from vsemb.data.readers.samples import Sample, source_of, splits_in_names
-from vsemb.data.readers.source import Source, existing, files_inside
+from vsemb.data.readers.source import Source, existing, files_inside, raw_lines
 from vsemb.data.readers.table import COLUMNS, WEAK, named_columns
 from vsemb.data.uris import MAX_BYTES
 from vsemb.errors import DataError, counted
@@ -179,7 +181,8 @@ def _sample(where: str, key: str, contents: dict[str, bytes]) -> Sample:
     captions = values.get("caption")
     if texts:
         try:
-            captions = [line for line in texts[0].decode("utf-8-sig").split("\n") if line.strip()]
+            lines = raw_lines(io.BytesIO(texts[0].removeprefix(codecs.BOM_UTF8)))
+            captions = [line.decode().rstrip("\r\n") for line in lines if line.strip()]
         except UnicodeDecodeError as error:
             raise DataError(f"{where}: not UTF-8 text.") from error
     image = next((contents[kind] for kind in _IMAGES if kind in contents), None)
