@@ -536,6 +536,7 @@ def texts_of(ids: list[int]) -> tf.data.Dataset:
         ("y", lambda model: model.fit(dataset(FEATURES).map(lambda row: (row, tf.zeros(4))), verbose=0)),
         ("sample_weight", lambda model: model.fit(ROWS, validation_data=(FEATURES, TEXTS, np.ones(4)), verbose=0)),
         ("sample_weight", lambda model: model.test_on_batch(ROWS, sample_weight=np.ones(4))),
+        ("image_id", lambda model: model.fit({**ROWS, "image_id": None}, verbose=0)),
         ("image_id", lambda model: model.fit({**ROWS, "image_ids": np.arange(4)}, verbose=0)),
         ("image_id", lambda model: model.predict({**ROWS, "image_ids": np.arange(4)}, verbose=0)),
         ("image_id", lambda model: model.train_on_batch({**ROWS, "image_id": np.arange(3)})),
