@@ -7,10 +7,13 @@ and step), and the state of the callbacks that select weights.
 
 from __future__ import annotations
 
+import collections
 import contextlib
+import itertools
 import json
 import os
 import time
+import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
@@ -115,11 +118,18 @@ class TrainingState(keras.callbacks.Callback):
             "metrics": len(metrics),
             "callbacks": [callback.state() for callback in self.callbacks],
         }
-        arrays = {f"v{i}": ops.convert_to_numpy(v) for i, v in enumerate(variables)}
-        arrays |= {f"m{i}": ops.convert_to_numpy(v) for i, v in enumerate(metrics)}
+        named = {f"v{i}": variable for i, variable in enumerate(variables)}
+        named |= {f"m{i}": metric for i, metric in enumerate(metrics)}
+        # One after the other, as a large model has no room for copies of all. All workers read metrics, which are sums
+        # over them.
+        arrays = ((name, ops.convert_to_numpy(variable)) for name, variable in named.items())
         if self.devices.writes:
-            with replacing(self.path) as temporary, open(temporary, "wb") as file:
-                np.savez(file, header=np.array(json.dumps(header)), **arrays)
+            with replacing(self.path) as temporary, zipfile.ZipFile(temporary, "w") as file:
+                for name, array in itertools.chain([("header", np.array(json.dumps(header)))], arrays):
+                    with file.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                        np.lib.format.write_array(entry, array, allow_pickle=False)
+        else:
+            collections.deque(arrays, maxlen=0)
         # A barrier: the other workers read the file only after it.
         self.devices.total(0.0)
         self._stored = time.monotonic()
