@@ -5,7 +5,7 @@ from __future__ import annotations
 from html.parser import HTMLParser
 
 # Those that have no end.
-VOID = {"meta", "img", "line", "polyline", "br", "link"}
+VOID = {"meta", "img", "line", "polyline", "br", "link", "input"}
 
 
 class Node:

@@ -206,3 +206,10 @@ def test_a_folder_that_went_before_its_lock_is_made_again(tmp_path: Path, monkey
         assert len(calls) == 2 and (tmp_path / "work" / "lock").exists()
         with pytest.raises(DataError, match="busy"), files.locked(tmp_path / "work", "busy"):
             pass
+
+
+def test_tells_whether_a_folder_is_locked(tmp_path) -> None:
+    assert not files.is_locked(tmp_path / "work")
+    with files.locked(tmp_path / "work", "busy"):
+        assert files.is_locked(tmp_path / "work")
+    assert not files.is_locked(tmp_path / "work")

@@ -428,6 +428,17 @@ def locked(folder: Path, busy: str) -> Iterator[None]:
                 return
 
 
+def is_locked(folder: Path) -> bool:
+    """Return whether a process holds the lock of a folder, see `locked`; False on systems without locks."""
+    try:
+        with _lock(folder / "lock", wait=False):
+            return False
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+
+
 def remove_partial(path: Path) -> None:
     """Remove the folder `.NAME.partial` beside a published path, if the process that worked there was killed."""
     work = path.with_name(f".{path.name}.partial")

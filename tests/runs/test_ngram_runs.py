@@ -50,7 +50,7 @@ def test_training_evaluation_and_report_tell_composed_words_from_unknown_ones(ng
     (note,) = metrics.notes
     assert all(phrase in note for phrase in ("known as a whole", "composed", "nothing known of"))
     space = Space(ngram_run, scenes, "val")
-    rare = [row for row, share in enumerate(space.coverage.share) if share == 1 and space.unknown_in(row) == ()]
+    rare = [row for row, share in enumerate(space.coverage.share) if share == 1 and space.unknown_in([row]) == [[]]]
     composed = space.coverage.whole < space.coverage.known
     # Texts with composed words are texts of known words, and are not marked.
     assert composed[rare].any()

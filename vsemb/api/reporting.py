@@ -31,14 +31,14 @@ def write_report(
 ) -> Report:
     """Write the report of a run: metrics, failures, queries with their results, and training curves.
 
-    The report is one self-contained HTML file without scripts. Its sections depend on the task of the run.
+    The report is one self-contained HTML file that sends no request. Its sections depend on the task of the run.
 
     Args:
         run: a run, or its directory.
         data: the dataset; default: the training dataset.
         split: split to show.
         out: HTML file to write; default: report.html in the run directory.
-        shown: queries per direction, or captioned images, to show.
+        shown: queries that each group shows at first, or captioned images.
         arithmetic: key of an image, word to subtract, word to add; repeatable; default: six random examples.
         seed: random seed.
         **options: fields of the options that systems add.

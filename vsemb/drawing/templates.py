@@ -8,6 +8,11 @@ from typing import Any
 from vsemb.errors import needs_extra
 
 
+def page_file(package: str, name: str) -> str:
+    """Return the text of a file of a package, such as the script of a page."""
+    return (files(package) / name).read_text(encoding="utf-8")
+
+
 def page_template(package: str, name: str) -> Any:
     """Return a template that escapes the values filled in.
 
@@ -27,7 +32,7 @@ def page_template(package: str, name: str) -> Any:
 
     def load(template: str) -> str:
         package, _, file = template.partition(":")
-        return (files(package) / file).read_text(encoding="utf-8")
+        return page_file(package, file)
 
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(load),

@@ -6,6 +6,8 @@ an empty list if the run belongs to another task.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,21 +19,21 @@ from typing import Any, NamedTuple, TypeVar
 from vsemb import __version__, registry
 from vsemb.console import progress
 from vsemb.data.store import Split, StoredDataset
-from vsemb.drawing.templates import page_template
-from vsemb.errors import DataError, invalid_argument
-from vsemb.files import replacing
+from vsemb.drawing.templates import page_file, page_template
+from vsemb.errors import DataError, counted, invalid_argument
+from vsemb.files import is_locked, replacing
 from vsemb.report import curves
 from vsemb.report.space import Space
 from vsemb.results import Result
 from vsemb.runs.options import ReportOption
-from vsemb.runs.run import METRICS, Run
+from vsemb.runs.run import METRICS, STATE, Run
 
 T = TypeVar("T", bound=ReportOption)
 
 #: Default file name of the report, inside the run directory.
 REPORT = "report.html"
 #: Values of `Section.place`; sections are sorted by it.
-MEASURED, WORST, FOUND, EXPLAINED, TRAINING, ABOUT = 10, 20, 30, 40, 50, 60
+MEASURED, FOUND, WORST, EXPLAINED, TRAINING, ABOUT = 10, 20, 30, 40, 50, 60
 
 
 class Cell(NamedTuple):
@@ -97,7 +99,7 @@ class View:
         run: the run.
         dataset: the dataset.
         part: the split that is shown.
-        shown: number of queries per direction, or of images with captions.
+        shown: number of queries that each group shows at first, or of images with captions.
         arithmetic: examples as (image key, word to subtract, word to add).
         seed: random seed.
         step: function to call with the name of the next step, for the progress bar.
@@ -163,17 +165,17 @@ def report_run(
     seed: int = 0,
     options: Sequence[ReportOption] = (),
 ) -> Report:
-    """Write the report of a run: metrics, failures, examples, training curves and facts.
+    """Write the report of a run: metrics, examples, failures, training curves and facts.
 
-    The page is one self-contained HTML file without scripts; styles and pictures are embedded. The output is
-    deterministic: the same run, dataset and arguments give the same bytes.
+    The page is one self-contained HTML file that sends no request; script, styles and pictures are embedded. The output
+    is deterministic: the same run, dataset and arguments give the same bytes.
 
     Args:
         run: the run. Its task must have a report.
         dataset: the dataset.
         split: name of the split that is shown.
         out: the file; None for `report.html` in the run directory.
-        shown: number of random queries per direction, or of images with captions. Half as many failures are shown.
+        shown: number of queries that each group shows at first, or of images with captions.
         arithmetic: examples as (image key, word to subtract, word to add); empty for six random ones.
         seed: random seed.
         options: options of systems.
@@ -217,6 +219,8 @@ def report_run(
         sections.append(Section(TRAINING, "training", "Training curves", pieces.training(charts, curves)))
         sections.append(Section(ABOUT, "about", "About this run", pieces.facts(facts)))
         sections.sort(key=lambda section: section.place)
+        script = page_file(__package__, "page.js")
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         page = template.render(
             name=run.path.resolve().name,
             headline=next((section.headline for section in sections if section.headline), ""),
@@ -225,6 +229,8 @@ def report_run(
             run=run,
             dataset=dataset,
             version=__version__,
+            script=script,
+            script_hash=f"sha256-{digest}",
         )
         with replacing(out) as temporary:
             temporary.write_text(page, encoding="utf-8")
@@ -239,17 +245,32 @@ def _summary(view: View) -> list[tuple[str, str]]:
     trained = info.get("dataset_name", "unknown")
     if "train_images" in info:
         trained += f": {info['train_images']:,} images, {info['train_captions']:,} captions"
-    finished = ""
-    if "finished" in info:
-        day = date.fromisoformat(info["finished"])
-        finished = f"{day.day} {day:%B %Y}"
     facts = [
         ("Recipe", f"{recipe.name} ({recipe.variant})"),
         ("Trained on", trained),
-        ("Training finished", finished),
+        ("Training", training_state(view.run)),
         ("Measured on", f"{view.dataset.name}, {part.name}: {len(part):,} images, {len(part.captions):,} captions"),
     ]
     return [(name, value) for name, value in facts if value]
+
+
+def training_state(run: Run) -> str:
+    """Return the state of the training, such as `stopped after epoch 1 of 3`; empty for a preset."""
+    info, epochs = run.info, run.recipe.training.epochs
+    rows = curves.read_metrics(run.path / METRICS).get("epoch", [])
+    last = max((epoch + 1 for epoch, _ in rows), default=0)
+    if info["status"] != "finished":
+        doing = "in progress," if is_locked((run.path / STATE).parent) else "stopped"
+        return f"{doing} after epoch {last} of {epochs}"
+    if "finished" not in info:
+        return ""
+    day = date.fromisoformat(info["finished"])
+    when = f"{day.day} {day:%B %Y}"
+    if not last:
+        return f"finished, {when}"
+    if last < epochs:
+        return f"stopped early after epoch {last} of {epochs}, {when}"
+    return f"finished after {counted(last, 'epoch')}, {when}"
 
 
 def _details(run: Run, own: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Report sections about retrieval: recall, failures, random queries, arithmetic and a projection."""
+"""Report sections about retrieval: recall, queries with their results, arithmetic and a projection."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import numpy as np
 from vsemb.drawing.templates import page_template
 from vsemb.errors import invalid_argument
 from vsemb.evaluation import RetrievalMetrics, evaluate_retrieval
-from vsemb.evaluation.retrieval import retrieval_ranks
 from vsemb.recipes.retrieval import Retrieval
-from vsemb.report.page import EXPLAINED, FOUND, MEASURED, WORST, Cell, Measure, Section, View
-from vsemb.report.space import Gallery
+from vsemb.report.page import EXPLAINED, FOUND, MEASURED, Cell, Measure, Section, View
+from vsemb.report.queries import Gallery
 from vsemb.report.words import check_arithmetic, choose_arithmetic, draw_plane, families, work_out
 from vsemb.runs.run import Run
 from vsemb.runs.searching import search_method_of
@@ -35,8 +34,8 @@ _FIRST = {10: "among the first ten", 5: "among the first five", 1: "first"}
 def sections(view: View) -> list[Section]:
     """Return the sections of a retrieval run, see `vsemb.report.page.SectionMaker`.
 
-    A run trained on class names has no section about recall, failures or words, since images of a class share their
-    text. Arithmetic and the projection need one vector per image and per sentence.
+    A run trained on class names has no section about recall or words, since images of a class share their text.
+    Arithmetic and the projection need one vector per image and per sentence.
 
     Args:
         view: run, dataset and options.
@@ -62,27 +61,24 @@ def sections(view: View) -> list[Section]:
     embedded = (space.images, space.texts, *ids, run.model.similarity)
     metrics = evaluate_retrieval(*embedded, bootstrap=_BOOTSTRAP, seed=view.seed, coverage=space.coverage)
     view.step("queries")
-    gallery = Gallery(space)
-    by_text, by_image = gallery.draw(view.shown, view.seed)
-    query = "class" if space.by_class else "sentence"
+    gallery = Gallery(space, view.shown, view.seed)
+    classes = sorted({name for name in space.part.class_names if name})
+    remedies = run.recipe.word_remedies
     sections = [
         Section(
             FOUND,
-            "text-to-image",
-            f"Search by {query}",
-            templates.found_images(by_text, space.by_class),
+            "queries",
+            "Queries",
+            templates.queries(gallery, classes, remedies, view.shown),
             facts=_facts(run, combines),
             lines=str(metrics),
             measured=metrics.to_json(),
         ),
-        Section(FOUND, "image-to-text", "Search by image", templates.found_texts(by_image, space.by_class)),
     ]
     if not space.by_class:
         chance = _chance(space.text_rows, len(space.part))
         recall = _measures(metrics, chance)
         sections.append(Section(MEASURED, "recall", "Recall", recall, headline=_headline(metrics, chance)))
-        worst = gallery.worst(*retrieval_ranks(*embedded), max(1, view.shown // 2))
-        sections.append(Section(WORST, "worst", "Failures", templates.worst(worst, run.recipe.word_remedies)))
     view.step("arithmetic")
     kinds = families(space) if combines and not space.by_class else []
     examples = view.arithmetic or choose_arithmetic(kinds, _EXAMPLES, view.seed, space)
@@ -90,8 +86,9 @@ def sections(view: View) -> list[Section]:
         shown = templates.arithmetic(work_out(space, examples))
         sections.append(Section(EXPLAINED, "arithmetic", "Word arithmetic", shown))
     if kinds:
-        plane = templates.plane(draw_plane(space, kinds[0], view.seed))
-        sections.append(Section(EXPLAINED, "plane", "Projection", plane))
+        plane = draw_plane(space, kinds[0], view.seed, gallery.images)
+        numbers = {row: number for number, row in enumerate(gallery.images)}
+        sections.append(Section(EXPLAINED, "plane", "Projection", templates.plane(plane, numbers, space.part.keys)))
     return sections
 
 

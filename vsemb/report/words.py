@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,7 +40,7 @@ _FOUND = 4
 # Fallback without a family: words with at least this many letters, in at most this share of the images.
 _LETTERS, _SHARE = 4, 0.3
 #: Maximum number of images in the projection.
-PLANE_IMAGES = 36
+PLANE_IMAGES = 600
 # Margin of the projection and height of a label, in percent.
 _EDGE, _LABEL = 7.0, 5
 
@@ -194,24 +195,40 @@ def work_out(space: Space, wanted: Sequence[tuple[str, str, str]]) -> list[Examp
     return examples
 
 
+class Point(NamedTuple):
+    """An image in the projection.
+
+    Attributes:
+        row: its row in the split.
+        word: place of its word in `Plane.words`.
+        x: percent from the left.
+        y: percent from the top.
+    """
+
+    row: int
+    word: int
+    x: float
+    y: float
+
+
 @dataclass(frozen=True)
 class Plane:
     """Images and words, projected onto two dimensions.
 
     Attributes:
         family: name of the family of words.
-        images: images with x and y, in percent from the left and from the top.
-        words: words with x and y.
+        images: the images.
+        words: words with x and y, likewise.
         shares: percent of the variance along each axis.
     """
 
     family: str
-    images: list[tuple[Picture, float, float]]
+    images: list[Point]
     words: list[tuple[str, float, float]]
     shares: tuple[float, float]
 
 
-def draw_plane(space: Space, family: Family, seed: int) -> Plane:
+def draw_plane(space: Space, family: Family, seed: int, rows: Iterable[int]) -> Plane:
     """Project the words of a family, and images with one of them, onto their first two principal components.
 
     Images and words are centred separately: otherwise the first component mainly separates images from words.
@@ -220,24 +237,26 @@ def draw_plane(space: Space, family: Family, seed: int) -> Plane:
         space: the split.
         family: the family.
         seed: random seed of the choice of images.
+        rows: rows of the images to choose from.
     """
     generator = np.random.default_rng(seed)
     each = max(1, PLANE_IMAGES // len(family.images))
-    rows: list[int] = []
-    for of_word in family.images.values():
-        rows += generator.permutation(of_word)[:each].tolist()
+    allowed = set(rows)
+    chosen: list[tuple[int, int]] = []
+    for word, of_word in enumerate(family.images.values()):
+        mixed = generator.permutation([row for row in of_word if row in allowed]).astype(int)
+        chosen += [(row, word) for row in mixed[:each].tolist()]
     words = list(family.images)
-    vectors = [space.images[rows], space.embed(words)]
-    points, shares = principal_components(np.concatenate([v - v.mean(axis=0) for v in vectors]))
+    vectors = [space.images[[row for row, _ in chosen]], space.embed(words)]
+    points, shares = principal_components(np.concatenate([v - v.mean(axis=0) for v in vectors if len(v)]))
     low, high = points.min(axis=0), points.max(axis=0)
     places = _EDGE + (100 - 2 * _EDGE) * (points - low) / np.maximum(high - low, 1e-12)
     places[:, 1] = 100 - places[:, 1]
-    x, y = places.round(2).T.tolist()
-    pictures = [space.picture(row) for row in rows]
-    count = len(rows)
+    x, y = places.round(1).T.tolist()
+    count = len(chosen)
     return Plane(
         family.name,
-        list(zip(pictures, x[:count], y[:count], strict=True)),
+        [Point(*image, *place) for image, place in zip(chosen, zip(x, y, strict=True), strict=False)],
         apart(zip(words, x[count:], y[count:], strict=True)),
         (100 * float(shares[0]), 100 * float(shares[1])),
     )

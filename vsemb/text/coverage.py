@@ -173,5 +173,31 @@ def unknown_words(tokenizer: Tokenizer, texts: Any) -> tuple[list[str], int, int
     return list(dict.fromkeys(unknown)), len(pieces), int(known.sum())
 
 
+def unknown_words_of_each(tokenizer: Tokenizer, texts: Any) -> list[list[str]]:
+    """Find the tokens of each text of which nothing is known.
+
+    Args:
+        tokenizer: the tokenizer.
+        texts: (texts,) string, as the run's reader returns them.
+
+    Returns:
+        For each text, its distinct unknown tokens in their order.
+
+    Example:
+
+    >>> from vsemb.text import Vocabulary, WordTokenizer
+    >>> unknown_words_of_each(WordTokenizer(Vocabulary(["a"])), ["a dog and a dog", "a a"])
+    [['dog', 'and'], []]
+    """
+    pieces = tokenizer.pieces(texts)
+    known = np.asarray(tokenizer.is_known(tokenizer.ragged(texts).flat_values))
+    unknown: list[list[str]] = [[] for _ in range(pieces.nrows())]
+    flat = zip(pieces.value_rowids().numpy().tolist(), pieces.flat_values.numpy(), known, strict=True)
+    for row, piece, is_known in flat:
+        if not is_known:
+            unknown[row].append(piece.decode())
+    return [list(dict.fromkeys(words)) for words in unknown]
+
+
 def _percent(share: float) -> str:
     return f"{100 * share:.1f} %" if share == 0 or share >= 0.001 else "under 0.1 %"

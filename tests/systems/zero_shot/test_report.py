@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 
 from tests.html_tree import Page
@@ -19,13 +20,18 @@ def test_a_run_on_classes_names_classes(flowers, sje_run, tmp_path) -> None:
     root = Page(out.read_text(encoding="utf-8")).root
     part = flowers.split("val")
     names = dict(zip(part.keys, part.class_names, strict=True))
-    queries = root.one("section", id="text-to-image").all("div", kind="by-text")
-    assert {query.one("q").text for query in queries} == set(part.class_names)
-    for query in queries:
-        for place in query.all("li"):
-            right = names[str(place.attributes["data-key"])] == query.one("q").text
-            assert place.attributes["class"].split()[0] == ("right" if right else "wrong")
-    assert {"worst", "arithmetic", "plane"}.isdisjoint(n.attributes.get("id") for n in root.all("section"))
+    data = json.loads(str(root.one("script", id="data").inside[0]))
+    assert set(data["texts"]) == set(part.class_names) and data["unknown"] == {}
+    for text, rank, known, found, _ in data["byText"]:
+        right = [names[data["keys"][image]] == data["texts"][text] for image in found]
+        assert known == 0 and any(right) and right.index(True) == min(rank, 6) - 1
+        assert [data["texts"][text] in (data["texts"][own] for own in data["own"][image]) for image in found] == right
+    assert len(data["byImage"]) == len(part)
+    for image, rank, _, found, _ in data["byImage"]:
+        own = data["own"][image]
+        assert [data["texts"][text] for text in own] == [names[data["keys"][image]]]
+        assert found.index(own[0]) == min(rank, 6) - 1
+    assert {"arithmetic", "plane"}.isdisjoint(n.attributes.get("id") for n in root.all("section"))
     measured = ZeroShotTask(run, flowers, "val").measure()
     cells = [cell.text.split()[0] for cell in root.one("section", id="recognition").all("td")]
     assert cells == [f"{value:.1f}" for value in (measured.top1, measured.top1_images, measured.average_precision)]
