@@ -398,11 +398,11 @@ def snli_path(made_once: MadeOnce) -> Path:
 
 @pytest.fixture(scope="session")
 def preset_path(made_once: MadeOnce) -> Callable[[str], Path]:
-    """Makes tiny presets by kind: `clip`, `metaclip2`, `siglip`, `vit`, `resnet` or `efficientnet`; read-only."""
-    from tests.systems.presets.preset_files import write_clip, write_image_network, write_metaclip2, write_siglip
+    """Makes tiny presets by kind: `clip`, …, of `preset_files`, `vit`, `resnet` or `efficientnet`; read-only."""
+    from tests.systems.presets import preset_files
 
     def path(kind: str) -> Path:
-        dual = {"clip": write_clip, "metaclip2": write_metaclip2, "siglip": write_siglip}
-        return made_once(kind, dual.get(kind, lambda out: write_image_network(out, kind)))
+        write = getattr(preset_files, f"write_{kind}", None)
+        return made_once(kind, write or (lambda out: preset_files.write_image_network(out, kind)))
 
     return path

@@ -1,13 +1,15 @@
 """Segmentation of words into subwords, in graph and with core operations.
 
 Unigram models by dynamic programming over the letters of a word, as the sentencepiece library does it (Kudo 2018,
-arXiv:1804.10959, section 3.2), and byte-pair encoding by merging neighbours (Sennrich et al. 2016, arXiv:1508.07909).
+arXiv:1804.10959, section 3.2). Byte-pair encoding by merging neighbours (Sennrich et al. 2016, arXiv:1508.07909).
+WordPiece by the longest match (Wu et al. 2016, arXiv:1609.08144).
 Every TensorFlow Serving has the core operations; tensorflow_text needs a custom build.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -170,3 +172,56 @@ def likeliest(scores: tf.Tensor, counts: tf.Tensor) -> tuple[tf.Tensor, tf.Tenso
         shape_invariants=(tf.TensorShape([]), tf.TensorShape([None]), tf.TensorShape(None)),
     )
     return lengths, tf.transpose(written.stack())
+
+
+def longest_pieces(
+    words: tf.Tensor, table: tf.lookup.StaticHashTable, longest: int, prefix: str
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Split words into the longest known subwords from left to right.
+
+    Args:
+        words: (n,) string.
+        table: subword -> id, 0 or 1 for other strings.
+        longest: letters of the longest subword, without `prefix`.
+        prefix: begins subwords that continue a word.
+
+    Returns:
+        texts: (n, steps) string, the subwords, padded on the right with "".
+        ids: (n, steps) int32, their ids; 0 or 1 for padding.
+        fits: (n,) bool, whether the subwords cover the word.
+
+    Example:
+
+    >>> keys = tf.lookup.KeyValueTensorInitializer(["run", "##s"], tf.constant([2, 3]))
+    >>> texts, _, fits = longest_pieces(tf.constant(["runs", "ran"]), tf.lookup.StaticHashTable(keys, 0), 3, "##")
+    >>> texts.numpy().tolist(), fits.numpy().tolist()
+    ([[b'run', b'##s'], [b'', b'']], [True, False])
+    """
+    lengths = tf.strings.length(words, unit="UTF8_CHAR")
+    sizes = tf.range(longest, 0, -1)
+
+    def next_piece(step: tf.Tensor, start: tf.Tensor, fits: tf.Tensor, texts: Any, ids: Any) -> Any:
+        left = lengths - start
+        # Substrings beyond the end of a word do not exist.
+        starts = tf.tile(tf.minimum(start, lengths)[:, None], [1, longest])
+        candidates = tf.strings.substr(words[:, None], starts, tf.zeros_like(starts) + sizes, unit="UTF8_CHAR")
+        candidates = tf.where(start[:, None] > 0, prefix + candidates, candidates)
+        numbers = table.lookup(candidates)
+        known = (numbers > 1) & (sizes <= left[:, None])
+        best = tf.argmax(known, axis=1)  # The first of those known, the longest.
+        known = tf.reduce_any(known, axis=1)
+        text = tf.where(known, tf.gather(candidates, best, axis=1, batch_dims=1), "")
+        number = tf.where(known, tf.gather(numbers, best, axis=1, batch_dims=1), 0)
+        # A word without a match is finished.
+        start += tf.where(known, tf.gather(sizes, best), left)
+        return step + 1, start, fits & (known | (left == 0)), texts.write(step, text), ids.write(step, number)
+
+    written = [tf.TensorArray(kind, 0, dynamic_size=True, element_shape=words.shape) for kind in (tf.string, tf.int32)]
+    _, _, fits, *written = tf.while_loop(
+        # At least once, since an empty array cannot be stacked.
+        lambda step, start, *_: (step == 0) | tf.reduce_any(start < lengths),
+        next_piece,
+        [0, tf.zeros_like(lengths), lengths >= 0, *written],
+    )
+    texts, ids = (tf.transpose(array.stack()) for array in written)
+    return texts, ids, fits

@@ -18,7 +18,7 @@ import numpy as np
 from vsemb.errors import invalid_argument
 from vsemb.ops.tensorflow import tf
 from vsemb.text.normalize import split_words
-from vsemb.text.segmentation import NEVER, merge_neighbours, segment_distinct, unigram_pieces
+from vsemb.text.segmentation import NEVER, longest_pieces, merge_neighbours, segment_distinct, unigram_pieces
 from vsemb.text.tokenizers import LearnedVocabulary, Tokenizer
 from vsemb.text.vocabulary import UNKNOWN_ID, Vocabulary, count_words
 
@@ -125,35 +125,7 @@ class WordPieceTokenizer(SubwordTokenizer):
         return piece.removeprefix(CONTINUES)
 
     def segment(self, words: tf.Tensor) -> tf.RaggedTensor:
-        lengths = tf.strings.length(words, unit="UTF8_CHAR")
-        sizes = tf.range(self.longest, 0, -1)
-
-        def next_piece(step: tf.Tensor, start: tf.Tensor, fits: tf.Tensor, written: Any) -> Any:
-            left = lengths - start
-            # Substrings beyond the end of a word do not exist.
-            starts = tf.tile(tf.minimum(start, lengths)[:, None], [1, self.longest])
-            candidates = tf.strings.substr(words[:, None], starts, tf.zeros_like(starts) + sizes, unit="UTF8_CHAR")
-            candidates = tf.where(start[:, None] > 0, CONTINUES + candidates, candidates)
-            known = (self.table.lookup(candidates) > UNKNOWN_ID) & (sizes <= left[:, None])
-            best = tf.argmax(known, axis=1)  # The first of those known, the longest.
-            known = tf.reduce_any(known, axis=1)
-            piece = tf.where(known, tf.gather(candidates, best, axis=1, batch_dims=1), "")
-            # A word without a match is finished.
-            start += tf.where(known, tf.gather(sizes, best), left)
-            return step + 1, start, fits & (known | (left == 0)), written.write(step, piece)
-
-        _, _, fits, written = tf.while_loop(
-            # At least once, since an empty array cannot be stacked.
-            lambda step, start, *_: (step == 0) | tf.reduce_any(start < lengths),
-            next_piece,
-            [
-                0,
-                tf.zeros_like(lengths),
-                lengths >= 0,
-                tf.TensorArray(tf.string, 0, dynamic_size=True, element_shape=words.shape),
-            ],
-        )
-        pieces = tf.transpose(written.stack())
+        pieces, _, fits = longest_pieces(words, self.table, self.longest, CONTINUES)
         whole = tf.pad(words[:, None], [[0, 0], [0, tf.shape(pieces)[1] - 1]])
         pieces = tf.where(fits[:, None], pieces, whole)
         return tf.ragged.boolean_mask(pieces, tf.not_equal(pieces, ""))

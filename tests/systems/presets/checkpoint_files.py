@@ -7,9 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.systems.presets.texts import CORPUS, SIZE, clip_vocabulary, sentencepiece_model
+from tests.systems.presets.texts import CORPUS, SIZE, byte_vocabulary, clip_vocabulary, sentencepiece_model
 
 LAYERS, WIDTH, INSIDE, PATCH, DIM = 2, 16, 32, 8, 12
+#: Positions of text networks.
+STEPS = 40
 _MEAN, _DEVIATION = [0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711]
 
 
@@ -51,6 +53,60 @@ def write_siglip2_checkpoint(path: Path) -> Path:
     _write(path / "tokenizer_config.json", settings | names)
     _write_siglip_network(path, len(content["model"]["vocab"]), resample=2)
     return path
+
+
+def write_bert_checkpoint(path: Path) -> Path:
+    path.mkdir()
+    pieces = word_pieces()
+    (path / "vocab.txt").write_text("\n".join(pieces) + "\n", encoding="utf-8")
+    settings = {"tokenizer_class": "BertTokenizer", "do_lower_case": True, "model_max_length": STEPS}
+    _write(path / "tokenizer_config.json", settings)
+    config = {"model_type": "bert", "hidden_act": "gelu", "layer_norm_eps": 1e-12, "type_vocab_size": 2}
+    config |= {"vocab_size": len(pieces), "max_position_embeddings": STEPS, "pad_token_id": pieces.index("[PAD]")}
+    _write_encoder(path, config, positions=STEPS, segments=2)
+    return path
+
+
+def write_roberta_checkpoint(path: Path) -> Path:
+    path.mkdir()
+    vocabulary, merges = byte_vocabulary()
+    _write(path / "vocab.json", vocabulary)
+    (path / "merges.txt").write_text("#version: 0.2\n" + "\n".join(merges) + "\n", encoding="utf-8")
+    _write(path / "tokenizer_config.json", {"tokenizer_class": "RobertaTokenizer", "model_max_length": STEPS})
+    config = {"model_type": "roberta", "bos_token_id": 0, "eos_token_id": 2, "pad_token_id": 1}
+    config |= {"vocab_size": len(vocabulary), "layer_norm_eps": 1e-5, "type_vocab_size": 1}
+    _write_encoder(path, config | {"max_position_embeddings": STEPS + 2}, positions=STEPS + 2, segments=1)
+    return path
+
+
+def write_xlm_roberta_checkpoint(path: Path) -> Path:
+    path.mkdir()
+    settings = {"pad_id": -1, "unk_id": 0, "bos_id": 1, "eos_id": 2, "vocab_size": 80}
+    (path / "sentencepiece.bpe.model").write_bytes(sentencepiece_model(**settings))
+    _write(path / "tokenizer_config.json", {"tokenizer_class": "XLMRobertaTokenizer", "model_max_length": STEPS})
+    config = {"model_type": "xlm-roberta", "bos_token_id": 0, "eos_token_id": 2, "pad_token_id": 1}
+    config |= {"vocab_size": 90, "layer_norm_eps": 1e-5, "type_vocab_size": 1}
+    _write_encoder(path, config | {"max_position_embeddings": STEPS + 2}, positions=STEPS + 2, segments=1)
+    return path
+
+
+def write_small_e5_checkpoint(path: Path) -> Path:
+    """A BERT with the tokenizer of XLM-R, as multilingual-e5-small."""
+    write_xlm_roberta_checkpoint(path)
+    config = {"model_type": "bert", "vocab_size": 90, "max_position_embeddings": STEPS, "pad_token_id": 0}
+    _write_encoder(path, config, positions=STEPS, segments=2)
+    return path
+
+
+def word_pieces() -> list[str]:
+    """Subwords as BERT's: letters of several scripts, beginning and continuing words, and parts of the corpus."""
+    letters = sorted(
+        {*"".join(CORPUS).lower(), *"abcdefghijklmnopqrstuvwxyz0123456789.,!?'-_()<>/@[]ñßıعमह日本語🙂"} - {" "}
+    )
+    parts = ["the", "dog", "photo", "##og", "##s", "##ing", "run", "cir", "##cle", "query", "passage", ":", "½"]
+    # Published vocabularies have the padding first and other names at 100.
+    names = ["[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    return list(dict.fromkeys([*names, *letters, *(f"##{letter}" for letter in letters), *parts]))
 
 
 def gemma_tokenizer() -> dict:
@@ -176,6 +232,25 @@ def _write_siglip_network(path: Path, words: int, resample: int) -> None:
     _write_weights(path, shapes, {"logit_scale": np.log(117.3), "logit_bias": -12.9})
 
 
+def _write_encoder(path: Path, config: dict, positions: int, segments: int) -> None:
+    sizes = {"hidden_size": WIDTH, "intermediate_size": INSIDE, "num_hidden_layers": LAYERS, "num_attention_heads": 2}
+    _write(path / "config.json", config | sizes)
+    shapes = {
+        "embeddings.word_embeddings.weight": (config["vocab_size"], WIDTH),
+        "embeddings.position_embeddings.weight": (positions, WIDTH),
+        "embeddings.token_type_embeddings.weight": (segments, WIDTH),
+        **_norm("embeddings.LayerNorm"),
+        **_dense("pooler.dense", WIDTH, WIDTH),
+    }
+    for number in range(LAYERS):
+        name = f"encoder.layer.{number}"
+        for part in ("self.query", "self.key", "self.value", "output.dense"):
+            shapes |= _dense(f"{name}.attention.{part}", WIDTH, WIDTH)
+        shapes |= _norm(f"{name}.attention.output.LayerNorm") | _norm(f"{name}.output.LayerNorm")
+        shapes |= _dense(f"{name}.intermediate.dense", WIDTH, INSIDE) | _dense(f"{name}.output.dense", INSIDE, WIDTH)
+    _write_weights(path, shapes, {})
+
+
 def _norm(name: str) -> dict[str, tuple[int, ...]]:
     return {f"{name}.weight": (WIDTH,), f"{name}.bias": (WIDTH,)}
 
@@ -202,7 +277,7 @@ def _write_weights(path: Path, shapes: dict[str, tuple[int, ...]], fixed: dict[s
     random, weights = np.random.default_rng(0), {}
     for name, shape in sorted(shapes.items()):
         drawn = random.normal(size=shape) * (0.3 if len(shape) > 1 else 0.1)
-        drawn += 1.0 if "norm" in name and name.endswith(".weight") else 0.0
+        drawn += 1.0 if "norm" in name.lower() and name.endswith(".weight") else 0.0
         weights[name] = np.full(shape, fixed.get(name, drawn), np.float32)
     save_file(weights, str(path / "model.safetensors"), metadata={"format": "pt"})
 
@@ -216,4 +291,12 @@ CHECKPOINTS = {
     "metaclip-2": write_metaclip2_checkpoint,
     "siglip": write_siglip_checkpoint,
     "siglip-2": write_siglip2_checkpoint,
+}
+
+#: Text networks without images.
+ENCODERS = {
+    "bert": write_bert_checkpoint,
+    "roberta": write_roberta_checkpoint,
+    "xlm-roberta": write_xlm_roberta_checkpoint,
+    "small-e5": write_small_e5_checkpoint,
 }

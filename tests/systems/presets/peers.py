@@ -17,13 +17,15 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from tests.systems.presets.checkpoint_files import CHECKPOINTS
+from tests.systems.presets.checkpoint_files import CHECKPOINTS, ENCODERS
 from tests.systems.presets.texts import odd_texts, photographs
 
 PUBLISHED = Path(__file__).with_name("published.json")
 #: Texts and photographs of `published.json`.
 TEXTS = odd_texts(20)[:6]
 IMAGES = 3
+#: Put before texts, as for E5.
+PREFIX = "query: "
 
 
 def outputs(checkpoint: Path, texts: list[str], images: list[Image.Image], batch: int = 50) -> dict[str, np.ndarray]:
@@ -55,6 +57,26 @@ def outputs(checkpoint: Path, texts: list[str], images: list[Image.Image], batch
     }
 
 
+def encoder_outputs(checkpoint: Path, texts: list[str], batch: int = 50) -> dict[str, np.ndarray]:
+    """Return ids, and embeddings of texts by a text network: the mean over the tokens, and the first token."""
+    import torch
+    import transformers
+
+    model = transformers.AutoModel.from_pretrained(checkpoint).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(checkpoint)
+    steps = tokenizer.model_max_length
+    rows = tokenizer(texts, padding="max_length", truncation=True, max_length=steps, return_tensors="pt")
+    means, firsts = [], []
+    with torch.no_grad():
+        for start in range(0, len(texts), batch):
+            ids, mask = (rows[name][start : start + batch] for name in ("input_ids", "attention_mask"))
+            states = model(input_ids=ids, attention_mask=mask).last_hidden_state
+            there = mask[:, :, None]
+            means.append(((states * there).sum(1) / there.sum(1)).numpy())
+            firsts.append(states[:, 0].numpy())
+    return {"ids": rows["input_ids"].numpy(), "mean": np.concatenate(means), "first": np.concatenate(firsts)}
+
+
 def _embedding(output: Any) -> np.ndarray:
     return getattr(output, "pooler_output", output).numpy()
 
@@ -70,8 +92,10 @@ def main() -> None:
     if arguments.checkpoint is not None:
         if arguments.saved:
             _save(arguments.checkpoint, arguments.saved)
+        texts = json.loads(arguments.texts.read_text())
         images = [Image.open(image) for image in arguments.images]
-        np.savez(arguments.out, **outputs(arguments.checkpoint, json.loads(arguments.texts.read_text()), images))
+        both = outputs(arguments.checkpoint, texts, images) if images else encoder_outputs(arguments.checkpoint, texts)
+        np.savez(arguments.out, **both)
         return
     images = [Image.open(io.BytesIO(content)) for content in photographs()[1][:IMAGES]]
     written = {}
@@ -79,13 +103,23 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             found = outputs(write(Path(folder) / kind), TEXTS, images)
         written[kind] = {name: np.round(value, 5).tolist() for name, value in found.items()}
+    for kind, write in ENCODERS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            checkpoint = write(Path(folder) / kind)
+            found = encoder_outputs(checkpoint, TEXTS)
+            prefixed = encoder_outputs(checkpoint, [f"{PREFIX}{text}" for text in TEXTS])
+        written[kind] = {name: np.round(value, 5).tolist() for name, value in found.items()}
+        written[kind]["prefixed"] = np.round(prefixed["mean"], 5).tolist()
     PUBLISHED.write_text(json.dumps(written, indent=1) + "\n")
 
 
 def _save(checkpoint: Path, out: Path) -> None:
     import transformers
 
-    for kind in ("AutoModel", "AutoTokenizer", "AutoImageProcessor"):
+    kinds = ["AutoModel", "AutoTokenizer"]
+    if (checkpoint / "preprocessor_config.json").exists():
+        kinds.append("AutoImageProcessor")
+    for kind in kinds:
         getattr(transformers, kind).from_pretrained(checkpoint).save_pretrained(out)
     for model in checkpoint.glob("*.model"):
         # Newer releases save the model of sentencepiece in their own format.

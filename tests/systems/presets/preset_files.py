@@ -7,6 +7,7 @@ from pathlib import Path
 import keras
 import numpy as np
 
+from tests.systems.presets.checkpoint_files import word_pieces
 from tests.systems.presets.texts import SIZE, clip_vocabulary, sentencepiece_model
 
 
@@ -93,6 +94,17 @@ def write_siglip(path: Path, size: int = SIZE) -> Path:
     converter = layers.SigLIPImageConverter(image_size=(size, size), scale=1 / 127.5, offset=-1.0)
     network.save_to_preset(str(path))
     models.SigLIPPreprocessor(tokenizer, converter, sequence_length=20).save_to_preset(str(path))
+    return path
+
+
+def write_bert(path: Path) -> Path:
+    """BERT with a layer of 16, and its tokenizer."""
+    from keras_hub import models
+
+    tokenizer = models.BertTokenizer(vocabulary=word_pieces(), lowercase=True)
+    network = models.BertBackbone(tokenizer.vocabulary_size(), 1, 2, 16, 32, max_sequence_length=24)
+    spread(network).save_to_preset(str(path))
+    tokenizer.save_to_preset(str(path))
     return path
 
 

@@ -50,6 +50,21 @@ def clip_vocabulary() -> tuple[dict[str, int], list[str]]:
     return {piece: number for number, piece in enumerate(pieces)}, merges
 
 
+def byte_vocabulary() -> tuple[dict[str, int], list[str]]:
+    """Names, all bytes, and the merges of a few words with and without the space before them, as RoBERTa's."""
+    pieces, merges = ["<s>", "<pad>", "</s>", "<unk>", *sorted(_byte_letters())], []
+    for word in ("the", "Ġthe", "Ġred", "Ġdog", "Ġdogs", "photo", "Ġbeach", "12", "ĠĠ", "...", "Ã©"):
+        parts = [*word]
+        while len(parts) > 1:
+            merge, joined = f"{parts[0]} {parts[1]}", parts[0] + parts[1]
+            if merge not in merges:
+                merges.append(merge)
+            if joined not in pieces:
+                pieces.append(joined)
+            parts = [joined, *parts[2:]]
+    return {piece: number for number, piece in enumerate([*pieces, "<mask>"])}, merges
+
+
 def sentencepiece_model(**options: object) -> bytes:
     """A tiny unigram model with the ids of T5, which SigLIP's has."""
     import sentencepiece

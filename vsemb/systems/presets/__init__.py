@@ -1,4 +1,4 @@
-"""Pretrained networks: CLIP and SigLIP as runs, their tokenizers and text towers, image backbones."""
+"""Pretrained networks: CLIP and SigLIP as runs; BERT and its relatives as text towers; tokenizers, image backbones."""
 
 from vsemb.registry import Command, System
 

@@ -1,11 +1,11 @@
-"""Checkpoints of the transformers library: CLIP, MetaCLIP 2, SigLIP and SigLIP 2 become presets of keras-hub.
+"""Checkpoints of the transformers library: CLIP, SigLIP, BERT and their relatives become presets of keras-hub.
 
 A checkpoint is a directory that `save_pretrained` wrote, or a repository of the Hugging Face Hub, `hf://USER/NAME`:
 
     config.json                                       network
     model.safetensors                                 weights, or several files with model.safetensors.index.json
-    preprocessor_config.json, processor_config.json   preprocessing of pixels, one of them
-    tokenizer.json, vocab.json, spiece.model, …       tokenizer
+    preprocessor_config.json, processor_config.json   preprocessing of pixels, one of them, for dual encoders
+    tokenizer.json, vocab.txt, spiece.model, …        tokenizer
 
 keras-hub opens checkpoints of other architectures, such as ViT, itself. Weights are read from safetensors only, because
 reading a pickle runs code.
@@ -17,7 +17,8 @@ import functools
 import json
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -32,12 +33,18 @@ HANDLE = "hf://"
 _CONFIG, _WEIGHTS, _INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 #: Files with the preprocessing of pixels, the newer one first.
 PROCESSORS = ("processor_config.json", "preprocessor_config.json")
-_TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt", "*.model")
+_TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "vocab.txt", "merges.txt", "*.model")
 _ASSETS = "assets/tokenizer"
+#: Entry of a network's configuration for what keras-hub's class does not have: `activation`, and `epsilon` of layers.
+SETTINGS = "settings"
 # Activations of the transformers library -> names in keras-hub.
 _ACTIVATIONS = {"quick_gelu": "quick_gelu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu_approximate"}
 # The `eos_token_id` of old checkpoints, for which the library pools the largest id, as keras-hub always does.
 _LARGEST = 2
+# Vectors of tokens in BERT and its relatives.
+_WORDS = "embeddings.word_embeddings.weight"
+# The tokenizer of XLM-R and XLM-V.
+_XLM_PIECES = "sentencepiece.bpe.model"
 # The id of the end of a text in XLM-V, which keras-hub pools.
 _XLM_END = 2
 
@@ -54,7 +61,7 @@ _SIGLIP = {"hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-6}
 
 @dataclass(frozen=True)
 class Checkpoint(ABC):
-    """A checkpoint of a dual encoder.
+    """A checkpoint of a network that reads texts.
 
     Attributes:
         directory: its files.
@@ -71,10 +78,6 @@ class Checkpoint(ABC):
     config: dict[str, Any]
     source: str
 
-    # What `config.json` leaves out has these values.
-    text_defaults: ClassVar[dict[str, Any]] = {}
-    image_defaults: ClassVar[dict[str, Any]] = {}
-
     def describe(self, folder: Path) -> None:
         """Write the description as a preset of keras-hub, without weights.
 
@@ -87,11 +90,6 @@ class Checkpoint(ABC):
         write_json(folder / _CONFIG, self.network())
         (folder / _ASSETS).mkdir(parents=True)
         write_json(folder / "tokenizer.json", self.describe_tokenizer(folder / _ASSETS))
-        for name in PROCESSORS:
-            if (self.directory / name).is_file():
-                shutil.copyfile(self.directory / name, folder / name)
-                return
-        raise self._incomplete(PROCESSORS[-1])
 
     @abstractmethod
     def network(self) -> dict[str, Any]:
@@ -117,6 +115,60 @@ class Checkpoint(ABC):
             self.assign(network, weights)
         return network
 
+    def _complete(self, name: str, tower: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+        """Return the configuration of a tower with the defaults of the library.
+
+        Args:
+            name: what the names of its fields begin with in errors.
+            tower: its fields.
+            defaults: field -> default, of the field's type; None for any type.
+        """
+        tower = defaults | tower
+        for field, default in defaults.items():
+            if default is not None and not isinstance(tower[field], type(default)):
+                raise self._unsupported(f"{name}{field}", tower[field], f"as {default!r}")
+        if tower["hidden_act"] not in _ACTIVATIONS:
+            raise self._unsupported(f"{name}hidden_act", tower["hidden_act"], f"in {', '.join(_ACTIVATIONS)}")
+        return tower
+
+    def _unsupported(self, field: str, value: object, allowed: str) -> DataError:
+        return DataError(f"`{field}` in {_CONFIG} of {self.source} must be {allowed}; got {value!r}.")
+
+    def _incomplete(self, name: str) -> DataError:
+        return DataError(f"The checkpoint {self.source} must have {name}. Save it with save_pretrained, all its parts.")
+
+    def _copy_merges(self, assets: Path, **only: object) -> None:
+        """Copy a byte-pair encoding; `only` as for `_tokenizer_model`."""
+        if (self.directory / "tokenizer.json").is_file():
+            model = _tokenizer_model(self.directory / "tokenizer.json", "BPE", **only)
+            pairs = [pair if isinstance(pair, str) else " ".join(pair) for pair in model["merges"]]
+            (assets / "merges.txt").write_text("\n".join(pairs), encoding="utf-8")
+            write_json(assets / "vocabulary.json", model["vocab"])
+        else:
+            self._copy("merges.txt", assets)
+            self._copy("vocab.json", assets, "vocabulary.json")
+
+    def _copy(self, name: str, assets: Path, new_name: str | None = None) -> None:
+        if not (self.directory / name).is_file():
+            raise self._incomplete(name)
+        shutil.copyfile(self.directory / name, assets / (new_name or name))
+
+
+class DualCheckpoint(Checkpoint):
+    """A checkpoint of a dual encoder."""
+
+    # What `config.json` leaves out has these values.
+    text_defaults: ClassVar[dict[str, Any]] = {}
+    image_defaults: ClassVar[dict[str, Any]] = {}
+
+    def describe(self, folder: Path) -> None:
+        super().describe(folder)
+        for name in PROCESSORS:
+            if (self.directory / name).is_file():
+                shutil.copyfile(self.directory / name, folder / name)
+                return
+        raise self._incomplete(PROCESSORS[-1])
+
     @property
     def text(self) -> dict[str, Any]:
         return self._tower("text", self.text_defaults)
@@ -130,24 +182,8 @@ class Checkpoint(ABC):
 
     def _tower(self, name: str, defaults: dict[str, Any]) -> dict[str, Any]:
         # Old files store a tower twice; the library prefers the second.
-        tower = defaults | (self.config.get(f"{name}_config") or {}) | (self.config.get(f"{name}_config_dict") or {})
-        for field, default in defaults.items():
-            if default is not None and not isinstance(tower[field], type(default)):
-                raise self._unsupported(f"{name}_config.{field}", tower[field], f"as {default!r}")
-        if tower["hidden_act"] not in _ACTIVATIONS:
-            raise self._unsupported(f"{name}_config.hidden_act", tower["hidden_act"], f"in {', '.join(_ACTIVATIONS)}")
-        return tower
-
-    def _unsupported(self, field: str, value: object, allowed: str) -> DataError:
-        return DataError(f"`{field}` in {_CONFIG} of {self.source} must be {allowed}; got {value!r}.")
-
-    def _incomplete(self, name: str) -> DataError:
-        return DataError(f"The checkpoint {self.source} must have {name}. Save it with save_pretrained, all its parts.")
-
-    def _copy(self, name: str, assets: Path, new_name: str | None = None) -> None:
-        if not (self.directory / name).is_file():
-            raise self._incomplete(name)
-        shutil.copyfile(self.directory / name, assets / (new_name or name))
+        tower = (self.config.get(f"{name}_config") or {}) | (self.config.get(f"{name}_config_dict") or {})
+        return self._complete(f"{name}_config.", tower, defaults)
 
 
 class _Weights:
@@ -171,20 +207,33 @@ class _Weights:
         for file in self._files.values():
             file.__exit__(None, None, None)
 
+    def has(self, name: str) -> bool:
+        """Return whether the files have a tensor."""
+        if self._places is not None:
+            return name in self._places
+        with self._reading(_WEIGHTS, name) as file:
+            names: list[str] = file.keys()
+        return name in names
+
     def read(self, name: str) -> np.ndarray:
         """Return a tensor.
 
         Raises:
             DataError: if the files do not have it.
         """
-        file = _WEIGHTS if self._places is None else self._places.get(name, _WEIGHTS)
-        path = self._directory / Path(file).name
+        place = _WEIGHTS if self._places is None else self._places.get(name, _WEIGHTS)
+        with self._reading(place, name) as file:
+            return np.asarray(file.get_tensor(name), np.float32)
+
+    @contextmanager
+    def _reading(self, place: str, name: str) -> Iterator[Any]:
+        path = self._directory / Path(place).name
         if not path.is_file():
             raise DataError(f"{path}, a file of weights, is missing. Download or save the whole checkpoint.")
         try:
-            if file not in self._files:
-                self._files[file] = self._open(path, framework="numpy").__enter__()
-            return np.asarray(self._files[file].get_tensor(name), np.float32)
+            if place not in self._files:
+                self._files[place] = self._open(path, framework="numpy").__enter__()
+            yield self._files[place]
         except Exception as error:  # The library raises its own type, and any of Python's for a bfloat16.
             raise DataError(f"{path} must be a file of weights with {name} ({one_line(error, 120)}).") from error
 
@@ -195,17 +244,26 @@ class _Weights:
             DataError: for another shape.
         """
         value = self.read(name)
-        ordered = value if axes is None or len(axes) != value.ndim else value.transpose(axes)
-        if [side for side in ordered.shape if side > 1] != [side for side in variable.shape if side > 1]:
+        self.fit(variable, value if axes is None or len(axes) != value.ndim else value.transpose(axes), name)
+
+    def fit(self, variable: Any, value: np.ndarray, name: str) -> None:
+        """Assign values that were made of the tensor `name`; axes of length 1 may differ.
+
+        Raises:
+            DataError: for another shape.
+        """
+        if [side for side in value.shape if side > 1] != [side for side in variable.shape if side > 1]:
             raise self._misfit(name, value)
-        variable.assign(ordered.reshape(variable.shape))
+        variable.assign(value.reshape(variable.shape))
 
     def _misfit(self, name: str, value: np.ndarray) -> DataError:
         return DataError(f"{name} in {self._directory} must fit {_CONFIG}; got shape {value.shape}.")
 
     def norm(self, layer: Any, name: str) -> None:
-        self.table(layer.gamma, f"{name}.weight")
-        self.table(layer.beta, f"{name}.bias")
+        # Old checkpoints of BERT have the names of TensorFlow.
+        weight, bias = ("gamma", "beta") if self.has(f"{name}.gamma") else ("weight", "bias")
+        self.table(layer.gamma, f"{name}.{weight}")
+        self.table(layer.beta, f"{name}.{bias}")
 
     def dense(self, layer: Any, name: str) -> None:
         self.table(layer.kernel, f"{name}.weight", (1, 0))
@@ -228,15 +286,23 @@ class _Weights:
         kernels, biases = (np.array_split(self.read(f"{name}.in_proj_{part}"), 3) for part in ("weight", "bias"))
         self._assign_attention(layer, name, kernels, biases)
 
-    def _assign_attention(self, layer: Any, name: str, kernels: list[np.ndarray], biases: list[np.ndarray]) -> None:
+    def bert_attention(self, layer: Any, name: str) -> None:
+        """Assign an attention layer with BERT's names of its matrices."""
+        parts = [f"{name}.self.{part}" for part in ("query", "key", "value")]
+        kernels, biases = ([self.read(f"{part}.{kind}") for part in parts] for kind in ("weight", "bias"))
+        self._assign_attention(layer, f"{name}.output.dense", kernels, biases, "")
+
+    def _assign_attention(
+        self, layer: Any, name: str, kernels: list[np.ndarray], biases: list[np.ndarray], last: str = ".out_proj"
+    ) -> None:
         """Assign (width, width) matrices, in which the rows of a head are one below the other."""
-        output = self.read(f"{name}.out_proj.weight")
+        output = self.read(f"{name}{last}.weight")
         parts = [layer.query_dense, layer.key_dense, layer.value_dense, layer.output_dense]
         for part, kernel in zip(parts, [*kernels, output], strict=True):
             if kernel.shape != output.shape or kernel.size != np.prod(part.kernel.shape):
                 raise self._misfit(name, kernel)
             part.kernel.assign(kernel.T.reshape(part.kernel.shape))
-        for part, bias in zip(parts, [*biases, self.read(f"{name}.out_proj.bias")], strict=True):
+        for part, bias in zip(parts, [*biases, self.read(f"{name}{last}.bias")], strict=True):
             if bias.size != np.prod(part.bias.shape):
                 raise self._misfit(name, bias)
             part.bias.assign(bias.reshape(part.bias.shape))
@@ -252,7 +318,7 @@ def _layer(kind: type, **config: Any) -> dict[str, Any]:
     }
 
 
-class ClipCheckpoint(Checkpoint):
+class ClipCheckpoint(DualCheckpoint):
     """`CLIPModel`: CLIP of OpenAI (Radford et al. 2021, arXiv:2103.00020), of LAION, MetaCLIP, DFN."""
 
     text_defaults = {
@@ -294,15 +360,7 @@ class ClipCheckpoint(Checkpoint):
         return _layer(both, name="dual_encoder", vision_encoder=images, text_encoder=texts, projection_dim=dim)
 
     def describe_tokenizer(self, assets: Path) -> dict[str, Any]:
-        if (self.directory / "tokenizer.json").is_file():
-            model = _tokenizer_model(self.directory / "tokenizer.json", "BPE", end_of_word_suffix="</w>")
-            vocabulary = model["vocab"]
-            pairs = [pair if isinstance(pair, str) else " ".join(pair) for pair in model["merges"]]
-            (assets / "merges.txt").write_text("\n".join(pairs), encoding="utf-8")
-            write_json(assets / "vocabulary.json", vocabulary)
-        else:
-            self._copy("merges.txt", assets)
-            self._copy("vocab.json", assets, "vocabulary.json")
+        self._copy_merges(assets, end_of_word_suffix="</w>")
         end = read_json(assets / "vocabulary.json", "vocabulary").get("<|endoftext|>")
         if self.text["eos_token_id"] not in (_LARGEST, end):
             raise self._unsupported(
@@ -352,7 +410,7 @@ class MetaClip2Checkpoint(ClipCheckpoint):
     def describe_tokenizer(self, assets: Path) -> dict[str, Any]:
         if self.text["eos_token_id"] != _XLM_END:
             raise self._unsupported("text_config.eos_token_id", self.text["eos_token_id"], str(_XLM_END))
-        self._copy("sentencepiece.bpe.model", assets, "vocabulary.spm")
+        self._copy(_XLM_PIECES, assets, "vocabulary.spm")
         # keras-hub's preprocessor lower-cases by default.
         return {"class_name": "MetaCLIP2Tokenizer", "config": {"to_lower": False}}
 
@@ -363,7 +421,7 @@ class MetaClip2Checkpoint(ClipCheckpoint):
         return network.metaclip_2_head
 
 
-class SiglipCheckpoint(Checkpoint):
+class SiglipCheckpoint(DualCheckpoint):
     """`SiglipModel`: SigLIP (Zhai et al. 2023, arXiv:2303.15343), and SigLIP 2 (arXiv:2502.14786) of one image size."""
 
     text_defaults = {
@@ -445,6 +503,165 @@ class SiglipCheckpoint(Checkpoint):
         weights.table(network.siglip_head.logit_bias, "logit_bias")
 
 
+class EncoderCheckpoint(Checkpoint):
+    """Base of the networks with a vector per token, BERT and its relatives.
+
+    Class attributes:
+        kind: class of the network in keras-hub.
+        defaults: what `config.json` leaves out.
+        first: number of positions before that of the first token.
+    """
+
+    kind: ClassVar[str]
+    first: ClassVar[int] = 0
+    defaults: ClassVar[dict[str, Any]] = {
+        **_BASE,
+        "hidden_act": "gelu",
+        "vocab_size": 30522,
+        "max_position_embeddings": 512,
+        "type_vocab_size": 2,
+        "layer_norm_eps": 1e-12,
+        "hidden_dropout_prob": 0.1,
+        "position_embedding_type": "absolute",
+    }
+
+    @property
+    def text(self) -> dict[str, Any]:
+        text = self._complete("", self.config, self.defaults)
+        if text["position_embedding_type"] != "absolute":
+            raise self._unsupported("position_embedding_type", text["position_embedding_type"], "absolute")
+        return text
+
+    def network(self) -> dict[str, Any]:
+        import keras_hub
+
+        text = self.text
+        options = _transformer(text)
+        settings = {"activation": options.pop("intermediate_activation"), "epsilon": text["layer_norm_eps"]}
+        described = _layer(
+            getattr(keras_hub.models, self.kind),
+            name="text_network",
+            vocabulary_size=text["vocab_size"],
+            max_sequence_length=text["max_position_embeddings"] - self.first,
+            dropout=text["hidden_dropout_prob"],
+            **self.options(text),
+            **options,
+        )
+        return {**described, SETTINGS: settings}
+
+    def options(self, text: dict[str, Any]) -> dict[str, Any]:
+        """Return further arguments of the network's class."""
+        return {}
+
+    def assign(self, network: Any, weights: _Weights) -> None:
+        # Models with a head have the network inside.
+        base = next((base for base in ("", "bert.", "roberta.") if weights.has(f"{base}{_WORDS}")), "")
+        weights.table(network.token_embedding.embeddings, f"{base}{_WORDS}")
+        self.assign_positions(network, weights, f"{base}embeddings")
+        weights.norm(network.embeddings_layer_norm, f"{base}embeddings.LayerNorm")
+        for number, layer in enumerate(network.transformer_layers):
+            place = f"{base}encoder.layer.{number}"
+            weights.bert_attention(layer._self_attention_layer, f"{place}.attention")
+            weights.norm(layer._self_attention_layer_norm, f"{place}.attention.output.LayerNorm")
+            weights.dense(layer._feedforward_intermediate_dense, f"{place}.intermediate.dense")
+            weights.dense(layer._feedforward_output_dense, f"{place}.output.dense")
+            weights.norm(layer._feedforward_layer_norm, f"{place}.output.LayerNorm")
+
+    def _copy_xlm(self, assets: Path) -> dict[str, Any]:
+        self._copy(_XLM_PIECES, assets, "vocabulary.spm")
+        return {"class_name": "XLMRobertaTokenizer", "config": {}}
+
+    @abstractmethod
+    def assign_positions(self, network: Any, weights: _Weights, name: str) -> None:
+        """Assign the vectors of positions and segments."""
+
+
+class BertCheckpoint(EncoderCheckpoint):
+    """`BertModel`: BERT (Devlin et al. 2019, arXiv:1810.04805), E5 (arXiv:2212.03533) and others."""
+
+    kind = "BertBackbone"
+
+    def options(self, text: dict[str, Any]) -> dict[str, Any]:
+        return {"num_segments": text["type_vocab_size"]}
+
+    def describe_tokenizer(self, assets: Path) -> dict[str, Any]:
+        if (self.directory / _XLM_PIECES).is_file():
+            # The small multilingual E5 is a BERT with the tokenizer of XLM-R.
+            return self._copy_xlm(assets)
+        settings = {"do_lower_case": True, "strip_accents": None, "tokenize_chinese_chars": True}
+        if (self.directory / "tokenizer.json").is_file():
+            path = self.directory / "tokenizer.json"
+            model = _tokenizer_model(path, "WordPiece", unk_token="[UNK]", continuing_subword_prefix="##")
+            pieces = sorted(model["vocab"], key=model["vocab"].__getitem__)
+            if [model["vocab"][piece] for piece in pieces] != list(range(len(pieces))):
+                raise DataError(f"{path} must map each subword to a distinct number from 0.")
+            (assets / "vocabulary.txt").write_text("\n".join(pieces) + "\n", encoding="utf-8")
+            normalizer = read_json(path, "tokenizer").get("normalizer") or {}
+            _only(f"`normalizer` in {path}", normalizer, type="BertNormalizer", clean_text=True)
+            names = ("lowercase", "strip_accents", "handle_chinese_chars")
+            settings = dict(zip(settings, (normalizer.get(name) for name in names), strict=True))
+        else:
+            self._copy("vocab.txt", assets, "vocabulary.txt")
+            path = self.directory / "tokenizer_config.json"
+            if path.is_file():
+                settings |= read_json(path, "tokenizer")
+        _only(f"The tokenizer of {self.source}", settings, tokenize_chinese_chars=True)
+        lower, strip = settings["do_lower_case"], settings["strip_accents"]
+        return {
+            "class_name": "BertTokenizer",
+            "config": {"lowercase": lower, "strip_accents": lower if strip is None else strip},
+        }
+
+    def assign_positions(self, network: Any, weights: _Weights, name: str) -> None:
+        weights.table(network.position_embedding.position_embeddings, f"{name}.position_embeddings.weight")
+        weights.table(network.segment_embedding.embeddings, f"{name}.token_type_embeddings.weight")
+
+
+class RobertaCheckpoint(EncoderCheckpoint):
+    """`RobertaModel` (Liu et al. 2019, arXiv:1907.11692). Its positions begin behind the id of padding, which is 1."""
+
+    kind = "RobertaBackbone"
+    first = 2
+    defaults = {**EncoderCheckpoint.defaults, "vocab_size": 50265, "pad_token_id": 1}
+
+    @property
+    def text(self) -> dict[str, Any]:
+        text = super().text
+        if text["pad_token_id"] != 1:
+            raise self._unsupported("pad_token_id", text["pad_token_id"], "1")
+        return text
+
+    def describe_tokenizer(self, assets: Path) -> dict[str, Any]:
+        self._copy_merges(assets)
+        path = self.directory / "tokenizer.json"
+        if path.is_file():
+            words = read_json(path, "tokenizer").get("pre_tokenizer") or {}
+            _only(f"`pre_tokenizer` in {path}", words, type="ByteLevel", add_prefix_space=False)
+        return {"class_name": "RobertaTokenizer", "config": {}}
+
+    def assign_positions(self, network: Any, weights: _Weights, name: str) -> None:
+        positions = weights.read(f"{name}.position_embeddings.weight")[self.first :]
+        # All tokens are of the first segment.
+        positions = positions + weights.read(f"{name}.token_type_embeddings.weight")[:1]
+        variable = network.embeddings.position_embedding.position_embeddings
+        weights.fit(variable, positions, f"{name}.position_embeddings.weight")
+
+
+class XlmRobertaCheckpoint(RobertaCheckpoint):
+    """`XLMRobertaModel` (Conneau et al. 2020, arXiv:1911.02116), and multilingual E5 (arXiv:2402.05672)."""
+
+    kind = "XLMRobertaBackbone"
+
+    def describe_tokenizer(self, assets: Path) -> dict[str, Any]:
+        return self._copy_xlm(assets)
+
+
+def _only(place: str, fields: dict[str, Any], **only: object) -> None:
+    for name, value in only.items():
+        if fields.get(name) != value:
+            raise DataError(f"{place} must have {name}={json.dumps(value)}; got {json.dumps(fields.get(name))}.")
+
+
 def _transformer(tower: dict[str, Any]) -> dict[str, Any]:
     return {
         "hidden_dim": tower["hidden_size"],
@@ -460,11 +677,14 @@ _TYPES: dict[str, type[Checkpoint]] = {
     "clip": ClipCheckpoint,
     "metaclip_2": MetaClip2Checkpoint,
     "siglip": SiglipCheckpoint,
+    "bert": BertCheckpoint,
+    "roberta": RobertaCheckpoint,
+    "xlm-roberta": XlmRobertaCheckpoint,
 }
 
 
 def open_checkpoint(source: str) -> Checkpoint | None:
-    """Open a checkpoint of a dual encoder, without its weights.
+    """Open a checkpoint of a network that reads texts, without its weights.
 
     Args:
         source: a directory, or `hf://USER/NAME`, which is downloaded to the cache of huggingface_hub.

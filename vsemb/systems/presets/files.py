@@ -10,10 +10,11 @@ The name of a preset is `hub:` followed by an argument of keras-hub's `from_pres
     model.weights.h5       weights
 
 Only the first is required. keras-hub downloads a preset that is not a directory. A run directory contains a copy of
-these files without weights and can be opened without the preset. CLIP, MetaCLIP 2 and SigLIP of the transformers
-library are described in the same way, see `vsemb.systems.presets.checkpoints`; their image processor stays as it is.
+these files without weights and can be opened without the preset. CLIP, SigLIP, BERT and their relatives of the
+transformers library are described in the same way, see `vsemb.systems.presets.checkpoints`; their image processor stays
+as it is.
 
-CLIP is arXiv:2103.00020, SigLIP arXiv:2303.15343, ViT arXiv:2010.11929.
+CLIP is arXiv:2103.00020, SigLIP arXiv:2303.15343, ViT arXiv:2010.11929, BERT arXiv:1810.04805.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import math
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -34,7 +35,7 @@ import numpy as np
 from vsemb.errors import DataError, VsembError, invalid_argument, one_line, unknown_name
 from vsemb.files import read_json, read_text, write_json
 from vsemb.image.presets import KEPT
-from vsemb.systems.presets.checkpoints import HANDLE, PROCESSORS, open_checkpoint
+from vsemb.systems.presets.checkpoints import HANDLE, PROCESSORS, SETTINGS, open_checkpoint
 
 PREFIX = "hub:"
 #: Networks with an image tower and a text tower -> class of their preprocessor.
@@ -43,6 +44,9 @@ DUAL = {
     "MetaCLIP2Backbone": "MetaCLIP2CausalLMPreprocessor",
     "SigLIPBackbone": "SigLIPPreprocessor",
 }
+#: Poolings of text networks: the embedding of a dual encoder; and the mean over the tokens, or the first token, of
+#: networks with a vector per token. The first is the default.
+EMBEDDING, POOLINGS = ("embedding",), ("mean", "first")
 CONFIG, CONVERTER = "config.json", "image_converter.json"
 TOKENIZER, PREPROCESSOR, ASSETS = "tokenizer.json", "preprocessor.json", "assets/tokenizer"
 # File with the original name, in the copy of a preset.
@@ -224,6 +228,9 @@ def _fetched(source: str) -> tempfile.TemporaryDirectory[str]:
         if kind in DUAL:
             preprocessor = getattr(keras_hub.models, DUAL[kind])
             preprocessor.from_preset(source).save_to_preset(folder.name)
+        elif kind in _STATES:
+            keras_hub.tokenizers.Tokenizer.from_preset(source).save_to_preset(folder.name)
+            return folder
         if not (path / CONVERTER).exists():
             converter = keras_hub.layers.ImageConverter.from_preset(source)
             converter.save_to_preset(folder.name)
@@ -272,18 +279,81 @@ def build_network(network: Mapping[str, Any], dtype: Any = "float32") -> keras.M
         # CLIP's position ids are stored with the weights and are 0 without them.
         if weight.name == "position_ids":
             weight.assign(np.arange(math.prod(weight.shape)).reshape(weight.shape))
+    if SETTINGS in network:
+        with opening("the copy of a preset"):
+            _set(built, network[SETTINGS]["activation"], float(network[SETTINGS]["epsilon"]))
     return built
 
 
-def text_network(network: keras.Model) -> keras.Model:
-    """Return the text tower of a dual encoder: published token ids (batch, steps) -> (batch, dim).
+def _set(network: Any, activation: str, epsilon: float) -> None:
+    """Set the activation of a Transformer, and the epsilon of its normalizations."""
+    network.embeddings_layer_norm.epsilon = epsilon
+    for layer in network.transformer_layers:
+        layer.activation = layer._feedforward_intermediate_dense.activation = keras.activations.get(activation)
+        layer.layer_norm_epsilon = epsilon
+        layer._self_attention_layer_norm.epsilon = layer._feedforward_layer_norm.epsilon = epsilon
+
+
+def text_network(network: keras.Model, pooling: str = EMBEDDING[0], padding: int = 0) -> keras.Model:
+    """Return a text network: published token ids (batch, steps) -> (batch, dim).
+
+    Args:
+        network: a dual encoder, or a BERT, RoBERTa or XLM-R.
+        pooling: one of `poolings(type(network).__name__)`. The mean includes the vectors of start and end.
+        padding: published id of padding, which is masked outside dual encoders.
 
     Raises:
         DataError: for a network without a text tower.
     """
-    _need_dual(network)
+    kind = type(network).__name__
     ids = keras.Input((None,), dtype="int32", name="token_ids")
-    return keras.Model(ids, network.get_text_embeddings(ids), name="text_network")
+    if kind not in _STATES:
+        _need_dual(network)
+        return keras.Model(ids, network.get_text_embeddings(ids), name="text_network")
+    mask = keras.ops.not_equal(ids, padding)
+    states = _STATES[kind](network, ids)
+    for layer in network.transformer_layers:
+        states = layer(states, padding_mask=mask)
+    if pooling == "mean":
+        pooled = keras.layers.GlobalAveragePooling1D(dtype="float32", name="mean")(states, mask=mask)
+    else:
+        pooled = states[:, 0]
+    return keras.Model(ids, pooled, name="text_network")
+
+
+def poolings(class_name: str) -> tuple[str, ...]:
+    """Return the poolings of a text network, the default first.
+
+    Args:
+        class_name: name of the network's class in keras-hub.
+    """
+    return POOLINGS if class_name in _STATES else EMBEDDING
+
+
+def _bert_states(network: Any, ids: Any) -> Any:
+    tokens = network.token_embedding(ids)
+    # All tokens are of the first segment.
+    segments = network.segment_embedding(keras.ops.zeros_like(ids))
+    return _normalized(network, network.embeddings_add((tokens, network.position_embedding(tokens), segments)))
+
+
+def _roberta_states(network: Any, ids: Any) -> Any:
+    return _normalized(network, network.embeddings(ids))
+
+
+def _normalized(network: Any, vectors: Any) -> Any:
+    return network.embeddings_dropout(network.embeddings_layer_norm(vectors))
+
+
+# Networks with a vector per token -> the input of their first layer. Layers are applied one by one, so that a saved
+# model has their settings.
+_STATES: dict[str, Callable[[Any, Any], Any]] = {
+    "BertBackbone": _bert_states,
+    "RobertaBackbone": _roberta_states,
+    "XLMRobertaBackbone": _roberta_states,
+}
+#: Classes of networks that are text towers only.
+TEXT = tuple(_STATES)
 
 
 def learned_scale(network: keras.Model) -> tuple[float, float | None]:

@@ -19,6 +19,7 @@ from vsemb.systems.presets.files import (
     CONFIG,
     CONVERTER,
     DUAL,
+    TEXT,
     build_network,
     display_name,
     keep_preset,
@@ -71,6 +72,12 @@ class ImagePreset(Preset):
         directory = preset_directory(name)
         network, converter = read_part(directory, CONFIG), Converter.read(directory)
         assert network is not None
+        if network["class_name"] in TEXT:
+            raise DataError(
+                f"The preset {name!r} must have an image network; got {network['class_name']}, a text network. To "
+                f"train with it as text tower: text.encoder=preset, text.encoder.name={name}, text.tokenizer=preset "
+                f"and text.tokenizer.name={name}."
+            )
         if converter is None:
             raise DataError(
                 f"The preset {name!r} must have the preprocessing of pixels, {CONVERTER}. Add it with "

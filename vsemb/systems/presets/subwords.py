@@ -1,15 +1,17 @@
-"""Published tokenizers of CLIP, MetaCLIP 2, SigLIP and SigLIP 2, rebuilt in graph.
+"""Published tokenizers of CLIP, SigLIP, BERT and their relatives, rebuilt in graph.
 
 They use core operations, so a SavedModel runs on every TensorFlow Serving. keras-hub's tokenizers need tensorflow_text.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import re
 import string
 import struct
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +23,8 @@ from vsemb.errors import DataError, invalid_argument, one_line
 from vsemb.files import read_json
 from vsemb.ops.tensorflow import tf
 from vsemb.text.normalize import WHITE_SPACE, readable
-from vsemb.text.segmentation import NEVER, merge_neighbours, segment_distinct, unigram_pieces
+from vsemb.text.segmentation import NEVER, longest_pieces, merge_neighbours, segment_distinct, unigram_pieces
+from vsemb.text.subwords import CONTINUES, MAX_CHARACTERS
 from vsemb.text.tokenizers import Tokenizer
 from vsemb.text.vocabulary import PADDING, UNKNOWN, Vocabulary
 
@@ -31,15 +34,25 @@ SHIFT = 2
 MAX_WORD = 256
 #: Suffix of a word's last subword (CLIP).
 END_OF_WORD = "</w>"
+#: Subword of words that cannot be split into known subwords (BERT).
+UNKNOWN_PIECE = "[UNK]"
 #: Represents the space before a word (SentencePiece).
 BLANK = "▁"
 # CLIP's pattern, from the code of Radford et al., for text whose white space was replaced by spaces.
 _WORDS = r"'s|'t|'re|'ve|'m|'ll|'d|\pL+|\pN|[^ \pL\pN]+"
+# White space and words of GPT-2's pattern, where the last white space before a word follows NUL.
+_BLANKS = r"\t-\r\x20\x{85}\pZ"
+_BYTE_WORDS = rf"('s|'t|'re|'ve|'m|'ll|'d| ?\pL+| ?\pN+| ?[^{_BLANKS}\pL\pN\x00]+|[{_BLANKS}]+)"
 # Type of unigram models and supported types of pieces in the sentencepiece library.
 _UNIGRAM = 1
 _NORMAL, _UNKNOWN, CONTROL, _DEFINED, _BYTE = 1, 2, 3, 4, 6
 # Distance of an unknown letter's score below the lowest score, as in the library.
 _UNKNOWN_PENALTY = 10.0
+# What BERT's code drops, reads as a space, and reads as a word of its own, besides NUL and U+FFFD.
+_DROPPED = r"\x01-\x08\x0b\x0c\x0e-\x1f\x7f-\x{9f}\x{fffd}\p{Cf}\p{Co}"
+_IDEOGRAPHS = r"\x{3400}-\x{4dbf}\x{4e00}-\x{9fff}\x{f900}-\x{faff}\x{20000}-\x{2a6df}"
+_IDEOGRAPHS += r"\x{2a700}-\x{2b81f}\x{2b920}-\x{2ceaf}\x{2f800}-\x{2fa1f}"
+_SIGNS = r"!-/:-@\[-`{-~\pP"
 _LETTERS = [chr(code) for code in range(0x80, 0x10000) if not 0xD800 <= code < 0xE000]
 
 
@@ -208,6 +221,55 @@ class BytePairTokenizer(_MergingTokenizer):
         return self.merge(ids, special)
 
 
+class ByteMergeTokenizer(_MergingTokenizer):
+    """Tokenizer of GPT-2 and RoBERTa (arXiv:1907.11692): words with the space before them, split into subwords.
+
+    Returns the ids of the tokenizers library, except that texts are composed (NFC) and white space before a text is
+    dropped. Names such as `</s>` in a text are read as text. Only the first `MAX_WORD` bytes of a word are read.
+
+    Args:
+        vocabulary: the result of `piece_vocabulary` for the subwords.
+        ids: subword -> published id, with all bytes.
+        merges: pairs of subwords in the order of merging.
+        max_length: longer texts are truncated to this many subwords.
+
+    Raises:
+        InvalidArgumentError: for a merge of subwords outside the vocabulary, or a byte without subword.
+
+    Example:
+
+    >>> ids = {letter: number for number, letter in enumerate([*byte_letters(), "ab", "Ġab"])}
+    >>> merges = [("a", "b"), ("Ġ", "ab")]
+    >>> tokenizer = ByteMergeTokenizer(piece_vocabulary(list(ids)), ids, merges, 64)
+    >>> (tokenizer(["ab  ab"]) - 2).numpy().tolist()
+    [[256, 32, 257]]
+    """
+
+    def __init__(
+        self, vocabulary: Vocabulary, ids: Mapping[str, int], merges: Sequence[tuple[str, str]], max_length: int
+    ) -> None:
+        super().__init__(vocabulary, max_length)
+        missing = [letter for letter in byte_letters() if letter not in ids]
+        if missing:
+            raise invalid_argument("ids", missing[0], "a subword for each byte")
+        ids = {piece: number + SHIFT for piece, number in ids.items()}
+        self.set_merges(ids, merges)
+        self._bytes = tf.constant([ids[letter] for letter in byte_letters()], tf.int32)
+
+    def ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        # The last white space of a run belongs to the next word if it is a space, and is a word of its own otherwise.
+        texts = tf.strings.regex_replace(readable(texts), f"([{_BLANKS}][^{_BLANKS}])", "\0\\1")
+        words = _split(tf.strings.regex_replace(texts, _BYTE_WORDS, "\\1\0"))
+        return segment_distinct(words, self._segment)
+
+    def _segment(self, words: tf.Tensor) -> tf.RaggedTensor:
+        """Split words into subwords: (words,) string -> (words, None) ragged int32."""
+        letters = tf.strings.bytes_split(tf.strings.substr(words, 0, MAX_WORD))
+        codes = tf.cast(tf.reshape(tf.io.decode_raw(letters.flat_values, tf.uint8), [-1]), tf.int32)
+        symbols = letters.with_flat_values(tf.gather(self._bytes, codes))
+        return self.merge(symbols, tf.zeros_like(symbols.row_lengths(), tf.int32))
+
+
 def byte_letters() -> list[str]:
     """Return the letter of each byte in a vocabulary: printable bytes represent themselves (GPT-2).
 
@@ -220,6 +282,97 @@ def byte_letters() -> list[str]:
     seen = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     others = itertools.count(256)
     return [chr(byte if byte in seen else next(others)) for byte in range(256)]
+
+
+class BertWordPieceTokenizer(PretrainedSubwordTokenizer):
+    """Tokenizer of BERT (Devlin et al. 2019, arXiv:1810.04805): words and signs, split into the longest known subwords.
+
+    Returns the ids of the tokenizers library, except that texts are composed (NFC), and that names such as `[SEP]` in a
+    text are read as text.
+
+    Args:
+        vocabulary: the result of `piece_vocabulary` for `pieces`.
+        pieces: subwords by published id; a subword that continues a word begins with `##`.
+        max_length: longer texts are truncated to this many subwords.
+        lower: whether to lower-case texts.
+        strip_accents: whether to remove accents and other marks.
+
+    Example:
+
+    >>> pieces = ["[UNK]", "a", "dog", "##s", "."]
+    >>> tokenizer = BertWordPieceTokenizer(piece_vocabulary(pieces), pieces, 64)
+    >>> (tokenizer(["A dóg.", "dogs ran"]) - 2).numpy().tolist()
+    [[1, 2, 4], [2, 3, 0]]
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        pieces: Sequence[str],
+        max_length: int,
+        lower: bool = True,
+        strip_accents: bool = True,
+    ) -> None:
+        super().__init__(vocabulary, max_length)
+        self._unknown = pieces.index(UNKNOWN_PIECE) + SHIFT
+        self._longest = max(len(piece.removeprefix(CONTINUES)) for piece in pieces)
+        self.known = _table(tf.constant(pieces), range(SHIFT, len(pieces) + SHIFT), 0)
+        letters = changed_letters(lower, strip_accents)
+        self.letters = _table(list(letters), list(letters.values()), "\0") if letters else None
+
+    def is_known(self, ids: Any) -> Any:
+        return super().is_known(ids) & (ids != self._unknown)
+
+    def ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        texts = tf.strings.regex_replace(readable(texts), f"[{_DROPPED}]+", "")
+        texts = tf.strings.regex_replace(texts, f"([{_IDEOGRAPHS}])", r" \1 ")
+        if self.letters is not None:
+            texts = _with_letters(texts, self.letters)
+        texts = tf.strings.regex_replace(texts, f"([{_SIGNS}])", r" \1 ")
+        words = tf.strings.split(tf.strings.regex_replace(texts, f"[{WHITE_SPACE}]+", " "), sep=" ")
+        words = tf.ragged.boolean_mask(words, tf.not_equal(words, ""))
+        return segment_distinct(words, self._segment)
+
+    def _segment(self, words: tf.Tensor) -> tf.RaggedTensor:
+        """Split words into subwords: (words,) string -> (words, None) ragged int32."""
+        long = tf.strings.length(words, unit="UTF8_CHAR") > MAX_CHARACTERS
+        _, ids, fits = longest_pieces(tf.where(long, "", words), self.known, self._longest, CONTINUES)
+        unknown = tf.pad(tf.fill((tf.size(words), 1), self._unknown), [[0, 0], [0, tf.shape(ids)[1] - 1]])
+        ids = tf.where((fits & ~long)[:, None], ids, unknown)
+        return tf.ragged.boolean_mask(ids, ids > 0)
+
+
+@functools.cache
+def changed_letters(lower: bool, strip_accents: bool) -> dict[str, str]:
+    """Return the letters that lower-casing or the removal of marks changes -> what they become.
+
+    Example:
+
+    >>> letters = changed_letters(True, True)
+    >>> letters["É"], letters["́"], "e" in letters
+    ('e', '', False)
+    """
+    changed = {}
+    # Letters behind this plane have neither case nor marks, except for selectors of variants.
+    for code in (*range(0x20000), *range(0xE0100, 0xE01F0)):
+        if 0xD800 <= code < 0xE000:
+            continue
+        letter = text = chr(code)
+        if strip_accents:
+            text = "".join(c for c in unicodedata.normalize("NFD", text) if unicodedata.category(c) != "Mn")
+        if lower:
+            text = "".join(map(str.lower, text))
+        if text != letter:
+            changed[letter] = text
+    return changed
+
+
+def _with_letters(texts: tf.Tensor, table: tf.lookup.StaticHashTable) -> tf.Tensor:
+    """Replace letters of texts by their entries in a table, whose default is NUL."""
+    letters = tf.strings.unicode_split(texts, "UTF-8")
+    replaced = table.lookup(letters.flat_values)
+    letters = letters.with_flat_values(tf.where(tf.equal(replaced, "\0"), letters.flat_values, replaced))
+    return tf.strings.reduce_join(letters, axis=-1)
 
 
 @dataclass(frozen=True)
@@ -349,10 +502,7 @@ class SentencePieceTokenizer(PretrainedSubwordTokenizer):
             texts = tf.strings.lower(texts, encoding="utf-8")
         if not self.punctuation:
             texts = tf.strings.regex_replace(texts, f"[{re.escape(string.punctuation)}]", "")
-        letters = tf.strings.unicode_split(texts, "UTF-8")
-        normalized = self.letters.lookup(letters.flat_values)
-        letters = letters.with_flat_values(tf.where(tf.equal(normalized, "\0"), letters.flat_values, normalized))
-        texts = tf.strings.regex_replace(tf.strings.reduce_join(letters, axis=-1), f"[{WHITE_SPACE}]+", " ")
+        texts = tf.strings.regex_replace(_with_letters(texts, self.letters), f"[{WHITE_SPACE}]+", " ")
         words = tf.strings.split(tf.strings.strip(texts), sep=" ")
         words = tf.ragged.boolean_mask(words, tf.not_equal(words, ""))
         blanks = tf.fill(tf.shape(words.flat_values), BLANK)

@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
-from vsemb.errors import DataError
+from vsemb.errors import DataError, invalid_argument
 from vsemb.files import read_bytes, read_json, read_text, reading
 from vsemb.parts import Size
 from vsemb.systems.presets.files import (
     ASSETS,
     CONFIG,
+    DUAL,
     PREPROCESSOR,
     TOKENIZER,
     display_name,
@@ -27,6 +28,10 @@ from vsemb.systems.presets.files import (
 )
 from vsemb.systems.presets.subwords import (
     CONTROL,
+    SHIFT,
+    UNKNOWN_PIECE,
+    BertWordPieceTokenizer,
+    ByteMergeTokenizer,
     BytePairTokenizer,
     PieceMerges,
     PieceMergeTokenizer,
@@ -35,6 +40,7 @@ from vsemb.systems.presets.subwords import (
     SentencePieceTokenizer,
     piece_vocabulary,
 )
+from vsemb.text.subwords import CONTINUES
 from vsemb.text.tokenizers import Tokenizer, TokenizerPart
 from vsemb.text.vocabulary import Vocabulary
 
@@ -48,8 +54,8 @@ class _Files(NamedTuple):
     """What the files of a preset say about texts.
 
     Attributes:
-        network: keras-hub's configuration of the dual encoder.
-        longest: number of positions of the text tower.
+        network: keras-hub's configuration of the network.
+        longest: number of positions of the text network.
         assets: directory of the tokenizer's files.
         tokenizer, preprocessor: arguments of keras-hub's classes; empty for the preset's defaults.
     """
@@ -60,13 +66,18 @@ class _Files(NamedTuple):
     tokenizer: Mapping[str, Any]
     preprocessor: Mapping[str, Any]
 
+    @property
+    def steps(self) -> int:
+        """Number of ids per text."""
+        return min(int(self.preprocessor.get("sequence_length") or self.longest), self.longest)
+
 
 @dataclass(frozen=True)
 class PresetText(ABC):
     """Text preprocessing of a preset; subclasses are the kinds of tokenizers.
 
     Attributes:
-        network: keras-hub's configuration of the dual encoder.
+        network: keras-hub's configuration of the network.
         length: number of ids per text, including start, end and padding.
         lower: whether to lower-case texts; for SigLIP also to remove punctuation.
         start: published id at the start of a text; None to omit it.
@@ -93,10 +104,12 @@ class PresetText(ABC):
     #: Name of the variant of a run.
     variant: ClassVar[str]
     paper: ClassVar[str]
-    #: Class of the network in keras-hub.
-    network_class: ClassVar[str]
+    #: Classes of networks in keras-hub.
+    networks: ClassVar[tuple[str, ...]]
     #: Whether the network needs texts padded to `length`, because it pools the last position.
     fixed: ClassVar[bool] = False
+    #: Whether a space is part of the subword behind it, which then depends on the text before it.
+    joins_spaces: ClassVar[bool] = False
     # Fields of the tokenizer of which the graph honours one value; null or absent is this value, too.
     only: ClassVar[dict[str, Any]] = {}
 
@@ -116,10 +129,10 @@ class PresetText(ABC):
         preprocessor = (read_part(directory, PREPROCESSOR) or {"config": {}})["config"]
         class_name = "none" if tokenizer is None else tokenizer["class_name"]
         kind = _KINDS.get(class_name)
-        if tokenizer is None or kind is None or network["class_name"] != kind.network_class:
+        if tokenizer is None or kind is None or network["class_name"] not in kind.networks:
             raise DataError(
-                f"The preset {name!r} must be a CLIP, MetaCLIP 2 or SigLIP with its tokenizer, such as "
-                f"hub:clip_vit_base_patch16; got {network['class_name']} with {class_name} as tokenizer."
+                f"The preset {name!r} must be a CLIP, MetaCLIP 2, SigLIP, BERT, RoBERTa or XLM-R with its tokenizer, "
+                f"such as hub:clip_vit_base_patch16; got {network['class_name']} with {class_name} as tokenizer."
             )
         for field, only in kind.only.items():
             value = tokenizer["config"].get(field)
@@ -127,7 +140,9 @@ class PresetText(ABC):
                 path = directory / TOKENIZER
                 raise DataError(f"`{field}` in {path} must be {json.dumps(only)}; got {json.dumps(value)}.")
         with opening(str(directory)):
-            text = network["config"]["text_encoder"]["config"]
+            text = network["config"]
+            if network["class_name"] in DUAL:
+                text = text["text_encoder"]["config"]
             longest = int(text["max_sequence_length"])
             texts = kind._read(_Files(network, longest, directory / ASSETS, tokenizer["config"], preprocessor))
             if len(texts.pieces) > int(text["vocabulary_size"]):
@@ -164,6 +179,21 @@ class PresetText(ABC):
         """
         return self._build(vocabulary or self.vocabulary, min(max_length, self.most_pieces))
 
+    def prefix_ids(self, prefix: str) -> list[int]:
+        """Return the published ids of a text that is put before other texts.
+
+        Raises:
+            InvalidArgumentError: for a text that the tokenizer joins with the next word.
+        """
+        tokenizer = self.tokenizer(self.most_pieces)
+        first, word, both = tokenizer.ragged([prefix, "a", f"{prefix}a"]).to_list()
+        if [*first, *word] != both or (prefix and self.joins_spaces):
+            allowed = (
+                f"at most {self.most_pieces - 1} subwords that are not joined with the next word, such as 'query: '"
+            )
+            raise invalid_argument("prefix", prefix, allowed)
+        return [number - SHIFT for number in first]
+
     @abstractmethod
     def _build(self, vocabulary: Vocabulary, max_length: int) -> PretrainedSubwordTokenizer:
         """Build the tokenizer for a number of subwords."""
@@ -174,7 +204,7 @@ class ClipText(PresetText):
 
     variant = "clip"
     paper = "Radford et al. 2021, arXiv:2103.00020"
-    network_class = "CLIPBackbone"
+    networks = ("CLIPBackbone",)
     only = {"add_prefix_space": False, "unsplittable_tokens": list(_CLIP_SPECIALS), "sequence_length": None}
 
     @classmethod
@@ -203,7 +233,7 @@ class SiglipText(PresetText):
 
     variant = "siglip"
     paper = "Zhai, Mustafa, Kolesnikov, Beyer 2023, arXiv:2303.15343"
-    network_class = "SigLIPBackbone"
+    networks = ("SigLIPBackbone",)
     fixed = True
     only = {"add_bos": False, "add_eos": False, "sequence_length": None}
 
@@ -234,7 +264,7 @@ class MetaClip2Text(PresetText):
 
     variant = "metaclip-2"
     paper = "Chuang et al. 2025, arXiv:2507.22062"
-    network_class = "MetaCLIP2Backbone"
+    networks: ClassVar[tuple[str, ...]] = ("MetaCLIP2Backbone",)
     only = {"add_bos": False, "add_eos": False, "sequence_length": None}
 
     @classmethod
@@ -259,7 +289,8 @@ class Siglip2Text(PresetText):
 
     variant = "siglip-2"
     paper = "Tschannen et al. 2025, arXiv:2502.14786"
-    network_class = "SigLIPBackbone"
+    networks = ("SigLIPBackbone",)
+    joins_spaces = True
     fixed = True
 
     @classmethod
@@ -273,12 +304,94 @@ class Siglip2Text(PresetText):
         return PieceMergeTokenizer(vocabulary, PieceMerges.read(self.assets / "tokenizer.json"), max_length, self.lower)
 
 
+@dataclass(frozen=True)
+class BertText(PresetText):
+    """BERT's texts: words and signs, split into WordPieces.
+
+    Attributes:
+        strip_accents: whether to remove accents and other marks.
+    """
+
+    variant = "bert"
+    paper = "Devlin, Chang, Lee, Toutanova 2019, arXiv:1810.04805"
+    networks = ("BertBackbone",)
+    only = {
+        "split": True,
+        "suffix_indicator": CONTINUES,
+        "oov_token": UNKNOWN_PIECE,
+        "special_tokens_in_strings": False,
+        "sequence_length": None,
+    }
+
+    strip_accents: bool = False
+
+    @classmethod
+    def _read(cls, files: _Files) -> Self:
+        path = files.assets / "vocabulary.txt"
+        with reading(path, "vocabulary"):
+            pieces = tuple(read_text(path).removesuffix("\n").split("\n"))
+        if len(set(pieces)) < len(pieces):
+            raise DataError(f"{path} must be a list of distinct subwords, one per line.")
+        start, end, padding, _ = (
+            _id(pieces, name, files.assets) for name in ("[CLS]", "[SEP]", "[PAD]", UNKNOWN_PIECE)
+        )
+        return cls(
+            files.network,
+            files.steps,
+            bool(files.tokenizer.get("lowercase", False)),
+            start,
+            end,
+            padding,
+            pieces,
+            files.assets,
+            bool(files.tokenizer.get("strip_accents", False)),
+        )
+
+    def _build(self, vocabulary: Vocabulary, max_length: int) -> BertWordPieceTokenizer:
+        return BertWordPieceTokenizer(vocabulary, self.pieces, max_length, self.lower, self.strip_accents)
+
+
+class RobertaText(PresetText):
+    """RoBERTa's texts: words with the space before them, split into subwords of bytes."""
+
+    variant = "roberta"
+    paper = "Liu et al. 2019, arXiv:1907.11692"
+    networks = ("RobertaBackbone",)
+    joins_spaces = True
+    only = {"add_prefix_space": False, "sequence_length": None}
+
+    @classmethod
+    def _read(cls, files: _Files) -> Self:
+        pieces = _pieces(files.assets)
+        start, end, padding = (_id(pieces, name, files.assets) for name in ("<s>", "</s>", "<pad>"))
+        return cls(files.network, files.steps, False, start, end, padding, pieces, files.assets)
+
+    def _build(self, vocabulary: Vocabulary, max_length: int) -> ByteMergeTokenizer:
+        ids = {piece: number for number, piece in enumerate(self.pieces)}
+        return ByteMergeTokenizer(vocabulary, ids, _merges(self.assets), max_length)
+
+
+class XlmRobertaText(MetaClip2Text):
+    """Texts of XLM-R and of multilingual E5."""
+
+    variant = "xlm-roberta"
+    paper = "Conneau et al. 2020, arXiv:1911.02116"
+    networks = ("XLMRobertaBackbone", "BertBackbone")
+
+    @classmethod
+    def _read(cls, files: _Files) -> Self:
+        return cls(files.network, files.steps, False, 0, 2, 1, _xlm(files.assets).pieces, files.assets)
+
+
 # Class of a tokenizer in a preset -> kind of text.
 _KINDS: dict[str, type[PresetText]] = {
     "CLIPTokenizer": ClipText,
     "MetaCLIP2Tokenizer": MetaClip2Text,
     "SigLIPTokenizer": SiglipText,
     "Siglip2Tokenizer": Siglip2Text,
+    "BertTokenizer": BertText,
+    "RobertaTokenizer": RobertaText,
+    "XLMRobertaTokenizer": XlmRobertaText,
 }
 
 
@@ -328,7 +441,7 @@ def _model(assets: Path) -> PieceModel:
 
 @dataclass(frozen=True)
 class PresetTokens(TokenizerPart, kind="preset"):
-    """Tokenizer of a CLIP, MetaCLIP 2 or SigLIP preset, rebuilt in graph.
+    """Tokenizer of a CLIP, MetaCLIP 2, SigLIP, BERT, RoBERTa or XLM-R preset, rebuilt in graph.
 
     Attributes:
         name: `hub:` and the name, handle or directory of the preset.
