@@ -38,7 +38,7 @@ class Full(Adaptation, kind="full"):
     """All weights of both towers, as in FLYP (Goyal et al. 2023, arXiv:2212.00638)."""
 
     def apply(self, model: keras.Model) -> None:
-        model.trainable = True
+        """Change nothing: weights of a model are trained by default."""
 
 
 @dataclass(frozen=True)
