@@ -94,6 +94,7 @@ def write_sources(folder: Path) -> None:
     (folder / "swap_att.json").write_text(json.dumps({"0": case}))
     (folder / "tags.txt").write_text("".join(tags))
     (folder / "stopwords.txt").write_text("a\nthe\nand\nof\non\nis\n")
+    (folder / "glove.txt").write_text("".join(f"{word} {'0.5 ' * 15}0.1\n" for word in ("a", "red", "zebra")))
     with (folder / "captions.csv").open("w", newline="") as file:
         csv.writer(file).writerows(rows)
     for name in ("query", "blue_car", "puppy", "wolf", "girl", "dog", "child", "street", "photo"):
@@ -258,6 +259,10 @@ def reader(tmp_path_factory, spacy_pipeline, preset_path) -> Iterator[Reader]:
             "clip_vit_base_patch16": str(preset_path("clip")),
             "hub:clip_vit_base_patch32": f"hub:{preset_path('clip')}",
             "hf://google/siglip2-base-patch16-224": str(write_siglip2_checkpoint(folder / "siglip2")),
+            **{
+                f"text.{part}.name=hf://intfloat/e5-small-v2": f"text.{part}.name=hub:{preset_path('bert')}"
+                for part in ("tokenizer", "encoder")
+            },
             "hub:vit_base_patch16_224_imagenet": f"hub:{preset_path('vit')}",
             "hub:resnet_50_imagenet": f"hub:{preset_path('resnet')}",
             "120000": "60",

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from tests.raising import raises_argument
+from vsemb import recipes
 from vsemb.errors import DataError
 from vsemb.text import Vocabulary, WordTokenizer
-from vsemb.text.word_vectors import cooccurrence_vectors, read_word_vectors
+from vsemb.text.tokenizers import Words
+from vsemb.text.word_vectors import cooccurrence_vectors, further_words, read_word_vectors
 
 
 def tokens(texts: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
@@ -203,3 +208,78 @@ def test_capitalised_words_in_an_uncased_file(tmp_path) -> None:
     path.write_text("london 1 2\nApple 3 4\napple 5 6\n")
     vectors, count = read_word_vectors(path, Vocabulary(["London", "apple"]))
     assert count == 2 and vectors[2:].tolist() == [[1, 2], [5, 6]]
+
+
+FILE_WORDS = ["the", "Dog", "zebra", "new_york", "café", "cat", "zebra's"]
+FILE_VECTORS = np.random.default_rng(0).normal(size=(7, 3)).astype(np.float32)
+
+
+def write_text(path: Path, header: str = "") -> None:
+    lines = [f"{word} {' '.join(map(str, row))}" for word, row in zip(FILE_WORDS, FILE_VECTORS.tolist(), strict=True)]
+    path.write_text(header + "\n".join(lines) + "\n", encoding="utf-8")
+
+
+def write_binary(path: Path, end: bytes = b"") -> None:
+    rows = [word.encode() + b" " + row.tobytes() + end for word, row in zip(FILE_WORDS, FILE_VECTORS, strict=True)]
+    path.write_bytes(b"7 3\n" + b"".join(rows))
+
+
+def write_array(path: Path) -> None:
+    np.save(path, FILE_VECTORS)
+    path.with_suffix(".txt").write_text("\n".join(FILE_WORDS) + "\n", encoding="utf-8")
+
+
+FORMATS: dict[str, tuple[str, Callable[[Path], None]]] = {
+    "glove": ("glove.txt", write_text),
+    "word2vec": ("words.w2v", lambda path: write_text(path, "7 3\n")),
+    "fasttext": ("wiki.vec", lambda path: write_text(path, "7 3\n")),
+    "word2vec-binary": ("words.bin", write_binary),
+    "gensim-binary": ("words.bin", lambda path: write_binary(path, b"\n")),
+    "npz": ("words.npz", lambda path: np.savez(path, words=np.array(FILE_WORDS), vectors=FILE_VECTORS)),
+    "npy": ("words.npy", write_array),
+}
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_every_format_has_the_same_words_and_vectors(kind: str, tmp_path: Path) -> None:
+    name, write = FORMATS[kind]
+    write(tmp_path / name)
+    vectors, count = read_word_vectors(tmp_path / name, Vocabulary(["dog", "café", "unicorn"]))
+    assert count == 2
+    np.testing.assert_array_equal(vectors[2:4], FILE_VECTORS[[1, 4]])
+    assert further_words(tmp_path / name, Vocabulary(["dog"]), 10) == ["the", "zebra", "café", "cat"]
+    assert further_words(tmp_path / name, Vocabulary(["dog"]), 2) == ["the", "zebra"]
+
+
+def test_words_that_no_caption_has_get_their_vector(tmp_path: Path) -> None:
+    write_text(tmp_path / "glove.txt")
+    vocabulary = Words(words_of=str(tmp_path / "glove.txt"), most_added=2).learn(["a dog", "a cat"])
+    assert vocabulary.words == ("a", "cat", "dog", "the", "zebra") and vocabulary.seen == 3
+    vectors, count = read_word_vectors(tmp_path / "glove.txt", vocabulary)
+    np.testing.assert_array_equal(vectors[vocabulary.ids["zebra"]], FILE_VECTORS[2])
+    assert count == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "named"),
+    [
+        ("words.bin", b"2 3\nthe 0123", "truncated"),
+        ("words.bin", b"the 1 2 3\n", "count dim"),
+        ("words.bin", (793712314).to_bytes(4, "little") + b"1234", r"\.vec"),
+        ("words.npz", b"PK", "words.npz"),
+        ("words.npy", b"x", "words.npy"),
+    ],
+)
+def test_malformed_files_are_one_error(name: str, content: bytes, named: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=named):
+        read_word_vectors(tmp_path / name, Vocabulary(["the"]))
+
+
+def test_words_without_vectors_are_not_added() -> None:
+    with raises_argument("text.tokenizer.words_of"):
+        recipes.get("vsepp").with_overrides(["text.tokenizer.words_of=glove.txt"])
+    recipe = recipes.get("vsepp").with_overrides(
+        ["text.tokenizer.words_of=glove.txt", "text.encoder.words.vectors=glove.txt"]
+    )
+    assert recipe.text.tokenizer.vectors_file == "glove.txt"

@@ -143,6 +143,15 @@ class TextEncoderPart(Part, family="text encoder"):
         if tokenizer.produces not in self.accepts:
             fix = f"Set text.tokenizer to one that makes {' or '.join(self.accepts)}."
             raise invalid_argument("text.encoder", self.kind, f"an encoder of {tokenizer.produces}", fix)
+        if tokenizer.vectors_file not in (None, self.vectors_file):
+            fix = "Set text.encoder.words.vectors to the same file, since added words have no other vectors."
+            allowed = f"null or {self.vectors_file}, the word vectors of the encoder"
+            raise invalid_argument("text.tokenizer.words_of", tokenizer.vectors_file, allowed, fix)
+
+    @property
+    def vectors_file(self) -> str | None:
+        """File of the word vectors; None without one."""
+        return None
 
 
 @keras.saving.register_keras_serializable("vsemb")
@@ -361,8 +370,9 @@ class WordVectors(Part):
 
     Attributes:
         dim: size of a word vector.
-        vectors: path of pretrained vectors (GloVe or word2vec text format), or `captions` for vectors learned from
-            co-occurrences of words in the training captions; null for random ones.
+        vectors: path of pretrained vectors (text of GloVe, word2vec or fastText, `.bin` of word2vec, `.npz` or `.npy`,
+            see `vsemb.text.word_vectors`), or `captions` for vectors learned from co-occurrences of words in the
+            training captions; null for random ones.
         trainable: whether word vectors are trained.
         init_scale: random word vectors are uniform in +- this.
         dense_gradient: whether the gradients of a repeated word are added before the optimizer squares them.
@@ -420,6 +430,10 @@ class WordEncoderPart(TextEncoderPart):
     layer: ClassVar[type[keras.layers.Layer]]
 
     words: WordVectors = field(default_factory=WordVectors)
+
+    @property
+    def vectors_file(self) -> str | None:
+        return self.words.vectors
 
     def build(self, dim: int | None, spec: TextSpec, dtype: str) -> keras.layers.Layer:
         words = self.words.build(spec, dtype)

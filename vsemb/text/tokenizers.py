@@ -21,6 +21,7 @@ from vsemb.parts import Count, Part, Size, require
 from vsemb.text.normalize import WHITE_SPACE, batches_of, readable, readable_in_python, split_in_python, split_words
 from vsemb.text.spaces import SUBWORDS
 from vsemb.text.vocabulary import UNKNOWN_ID, Vocabulary
+from vsemb.text.word_vectors import further_words
 from vsemb.unicode import composed, require_unicode
 
 if TYPE_CHECKING:
@@ -321,6 +322,11 @@ class TokenizerPart(Part, family="tokenizer"):
         raise NotImplementedError
 
     @property
+    def vectors_file(self) -> str | None:
+        """File of word vectors whose words are in the vocabulary, which the encoder must read; None for no file."""
+        return None
+
+    @property
     def remedies(self) -> dict[str, str]:
         """Assignments to fields of a recipe that make more tokens known -> their effect."""
         return {}
@@ -426,7 +432,16 @@ class LearnedVocabulary(TokenizerPart):
 
 @dataclass(frozen=True)
 class Words(LearnedVocabulary, kind="words"):
-    """Lower-case words without punctuation."""
+    """Lower-case words without punctuation.
+
+    Attributes:
+        words_of: file of word vectors whose words are added to the words of the captions, the file of
+            `text.encoder.words.vectors`; null for none.
+        most_added: maximum number of added words, the first of the file.
+    """
+
+    words_of: str | None = None
+    most_added: Count = 20_000
 
     whole_words: ClassVar[bool] = True
     tokenizer: ClassVar[type[Tokenizer]] = WordTokenizer
@@ -438,8 +453,18 @@ class Words(LearnedVocabulary, kind="words"):
             remedies["text.tokenizer.vocabulary_size=null"] = "keeps all words"
         return {**remedies, NGRAMS: "composes rare words", SUBWORDS: "splits them"}
 
+    @property
+    def vectors_file(self) -> str | None:
+        return self.words_of
+
     def learn(self, texts: Iterable[str], dataset: StoredDataset | None = None) -> Vocabulary:
-        return Vocabulary.from_captions(texts, self.min_count, self.vocabulary_size)
+        vocabulary = Vocabulary.from_captions(texts, self.min_count, self.vocabulary_size)
+        if self.words_of is None:
+            return vocabulary
+        added = further_words(self.words_of, vocabulary, self.most_added)
+        extended = Vocabulary([*vocabulary.words, *added])
+        extended.seen = vocabulary.seen
+        return extended
 
     def reader(self, vocabulary: Vocabulary, run: Path) -> TextReader:
         return WordReader(vocabulary)

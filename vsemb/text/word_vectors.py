@@ -1,18 +1,30 @@
-"""Initial word vectors: pretrained vectors of a text file, or vectors learned from the captions."""
+"""Initial word vectors: pretrained vectors of a file, or vectors learned from the captions."""
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import mmap
 import os
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from vsemb.errors import DataError, invalid_argument
-from vsemb.files import open_regular, reading
+from vsemb.errors import DataError, invalid_argument, one_line
+from vsemb.files import open_regular, read_text, reading, require_regular
 from vsemb.parts import Count, Positive, require
+from vsemb.text.normalize import words_of
 from vsemb.text.vocabulary import UNKNOWN_ID, Vocabulary
 from vsemb.unicode import composed
 
 _MAX_WORDS = 20_000
+# Words of a file that are split at a time.
+_BLOCK = 10_000
+# Begins the binary models of fastText.
+_FASTTEXT = (793712314).to_bytes(4, "little")
 # Passes of the subspace iteration. On 3,000 words and 300 dimensions, the singular values are off by 1 % after 8 passes
 # and by 10 % after 2.
 _PASSES = 8
@@ -24,11 +36,18 @@ _LIMIT = 1e15
 
 
 def read_word_vectors(path: str | os.PathLike[str], vocabulary: Vocabulary, seed: int = 0) -> tuple[np.ndarray, int]:
-    """Read the vectors of a vocabulary's words from a GloVe or word2vec text file.
+    """Read the vectors of a vocabulary's words from a file.
 
-    Both formats have one line `word v1 … vd` per word; word2vec's begins with a line `count dim`. A word is looked up
-    by its exact spelling, then ignoring case. Missing vectors are drawn from the normal distribution fitted to each
-    dimension of the others; padding is zero.
+    The end of the name tells the format:
+
+    - `.bin`: word2vec in binary form;
+    - `.npz`: NumPy, with the arrays `words` and `vectors`;
+    - `.npy`: vectors of NumPy, with their words in a file of the same name and `.txt`, one per line;
+    - others: text of GloVe, word2vec or fastText (`.vec`), a line `word v1 … vd` per word; a first line `count dim` is
+      skipped.
+
+    A word is looked up by its exact spelling, then ignoring case. Missing vectors are drawn from the normal
+    distribution fitted to each dimension of the others; padding is zero.
 
     Args:
         path: the file.
@@ -56,11 +75,72 @@ def read_word_vectors(path: str | os.PathLike[str], vocabulary: Vocabulary, seed
     uncased = {word.lower(): row for word, row in reversed(wanted.items())}
     rows: dict[int, np.ndarray] = {}
     exact: set[int] = set()
+    dim = 0
+    with reading(path, "file of word vectors"):
+        for place, word, numbers in _entries(Path(path)):
+            word = composed(word)
+            row = wanted.get(word, uncased.get(word.lower()))
+            # In a cased file "Apple" may precede "apple", a different word.
+            if row is None or row in exact or (row in rows and word not in wanted):
+                continue
+            if word in wanted:
+                exact.add(row)
+            dim = len(numbers)
+            try:
+                rows[row] = np.array(numbers, np.float32)
+            except ValueError as error:
+                raise DataError(f"{place}: expected {dim} numbers after {word!r}.") from error
+            if not (np.abs(rows[row]) < _LIMIT).all():
+                raise DataError(f"{place}: the numbers of {word!r} must be below {_LIMIT:g}.")
+    if not rows:
+        raise invalid_argument("word_vectors", str(path), "a file with at least one word of the vocabulary")
+    known = np.stack(list(rows.values()))
+    generator = np.random.default_rng(seed)
+    vectors = generator.normal(known.mean(0), known.std(0), (len(vocabulary), dim)).astype(np.float32)
+    vectors[list(rows)] = known
+    vectors[0] = 0
+    return vectors, len(rows.keys() - {0, 1})
+
+
+def further_words(path: str | os.PathLike[str], vocabulary: Vocabulary, most: int) -> list[str]:
+    """Return the first words of a file of word vectors that a vocabulary lacks.
+
+    Files usually begin with the most frequent words. Words are lower-cased; a word that a tokenizer would split is left
+    out.
+
+    Args:
+        path: the file, see `read_word_vectors`.
+        vocabulary: the vocabulary.
+        most: maximum number of words.
+
+    Raises:
+        DataError: if the file cannot be read.
+
+    Example:
+
+    >>> import pathlib
+    >>> _ = pathlib.Path("/tmp/vsemb-vectors.txt").write_text("dog 1 2\\nCat 3 4\\nnew_york 1 1\\n")
+    >>> further_words("/tmp/vsemb-vectors.txt", Vocabulary(["dog"]), 10)
+    ['cat']
+    """
+    added: dict[str, None] = {}
+    with reading(path, "file of word vectors"):
+        entries = _entries(Path(path))
+        while len(added) < most and (block := list(itertools.islice(entries, _BLOCK))):
+            for (_, word, _), split in zip(block, words_of([word for _, word, _ in block]), strict=True):
+                if split == [composed(word).lower()] and split[0] not in vocabulary:
+                    added[split[0]] = None
+    return list(added)[:most]
+
+
+def _entries(path: Path) -> Iterator[tuple[str, str, Any]]:
+    """Yield the place of each word in a file for errors, the word, and its vector as numbers or strings."""
+    return _FORMATS.get(path.suffix, _text_entries)(path)
+
+
+def _text_entries(path: Path) -> Iterator[tuple[str, str, list[str]]]:
     dim: int | None = None
-    with (
-        reading(path, "file of word vectors"),
-        open_regular(path, "r", encoding="utf-8-sig", errors="replace", newline="\n") as file,
-    ):
+    with open_regular(path, "r", encoding="utf-8-sig", errors="replace", newline="\n") as file:
         for number, line in enumerate(file, 1):
             parts = line.rstrip().split(" ")
             if number == 1 and len(parts) == 2 and all(part.isdecimal() and len(part) < 16 for part in parts):
@@ -71,32 +151,80 @@ def read_word_vectors(path: str | os.PathLike[str], vocabulary: Vocabulary, seed
             if dim is None:
                 dim = len(parts) - 1
             # A few GloVe words contain spaces, so the vector is counted from the right.
-            word = composed(" ".join(parts[:-dim])) if dim else ""
+            word = " ".join(parts[:-dim]) if dim else ""
             if not word:
                 raise DataError(
                     f"{path}, line {number}, must be a word and its numbers, separated by spaces "
                     "(the text format of GloVe and word2vec)."
                 )
-            row = wanted.get(word, uncased.get(word.lower()))
-            # In a cased file "Apple" may precede "apple", a different word.
-            if row is None or row in exact or (row in rows and word not in wanted):
-                continue
-            if word in wanted:
-                exact.add(row)
-            try:
-                rows[row] = np.array(parts[-dim:], np.float32)
-            except ValueError as error:
-                raise DataError(f"{path}, line {number}: expected {dim} numbers after {word!r}.") from error
-            if not (np.abs(rows[row]) < _LIMIT).all():
-                raise DataError(f"{path}, line {number}: the numbers of {word!r} must be below {_LIMIT:g}.")
-    if not rows or dim is None:
-        raise invalid_argument("word_vectors", str(path), "a file with at least one word of the vocabulary")
-    known = np.stack(list(rows.values()))
-    generator = np.random.default_rng(seed)
-    vectors = generator.normal(known.mean(0), known.std(0), (len(vocabulary), dim)).astype(np.float32)
-    vectors[list(rows)] = known
-    vectors[0] = 0
-    return vectors, len(rows.keys() - {0, 1})
+            yield f"{path}, line {number}", word, parts[-dim:]
+
+
+def _binary_entries(path: Path) -> Iterator[tuple[str, str, np.ndarray]]:
+    with open_regular(path) as file:
+        header = file.readline(100)
+        sizes = header.split()
+        if header.startswith(_FASTTEXT):
+            raise DataError(
+                f"{path} must be in the binary format of word2vec; got a model of fastText. Pass its .vec file."
+            )
+        if len(sizes) != 2 or not all(size.isdigit() and len(size) < 16 for size in sizes):
+            raise DataError(f"{path} must be in the binary format of word2vec, with a first line `count dim`.")
+        count, dim = (int(size) for size in sizes)
+        place = len(header)
+        with contextlib.closing(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)) as content:
+            for number in range(1, count + 1):
+                space = content.find(b" ", place)
+                vector = content[space + 1 : space + 1 + 4 * dim]
+                if space < 0 or len(vector) < 4 * dim or not dim:
+                    raise DataError(
+                        f"{path}, word {number} of {count}, must have {dim} numbers. The file is truncated."
+                    )
+                # Some programs write a line feed behind each vector.
+                word = content[place:space].lstrip(b"\n").decode(errors="replace")
+                yield f"{path}, word {number}", word, np.frombuffer(vector, "<f4")
+                place = space + 1 + 4 * dim
+
+
+def _archive_entries(path: Path) -> Iterator[tuple[str, str, np.ndarray]]:
+    with _numpy_errors(path), np.load(require_regular(path), allow_pickle=False) as arrays:
+        missing = {"words", "vectors"} - set(arrays)
+        if missing:
+            raise DataError(
+                f"{path} must have the arrays `words` and `vectors`; it lacks {', '.join(sorted(missing))}."
+            )
+        words, vectors = arrays["words"], arrays["vectors"]
+    yield from _paired(path, list(map(str, words.ravel())), vectors)
+
+
+def _array_entries(path: Path) -> Iterator[tuple[str, str, np.ndarray]]:
+    with _numpy_errors(path):
+        vectors = np.load(require_regular(path), mmap_mode="r", allow_pickle=False)
+    yield from _paired(path, read_text(path.with_suffix(".txt")).removesuffix("\n").split("\n"), vectors)
+
+
+@contextlib.contextmanager
+def _numpy_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path} must be a file of NumPy without objects ({one_line(error, 120)}).") from error
+
+
+def _paired(path: Path, words: list[str], vectors: np.ndarray) -> Iterator[tuple[str, str, np.ndarray]]:
+    if vectors.ndim != 2 or len(vectors) != len(words) or vectors.dtype.kind not in "fiu":
+        found = f"shape {vectors.shape} of {vectors.dtype}"
+        raise DataError(f"{path} must have a row of numbers for each of {len(words)} words; got {found}.")
+    for number, (word, vector) in enumerate(zip(words, vectors, strict=True), 1):
+        yield f"{path}, row {number}", word, vector
+
+
+# End of a file's name -> reader; other files are text.
+_FORMATS: dict[str, Callable[[Path], Iterator[tuple[str, str, Any]]]] = {
+    ".bin": _binary_entries,
+    ".npz": _archive_entries,
+    ".npy": _array_entries,
+}
 
 
 def cooccurrence_vectors(

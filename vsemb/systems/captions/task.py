@@ -36,6 +36,11 @@ class WordText(Part):
 
     tokenizer: Words = field(default_factory=Words)
 
+    def check(self) -> None:
+        if self.tokenizer.words_of is not None:
+            fix = "The model writes words, and would have to learn when to write added ones."
+            raise invalid_argument("text.tokenizer.words_of", self.tokenizer.words_of, "null for this recipe", fix)
+
 
 @dataclass(frozen=True)
 class WordBatches(Part):
