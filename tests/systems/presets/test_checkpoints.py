@@ -262,11 +262,10 @@ def test_checkpoints_saved_by_the_library(kind: str, checkpoints: dict[str, Path
     np.testing.assert_allclose(embedded[there], unit(expected["texts"][there]), atol=1e-4)
     # The ten nearest images of a text.
     queries = unit(expected["texts"][there][:50]), embedded[there][:50]
-    ranked = [
-        np.argsort(-side @ unit(rows).T)[:, :10]
-        for side, rows in zip(queries, (expected["images"], received), strict=True)
-    ]
-    np.testing.assert_array_equal(*ranked)
+    theirs, own = (side @ unit(rows).T for side, rows in zip(queries, (expected["images"], received), strict=True))
+    ranked = np.argsort(-own)[:, :10]
+    # Of random weights, several images score nearly alike: lists are equal but for such images.
+    np.testing.assert_allclose(np.take_along_axis(theirs, ranked, 1), -np.sort(-theirs)[:, :10], atol=0.01)
     vsemb.export(run, tmp_path / "model")
     served = vsemb.load(tmp_path / "model").encode_texts(texts[:50], on_bad="nan")
     np.testing.assert_allclose(served, embedded[:50], atol=1e-5)
