@@ -87,12 +87,10 @@ def _recipe(variant: str, paper: str, adaptation: Adaptation, learning_rate: flo
         text=Text(tokenizer=PresetTokens(name=_NAME), encoder=PresetEncoder(name=_NAME, weights="preset")),
         image=Pixels(backbone=_NAME, weights="preset", projection=NoProjection()),
         loss=Contrastive(temperature=_TEMPERATURE),
-        optimizer=AdamW(
-            learning_rate=learning_rate, schedule=Cosine(warmup_epochs=0.5), global_clipnorm=1.0, weight_decay=0.1
-        ),
+        optimizer=AdamW(learning_rate=learning_rate, schedule=Cosine(warmup_epochs=0.5), weight_decay=0.1),
         batches=Pairs(size=128),
         # Activations of this many pairs are in memory at a time.
-        chunk_size=32,
+        chunk_size=8,
         training=Training(epochs=5),
         adaptation=adaptation,
     )
