@@ -46,8 +46,8 @@ _NAME, _TEMPERATURE = "hub:clip_vit_base_patch32", 0.01
 class Adapted(Retrieval, kind="adapted"):
     """A pretrained dual encoder that is trained further.
 
-    `fine_tune` names another preset than CLIP ViT-B/32: it sets both towers, the tokenizer, and the loss with the learned
-    temperature.
+    `fine_tune` names another preset than CLIP ViT-B/32: it sets both towers, the tokenizer, and the loss with the
+    learned temperature.
 
     Attributes:
         adaptation: which weights are trained.
