@@ -14,7 +14,7 @@ from tests.raising import raises_argument
 from tests.systems.presets.texts import photographs
 from vsemb import recipes
 from vsemb.data.store import StoredDataset
-from vsemb.runs.run import Run
+from vsemb.runs.run import STATE, Run
 from vsemb.runs.start import start
 from vsemb.runs.train import train
 from vsemb.systems.presets.adaptation import Adaptation, Full, LockedImages, Lora
@@ -135,3 +135,24 @@ def test_refusals(preset_path, tmp_path: Path, clip: Run, scenes: StoredDataset)
     with raises_argument("share"):
         interpolate(clip.path, clip.path, tmp_path / "mixed", share=1.5)
     assert not (tmp_path / "mixed").exists()
+
+
+@pytest.mark.slow
+def test_low_rank_updates_continue_exactly(preset_path, scenes: StoredDataset, tmp_path: Path) -> None:
+    """The stored state has the published matrices and the updates apart, unlike the selected weights."""
+    name, fixed = f"hub:{preset_path('clip')}", ["optimizer.schedule=constant", "optimizer.learning_rate=0.01"]
+    whole = adapted(name, "lora", scenes, tmp_path / "whole", *fixed, "training.epochs=2")
+    adapted(name, "lora", scenes, tmp_path / "parts", *fixed)
+    parts = adapted(name, "lora", scenes, tmp_path / "parts", *fixed, "training.epochs=2")
+    with np.load(whole.path / STATE) as wanted, np.load(parts.path / STATE) as found:
+        assert wanted.files == found.files
+        for key in wanted.files:
+            np.testing.assert_array_equal(found[key], wanted[key], err_msg=key)
+
+
+def test_both_towers_are_of_one_preset(preset_path, scenes: StoredDataset, clip: Run) -> None:
+    recipe, _ = start(recipes.get("adapt"), scenes, {}, fine_tune=f"hub:{preset_path('clip')}")
+    with raises_argument("image.backbone"):
+        recipe.with_overrides([f"image.backbone=hub:{preset_path('siglip')}"])
+    with raises_argument("fine_tune"):
+        start(recipes.get("adapt"), scenes, {}, fine_tune=clip.path)

@@ -17,15 +17,17 @@ Deviations: LiT trains a new text tower, and here it starts from the published o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 import keras
 
 from vsemb.data.batches import Pairs
 from vsemb.encoders.image import NoProjection
 from vsemb.errors import invalid_argument
-from vsemb.image.presets import is_preset
+from vsemb.image.presets import display_name, is_preset
 from vsemb.losses.contrastive import Contrastive
 from vsemb.recipes.retrieval import Retrieval, RetrievalJob
 from vsemb.recipes.schema import Training
@@ -37,6 +39,9 @@ from vsemb.systems.presets.pretrained import pretrained_loss, pretrained_text
 from vsemb.systems.presets.text_encoder import PresetEncoder
 from vsemb.systems.presets.tokenizer import PresetTokens
 from vsemb.training.optimizers import AdamW, Cosine
+
+if TYPE_CHECKING:
+    from vsemb.runs.run import Run
 
 # The published temperature of CLIP is its limit.
 _NAME, _TEMPERATURE = "hub:clip_vit_base_patch32", 0.01
@@ -55,17 +60,28 @@ class Adapted(Retrieval, kind="adapted"):
 
     adaptation: Adaptation = field(default_factory=Full)
 
+    def check(self) -> None:
+        super().check()
+        images, texts = getattr(self.image, "backbone", ""), getattr(self.text.encoder, "name", "")
+        if display_name(images) != display_name(texts):
+            fix = "Name another preset as `fine_tune`, which sets both towers."
+            raise invalid_argument("image.backbone", images, f"{texts}, the preset of the text tower", fix)
+
     def with_pixels(self, image: Any) -> Self:
         name = image.backbone
+        allowed = f"a preset of CLIP, MetaCLIP 2 or SigLIP, such as {_NAME}"
         if not is_preset(name):
             fix = "To train an image network and a new text encoder, use another recipe, such as contrastive."
-            raise invalid_argument("fine_tune", name, f"a CLIP, MetaCLIP 2 or SigLIP, such as {_NAME}", fix)
+            raise invalid_argument("fine_tune", name, allowed, fix)
+        if image.weights not in (None, "preset"):
+            fix = "Name the preset that the run was made of; a run of `adapt` continues with more `epochs`."
+            raise invalid_argument("fine_tune", image.weights, allowed, fix)
         network = load_network(name) if image.weights else build_network(ImagePreset.open(name).network)
         loss, text = pretrained_loss(network), pretrained_text(name, image.weights)
         image = replace(image, projection=NoProjection())
         return replace(self, image=image, text=text, loss=loss, embedding_dim=None)
 
-    def prepare(self, data: Any, out: Any, inputs: Any) -> AdaptedJob:
+    def prepare(self, data: Any, out: Path, inputs: Mapping[str, Run]) -> AdaptedJob:
         return AdaptedJob(self, data)
 
 

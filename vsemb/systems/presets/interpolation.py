@@ -13,7 +13,7 @@ import keras
 
 from vsemb.errors import invalid_argument
 from vsemb.files import replacing_directory, write_json
-from vsemb.runs.run import BEST, LOGS, METRICS, STATUS, Run
+from vsemb.runs.run import BEST, LOGS, METRICS, STATUS, Run, check_out
 from vsemb.weights import save_weights
 
 
@@ -30,6 +30,7 @@ def interpolated_run(start: str | os.PathLike[str], run: str | os.PathLike[str],
         DataError: if a run cannot be opened, or `out` exists.
         InvalidArgumentError: if both have other shapes or vocabularies.
     """
+    check_out(out)
     first, second = Run.open(start), Run.open(run)
     shapes = [[tuple(weight.shape) for weight in each.model.weights] for each in (first, second)]
     if shapes[0] != shapes[1] or first.info["vocabulary"] != second.info["vocabulary"]:
