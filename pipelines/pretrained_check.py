@@ -33,42 +33,41 @@ QUOTED: Mapping[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
 TOLERANCE = 1.0
 
 
-def compared(data: str, models: Sequence[str], split: str) -> tuple[list[list[str]], float]:
-    """Evaluate models, and compare them with their quoted figures.
+def compared(data: str, model: str, split: str) -> tuple[list[list[str]], float]:
+    """Evaluate a model, and compare it with its quoted figures.
 
     Args:
         data: the dataset.
-        models: names in `QUOTED`.
+        model: name in `QUOTED`.
         split: split to evaluate.
 
     Returns:
         Rows for a table, and the largest absolute difference in points.
 
     Raises:
-        InvalidArgumentError: for a model without figures.
-        DataError: if a model or the data cannot be opened.
+        DataError: if the model or the data cannot be opened.
     """
-    for model in models:
-        if model not in QUOTED:
-            raise unknown_name("model", model, QUOTED)
     rows, largest = [], 0.0
-    for model in models:
-        metrics = vsemb.evaluate(model, data, split)
-        directions = ("image to text", metrics.image_to_text), ("text to image", metrics.text_to_image)
-        for (direction, found), wanted in zip(directions, QUOTED[model], strict=True):
-            differences = [found[name] - value for name, value in zip(RECALLS, wanted, strict=True)]
-            largest = max(largest, *map(abs, differences))
-            cells = (
-                f"{found[name]:.1f} ({difference:+.1f})" for name, difference in zip(RECALLS, differences, strict=True)
-            )
-            rows.append([model, direction, *cells])
+    metrics = vsemb.evaluate(model, data, split)
+    directions = ("image to text", metrics.image_to_text), ("text to image", metrics.text_to_image)
+    for (direction, found), wanted in zip(directions, QUOTED[model], strict=True):
+        differences = [found[name] - value for name, value in zip(RECALLS, wanted, strict=True)]
+        largest = max(largest, *map(abs, differences))
+        numbers = zip(RECALLS, differences, strict=True)
+        rows.append([direction, *(f"{found[name]:.1f} ({difference:+.1f})" for name, difference in numbers)])
     return rows, largest
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compare and print; return 1 if a recall differs by more than `TOLERANCE`."""
-    rows, largest = compared(arguments.data, arguments.models, arguments.split)
-    print(table(["model", "direction", *(f"{name} (difference)" for name in RECALLS)], rows))
+    """Compare and print each model as it is measured; return 1 if a recall differs by more than `TOLERANCE`."""
+    for model in arguments.models:
+        if model not in QUOTED:
+            raise unknown_name("model", model, QUOTED)
+    largest = 0.0
+    for model in arguments.models:
+        rows, difference = compared(arguments.data, model, arguments.split)
+        print(table([model, *(f"{name} (difference)" for name in RECALLS)], rows), end="\n\n", flush=True)
+        largest = max(largest, difference)
     verdict = "equal to" if largest <= TOLERANCE else "NOT equal to"
     print(f"{verdict} the quoted figures: the largest difference is {largest:.1f} points, {TOLERANCE:.0f} is allowed")
     return int(largest > TOLERANCE)
