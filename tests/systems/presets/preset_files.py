@@ -21,6 +21,15 @@ def spread(network: keras.Model, seed: int = 0) -> keras.Model:
     return network
 
 
+def _spread_like_clip(network: keras.Model) -> None:
+    spread(network)
+    for weight in network.weights:
+        if weight.name == "position_ids":
+            weight.assign(np.arange(weight.shape[1])[None])
+        if weight.name == "logit_scale":
+            weight.assign(np.log(100.0))
+
+
 def write_clip(path: Path, size: int = SIZE) -> Path:
     """CLIP with a layer of 16 in each tower, and CLIP's own preprocessing."""
     from keras_hub import layers, models
@@ -31,12 +40,7 @@ def write_clip(path: Path, size: int = SIZE) -> Path:
         models.CLIPTextEncoder(len(vocabulary), 16, 16, 1, 2, 32, max_sequence_length=24, name="text"),
         projection_dim=12,
     )
-    spread(network)
-    for weight in network.weights:
-        if weight.name == "position_ids":
-            weight.assign(np.arange(weight.shape[1])[None])
-        if weight.name == "logit_scale":
-            weight.assign(np.log(100.0))
+    _spread_like_clip(network)
     deviation = np.array([0.26862954, 0.26130258, 0.27577711])
     mean = np.array([0.48145466, 0.4578275, 0.40821073])
     preprocessor = models.CLIPPreprocessor(
@@ -64,12 +68,7 @@ def write_metaclip2(path: Path, size: int = SIZE) -> Path:
         models.MetaCLIP2TextEncoder(tokenizer.vocabulary_size(), 16, 16, 1, 2, 32, max_sequence_length=24, name="text"),
         projection_dim=12,
     )
-    spread(network)
-    for weight in network.weights:
-        if weight.name == "position_ids":
-            weight.assign(np.arange(weight.shape[1])[None])
-        if weight.name == "logit_scale":
-            weight.assign(np.log(100.0))
+    _spread_like_clip(network)
     converter = layers.MetaCLIP2ImageConverter(image_size=(size, size), scale=1 / 127.5, offset=-1.0)
     network.save_to_preset(str(path))
     models.MetaCLIP2CausalLMPreprocessor(tokenizer, converter, sequence_length=24).save_to_preset(str(path))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,14 +13,11 @@ from PIL import Image
 
 import vsemb
 from tests.systems.presets.checkpoint_files import CHECKPOINTS, write_clip_checkpoint, write_siglip2_checkpoint
+from tests.systems.presets.library import asks_library, outputs_of
 from tests.systems.presets.peers import IMAGES, PUBLISHED, TEXTS
 from tests.systems.presets.texts import odd_texts, photographs
 from vsemb.errors import DataError
 from vsemb.runs.run import Run
-
-ROOT = Path(__file__).parents[3]
-#: Python of `make peers`, an environment of its own, because torch needs a newer setuptools than TensorBoard.
-PEERS = Path(sys.prefix) / "peers/bin/python"
 
 
 @pytest.fixture(autouse=True)
@@ -229,12 +224,11 @@ def test_encode_says_which_function_to_call(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not PEERS.exists(), reason="needs the environment of `make peers`")
+@asks_library
 @pytest.mark.parametrize("kind", CHECKPOINTS)
 def test_checkpoints_saved_by_the_library(kind: str, checkpoints: dict[str, Path], tmp_path: Path) -> None:
     """5,000 odd texts and 100 photographs of mixed sizes; the library runs in a process of its own."""
     texts = odd_texts(5000)
-    (tmp_path / "texts.json").write_text(json.dumps(texts))
     images = []
     for number in range(100):
         random = np.random.default_rng(number)
@@ -242,11 +236,7 @@ def test_checkpoints_saved_by_the_library(kind: str, checkpoints: dict[str, Path
         sides = tuple(random.integers(20, 400, 2).tolist())
         images.append(tmp_path / f"{number}.{'png' if number % 2 else 'jpg'}")
         Image.fromarray(coarse).resize(sides, Image.Resampling.BICUBIC).save(images[-1])
-    saved, out = tmp_path / "saved", tmp_path / "outputs.npz"
-    options = ["--texts", tmp_path / "texts.json", "--images", *images, "--out", out, "--saved", saved]
-    command = [PEERS, "-m", "tests.systems.presets.peers", checkpoints[kind], *options]
-    subprocess.run([str(part) for part in command], cwd=ROOT, check=True)
-    expected = np.load(out)
+    saved, expected = outputs_of(checkpoints[kind], texts, tmp_path, images)
     run = Run.open(f"hub:{saved}")
     for start in range(0, len(texts), 1000):
         part = slice(start, start + 1000)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ import tensorflow as tf
 import vsemb
 from tests.raising import raises_argument
 from tests.systems.presets.checkpoint_files import ENCODERS, write_bert_checkpoint
+from tests.systems.presets.library import asks_library, outputs_of
 from tests.systems.presets.peers import PREFIX, PUBLISHED, TEXTS
 from tests.systems.presets.texts import odd_texts
 from vsemb import recipes
@@ -27,9 +26,6 @@ from vsemb.runs.train import train
 from vsemb.systems.presets.text_encoder import PresetEncoder, PresetTextEncoder
 from vsemb.systems.presets.tokenizer import PresetText, PresetTokens
 from vsemb.text.tokenizers import Tokenizer
-
-ROOT = Path(__file__).parents[3]
-PEERS = Path(sys.prefix) / "peers/bin/python"
 
 
 @pytest.fixture(scope="module")
@@ -237,17 +233,12 @@ def test_a_tower_is_trained_exported_and_opened_without_the_preset(trainable: bo
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not PEERS.exists(), reason="needs the environment of `make peers`")
+@asks_library
 @pytest.mark.parametrize("kind", ENCODERS)
 def test_checkpoints_saved_by_the_library(kind: str, checkpoints: dict[str, Path], tmp_path: Path) -> None:
     """5,000 odd texts; the library runs in a process of its own."""
     texts = odd_texts(5000)
-    (tmp_path / "texts.json").write_text(json.dumps(texts))
-    saved, out = tmp_path / "saved", tmp_path / "outputs.npz"
-    options = ["--texts", tmp_path / "texts.json", "--out", out, "--saved", saved]
-    command = [PEERS, "-m", "tests.systems.presets.peers", checkpoints[kind], *options]
-    subprocess.run([str(part) for part in command], cwd=ROOT, check=True)
-    expected = np.load(out)
+    saved, expected = outputs_of(checkpoints[kind], texts, tmp_path)
     for pooling in ("mean", "first"):
         parts = tower(saved, pooling=pooling)
         for start in range(0, len(texts), 1000):

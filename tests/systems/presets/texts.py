@@ -38,30 +38,27 @@ def clip_vocabulary() -> tuple[dict[str, int], list[str]]:
         "square",
         "blue",
     ):
-        parts = [*word[:-1], f"{word[-1]}</w>"]
-        while len(parts) > 1:
-            merge, joined = f"{parts[0]} {parts[1]}", parts[0] + parts[1]
-            if merge not in merges:
-                merges.append(merge)
-            if joined not in pieces:
-                pieces.append(joined)
-            parts = [joined, *parts[2:]]
+        _merge([*word[:-1], f"{word[-1]}</w>"], pieces, merges)
     pieces += ["<|startoftext|>", "<|endoftext|>"]
     return {piece: number for number, piece in enumerate(pieces)}, merges
+
+
+def _merge(parts: list[str], pieces: list[str], merges: list[str]) -> None:
+    """Adds the subwords and merges that join the parts of a word from its start."""
+    while len(parts) > 1:
+        merge, joined = f"{parts[0]} {parts[1]}", parts[0] + parts[1]
+        if merge not in merges:
+            merges.append(merge)
+        if joined not in pieces:
+            pieces.append(joined)
+        parts = [joined, *parts[2:]]
 
 
 def byte_vocabulary() -> tuple[dict[str, int], list[str]]:
     """Names, all bytes, and the merges of a few words with and without the space before them, as RoBERTa's."""
     pieces, merges = ["<s>", "<pad>", "</s>", "<unk>", *sorted(_byte_letters())], []
     for word in ("the", "Ġthe", "Ġred", "Ġdog", "Ġdogs", "photo", "Ġbeach", "12", "ĠĠ", "...", "Ã©"):
-        parts = [*word]
-        while len(parts) > 1:
-            merge, joined = f"{parts[0]} {parts[1]}", parts[0] + parts[1]
-            if merge not in merges:
-                merges.append(merge)
-            if joined not in pieces:
-                pieces.append(joined)
-            parts = [joined, *parts[2:]]
+        _merge([*word], pieces, merges)
     return {piece: number for number, piece in enumerate([*pieces, "<mask>"])}, merges
 
 
