@@ -463,10 +463,12 @@ def _arrays(x: Any, y: Any, cut: bool = True) -> tuple[Any, Any]:
     x, y = _batches(x), string_tensors(y, "y")
     if y is not None and not hasattr(x, "shape"):
         raise _refused("y", type(y).__name__)
-    for name, array in x.items() if isinstance(x, Mapping) else ():
+    arrays = {"image": x} if y is None else {"image": x, "text": y}
+    if isinstance(x, Mapping):
+        arrays = dict(x)
+    for name, array in arrays.items():
         if array is None:
             raise invalid_argument(name, None, "an array with a row per pair", "Leave out inputs that are not there.")
-    arrays = x if isinstance(x, Mapping) else {"image": x, "text": y}
     rows = {name: array.shape[0] for name, array in arrays.items() if len(getattr(array, "shape", None) or ())}
     if cut and 0 in rows.values():
         raise invalid_argument("x", rows, "arrays with at least one row each")

@@ -92,8 +92,7 @@ def project_run(
 
     The tensors are `images`, `sentences`, `words`, and `everything` with all of them, which can be coloured by kind
     (`image`, `sentence`, `word`). Words are the most frequent words of the split's captions that are in the run's
-    vocabulary. Each word is embedded as a sentence.
-    A run on class names does not have words.
+    vocabulary. Each word is embedded as a sentence. A run on class names does not have words.
 
     Args:
         run: the run.

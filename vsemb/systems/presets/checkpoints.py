@@ -252,7 +252,7 @@ class _Weights:
         Raises:
             DataError: for another shape.
         """
-        if [side for side in value.shape if side > 1] != [side for side in variable.shape if side > 1]:
+        if _sides(value.shape) != _sides(variable.shape):
             raise self._misfit(name, value)
         variable.assign(value.reshape(variable.shape))
 
@@ -306,6 +306,11 @@ class _Weights:
             if bias.size != np.prod(part.bias.shape):
                 raise self._misfit(name, bias)
             part.bias.assign(bias.reshape(part.bias.shape))
+
+
+def _sides(shape: Sequence[int]) -> list[int]:
+    """Return a shape without axes of length 1."""
+    return [side for side in shape if side > 1]
 
 
 def _layer(kind: type, **config: Any) -> dict[str, Any]:
