@@ -97,16 +97,18 @@ def embeddings(model: DualEncoder, batch: dict) -> tuple[np.ndarray, np.ndarray]
 RAW = {"image": BYTES, "text": TEXTS}
 
 
-def test_ids_outside_the_embedding_are_named() -> None:
+@pytest.mark.parametrize("outside", [99, -1, -100])
+def test_ids_outside_the_embedding_are_named(outside: int) -> None:
     model, wrong = run_eagerly(compiled(feature_model())), IDS.copy()
-    wrong[1, 2] = 99
+    wrong[1, 2] = outside
     for use in (
         lambda: model.fit({"image": FEATURES, "text": wrong}, verbose=0),
         lambda: model.predict({"text": wrong}, verbose=0),
         lambda: model.encode_texts(wrong),
     ):
-        with raises_argument("text"):
+        with pytest.raises(InvalidArgumentError, match=f"got {outside}") as raised:
             use()
+        assert raised.value.argument == "text"
 
 
 def test_a_lone_surrogate_names_its_row(trained: DualEncoder) -> None:

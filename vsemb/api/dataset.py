@@ -274,7 +274,8 @@ class Dataset(store.StoredDataset, Result):
         Args:
             dataset: elements are pairs (image, caption) or dictionaries. An image is the bytes of a file, or uint8
                 (height, width, 3). A caption is a string or a vector of strings. A single dataset is split by a hash
-                of the row, as in `from_pairs`.
+                of the row, as in `from_pairs`. After `repeat().filter(...)` TensorFlow cannot tell that it never ends:
+                bound it by `take(n)`.
             out: directory to write; default: a temporary one, deleted when the process ends.
             image: key of the image; default: the one with a name such as image.
             caption: key of the caption, or several keys; default: the one with a name such as caption or text.

@@ -220,6 +220,9 @@ class WordEmbedding(Configured, keras.layers.Layer):
         if "int" not in keras.backend.standardize_dtype(token_ids.dtype):
             # Functional and sequential models of Keras turn ids into floats.
             token_ids = ops.cast(token_ids, "int32")
+        # Without its sign bit, a negative id, which would count from the end of the table, is one behind it.
+        dtype = keras.backend.standardize_dtype(token_ids.dtype)
+        token_ids = ops.bitwise_and(token_ids, np.iinfo(dtype).max)
         vectors = ops.cast(self.look_up(token_ids, training), self.compute_dtype)
         return self._dropout_layer(vectors, training=training)
 

@@ -428,10 +428,11 @@ def _named_rows() -> Iterator[None]:
         unknown_id = re.search(r"indices\[[\d,]*\] = (-?\d+) is not in \[0, (\d+)\)", str(error))
         if unknown_id is None:
             raise
+        received, words = int(unknown_id[1]), int(unknown_id[2])
+        # WordEmbedding takes the sign bit from negative ids.
+        received -= next((2**bits for bits in (31, 63) if 0 < 2**bits - received <= 2**30), 0)
         fix = "Build the embedding for the vocabulary that the ids are of: WordEmbedding(len(vocabulary), ...)."
-        raise invalid_argument(
-            "text", int(unknown_id[1]), f"token ids from 0 to {int(unknown_id[2]) - 1}", fix
-        ) from error
+        raise invalid_argument("text", received, f"token ids from 0 to {words - 1}", fix) from error
 
 
 def _prepare(arguments: dict[str, Any], cut: bool) -> None:
