@@ -16,8 +16,8 @@ from vsemb.errors import DataError, invalid_argument, one_line
 from vsemb.exporting.contract import Contract, hashes, version_contract_path
 from vsemb.files import require_contained
 from vsemb.runs.images import embed_new_image
-from vsemb.runs.inputs import model_version
-from vsemb.runs.run import RECIPE, Run, named_run
+from vsemb.runs.inputs import model_version, named_run
+from vsemb.runs.run import RECIPE, Run
 from vsemb.serving.client import Client
 from vsemb.serving.encoding import EncodingMixin, Rows
 from vsemb.similarities import Similarity
@@ -243,8 +243,9 @@ def load(
 
     Args:
         source: a `Run` or its directory; a pretrained dual encoder, `hub:NAME` of keras-hub or `hf://USER/NAME` of the
-            Hugging Face Hub, downloaded once, or a directory with its files; the directory of a SavedModel, with or
-            without a version number; or the URL of a model on `vsemb serve` or TensorFlow Serving.
+            Hugging Face Hub, downloaded once, or a directory with its files; `hf://USER/NAME` of what `vsemb push`
+            uploaded; the directory of a SavedModel, with or without a version number; or the URL of a model on
+            `vsemb serve` or TensorFlow Serving.
         similarity: similarity of a SavedModel or a model on a server, such as `cosine`, `dot` or `order`. Default: the
             similarity in the model's description, which every export of a run or a `DualEncoder` contains.
         token: bearer token of the server; None for the environment variable `VSEMB_TOKEN`.
@@ -271,7 +272,7 @@ def load(
         fix = "A Keras model embeds by predict, or after model.export(directory) here."
         raise invalid_argument("source", type(source).__name__, "a vsemb.Run, a directory or a URL", fix)
     if (directory := named_run(source)) is not None:
-        return _RunModel(Run.open(directory))
+        return load(directory, similarity=similarity)
     if "://" in os.fspath(source):
         return _ServedModel(os.fspath(source), named, token=token, ca_file=ca_file)
     path = Path(source)

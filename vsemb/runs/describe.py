@@ -18,7 +18,7 @@ from vsemb.data.readers import Reader
 from vsemb.errors import DataError, counted
 from vsemb.files import read_json, read_json_lines, reading
 from vsemb.results import Result
-from vsemb.runs.inputs import kind_of, model_version
+from vsemb.runs.inputs import kind_of, model_version, named_run
 
 #: Below this number of images with captions, a pretrained model usually finds more than a trained one.
 FEW_IMAGES = 3_000
@@ -58,7 +58,7 @@ def info(path: str | os.PathLike[str]) -> Description:
     The page shows recipe, dataset, sizes, metrics, dates and suggested next commands. Nothing is loaded or verified.
 
     Args:
-        path: directory of a run, dataset, index or exported model.
+        path: directory of a run, dataset, index or exported model, or a name of a run.
 
     Raises:
         DataError: if it is another directory, or is damaged.
@@ -67,7 +67,7 @@ def info(path: str | os.PathLike[str]) -> Description:
 
         vsemb.info("runs/vsepp").facts["recipe"]
     """
-    path = Path(path)
+    path = named_run(path) or Path(path)
     kind = kind_of(path)
     if kind is None:
         state = "it has no recipe.json, manifest.json or saved_model.pb" if path.is_dir() else "no such directory"

@@ -458,10 +458,10 @@ def open_indexed(
     """
     index = read_index(directory)
     try:
-        path = Path(index.recorded.get("run", "") if run is None else run)
-        if run is None and not path.is_dir():
-            raise DataError(f"The run of the index {directory} is no longer at {path}. Name it as `run`.")
-        opened = Run.open(path)
+        recorded = Path(index.recorded.get("run", ""))
+        if run is None and not recorded.is_dir():
+            raise DataError(f"The run of the index {directory} is no longer at {recorded}. Name it as `run`.")
+        opened = Run.open(recorded if run is None else run)
         check_run(index, opened)
         return index, opened, _dataset_of(index, opened, data)
     except BaseException:

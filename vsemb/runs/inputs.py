@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vsemb import registry
 from vsemb.console import say
 from vsemb.data.manifest import read_manifest
 from vsemb.data.readers.source import numbered_lines
@@ -106,6 +107,22 @@ def _lines_of_stdin() -> Iterator[str]:
         yield line
 
 
+def named_run(source: str | os.PathLike[str]) -> Path | None:
+    """Return the directory of a run that a name stands for, such as `hub:clip_vit_base_patch32`; None for a path.
+
+    Raises:
+        DataError: if the run cannot be made.
+    """
+    reference = _reference(source)
+    return None if reference is None else registry.load(reference)(os.fspath(source))
+
+
+def _reference(source: str | os.PathLike[str]) -> str | None:
+    """Return the reference to the function that makes the run of a name; None for a path."""
+    prefix, colon, _ = os.fspath(source).partition(":")
+    return registry.entries("named_runs").get(prefix) if colon else None
+
+
 def check_source(
     source: str | os.PathLike[str],
     *,
@@ -116,7 +133,7 @@ def check_source(
     """Check where to search, before TensorFlow is loaded, which takes seconds.
 
     Args:
-        source: directory of a run or an index.
+        source: directory of a run or an index, or a name of a run, which is not looked up yet.
         data, split, captions: see `vsemb.runs.searching.open_search`.
 
     Raises:
@@ -131,7 +148,7 @@ def check_source(
             if value is not None:
                 fix = "Search the run, or make an index of what is wanted."
                 raise invalid_argument(name, value, f"omitted, since the index holds {holds}", fix)
-    elif kind != "run":
+    elif kind != "run" and _reference(source) is None:
         received = "a missing directory"
         if kind is not None:
             received = f"a {kind}"

@@ -45,6 +45,7 @@ from vsemb.parts import rebuilt, walk
 from vsemb.recipes.info import RunInfo, untyped
 from vsemb.recipes.schema import Recipe
 from vsemb.results import Result
+from vsemb.runs.inputs import named_run
 from vsemb.tables import html_table
 from vsemb.text.coverage import Coverage, coverage
 from vsemb.text.tokenizers import TextReader, Tokenizer
@@ -463,17 +464,6 @@ def check_out(out: Path) -> None:
         raise DataError(
             f"{out} must be a run directory or not exist; it holds something else. Choose another directory."
         )
-
-
-def named_run(source: str | os.PathLike[str]) -> Path | None:
-    """Return the directory of a run that a name stands for, such as `hub:clip_vit_base_patch32`; None for a path.
-
-    Raises:
-        DataError: if the run cannot be made.
-    """
-    prefix, colon, _ = os.fspath(source).partition(":")
-    reference = registry.entries("named_runs").get(prefix) if colon else None
-    return None if reference is None else registry.load(reference)(os.fspath(source))
 
 
 def enter_run(

@@ -10,6 +10,7 @@ import h5py
 import numpy as np
 import pytest
 import tensorflow as tf
+from PIL import Image
 
 from tests.raising import raises_argument
 from tests.systems.presets.preset_files import write_clip
@@ -100,6 +101,23 @@ def test_it_is_searched_and_exported_as_any_run(siglip, scenes_path, tmp_path: P
     texts = siglip.model.encode_texts(siglip.tokenizer(tf.constant(["a red circle"])))
     np.testing.assert_allclose(answer["embedding"][:1], texts, atol=1e-6)
     assert answer["valid"].numpy().tolist() == [True, False]
+
+
+def test_commands_take_a_name_in_place_of_a_run(preset_path, scenes_path, tmp_path: Path, capsys) -> None:
+    name, picture = f"hub:{preset_path('clip')}", tmp_path / "0.png"
+    Image.fromarray(PIXELS[0].astype(np.uint8)).save(picture)
+    index = str(tmp_path / "index")
+    for command in (
+        ["info", name],
+        ["search", name, "a red circle", "--data", str(scenes_path), "--split", "test"],
+        ["embed", name, "--texts", "a red circle", "--out", str(tmp_path / "texts.npy")],
+        ["index", name, "--images", str(picture), "--out", index],
+        ["search", index, "a red circle", "--run", name],
+    ):
+        assert main(command) == 0, capsys.readouterr().err
+    # A name is looked up where it is needed, not where arguments are checked.
+    assert main(["search", "hub:", "a red circle", "--split", "test", "--data", str(scenes_path)]) == 1
+    assert "hub:" in capsys.readouterr().err
 
 
 def weights_of(run: Path) -> dict[str, np.ndarray]:
