@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from vsemb.exporting import ServedModel
-from vsemb.exporting.card import ModelFacts, card_path, model_card, version_card_path
+from vsemb.exporting.card import Figures, ModelFacts, card_path, model_card, version_card_path
 from vsemb.exporting.contract import Contract, contract_path, hashes
 
 TRAINED = "Training data"
@@ -22,7 +22,10 @@ FACTS = ModelFacts(
     images="pixels at 32",
     features_fingerprint="f00d",
     selection="the best recall_sum on the split val, epoch 2",
-    metrics={"recall_sum": 311.25, "median_rank": 3.0},
+    figures=[
+        Figures("the split val, epoch 2", {"recall_sum": 311.25, "median_rank": 3.0}),
+        Figures("the split test", {"recall_sum": 300.5}, {"recall_sum": (290.0, 310.0)}),
+    ],
     licence="CC0",
     notes=("Trained in a test.",),
 )
@@ -63,7 +66,9 @@ def test_what_is_known_is_said(contract):
     # A name breaks neither lines nor tables, and is no HTML.
     assert "| dataset | scenes \\| &lt;b>odd&lt;/b> # name |" in trained
     chosen = parts["Selection of the weights"]
-    assert "epoch 2." in chosen and "| recall_sum | 311.2 |" in chosen
+    assert "epoch 2." in chosen
+    assert "| recall_sum | 311.2 |\n" in parts["Figures"]
+    assert "| recall_sum | 300.5 | 290 to 310 |" in parts["Figures"]
     for name, sides in contract.signatures.items():
         assert f"| `{name}` | " in parts["Inputs and outputs"]
         assert all(f"`{key}`" in parts["Inputs and outputs"] for key in sides["outputs"])

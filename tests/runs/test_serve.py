@@ -114,7 +114,8 @@ def test_the_card_of_a_run_tells_what_it_takes(tiny_run, tiny_pixel_run):
     facts = [model_facts(run) for run in (tiny_run, tiny_pixel_run)]
     assert [bool(it.features_fingerprint) for it in facts] == [True, False]
     assert "trained too" in facts[1].images and "unknown network" in facts[0].images
-    assert all(it.metrics.keys() == {"recall_sum"} and "epoch" in it.selection for it in facts)
+    assert all("recall_sum" in it.figures[0].values and "epoch" in it.selection for it in facts)
+    assert facts[1].figures[0].values["i2t_R@5"] == tiny_pixel_run.info["validation"]["i2t_R@5"] > 0
 
 
 def test_an_option_of_another_task_is_refused(tiny_run, tmp_path):

@@ -27,6 +27,7 @@ def export(
     index: str | os.PathLike[str] | None = None,
     precision: Literal["float32", "mixed_bfloat16"] | None = None,
     sign: str | os.PathLike[str] | None = None,
+    measure: str | None = None,
     **options: Annotated[Any, Fields("export option")],
 ) -> Exported:
     """Write a run as a SavedModel for TensorFlow Serving: strings and image bytes in, embeddings or captions out.
@@ -45,6 +46,7 @@ def export(
         index: index of the run, for search inside the model.
         precision: precision of the embeddings; default: the recipe's, float32 for auto.
         sign: PEM file of the private Ed25519 key that signs the contract.
+        measure: split of the training data; the model card also gives its recalls, with 95 % intervals.
         **options: fields of the options that systems add.
 
     Returns:
@@ -61,6 +63,7 @@ def export(
     """
     from vsemb.exporting import signing
     from vsemb.exporting.servable import signature_table
+    from vsemb.runs.measure import figures
     from vsemb.runs.run import Run
     from vsemb.runs.serve import Exported, export_run
     from vsemb.searching.storage import read_index
@@ -71,7 +74,7 @@ def export(
     if sign is not None:
         # Before the export, which takes long.
         signing.read_key(sign, private=True)
-    opened = Run.open(run)
+    opened = Run.open(run, None if measure is None else "retrieval")
     if precision is not None:
         opened = opened.computed_in(precision)
     path = export_run(
@@ -79,6 +82,7 @@ def export(
         out,
         version,
         index=None if index is None else read_index(index),
+        measured=[] if measure is None else [figures(opened, opened.open_data(), measure)],
         report=say,
         extras=[signature for option in added for signature in option.signatures(opened)],
         **{name: value for option in added for name, value in option.settings(opened).items()},

@@ -1,6 +1,6 @@
 """Export of trained models as SavedModels with string and byte inputs."""
 
-from vsemb.exporting.card import ModelFacts
+from vsemb.exporting.card import Figures, ModelFacts
 from vsemb.exporting.contract import About
 from vsemb.exporting.corpus import Corpus
 from vsemb.exporting.savedmodel import export_savedmodel
@@ -12,6 +12,7 @@ __all__ = [
     "About",
     "Corpus",
     "Exportable",
+    "Figures",
     "ImageInput",
     "ModelFacts",
     "ServedModel",

@@ -23,6 +23,7 @@ from vsemb.console import progress
 from vsemb.errors import DataError
 from vsemb.exporting.card import ModelFacts, card_path, model_card, version_card_path
 from vsemb.exporting.contract import Contract, hashes, publish_contract, version_contract_path
+from vsemb.exporting.costs import costs
 from vsemb.exporting.neighbours import dependence
 from vsemb.exporting.reference_outputs import Arrays, Golden, compare, part
 from vsemb.exporting.servable import check_servable, signature_specs
@@ -84,7 +85,11 @@ def export_savedmodel(
         steps.update()
         check_servable(directory)
         steps.update()
-        golden = verify(served, directory, steps.update)
+        loaded = tf.saved_model.load(str(directory))
+        golden = verify(served, loaded.signatures, steps.update)
+        size = sum(file.stat().st_size for file in directory.rglob("*") if file.is_file())
+        inputs = {name: rows.inputs for name, rows in golden.items() if name != "serving_default"}
+        facts = replace(facts, costs=costs(loaded.signatures, inputs, size))
         requests = [
             (name, part(rows.inputs, row))
             for name, rows in golden.items()
@@ -141,15 +146,17 @@ def write(served: Exportable, directory: Path) -> None:
         raise DataError(f"Cannot write the SavedModel: {error.message}.") from error
 
 
-def verify(served: Exportable, directory: Path, verified: Callable[[], Any] = lambda: None) -> dict[str, Golden]:
-    """Load a SavedModel and compare it with its model on golden rows, valid and invalid.
+def verify(
+    served: Exportable, loaded: Mapping[str, Any], verified: Callable[[], Any] = lambda: None
+) -> dict[str, Golden]:
+    """Compare a loaded SavedModel with its model on golden rows, valid and invalid.
 
     The model gets one row at a time and the SavedModel all rows at once, which reveals rows that depend on their
     neighbours.
 
     Args:
         served: the model.
-        directory: directory of the SavedModel.
+        loaded: signature -> its function in the SavedModel.
         verified: called after each signature.
 
     Returns:
@@ -158,11 +165,10 @@ def verify(served: Exportable, directory: Path, verified: Callable[[], Any] = la
     Raises:
         DataError: if an output differs or is not finite, or a row's validity differs.
     """
-    loaded = tf.saved_model.load(str(directory))
     golden: dict[str, Golden] = {}
     for signature in served.offered:
         name, inputs, scale = signature.name, signature.examples(), signature.scale()
-        function = loaded.signatures[name]
+        function = loaded[name]
         outputs = _run(function, inputs)
         for row in range(len(outputs["valid"])):
             alone = part(inputs, row)

@@ -50,6 +50,7 @@ _TOP: Retrieval = replace(
     _MEMBER,
     name="best",
     variant="top",
+    paper=f"none; its loss is that of {_MEMBER.paper}",
     embedding_dim=512 * _MEMBERS,
     text=Text(tokenizer=_MEMBER.text.tokenizer, encoder=Ensemble(_MEMBER.text.encoder, _MEMBERS)),
     image=Top(size=288, dropout=0.5, standardize=True, learning_rate_share=0.1, networks=_NETWORKS),

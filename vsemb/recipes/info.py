@@ -35,6 +35,7 @@ class RunInfo(TypedDict, total=False):
         best_epoch: number of the best epoch, from 0.
         best_epochs: number of epochs, for training without validation.
         best_recall_sum: recall sum of the best epoch on validation.
+        validation: all metrics of the best epoch on validation.
         kept_epochs: numbers of the epochs that were kept, the best first.
         seconds: time of the training.
         finished: time of its end, ISO 8601.
@@ -61,6 +62,7 @@ class RunInfo(TypedDict, total=False):
     best_epoch: int
     best_epochs: float
     best_recall_sum: float
+    validation: dict[str, float]
     kept_epochs: list[int]
     seconds: float
     finished: str

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vsemb.exporting import Corpus, ModelFacts, export_savedmodel
+from vsemb.exporting import Corpus, Figures, ModelFacts, export_savedmodel
 from vsemb.exporting.contract import serving_command
 from vsemb.printing import table
-from vsemb.recipes.info import untyped
 from vsemb.results import Result
 from vsemb.runs.run import Run
 from vsemb.searching.index import SearchIndex, StaleIndexError
@@ -80,6 +79,7 @@ def export_run(
     version: int | None = None,
     *,
     index: SearchIndex | None = None,
+    measured: Sequence[Figures] = (),
     report: Callable[[str], None] = print,
     **options: Any,
 ) -> Path:
@@ -92,6 +92,7 @@ def export_run(
         out: directory of the model.
         version: version number; None for the next.
         index: index of the same run for search inside the model; None exports without search.
+        measured: figures for the model card, see `model_facts`.
         report: called with one line per change that clients of the previous export will notice.
         **options: options of the run's task, see `vsemb.recipes.schema.Recipe.served`: `extras`, further signatures.
 
@@ -106,15 +107,21 @@ def export_run(
     served = run.recipe.served(run, corpus=None if index is None else Corpus.of(index), **options)
     if index is not None:
         check_run(index, run)
-    card = model_facts(run)
+    card = model_facts(run, measured)
     return export_savedmodel(served, out, version=version, fingerprint=run.fingerprint, card=card, report=report)
 
 
-def model_facts(run: Run) -> ModelFacts:
-    """Return the facts about a run for the model card of its exports."""
+def model_facts(run: Run, measured: Sequence[Figures] = ()) -> ModelFacts:
+    """Return the facts about a run for its model card.
+
+    Args:
+        run: the run.
+        measured: further figures than the metrics of its validation, see `vsemb.runs.measure.figures`.
+    """
     info, recipe = run.info, run.recipe
-    best = {name.removeprefix("best_"): untyped(info)[name] for name in info if name.startswith("best_")}
-    epoch = best.pop("epoch", None)
+    best = [name.removeprefix("best_") for name in info if name.startswith("best_") and name != "best_epoch"]
+    after = f"the split val, after epoch {info['best_epoch'] + 1}" if "best_epoch" in info else ""
+    figures = [Figures(after, info["validation"])] if info.get("validation") else []
     facts = recipe.card_facts(run)
     notes = list(facts.pop("notes", ()))
     if recipe.training.dtype != "float32":
@@ -128,8 +135,8 @@ def model_facts(run: Run) -> ModelFacts:
         paper=recipe.paper,
         dataset=info.get("dataset_name", ""),
         dataset_fingerprint=info["dataset"],
-        selection="" if epoch is None else f"the best {', '.join(best)} on the split val, after epoch {epoch + 1}",
-        metrics=best,
+        selection=after and f"the best {', '.join(best)} on {after}",
+        figures=[*figures, *measured],
         notes=notes,
         **facts,
     )

@@ -237,6 +237,7 @@ def fit_run(
     if devices.writes:
         # Count the rows of all epochs, including earlier sessions.
         rows = read_json_lines(out / METRICS)
+        best = {row["epoch"]: row for row in rows}[select.best_epoch]
         untyped(info).update(
             {
                 "status": "finished",
@@ -244,6 +245,7 @@ def fit_run(
                 "best_epoch": select.best_epoch,
                 "kept_epochs": [kept for _, kept in select.kept],
                 monitor.replace("val_", "best_", 1): select.best,
+                "validation": {n.removeprefix("val_"): best[n] for n in best if n.startswith("val_")},
                 "seconds": round(sum(row["seconds"] for row in rows), 1),
             }
         )

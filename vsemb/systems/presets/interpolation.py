@@ -45,7 +45,8 @@ def interpolated_run(start: str | os.PathLike[str], run: str | os.PathLike[str],
         save_weights(second.model, folder / BEST)
         mixed = {"start": str(first.path), "run": str(second.path), "share": share}
         # The validation measured other weights.
-        kept = {name: value for name, value in second.info.items() if not name.startswith(("best_", "kept_"))}
+        old_figures = ("best_", "kept_", "validation")
+        kept = {name: value for name, value in second.info.items() if not name.startswith(old_figures)}
         write_json(folder / STATUS, {**kept, "interpolated": mixed})
     return Run.open(out)
 
