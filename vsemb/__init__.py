@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from vsemb.api.reporting import write_projector, write_report
     from vsemb.api.searching import compare_backends, embed, find, index
     from vsemb.api.serving import serve
+    from vsemb.api.sharing import push
     from vsemb.api.training import train
     from vsemb.data.check import check
     from vsemb.data.writing.convert import convert
@@ -69,6 +70,7 @@ _MODULES = {
     "info": "vsemb.runs.describe",
     "load": "vsemb.api.model",
     "prepare": "vsemb.api.data",
+    "push": "vsemb.api.sharing",
     "recipes": "vsemb.recipes",
     "scenes": "vsemb.api.data",
     "search": "vsemb.api.hits",
@@ -106,6 +108,7 @@ __all__ = [
     "info",
     "load",
     "prepare",
+    "push",
     "recipes",
     "scenes",
     "search",

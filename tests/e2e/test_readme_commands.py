@@ -31,11 +31,12 @@ from vsemb import recipes
 from vsemb.cli.__main__ import main
 from vsemb.data.synthetic import generate
 
-#: They serve until they are stopped, need other machines, or annotations of regions; tests/cli, tests/training and
-#: tests/systems/captions run them.
+#: They serve until they are stopped, need other machines, or annotations of regions; tests/cli, tests/runs,
+#: tests/training and tests/systems/captions run them.
 LEFT_OUT = (
     "vsemb serve",
     "vsemb demo",
+    "vsemb push",
     "vsemb evaluate runs/snippets --protocol region-captions",
     "vsemb train vsepp --strategy multiworker",
     "vsemb train vsepp --strategy mirrored --data",

@@ -145,6 +145,14 @@ COMMANDS = {
             "vsemb verify savedmodels/flickr8k --key key.pub",
         ),
     ),
+    "push": Command(
+        "vsemb.api.sharing:push",
+        "upload a run or an exported model to the Hugging Face Hub",
+        (
+            "vsemb push runs/vsepp hf://somebody/flickr8k --licence cc-by-4.0 --measure test",
+            "vsemb push savedmodels/flickr8k hf://somebody/flickr8k-serving --private",
+        ),
+    ),
     "index": Command(
         "vsemb.api.searching:index",
         "embed image files or a dataset for search",

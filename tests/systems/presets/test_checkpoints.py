@@ -210,6 +210,7 @@ def test_a_repository_of_the_hub_is_downloaded(tmp_path: Path, monkeypatch: pyte
         return str(checkpoint)
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
+    monkeypatch.setattr("huggingface_hub.HfApi.list_repo_files", lambda api, name: ["config.json"])
     model = vsemb.load("hf://user/clip")
     np.testing.assert_array_equal(model.encode_texts(TEXTS), vsemb.load(checkpoint).encode_texts(TEXTS))
     # Its description first, so that a checkpoint of another kind costs no download of weights.

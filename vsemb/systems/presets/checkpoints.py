@@ -28,8 +28,8 @@ import numpy as np
 
 from vsemb.errors import DataError, needs_extra, one_line
 from vsemb.files import read_json, write_json
+from vsemb.runs.sharing import HANDLE
 
-HANDLE = "hf://"
 _CONFIG, _WEIGHTS, _INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 #: Files with the preprocessing of pixels, the newer one first.
 PROCESSORS = ("processor_config.json", "preprocessor_config.json")

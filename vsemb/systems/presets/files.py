@@ -35,7 +35,8 @@ import numpy as np
 from vsemb.errors import DataError, VsembError, invalid_argument, one_line, unknown_name
 from vsemb.files import read_json, read_text, write_json
 from vsemb.image.presets import KEPT
-from vsemb.systems.presets.checkpoints import HANDLE, PROCESSORS, SETTINGS, open_checkpoint
+from vsemb.runs.sharing import HANDLE
+from vsemb.systems.presets.checkpoints import PROCESSORS, SETTINGS, open_checkpoint
 
 PREFIX = "hub:"
 #: Networks with an image tower and a text tower -> class of their preprocessor.

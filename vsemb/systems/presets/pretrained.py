@@ -28,6 +28,7 @@ from vsemb.recipes.retrieval import Retrieval
 from vsemb.recipes.schema import Training
 from vsemb.recipes.towers import Pixels, Text
 from vsemb.runs.run import BEST, RECIPE, STATUS, Run, enter_run
+from vsemb.runs.sharing import HANDLE, pulled
 from vsemb.systems.presets.files import (
     DUAL,
     PREFIX,
@@ -124,10 +125,11 @@ def pretrained_run(
 def cached_run(name: str) -> Path:
     """Return the directory of a run of a pretrained dual encoder, which is made in the cache once.
 
-    A directory with other files, or the same files changed, gives another run.
+    A directory with other files, or the same files changed, gives another run. A repository that `vsemb push` filled
+    gives what it holds.
 
     Args:
-        name: name of the preset, see `vsemb.systems.presets.files`.
+        name: name of the preset, see `vsemb.systems.presets.files`, or of the repository.
 
     Raises:
         DataError: if the preset cannot be loaded or has one tower.
@@ -143,6 +145,8 @@ def cached_run(name: str) -> Path:
     path = cache_directory() / "presets" / digest / label
     if (path / STATUS).is_file() and read_json(path / STATUS, "run").get("status") == "finished":
         return path
+    if name.startswith(HANDLE) and (own := pulled(name)) is not None:
+        return own
     run = pretrained_run(name, path)
     say(f"{display_name(name)} is now a run in {path}.")
     return run.path
