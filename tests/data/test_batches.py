@@ -22,6 +22,7 @@ from vsemb.data.batches import (
 )
 from vsemb.data.features.store import FeatureStore
 from vsemb.data.sources import FeatureImages
+from vsemb.errors import DataError
 from vsemb.text import Vocabulary, WordTokenizer
 
 
@@ -103,6 +104,22 @@ def test_any_source_goes_on_at_any_step(step: int) -> None:
 
     whole = read_rows(3)
     assert len(whole) == 24 and read_rows(3, step) == whole[step:]
+
+
+class Couples(Rows):
+    fewest = 2
+
+
+def test_the_fewest_rows_are_enough_and_one_less_is_not() -> None:
+    assert Couples([np.ones(2)], batch_size=2).steps_per_epoch == 1
+    with pytest.raises(DataError):
+        Couples([np.ones(1)], batch_size=2)
+
+
+def test_arrays_begin_with_the_first_epoch(make) -> None:
+    (batch,) = next(make().arrays())
+    first, second = (next(make().epoch(epoch, 0))["text"] for epoch in (0, 1))
+    assert np.array_equal(batch["text"], first) and not np.array_equal(first, second)
 
 
 def test_no_seed_epoch_or_purpose_shares_draws() -> None:

@@ -12,7 +12,7 @@ from keras import ops
 from tests.oracles import oracle
 from tests.raising import raises_argument
 from vsemb import similarities
-from vsemb.errors import DataError
+from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.evaluation import RetrievalMetrics, evaluate_retrieval, retrieval_ranks
 from vsemb.evaluation import retrieval as module
 from vsemb.evaluation.retrieval import rank_metrics
@@ -318,6 +318,12 @@ def test_pairs_of_a_constant_model_tie() -> None:
     assert pairs is not None
     for side in SIDES:
         check(getattr(pairs, side), {"R@1": 0, "R@5": 0, "R@10": 100, "medr_floor_plus_1": 7, "meanr": 7})
+
+
+def test_texts_of_another_size_are_told_that_of_the_images() -> None:
+    with pytest.raises(InvalidArgumentError, match="size, 3") as raised:
+        retrieval_ranks(np.ones((2, 3), np.float32), np.ones((2, 5), np.float32))
+    assert raised.value.argument == "texts"
 
 
 def test_duplicate_images_tie() -> None:

@@ -23,6 +23,25 @@ def test_sum_of_parts() -> None:
     np.testing.assert_allclose(make().call(labels, scores, mask), ranking + 3 * infonce, rtol=1e-6)
 
 
+class OfItems(InfoNCE):
+    """A loss whose terms of the items are a number."""
+
+    over_items = True
+
+    def __init__(self, value: float) -> None:
+        super().__init__(0.5)
+        self.value = value
+
+    def of_items(self, images, texts, labels, mask):
+        return np.full(len(labels), self.value, np.float32)
+
+
+def test_terms_of_items_have_the_weights_of_their_losses() -> None:
+    labels, mask, scores = random_labels(5, 8, seed=2)
+    loss = CombinedLoss([OfItems(10.0), InfoNCE(0.5), OfItems(1.0)], [0.5, 7.0, 3.0])
+    np.testing.assert_array_equal(loss.of_items(scores, scores, labels, mask), 8.0)
+
+
 def test_contract() -> None:
     check_loss(make(), *random_labels(5, 8, seed=1))
     check_loss(make(reduction="sum"), *random_labels(5, 8, seed=1))

@@ -1,4 +1,4 @@
-"""Outside a strategy gathering is the identity; inside, see `tests/models/test_replicas.py`."""
+"""Outside a strategy gathering is the identity; inside, see `test_two_replicas.py`."""
 
 from __future__ import annotations
 
