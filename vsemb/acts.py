@@ -47,11 +47,13 @@ class Option:
             default.
         repeated: whether each item of a sequence has its own option: `--plus red --plus old`.
         names: names of the items in a sequence of a certain length, for the help.
+        in_python: whether Python alone can give it, since it is an object.
     """
 
     by_place: bool | None = None
     repeated: bool = False
     names: tuple[str, ...] | None = None
+    in_python: bool = False
 
 
 @dataclass(frozen=True)
@@ -204,7 +206,8 @@ def act(function: Callable[P, R]) -> Callable[P, R]:
         bound = inspect.signature(function).bind(*args, **kwargs)
         for name, value in bound.arguments.items():
             if name in known and value is not known[name].default:
-                bound.arguments[name] = _checked(known[name].hint, value, name, {"vsemb", _root(function.__module__)})
+                packages = {"vsemb", "keras", _root(function.__module__)}
+                bound.arguments[name] = _checked(known[name].hint, value, name, packages)
         return function(*bound.args, **bound.kwargs)
 
     return checked

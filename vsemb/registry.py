@@ -362,6 +362,7 @@ BASE = System(
         "augmentation": dict.fromkeys(("randaugment", "autoaugment"), "vsemb.image.augmentation"),
         "batches": {"pairs": "vsemb.data.batches", "groups": "vsemb.data.caption_groups"},
         "validation": dict.fromkeys(("recall", "last"), "vsemb.training.validation"),
+        "log": dict.fromkeys(("tensorboard", "profile", "wandb", "mlflow"), "vsemb.training.logs"),
         "initialization": dict.fromkeys(("random", "cca"), "vsemb.training.initialization"),
         "reader": {
             **{name: f"vsemb.data.readers.{name}" for name in ("karpathy", "coco", "flickr", "table", "webdataset")},

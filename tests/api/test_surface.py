@@ -21,7 +21,7 @@ SURFACE = {
     "search": "model, query, embeddings, k=5, *, items=None",
     "train": "recipe, data, out, *, variant=None, epochs=None, backbone=None, weights=None, fine_tune=None, "
     "inputs=mappingproxy({}), seeds=None, strategy='none', devices=None, workers=None, backend=None, "
-    "data_service=None, checkpoint_seconds=60.0, **values",
+    "data_service=None, checkpoint_seconds=60.0, log=('tensorboard',), callbacks=(), **values",
     "analyze": "analysis, runs, *, data=None, split='val', **options",
     "prepare": "source, out, *, format=None, name=None, on_bad_image='skip', val_to_train=False, max_side=None, "
     "images_per_shard=1024, overwrite=False, **options",

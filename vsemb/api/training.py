@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, overload
 
-from vsemb.acts import Option, act, signature_of
+from vsemb.acts import Option, act, chosen, signature_of
 from vsemb.console import is_quiet, say, without_tracing_advice
 from vsemb.errors import WorkerError, invalid_argument
 from vsemb.parts import Count, NonNegative, at_least
 
 if TYPE_CHECKING:
+    from keras.callbacks import Callback
+
     from vsemb.recipes.schema import Recipe
     from vsemb.runs.run import Run
     from vsemb.runs.seeds import SeededRuns
+    from vsemb.training.logs import Log
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
@@ -52,6 +55,8 @@ def train(
     backend: Literal["tensorflow", "jax"] | None = None,
     data_service: str | None = None,
     checkpoint_seconds: float = 60.0,
+    log: Sequence[Log | str] = ("tensorboard",),
+    callbacks: Sequence[Callback] = (),
     **values: Any,
 ) -> Run: ...
 
@@ -75,6 +80,8 @@ def train(
     backend: Literal["tensorflow", "jax"] | None = None,
     data_service: str | None = None,
     checkpoint_seconds: NonNegative = 60.0,
+    log: Sequence[Log | str] = ("tensorboard",),
+    callbacks: Annotated[Sequence[Callback], Option(in_python=True)] = (),
     **values: Any,
 ) -> Run | SeededRuns:
     """Train a recipe on a dataset, or resume an interrupted training.
@@ -106,6 +113,9 @@ def train(
         backend: backend of Keras; default: $KERAS_BACKEND, or tensorflow.
         data_service: grpc://HOST:PORT of a tf.data service that decodes images.
         checkpoint_seconds: seconds between checkpoints.
+        log: where metrics are logged besides metrics.jsonl: tensorboard, profile (TensorBoard with a trace of some
+            steps), wandb, mlflow, or a `vsemb.training.logs.Log`.
+        callbacks: further callbacks of Keras, which see the metrics of the validation; logs of a step are tensors.
         **values: field of the recipe: its path (text.encoder.units=512), or the end of it with _ for dots (units=512).
             A part is set by its kind (text.encoder=linear). `vsemb recipes NAME` lists all fields.
 
@@ -124,13 +134,14 @@ def train(
         run = vsemb.train("best", data, "runs/mine", backbone="MobileNetV2", epochs=5)
         tuned = vsemb.train("vsepp", data, "runs/tuned", fine_tune="MobileNetV2", learning_rate=1e-5)
     """
-    given = {**locals()}
+    given = {**locals(), "log": [each if isinstance(each, str) else each.kind for each in log]}
     _choose_backend(backend)
     from vsemb import recipes
     from vsemb.runs.run import STATE, Run
     from vsemb.runs.seeds import SeededRuns, open_seeds, seeded_recipes
     from vsemb.runs.start import start
     from vsemb.runs.train import train as train_recipe
+    from vsemb.training.logs import Log
     from vsemb.training.strategies import open_distribution
 
     if isinstance(recipe, str | os.PathLike):
@@ -140,6 +151,7 @@ def train(
     if workers is not None:
         _run_workers(given)
         return Run.open(out) if seeds is None else SeededRuns(Path(out), tuple(open_seeds(out)[:seeds]))
+    logs = [chosen(Log, "log", each, {}) for each in log]
     # Before other code of TensorFlow runs.
     context = open_distribution(strategy, devices)
     if epochs is not None:
@@ -165,6 +177,8 @@ def train(
                     checkpoint_seconds=checkpoint_seconds,
                     data_service=data_service,
                     strategy=context,
+                    logs=logs,
+                    callbacks=callbacks,
                 )
         except KeyboardInterrupt:
             if context.writes and (path / STATE).exists():
@@ -198,7 +212,9 @@ def _run_workers(given: dict[str, Any]) -> None:
     from vsemb.runs.start import typed
     from vsemb.training.cluster import launch
 
-    workers, recipe = given.pop("workers"), given["recipe"]
+    workers, recipe, callbacks = given.pop("workers"), given["recipe"], given.pop("callbacks")
+    if callbacks:
+        raise invalid_argument("callbacks", callbacks, "omitted with `workers`, which are other processes")
     if keras.backend.backend() == "jax":
         raise invalid_argument("workers", workers, "omitted with the backend jax")
     if given["strategy"] == "mirrored":

@@ -75,6 +75,8 @@ def parser_of(name: str, command: registry.Command) -> Parser:
         argument_default=argparse.SUPPRESS,
     )
     for parameter in signature.parameters.values():
+        if parameter.option.in_python:
+            continue
         if signature.options is not None and parameter.name == signature.options.by:
             kinds = ", ".join(registry.kinds(signature.options.family))
             parameter = replace(parameter, explanation=f"{parameter.explanation.rstrip('.')}; one of {kinds}")

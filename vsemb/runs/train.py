@@ -6,7 +6,7 @@ import contextlib
 import functools
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,14 +17,14 @@ from vsemb.console import say
 from vsemb.data.batches import BatchSource
 from vsemb.errors import DataError, invalid_argument, reader_errors
 from vsemb.files import locked, read_json_lines, write_json
-from vsemb.ops.tensorflow import tf
 from vsemb.recipes.info import untyped
 from vsemb.recipes.schema import Job, Recipe
 from vsemb.runs.features import with_features
 from vsemb.runs.fine_tune import starting_weights
-from vsemb.runs.run import BEST, LOGS, METRICS, RECIPE, STATE, STATUS, Run, check_out, check_same, enter_run
+from vsemb.runs.run import BEST, METRICS, RECIPE, STATE, STATUS, Run, check_out, check_same, enter_run
 from vsemb.training import MetricsLog, ProgressBar, SelectBest, StepCallbacks, TrainingState
 from vsemb.training.callbacks import RefuseNaN
+from vsemb.training.logs import Log, TensorBoardLog, settings_of
 from vsemb.training.nonfinite import skip_nonfinite
 from vsemb.training.strategies import DistributionContext, FirstWorkerValidation, open_distribution
 
@@ -44,6 +44,8 @@ def train(
     checkpoint_steps: int | None = None,
     data_service: str | None = None,
     strategy: str | DistributionContext = "none",
+    logs: Sequence[Log] = (TensorBoardLog(),),
+    callbacks: Sequence[keras.callbacks.Callback] = (),
 ) -> Run:
     """Train a recipe, or resume an interrupted training.
 
@@ -64,6 +66,8 @@ def train(
             trained run is the same with and without it, see `vsemb.data.sources.ServicePixels`.
         strategy: `none`, `mirrored`, `multiworker`, or a context, see
             `vsemb.training.strategies.open_distribution`.
+        logs: where metrics are logged besides metrics.jsonl.
+        callbacks: further callbacks of Keras. They see the metrics of the validation; logs of a step are tensors.
 
     Returns:
         The run, with the weights selected on validation.
@@ -126,7 +130,12 @@ def train(
     # After the model is compiled, so that a failing recipe does not leave a run directory.
     info = devices.first_worker_first(enter)
     busy = f"Another process is training {out}; wait for it, or choose another directory."
-    with locked(out / Path(STATE).parent, busy) if devices.writes else contextlib.nullcontext():
+    with contextlib.ExitStack() as opened:
+        own = list(callbacks)
+        if devices.writes:
+            opened.enter_context(locked(out / Path(STATE).parent, busy))
+            for log in logs:
+                own += opened.enter_context(log.opened(out, settings_of(recipe)))
         fit_run(
             job,
             model,
@@ -136,6 +145,7 @@ def train(
             devices=devices,
             checkpoint_seconds=checkpoint_seconds,
             checkpoint_steps=checkpoint_steps,
+            callbacks=own,
         )
     return _finished(recipe, data, out, devices)
 
@@ -157,6 +167,7 @@ def fit_run(
     devices: DistributionContext,
     checkpoint_seconds: float,
     checkpoint_steps: int | None,
+    callbacks: Sequence[keras.callbacks.Callback] = (),
 ) -> None:
     """Train a compiled model in its run directory; resume where an earlier call stopped.
 
@@ -170,6 +181,7 @@ def fit_run(
         devices: devices on which the model was made. Call this function outside their scope.
         checkpoint_seconds: as `train`.
         checkpoint_steps: as `train`.
+        callbacks: further callbacks.
 
     Raises:
         DataError: if the loss is no longer finite, or no epoch was measured.
@@ -196,15 +208,14 @@ def fit_run(
     shown = getattr(validation, "shown", None)
     if devices.workers > 1:
         validation = FirstWorkerValidation(validation, monitor, devices)
-    callbacks: list[keras.callbacks.Callback] = [finite, validation, select]
+    used: list[keras.callbacks.Callback] = [finite, validation, select]
     if devices.writes:
-        callbacks += [
+        used += [
             MetricsLog(out / METRICS, epoch),
-            *([keras.callbacks.TensorBoard(out / LOGS, write_graph=False)] if tf else []),
             ProgressBar(steps, batches.batch_size, training.epochs, (epoch, step), job.unit, shown),
             *job.checks(batches.batch_size),
         ]
-    callbacks.append(state)
+    used += [*callbacks, state]
     # The rest of an interrupted epoch is a separate `fit`, see `PairBatches.dataset`.
     parts = [(epoch, step, epoch + 1), (epoch + 1, 0, training.epochs)] if step else []
     try:
@@ -222,7 +233,7 @@ def fit_run(
                     **devices.fit_arguments(batches, first, skip),
                     epochs=end,
                     initial_epoch=first,
-                    callbacks=StepCallbacks(callbacks, model),
+                    callbacks=StepCallbacks(used, model),
                     verbose=0,
                     shuffle=False,
                 )
