@@ -97,6 +97,7 @@ release: $(VENV)/installed-dev
 	version=$$($(BIN)/python -c 'import vsemb; print(vsemb.__version__)') && \
 	    { grep -qx "## $$version" CHANGELOG.md || { echo "CHANGELOG.md must have a section '## $$version'."; exit 1; }; } && \
 	    rm -rf dist && $(BIN)/python -m build && $(BIN)/python -m twine check --strict dist/* && \
+	    $(BIN)/check-wheel-contents dist/*.whl && \
 	    git tag -a "v$$version" -m "vsemb $$version"
 
 # Strict: a broken link, an unknown reference or a request to another machine fails.

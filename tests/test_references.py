@@ -6,7 +6,6 @@ import importlib
 import importlib.util
 import inspect
 import re
-import subprocess
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from vsemb.parts import Part, fields_of, read_hint
 ROOT = Path(__file__).parents[1]
 # What tells of names that are gone, and what tests this one.
 LEFT_OUT = {"CHANGELOG.md", "tests/test_references.py"}
+ROOMS, ENDINGS = ("docs", "pipelines", "savedmodels", "tests", "vsemb"), (".py", ".md", ".toml")
 
 DOTTED = re.compile(r"(?<![\w/.-])(?:vsemb|tests|pipelines)(?:\.[A-Za-z_]\w*)+")
 SETTING = re.compile(r"--set[ =]([a-z][\w.-]*)=([^\s`'\")\]]*[^\s`'\")\].,;]|)")
@@ -27,15 +27,10 @@ NAMES_IN = re.compile(r"`((?:vsemb|tests|pipelines)/[\w/.-]+[.]py)`((?:, `\w+`)+
 
 def texts() -> dict[str, str]:
     """All that people read of the repository: path -> text."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard", "*.py", "*.md", "*.toml"],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        check=True,
-    ).stdout.split()
-    there = [name for name in listed if name not in LEFT_OUT and (ROOT / name).is_file()]
-    return {name: (ROOT / name).read_text(encoding="utf-8") for name in there}
+    paths = [path for end in ENDINGS for path in ROOT.glob(f"*{end}")]
+    paths += [path for room in ROOMS for end in ENDINGS for path in sorted((ROOT / room).rglob(f"*{end}"))]
+    named = {path.relative_to(ROOT).as_posix(): path for path in paths}
+    return {name: path.read_text(encoding="utf-8") for name, path in named.items() if name not in LEFT_OUT}
 
 
 TEXTS = texts()
