@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.errors import DataError, InvalidArgumentError, one_line
 
 _VERIFIED = ".verified.json"
 _DIRECTORY = "a directory"
@@ -263,12 +263,15 @@ def writing(path: str | os.PathLike[str]) -> Iterator[None]:
     """Convert errors of writing to `DataError` with the name of the target.
 
     Raises:
-        DataError: if writing fails (full disk, missing permission).
+        DataError: if writing fails (full disk, missing permission), or a text of the content, such as the name of a
+            file, is not Unicode.
     """
     try:
         yield
     except OSError as error:
         raise DataError(f"Cannot write {path}: {error.strerror or error}.") from error
+    except UnicodeEncodeError as error:
+        raise DataError(f"{path} must hold valid UTF-8; got {one_line(ascii(error.object))}. Rename it.") from error
 
 
 @contextlib.contextmanager

@@ -76,3 +76,15 @@ def test_only_training_runs_on_other_backends(monkeypatch, capsys) -> None:
     # Keras cannot change its backend in this process.
     assert main(["train", "vsepp", "--backend", "jax", "--data", "d", "--out", "o"]) == 1
     assert "`backend` must be tensorflow, which Keras uses in this process" in capsys.readouterr().err
+
+
+def test_a_path_that_is_not_utf_8_is_named_in_one_line(monkeypatch, capsys) -> None:
+    name = os.fsdecode(b"caf\xe9")
+
+    def run() -> None:
+        name.encode()  # As TensorFlow does with its paths.
+
+    monkeypatch.setattr(describe, "explain", run)
+    assert main(["recipes"]) == 1
+    said = capsys.readouterr().err
+    assert ascii(name) in said and said.count("\n") == 1

@@ -40,6 +40,17 @@ def test_files_are_embedded_as_single_images_are(tiny_pixel_run, photos, tmp_pat
     np.testing.assert_allclose(found.embeddings, wanted, atol=1e-5)
 
 
+def test_files_whose_names_are_not_utf_8_are_left_out(tiny_pixel_run, photos, tmp_path):
+    name = os.fsdecode(os.path.join(os.fsencode(tmp_path), b"caf\xe9.png"))
+    os.rename(photos[1], name)
+    index, embedded = index_files(tiny_pixel_run, [photos[0], name], tmp_path / "index")
+    assert index.keys == [photos[0]]
+    ((skipped, reason),) = embedded.skipped.items()
+    assert skipped == str(tmp_path / "caf?.png") and "UTF-8" in reason
+    with pytest.raises(DataError, match="UTF-8"):
+        embed_files(tiny_pixel_run, [name], tmp_path / "out")
+
+
 def test_a_killed_call_goes_on_where_it_stopped(tiny_pixel_run, photos, tmp_path, monkeypatch):
     monkeypatch.setattr(embedding, "_IMAGES", 2)
     monkeypatch.setattr(feature_files, "_COMMIT_SECONDS", 0.0)

@@ -123,6 +123,8 @@ def _reason(error: Exception) -> str:
         return f"not enough memory. {error}"
     if isinstance(error, OSError):
         return escaped(f"{error.strerror or error}: {error.filename or ''}")
+    if isinstance(error, UnicodeEncodeError):
+        return f"names and paths must be valid UTF-8; got {one_line(ascii(error.object))}. Rename the file or folder."
     # TensorFlow's errors are recognized by name, so that `--help` does not import TensorFlow.
     if "OpError" not in {kind.__name__ for kind in type(error).__mro__}:
         raise error

@@ -16,7 +16,7 @@ import numpy as np
 
 from vsemb.console import progress
 from vsemb.data.features.files import FeatureWriter
-from vsemb.errors import DataError, VsembError, counted
+from vsemb.errors import DataError, VsembError, counted, printable
 from vsemb.evaluation import Embedder
 from vsemb.files import read_json, replacing, require_regular, sha256_bytes, write_json
 from vsemb.ops.tensorflow import tf
@@ -25,6 +25,7 @@ from vsemb.results import Result
 from vsemb.runs.images import image_encoder, read_image_file
 from vsemb.runs.inputs import check_vectors_path
 from vsemb.runs.run import Run
+from vsemb.unicode import has_surrogate
 
 _IMAGES, _TEXTS = 64, 4096
 # Columns of the stamps of files.
@@ -213,6 +214,8 @@ def embed_lines(run: Run, texts: Sequence[str], out: str | os.PathLike[str]) -> 
 
 def _readable(file: str) -> tuple[bytes, str]:
     """Return an image's bytes as a dataset would store them; for an unreadable file, empty bytes and the reason."""
+    if has_surrogate(file):  # No index or file of vectors can hold such a name.
+        return b"", "its name is not UTF-8; rename the file"
     try:
         return read_image_file(file, None).encoded, ""
     except DataError as error:
@@ -298,13 +301,13 @@ def _embedded(
     if not kept:
         discard_work(out)
         name, why = next(iter(skipped.items()))
-        raise DataError(f"None of {len(names):,} {kind}s can be embedded. The first, {name}: {why}")
+        raise DataError(f"None of {len(names):,} {kind}s can be embedded. The first, {printable(name)}: {why}")
     return Embedded(
         run.fingerprint,
         [names[row] for row in kept],
         np.array([embeddings[row] for row in kept], np.float32),
         _digest(states),
-        skipped,
+        {printable(name): why for name, why in skipped.items()},
         np.array([stamps[row] for row in kept], np.int64),
         len(names) - len(new),
     )
