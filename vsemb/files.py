@@ -535,7 +535,7 @@ def read_json_lines(path: str | os.PathLike[str]) -> list[Any]:
 
 
 def read_json(path: str | os.PathLike[str], what: str = "JSON file") -> Any:
-    """Read a JSON file.
+    """Read a JSON file, with or without byte order mark.
 
     Args:
         path: the file.
@@ -545,7 +545,7 @@ def read_json(path: str | os.PathLike[str], what: str = "JSON file") -> Any:
         DataError: if the file is missing, unreadable or not JSON.
     """
     try:
-        return json.loads(read_text(path))
+        return json.loads(read_text(path, "utf-8-sig"))
     except FileNotFoundError as error:
         raise DataError(f"No {what} at {path}.") from error
     except (OSError, ValueError, RecursionError) as error:

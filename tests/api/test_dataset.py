@@ -143,6 +143,9 @@ def test_a_lone_surrogate_names_its_row(files, captions, tmp_path):
     texts = [*captions[:-1], "red \ud83d star"]
     with pytest.raises(DataError, match=rf"row {COUNT - 1}: caption has a lone surrogate, .*ud83d"):
         vsemb.Dataset.from_pairs(files, texts, tmp_path / "data")
+    texts[-1] = "caf\u00e9".encode("latin-1")  # Bytes come from tf.data.
+    with pytest.raises(DataError, match=rf"row {COUNT - 1}: caption has a lone surrogate, .*udce9"):
+        vsemb.Dataset.from_pairs(files, texts, tmp_path / "data")
 
 
 def test_lengths_and_options_are_checked(files, captions):
