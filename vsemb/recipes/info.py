@@ -90,7 +90,7 @@ def mistyped(info: Mapping[str, Any]) -> list[str]:
     """
     wrong = []
     for name, hint in get_type_hints(RunInfo).items():
-        kind = hint if isinstance(hint, UnionType) else get_origin(hint) or hint
+        kind: Any = hint if isinstance(hint, UnionType) else get_origin(hint) or hint
         kind = {Any: object, float: float | int}.get(kind, kind)
         if name in info and not isinstance(info[name], kind):
             wrong.append(name)
