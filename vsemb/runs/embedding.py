@@ -18,7 +18,7 @@ from vsemb.console import progress
 from vsemb.data.features.files import FeatureWriter
 from vsemb.errors import DataError, VsembError, counted, printable
 from vsemb.evaluation import Embedder
-from vsemb.files import read_json, replacing, require_regular, sha256_bytes, write_json
+from vsemb.files import read_json, replacing, require_regular, sha256_bytes, sha256_file, write_json
 from vsemb.ops.tensorflow import tf
 from vsemb.printing import facts
 from vsemb.results import Result
@@ -76,8 +76,9 @@ class Embedded:
         if check_vectors_path(path) == ".npy":
             with replacing(path) as temporary, open(temporary, "wb") as file:
                 np.save(file, self.embeddings, allow_pickle=False)
-            # `known_in` compares this stamp of the array, to detect an array that was changed after the names.
-            made = {**made, "array": file_stamp(path), "stamps": self.stamps.tolist()} if self.stamps.size else made
+            if self.stamps.size:
+                # `known_in` compares the digest, to detect an array that was changed or damaged after the names.
+                made = {**made, "sha256": sha256_file(path), "stamps": self.stamps.tolist()}
             write_json(Path(path).with_suffix(".json"), {f"{kind}s": self.names, "skipped": self.skipped, **made})
             return
         import pyarrow
@@ -248,7 +249,7 @@ def known_in(run: Run, path: str | os.PathLike[str]) -> Known:
             made = read_json(Path(path).with_suffix(".json"))
             names, stamps = made["images"], made["stamps"]
             embeddings = np.load(require_regular(path), mmap_mode="r", allow_pickle=False)
-            fresh = made["array"] == list(file_stamp(path))
+            fresh = made["sha256"] == sha256_file(path)
         else:
             from pyarrow import parquet
 
