@@ -41,7 +41,10 @@ def require_regular(path: str | os.PathLike[str]) -> Path:
     Traceback (most recent call last):
     OSError: [Errno 22] must be a regular file; it is a device: '/dev/null'
     """
-    kind = _kind(os.stat(path).st_mode)
+    try:
+        kind = _kind(os.stat(path).st_mode)
+    except ValueError as error:  # Such as a line of a list in UTF-16.
+        raise OSError(errno.EINVAL, "must be the name of a file, without a null character", os.fspath(path)) from error
     if kind == _DIRECTORY:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
     if kind is not None:

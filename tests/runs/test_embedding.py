@@ -47,6 +47,9 @@ def test_files_whose_names_are_not_utf_8_are_left_out(tiny_pixel_run, photos, tm
     assert index.keys == [photos[0]]
     ((skipped, reason),) = embedded.skipped.items()
     assert skipped == str(tmp_path / "caf?.png") and "UTF-8" in reason
+    # A line of a list in UTF-16.
+    _, embedded = index_files(tiny_pixel_run, [photos[0], "1\0.\0p\0"], tmp_path / "index")
+    assert list(embedded.skipped) == ["1\0.\0p\0"]
     with pytest.raises(DataError, match="UTF-8"):
         embed_files(tiny_pixel_run, [name], tmp_path / "out")
 

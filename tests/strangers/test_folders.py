@@ -239,8 +239,8 @@ def test_what_a_regular_file_is(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("file")
     assert require_regular(tmp_path / "link") == tmp_path / "link"
     assert inside(tmp_path, "link") == tmp_path / "link"
-    for wrong in ("/dev/null", tmp_path, tmp_path / "none"):
-        with pytest.raises(OSError, match="device|directory|No such file"):
+    for wrong in ("/dev/null", tmp_path, tmp_path / "none", tmp_path / "a\0b"):
+        with pytest.raises(OSError, match="device|directory|No such file|null"):
             require_regular(wrong)
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "out").symlink_to(tmp_path / "file")

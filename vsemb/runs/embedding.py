@@ -268,7 +268,7 @@ def file_stamp(file: str | os.PathLike[str]) -> tuple[int, int]:
     """Return the size in bytes and the modification time in nanoseconds of a file; zeros if it is missing."""
     try:
         status = os.stat(file)
-    except OSError:
+    except (OSError, ValueError):  # The name has a null character.
         return 0, 0
     return status.st_size, status.st_mtime_ns
 
