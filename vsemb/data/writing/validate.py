@@ -101,7 +101,7 @@ def examine(record: ImageRecord, max_side: int | None) -> Outcome:
     encoded, scale = None, (1.0, 1.0)
     if record.image is not None:
         try:
-            stored = sanitise_image(_read(record.image), max_side)
+            stored = sanitise_image(source_bytes(record.image), max_side)
             if stored.turned and record.objects:
                 raise BadImage("has an EXIF orientation, which its object boxes would not follow")
         except BadImage as error:
@@ -134,7 +134,12 @@ def _scaled(item: Mapping[str, Any], scale: tuple[float, float]) -> dict[str, An
     return {**item, "box": [x * scale[0], y * scale[1], width * scale[0], height * scale[1]]}
 
 
-def _read(image: Path | RemoteImage | bytes | BadImage) -> bytes:
+def source_bytes(image: Path | RemoteImage | bytes | BadImage) -> bytes:
+    """Return the bytes of an image of a source.
+
+    Raises:
+        BadImage: if it cannot be read.
+    """
     if isinstance(image, BadImage):
         raise image
     if isinstance(image, bytes):
