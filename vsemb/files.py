@@ -135,7 +135,7 @@ def require_contained(folder: str | os.PathLike[str], what: str, *, links: bool 
         links: whether links may lead out of the folder, as in a cache of downloads.
 
     Raises:
-        DataError: naming the first file that is neither.
+        DataError: naming the first file that is neither, or a folder that cannot be listed.
 
     Example:
 
@@ -144,13 +144,19 @@ def require_contained(folder: str | os.PathLike[str], what: str, *, links: bool 
     root = Path(os.path.realpath(folder))
     open_folders = [str(root)]
     while open_folders:
-        # A folder that cannot be listed hides nothing that could be read.
-        with contextlib.suppress(OSError), os.scandir(open_folders.pop()) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    open_folders.append(entry.path)
-                elif not entry.is_file(follow_symlinks=False):
-                    _require_harmless(entry.path, root, folder, what, links)
+        inner = open_folders.pop()
+        try:
+            # Another process may have removed it.
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(inner) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        open_folders.append(entry.path)
+                    elif not entry.is_file(follow_symlinks=False):
+                        _require_harmless(entry.path, root, folder, what, links)
+        except OSError as error:
+            # Files in it can be opened by their names, if its permissions are --x.
+            reason = f"{os.path.join(folder, os.path.relpath(inner, root))} cannot be listed: {error.strerror}"
+            raise DataError(f"The {what} {folder} must hold folders that can be listed; {reason}.") from error
 
 
 def _require_harmless(path: str, root: Path, folder: str | os.PathLike[str], what: str, links: bool) -> None:

@@ -252,6 +252,23 @@ def test_what_a_regular_file_is(tmp_path: Path) -> None:
     require_contained(tmp_path, "run")
 
 
+def test_a_folder_that_cannot_be_listed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder with the permissions --x hides links, which can be opened by their names."""
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    scandir = os.scandir
+
+    def refused(path: str):
+        if path.endswith("checkpoints"):
+            raise PermissionError(13, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refused)  # A test may run as root, who can list it.
+    with pytest.raises(DataError, match="checkpoints"):
+        require_contained(tmp_path / "run", "run")
+    monkeypatch.undo()
+    require_contained(tmp_path / "gone", "run")
+
+
 def test_links_in_the_folders_of_a_source_do_not_lead_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Image.new("RGB", (8, 8), "red").save(tmp_path / "secret.png")
     private = (tmp_path / "secret.png").read_bytes()
