@@ -81,7 +81,8 @@ def test_files_and_bad_ones(model, scenes: StoredDataset, tmp_path, capsys) -> N
     (tmp_path / "bad.png").write_bytes(b"no image")
     good, bad, pipe = tmp_path / "good.png", tmp_path / "bad.png", tmp_path / "pipe.png"
     os.mkfifo(pipe)
-    (tmp_path / "list.txt").write_text(f"{bad}\n\n{good}\n{good.as_uri()}\n{tmp_path / 'gone.png'}\n{pipe}\n{pipe.as_uri()}\n")
+    listed = [bad, "", good, good.as_uri(), tmp_path / "gone.png", pipe, pipe.as_uri()]
+    (tmp_path / "list.txt").write_text("".join(f"{line}\n" for line in listed))
     assert embed(model, "--images", tmp_path / "list.txt", "--out", tmp_path / "out") == 0
     assert "bad     4" in capsys.readouterr().out
     manifest, vectors = read_vectors(str(tmp_path / "out"))

@@ -15,7 +15,7 @@ from typing import Any
 from vsemb.data.readers import Reader
 from vsemb.data.readers.source import RestVal, Source, split_name, split_with_restval
 from vsemb.data.records import ImageRecord
-from vsemb.errors import DataError, invalid_argument, needs_extra
+from vsemb.errors import DataError, invalid_argument, needs_extra, one_line
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Tfds(Reader, kind="tfds"):
         try:
             builder = tfds.builder(name, data_dir=self.data_dir, try_gcs=False)
         except Exception as error:  # The type differs between unknown names, versions and configurations.
-            raise DataError(f"tensorflow-datasets cannot load {name!r}: {str(error).splitlines()[0]}") from error
+            raise DataError(f"tensorflow-datasets cannot load {name!r}: {one_line(error)}") from error
         folder = Path(os.fspath(builder.data_dir))
         if not (folder / "dataset_info.json").exists():
             if not self.download:
