@@ -47,7 +47,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     import tensorflow as tf
 
     from vsemb.data.sources import service_address
-    from vsemb.errors import DataError, invalid_argument
+    from vsemb.errors import DataError, invalid_argument, one_line
 
     if not 0 <= arguments.port <= 65535:
         raise invalid_argument("port", arguments.port, "an integer from 0 to 65535")
@@ -76,7 +76,7 @@ def _serve(arguments: argparse.Namespace) -> int:
             server = service.WorkerServer(config)
             print(f"worker of {arguments.dispatcher}", flush=True)
     except tf.errors.OpError as error:
-        raise DataError(f"The {arguments.role} cannot start: {error.message.splitlines()[0]}") from error
+        raise DataError(f"The {arguments.role} cannot start: {one_line(error.message)}") from error
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

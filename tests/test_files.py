@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import hashlib
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,8 @@ def test_json_round_trip(tmp_path: Path) -> None:
     assert files.read_json(tmp_path / "a.json") == value
     with pytest.raises(ValueError):
         files.write_json(tmp_path / "a.json", {"loss": float("nan")})
+    assert files.read_json(tmp_path / "a.json") == value
+    (tmp_path / "a.json").write_text(json.dumps(value), encoding="utf-8-sig")
     assert files.read_json(tmp_path / "a.json") == value
 
 

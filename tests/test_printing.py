@@ -25,6 +25,13 @@ def test_columns_of_text_and_numbers_without_trailing_blanks():
     ]
 
 
+def test_a_line_feed_in_a_cell_makes_no_row() -> None:
+    assert table(["rank", "file"], [["1", "a\n 2  b.jpg"]], text=(1,)).splitlines() == [
+        "rank  file",
+        "   1  a\\u000a 2  b.jpg",
+    ]
+
+
 def test_names_of_others_do_not_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     with console(quiet=False):
         print(f"key {HOSTILE}")

@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.errors import DataError, InvalidArgumentError, one_line
 
 _VERIFIED = ".verified.json"
 _DIRECTORY = "a directory"
@@ -41,7 +41,10 @@ def require_regular(path: str | os.PathLike[str]) -> Path:
     Traceback (most recent call last):
     OSError: [Errno 22] must be a regular file; it is a device: '/dev/null'
     """
-    kind = _kind(os.stat(path).st_mode)
+    try:
+        kind = _kind(os.stat(path).st_mode)
+    except ValueError as error:  # Such as a line of a list in UTF-16.
+        raise OSError(errno.EINVAL, "must be the name of a file, without a null character", os.fspath(path)) from error
     if kind == _DIRECTORY:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
     if kind is not None:
@@ -132,7 +135,7 @@ def require_contained(folder: str | os.PathLike[str], what: str, *, links: bool 
         links: whether links may lead out of the folder, as in a cache of downloads.
 
     Raises:
-        DataError: naming the first file that is neither.
+        DataError: naming the first file that is neither, or a folder that cannot be listed.
 
     Example:
 
@@ -141,13 +144,19 @@ def require_contained(folder: str | os.PathLike[str], what: str, *, links: bool 
     root = Path(os.path.realpath(folder))
     open_folders = [str(root)]
     while open_folders:
-        # A folder that cannot be listed hides nothing that could be read.
-        with contextlib.suppress(OSError), os.scandir(open_folders.pop()) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    open_folders.append(entry.path)
-                elif not entry.is_file(follow_symlinks=False):
-                    _require_harmless(entry.path, root, folder, what, links)
+        inner = open_folders.pop()
+        try:
+            # Another process may have removed it.
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(inner) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        open_folders.append(entry.path)
+                    elif not entry.is_file(follow_symlinks=False):
+                        _require_harmless(entry.path, root, folder, what, links)
+        except OSError as error:
+            # Files in it can be opened by their names, if its permissions are --x.
+            reason = f"{os.path.join(folder, os.path.relpath(inner, root))} cannot be listed: {error.strerror}"
+            raise DataError(f"The {what} {folder} must hold folders that can be listed; {reason}.") from error
 
 
 def _require_harmless(path: str, root: Path, folder: str | os.PathLike[str], what: str, links: bool) -> None:
@@ -263,12 +272,15 @@ def writing(path: str | os.PathLike[str]) -> Iterator[None]:
     """Convert errors of writing to `DataError` with the name of the target.
 
     Raises:
-        DataError: if writing fails (full disk, missing permission).
+        DataError: if writing fails (full disk, missing permission), or a text of the content, such as the name of a
+            file, is not Unicode.
     """
     try:
         yield
     except OSError as error:
         raise DataError(f"Cannot write {path}: {error.strerror or error}.") from error
+    except UnicodeEncodeError as error:
+        raise DataError(f"{path} must hold valid UTF-8; got {one_line(ascii(error.object))}. Rename it.") from error
 
 
 @contextlib.contextmanager
@@ -532,7 +544,7 @@ def read_json_lines(path: str | os.PathLike[str]) -> list[Any]:
 
 
 def read_json(path: str | os.PathLike[str], what: str = "JSON file") -> Any:
-    """Read a JSON file.
+    """Read a JSON file, with or without byte order mark.
 
     Args:
         path: the file.
@@ -542,7 +554,7 @@ def read_json(path: str | os.PathLike[str], what: str = "JSON file") -> Any:
         DataError: if the file is missing, unreadable or not JSON.
     """
     try:
-        return json.loads(read_text(path))
+        return json.loads(read_text(path, "utf-8-sig"))
     except FileNotFoundError as error:
         raise DataError(f"No {what} at {path}.") from error
     except (OSError, ValueError, RecursionError) as error:

@@ -30,7 +30,8 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], text: Collection
     a    1.0
     bc  10.0
     """
-    lines = [[escaped(cell) for cell in line] for line in (header, *rows)]
+    # A line feed in a file name must not look like a row.
+    lines = [[escaped(cell).replace("\n", "\\u000a") for cell in line] for line in (header, *rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     first, *others = (
         "  ".join(

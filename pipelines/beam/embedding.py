@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from pipelines.beam.vectors import WRITERS, Vectors, joined
 from vsemb.data.images import BadImage, sanitise_image
 from vsemb.data.records import caption_id
 from vsemb.data.uris import located, scheme
+from vsemb.data.writing.validate import source_bytes
 from vsemb.errors import DataError
 from vsemb.files import sha256_file
 
@@ -135,16 +137,10 @@ def _rows_of_list(unit: Unit) -> Iterator[tuple[int, str, bytes, str | None]]:
 def _stored_image(place: str) -> bytes:
     """Read an image in the form of a dataset: upright, JPEG or PNG."""
     try:
-        if scheme(place):
-            data = located(place).read_bytes()
-        else:
-            with open(place, "rb") as file:
-                data = file.read()
-    except FileNotFoundError as error:
-        raise BadImage("no such file") from error
-    except (OSError, DataError) as error:
-        raise BadImage(f"cannot be read: {error}") from error
-    return sanitise_image(data).encoded
+        image = located(place) if scheme(place) else Path(place)
+    except DataError as error:
+        raise BadImage(str(error)) from error
+    return sanitise_image(source_bytes(image)).encoded
 
 
 class SavedModelHandler(ModelHandler[Block, Embedded, Any]):

@@ -14,7 +14,7 @@ from typing import IO, Any
 
 from vsemb.data.uris import scheme
 from vsemb.errors import DataError, missing_extra, one_line
-from vsemb.files import replacing
+from vsemb.files import open_regular, replacing
 
 
 def need_beam() -> None:
@@ -90,7 +90,8 @@ def read_json(path: str) -> Any:
 
 def _opened(path: str) -> IO[bytes]:
     if is_local(path):
-        return open(path, "rb")
+        local: IO[bytes] = open_regular(path)
+        return local
     file: IO[bytes] = _systems(path).open(path, compression_type=_plain())
     return file
 

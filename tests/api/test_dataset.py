@@ -114,12 +114,12 @@ def test_files_of_one_name_are_told_apart_by_their_folders(files, tmp_path):
 def test_all_bad_rows_are_named_at_once(files, captions, tmp_path, capsys):
     broken = tmp_path / "broken.png"
     broken.write_bytes(files[0].read_bytes()[:40])
-    images = [*files, "nowhere.png", broken, None, np.zeros((4, 4)), files[1], files[2]]
-    texts = [*captions, "x", "x", "x", "x", float("nan"), ["fine", 3]]
+    images = [*files, "nowhere.png", broken, None, np.zeros((4, 4)), files[1], files[2], "\x89PNG\0"]
+    texts = [*captions, "x", "x", "x", "x", float("nan"), ["fine", 3], "x"]
     with pytest.raises(DataError) as caught:
         vsemb.Dataset.from_pairs(images, texts, tmp_path / "data")
     said = str(caught.value)
-    assert "6 rows are not" in said and "on_bad='skip'" in said
+    assert "7 rows are not" in said and "on_bad='skip'" in said
     for part in (
         "nowhere.png: no such file",
         "broken.png: ",
@@ -127,13 +127,14 @@ def test_all_bad_rows_are_named_at_once(files, captions, tmp_path, capsys):
         f"row {COUNT + 3}: image is float64 (4, 4); convert it to uint8",
         f"row {COUNT + 4}: caption is nan",
         f"row {COUNT + 5}: caption is ['fine', 3]",
+        f"row {COUNT + 6}: image is",
     ):
         assert part in said
     assert not (tmp_path / "data").exists()
     data = vsemb.Dataset.from_pairs(images, texts, tmp_path / "data", on_bad="skip")
     assert contents(data) == wanted(captions)
     assert "Left out: row" in capsys.readouterr().err
-    with pytest.raises(DataError, match="6 rows are not"):
+    with pytest.raises(DataError, match="7 rows are not"):
         vsemb.Dataset.from_pairs(images, texts, tmp_path / "data")
     with pytest.raises(DataError, match="1 row is not: row 0: image is None"):
         vsemb.Dataset.from_pairs([None], ["x"])
@@ -142,6 +143,9 @@ def test_all_bad_rows_are_named_at_once(files, captions, tmp_path, capsys):
 def test_a_lone_surrogate_names_its_row(files, captions, tmp_path):
     texts = [*captions[:-1], "red \ud83d star"]
     with pytest.raises(DataError, match=rf"row {COUNT - 1}: caption has a lone surrogate, .*ud83d"):
+        vsemb.Dataset.from_pairs(files, texts, tmp_path / "data")
+    texts[-1] = "caf\u00e9".encode("latin-1")  # Bytes come from tf.data.
+    with pytest.raises(DataError, match=rf"row {COUNT - 1}: caption has a lone surrogate, .*udce9"):
         vsemb.Dataset.from_pairs(files, texts, tmp_path / "data")
 
 

@@ -69,6 +69,7 @@ def test_mistakes_are_one_line(tiny_run, region_run, tmp_path, capsys):
         (tiny_run, ["--texts", "two", "--out", "a.csv"], ".npy or .parquet"),
         (tiny_run, ["--images", str(tmp_path), *out], "has none"),
         (tiny_run, ["--texts", str(tmp_path / "empty.txt"), *out], "at least one text"),
+        (tiny_run, ["--texts", str(tmp_path / "two shapes.txt"), *out], "two shapes.txt"),
         (region_run, ["--texts", "two", *out], "sets of vectors"),
     ):
         assert main(["embed", str(run.path), *arguments]) == 1

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+import tensorflow as tf
 
 from vsemb import registry
 from vsemb.cli.__main__ import command_parser, commands, main
@@ -76,3 +77,26 @@ def test_only_training_runs_on_other_backends(monkeypatch, capsys) -> None:
     # Keras cannot change its backend in this process.
     assert main(["train", "vsepp", "--backend", "jax", "--data", "d", "--out", "o"]) == 1
     assert "`backend` must be tensorflow, which Keras uses in this process" in capsys.readouterr().err
+
+
+def test_a_path_that_is_not_utf_8_is_named_in_one_line(monkeypatch, capsys) -> None:
+    name = os.fsdecode(b"caf\xe9")
+
+    def run() -> None:
+        name.encode()  # As TensorFlow does with its paths.
+
+    monkeypatch.setattr(describe, "explain", run)
+    assert main(["recipes"]) == 1
+    said = capsys.readouterr().err
+    assert ascii(name) in said and said.count("\n") == 1
+
+
+@pytest.mark.parametrize("message", ["", "no file \x1b[2J\n\t [[{{node x}}]]"])
+def test_an_error_of_tensorflow_is_one_escaped_line(monkeypatch, capsys, message: str) -> None:
+    def run() -> None:
+        raise tf.errors.NotFoundError(None, None, message)
+
+    monkeypatch.setattr(describe, "explain", run)
+    assert main(["recipes"]) == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "\x1b" not in said and "node" not in said

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -52,6 +53,7 @@ def test_mistakes_are_one_line(run, capsys):
         (["zyzzyva"], "zyzzyva"),
         ([""], "`text`"),
         (["--image", "missing.png"], "missing.png"),
+        (["--image", os.fsdecode(b"caf\xe9.png")], "caf"),
         (["two", "-k", "0"], "`k`"),
         (["two", "--data", "nowhere"], "nowhere"),
     ):

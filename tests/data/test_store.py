@@ -54,6 +54,16 @@ def test_a_manifest_cannot_point_outside(tiny, tmp_path):
         StoredDataset.open(tmp_path / "out")
 
 
+@pytest.mark.parametrize("name", ["images", "shards", "index_sha256", "content"])
+def test_a_manifest_without_a_field_is_named(tiny, tmp_path, name):
+    dataset = tiny.write(tiny.records(1), tmp_path / "out")
+    split = dict(dataset.manifest["splits"]["train"])
+    del split[name]
+    edit_manifest(tmp_path / "out", splits={"train": split})
+    with pytest.raises(DataError, match=f"manifest.json.*{name}"):
+        StoredDataset.open(tmp_path / "out")
+
+
 def rewrite_index(dataset: StoredDataset, change) -> None:
     """Write the index of the split train anew from its table, with the size that the manifest names."""
     record, split = dataset.manifest["splits"]["train"], dataset.split("train")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -78,10 +79,12 @@ def test_files_and_bad_ones(model, scenes: StoredDataset, tmp_path, capsys) -> N
     split = scenes.split("val")
     (tmp_path / "good.png").write_bytes(split.read_image(0))
     (tmp_path / "bad.png").write_bytes(b"no image")
-    good, bad = tmp_path / "good.png", tmp_path / "bad.png"
-    (tmp_path / "list.txt").write_text(f"{bad}\n\n{good}\n{good.as_uri()}\n{tmp_path / 'gone.png'}\n")
+    good, bad, pipe = tmp_path / "good.png", tmp_path / "bad.png", tmp_path / "pipe.png"
+    os.mkfifo(pipe)
+    listed = [bad, "", good, good.as_uri(), tmp_path / "gone.png", pipe, pipe.as_uri()]
+    (tmp_path / "list.txt").write_text("".join(f"{line}\n" for line in listed))
     assert embed(model, "--images", tmp_path / "list.txt", "--out", tmp_path / "out") == 0
-    assert "bad     2" in capsys.readouterr().out
+    assert "bad     4" in capsys.readouterr().out
     manifest, vectors = read_vectors(str(tmp_path / "out"))
     assert vectors.ids.tolist() == [2, 3] and vectors.keys == [str(good), good.as_uri()]
     letters = [json.loads(line) for line in (tmp_path / "out" / "dead-letters.jsonl").open()]
@@ -89,6 +92,7 @@ def test_files_and_bad_ones(model, scenes: StoredDataset, tmp_path, capsys) -> N
     assert [(item["id"], item["reason"].split(" in ")[0]) for item in letters] == [
         (0, "not an image"),
         (4, "no such file"),
+        *((row, "cannot be read: must be a regular file; it is a named pipe") for row in (5, 6)),
     ]
     # The same image of the dataset has the same embedding.
     assert embed(model, "--data", scenes.path, "--split", "val", "--out", tmp_path / "val") == 0

@@ -40,6 +40,20 @@ def test_files_are_embedded_as_single_images_are(tiny_pixel_run, photos, tmp_pat
     np.testing.assert_allclose(found.embeddings, wanted, atol=1e-5)
 
 
+def test_files_whose_names_are_not_utf_8_are_left_out(tiny_pixel_run, photos, tmp_path):
+    name = os.fsdecode(os.path.join(os.fsencode(tmp_path), b"caf\xe9.png"))
+    os.rename(photos[1], name)
+    index, embedded = index_files(tiny_pixel_run, [photos[0], name], tmp_path / "index")
+    assert index.keys == [photos[0]]
+    ((skipped, reason),) = embedded.skipped.items()
+    assert skipped == str(tmp_path / "caf?.png") and "UTF-8" in reason
+    # A line of a list in UTF-16.
+    _, embedded = index_files(tiny_pixel_run, [photos[0], "1\0.\0p\0"], tmp_path / "index")
+    assert list(embedded.skipped) == ["1\0.\0p\0"]
+    with pytest.raises(DataError, match="UTF-8"):
+        embed_files(tiny_pixel_run, [name], tmp_path / "out")
+
+
 def test_a_killed_call_goes_on_where_it_stopped(tiny_pixel_run, photos, tmp_path, monkeypatch):
     monkeypatch.setattr(embedding, "_IMAGES", 2)
     monkeypatch.setattr(feature_files, "_COMMIT_SECONDS", 0.0)
@@ -115,16 +129,19 @@ def test_a_file_of_vectors_grows_by_new_images(tiny_pixel_run, photos, tmp_path,
     assert known_in(tiny_pixel_run, out) == {}
 
 
-def test_damaged_vectors_are_not_kept(tmp_path):
+@pytest.mark.parametrize("ending", ["npy", "parquet"])
+def test_damaged_vectors_are_not_kept(tmp_path, ending):
     vectors, stamps = np.random.default_rng(0).normal(size=(50, 16)).astype(np.float32), np.arange(100).reshape(50, 2)
     names = [f"{row}.png" for row in range(50)]
-    Embedded("r", names, vectors, "", {}, stamps, 0).write(tmp_path / "v.parquet", "image")
-    run, content = SimpleNamespace(fingerprint="r"), (tmp_path / "v.parquet").read_bytes()
-    wanted = known_in(run, tmp_path / "v.parquet")
+    path = tmp_path / f"v.{ending}"
+    Embedded("r", names, vectors, "", {}, stamps, 0).write(path, "image")
+    run, content, status = SimpleNamespace(fingerprint="r"), path.read_bytes(), path.stat()
+    wanted = {name: np.array(row) for name, row in known_in(run, path).items()}  # Of an array they are mapped.
     assert len(wanted) == 50
     for place in range(4, len(content), 97):
-        (tmp_path / "v.parquet").write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
-        for name, row in known_in(run, tmp_path / "v.parquet").items():
+        path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))  # Damage of a disk keeps the time.
+        for name, row in known_in(run, path).items():
             np.testing.assert_array_equal(row, wanted[name])
 
 

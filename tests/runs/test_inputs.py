@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from vsemb.errors import DataError
-from vsemb.runs.inputs import image_files, kind_of, text_lines, texts_and_blanks
+from vsemb.runs.inputs import check_source, image_files, kind_of, text_lines, texts_and_blanks
 
 
 def test_image_files_come_from_folders_patterns_and_lists(tmp_path, monkeypatch):
@@ -53,4 +55,13 @@ def test_kinds_of_directories(tiny_run, scenes, tmp_path):
     (tmp_path / "model" / "10" / "saved_model.pb").touch()
     assert kind_of(tmp_path / "model") == kind_of(tmp_path / "model" / "10") == "model"
     (tmp_path / "manifest.json").write_text("[1")
+    assert kind_of(tmp_path) is None
+
+
+@pytest.mark.parametrize("source", [None, {}, {"kind": "image", "splits": None}])
+def test_a_damaged_source_of_an_index_is_named(tmp_path, source):
+    (tmp_path / "manifest.json").write_text(json.dumps({"format": "vsemb-index", "source": source}))
+    with pytest.raises(DataError, match=str(tmp_path)):
+        check_source(tmp_path)
+    (tmp_path / "manifest.json").write_text(json.dumps({"format": []}))
     assert kind_of(tmp_path) is None

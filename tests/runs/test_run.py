@@ -298,6 +298,14 @@ def test_missing_and_broken_files_are_clear_errors(run_copy, scenes, name: str, 
     assert line.startswith("vsemb evaluate: ") and str(run_copy) in line
 
 
+@pytest.mark.parametrize(("name", "value"), [("data", 5), ("vocabulary", None), ("files", []), ("kept_epochs", 1)])
+def test_a_field_of_another_type_is_named(run_copy, name: str, value: object) -> None:
+    status = json.loads((run_copy / "run.json").read_text())
+    (run_copy / "run.json").write_text(json.dumps(status | {name: value}))
+    with pytest.raises(DataError, match=rf"run\.json.*\b{name}\b"):
+        Run.open(run_copy)
+
+
 def test_a_kill_while_the_run_is_made_can_be_repeated(tmp_path, scenes, tiny_recipe, monkeypatch) -> None:
     out = tmp_path / "run"
     job = RetrievalJob(tiny_recipe, scenes)

@@ -239,8 +239,8 @@ def test_what_a_regular_file_is(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("file")
     assert require_regular(tmp_path / "link") == tmp_path / "link"
     assert inside(tmp_path, "link") == tmp_path / "link"
-    for wrong in ("/dev/null", tmp_path, tmp_path / "none"):
-        with pytest.raises(OSError, match="device|directory|No such file"):
+    for wrong in ("/dev/null", tmp_path, tmp_path / "none", tmp_path / "a\0b"):
+        with pytest.raises(OSError, match="device|directory|No such file|null"):
             require_regular(wrong)
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "out").symlink_to(tmp_path / "file")
@@ -250,6 +250,23 @@ def test_what_a_regular_file_is(tmp_path: Path) -> None:
         require_contained(tmp_path / "folder", "run")
     require_contained(tmp_path / "folder", "model", links=True)
     require_contained(tmp_path, "run")
+
+
+def test_a_folder_that_cannot_be_listed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder with the permissions --x hides links, which can be opened by their names."""
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    scandir = os.scandir
+
+    def refused(path: str):
+        if path.endswith("checkpoints"):
+            raise PermissionError(13, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refused)  # A test may run as root, who can list it.
+    with pytest.raises(DataError, match="checkpoints"):
+        require_contained(tmp_path / "run", "run")
+    monkeypatch.undo()
+    require_contained(tmp_path / "gone", "run")
 
 
 def test_links_in_the_folders_of_a_source_do_not_lead_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

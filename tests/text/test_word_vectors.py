@@ -226,7 +226,7 @@ def write_binary(path: Path, end: bytes = b"") -> None:
 
 def write_array(path: Path) -> None:
     np.save(path, FILE_VECTORS)
-    path.with_suffix(".txt").write_text("\n".join(FILE_WORDS) + "\n", encoding="utf-8")
+    path.with_suffix(".txt").write_text("\n".join(FILE_WORDS) + "\n", encoding="utf-8-sig")
 
 
 FORMATS: dict[str, tuple[str, Callable[[Path], None]]] = {

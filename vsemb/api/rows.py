@@ -139,7 +139,7 @@ def item_of(place: int, image: Any, captions: Any, split: Any, problems: list[st
 def _texts(captions: Any) -> list[str] | None:
     """Return one caption, or nested lists of captions, as a flat list; None if one is not text."""
     if isinstance(captions, bytes):
-        captions = captions.decode("utf-8", "replace")
+        captions = captions.decode("utf-8", "surrogateescape")
     if isinstance(captions, str):
         return [captions]
     if not isinstance(captions, Iterable):

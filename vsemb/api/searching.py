@@ -305,8 +305,10 @@ def embed(
     else:
         kind, names = "text", list(texts or ())
         require_unicode("texts", names)
-        if len(names) == 1 and os.path.exists(names[0]) and not os.path.isdir(names[0]):
-            names, blanks = texts_and_blanks(names[0])
+        # A misspelt name of a file is not a text.
+        file = names[0] if len(names) == 1 else ""
+        if file.lower().endswith(".txt") or (os.path.exists(file) and not os.path.isdir(file)):
+            names, blanks = texts_and_blanks(file)
     if not names:
         given = texts if images is None else images
         raise invalid_argument(f"{kind}s", given, f"at least one {kind}, or a file with one")

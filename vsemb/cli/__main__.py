@@ -105,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
-        print(f"vsemb {given.command}: {_reason(error)}", file=sys.stderr)
+        print(f"vsemb {given.command}: {escaped(_reason(error))}", file=sys.stderr)
         return 1
     finally:
         for number, handler in before.items():
@@ -122,11 +122,14 @@ def _reason(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return f"not enough memory. {error}"
     if isinstance(error, OSError):
-        return escaped(f"{error.strerror or error}: {error.filename or ''}")
+        return f"{error.strerror or error}: {error.filename or ''}"
+    if isinstance(error, UnicodeEncodeError):
+        return f"names and paths must be valid UTF-8; got {one_line(ascii(error.object))}. Rename the file or folder."
     # TensorFlow's errors are recognized by name, so that `--help` does not import TensorFlow.
     if "OpError" not in {kind.__name__ for kind in type(error).__mro__}:
         raise error
-    return f"TensorFlow: {str(getattr(error, 'message', error)).splitlines()[0]}"
+    reason, _, _ = str(getattr(error, "message", error)).partition("\n")
+    return f"TensorFlow: {reason}"
 
 
 def _silence_tensorflow() -> None:

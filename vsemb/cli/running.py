@@ -13,6 +13,7 @@ from typing import Any, TextIO, cast
 from vsemb import registry
 from vsemb.cli.parser import call, check_json_file
 from vsemb.console import SafeStream, quieted
+from vsemb.errors import printable
 from vsemb.files import write_json
 from vsemb.results import Result
 
@@ -44,7 +45,7 @@ def run(name: str, command: registry.Command, arguments: argparse.Namespace) -> 
         values = []
         failed = False
         for result in results:
-            if text := str(result):
+            if text := printable(str(result)):
                 print(text)
             values.append(result.to_json())
             if result.failure is not None:

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from vsemb.errors import DataError, one_line
 from vsemb.files import require_regular
+from vsemb.unicode import has_surrogate
 
 #: Columns of an index. `objects` and `alignments` are JSON, since generators choose their fields. `offset` is the byte
 #: offset of the image's TFRecord in its shard; `image_offset` and `image_bytes` are the offset and the length of its
@@ -129,8 +130,10 @@ class Column(Sequence[Any]):
         return shown if len(self) <= 5 else f"{shown[:-1]}, ... {len(self)} in all]"
 
     def rows_of(self, value: Any) -> np.ndarray:
-        """Return the positions of a stored value, int64, ascending."""
+        """Return the positions of a stored value, int64, ascending; none of a text with lone surrogates."""
         parts = [np.zeros(0, np.int64)]
+        if isinstance(value, str) and has_surrogate(value):
+            return parts[0]
         for chunk, end in zip(self._chunks, self._ends, strict=True):
             equal = pc.is_null(chunk) if value is None else pc.fill_null(pc.equal(chunk, value), False)
             parts.append(end - len(chunk) + np.flatnonzero(equal))

@@ -193,6 +193,8 @@ def check_image(image: object) -> None:
     if not is_image(image):
         received = getattr(image, "shape", type(image).__name__)
         raise invalid_argument("image", received, _IMAGE)
+    if isinstance(image, str | os.PathLike) and "\0" in str(image):
+        raise invalid_argument("image", one_line(ascii(str(image)), 60), _IMAGE, "Pass the content of a file as bytes.")
     if isinstance(image, str) and scheme(image):
         fix = "Download it first; `vsemb prepare TABLE --uris` downloads the images of a table."
         raise invalid_argument("image", image, _IMAGE, fix)

@@ -107,7 +107,8 @@ def read_manifest(path: Path) -> dict[str, Any]:
         for name, split in splits.items():
             check_split_name(name)
             counts = (split["images"], split["captions"], split["index_bytes"])
-            if not all(isinstance(count, int) for count in counts) or len(split["shards"]) != len(split["bytes"]):
+            readable = all(isinstance(count, int) for count in counts) and isinstance(split["content"], str)
+            if not readable or len(split["shards"]) != len(split["bytes"]):
                 raise TypeError(name)
             for file in (*split["shards"], split["index"], split["index_sha256"]):
                 if Path(file).name != file:

@@ -474,5 +474,5 @@ def _readable(batches: Iterable[Any], path: Path) -> Iterator[Any]:
         yield from batches
     except tf.errors.OpError as error:
         # The message begins with names of TensorFlow's operations and ends with another one.
-        reason = error.message.splitlines()[0].rpartition("}} ")[2].partition(" [Op:")[0]
+        reason = error.message.partition("\n")[0].rpartition("}} ")[2].partition(" [Op:")[0]
         raise DataError(f"Images of {path} cannot be read: {reason}. Run `vsemb check`.") from error

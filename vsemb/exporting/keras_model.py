@@ -38,7 +38,9 @@ class TokenInput(TextInput):
         return self.tokenizer(token_ids)
 
     def examples(self, short: bool = False) -> Arrays:
-        return {"token_ids": np.tril(np.full((4, 4), 2, np.int32))}
+        ids = np.tril(np.resize(np.array([2, 1], np.int32), (4, 4)))
+        further = self.specs[0].shape[2:]
+        return {"token_ids": np.broadcast_to(ids.reshape(4, 4, *[1] * len(further)), (4, 4, *further)).copy()}
 
 
 class EncoderInput(BaseImageInput):

@@ -12,13 +12,17 @@ from typing import Any
 import keras
 import numpy as np
 
-from vsemb.errors import DataError, InvalidArgumentError, invalid_argument
+from vsemb.errors import DataError, InvalidArgumentError, invalid_argument, one_line
 from vsemb.exporting.reference_outputs import Arrays, compare, part
 from vsemb.exporting.signatures import tensors, tolerance_of
 from vsemb.ops.tensorflow import tf
 
 #: Texts for a SavedModel that does not tell its vocabulary; each word is frequent in English captions.
 TEXTS = ["a", "a dog", "man", "two people in the red water near a white dog and a black cat"]
+
+
+# Steps of token ids, beyond those of the examples.
+_STEPS = (8, 16, 32, 64, 128)
 
 
 def dependence(embed: Callable[..., Any], inputs: Arrays, tolerance: float) -> str | None:
@@ -54,15 +58,36 @@ def require_independence(model: Any, served: Any, padded_ids: bool = True) -> No
         padded_ids: whether token ids that the model takes may be padded with 0.
 
     Raises:
-        InvalidArgumentError: naming the encoder and the layer.
+        InvalidArgumentError: naming the encoder and the layer, also if an example cannot be embedded.
     """
     concrete = served.signatures
     for name, signature in (("text_encoder", served.text), ("image_encoder", served.image)):
         if signature is None or (signature is served.text and not padded_ids):
             continue
-        problem = dependence(concrete[signature.name], signature.examples(), served.tolerance)
+        embed, inputs = concrete[signature.name], signature.examples()
+        try:
+            problem = dependence(embed, inputs, served.tolerance)
+        except tf.errors.OpError as error:
+            raise _failed(name, getattr(model, name), error) from error
+        if problem is None and "token_ids" in inputs:
+            problem = _dependence_of_longer(embed, inputs["token_ids"], served.tolerance)
         if problem:
             raise _refused(name, getattr(model, name), problem)
+
+
+def _dependence_of_longer(embed: Callable[..., Any], ids: np.ndarray, tolerance: float) -> str | None:
+    """Compare rows of more token ids, up to the number that the encoder takes; arguments as `dependence`."""
+    for steps in _STEPS:
+        rows = np.zeros((3, steps, *ids.shape[2:]), ids.dtype)
+        for row, length in enumerate((1, steps // 2 + 1, steps)):
+            rows[row, :length] = np.resize(ids[-1], rows[row, :length].shape)
+        try:
+            problem = dependence(embed, {"token_ids": rows}, tolerance)
+        except tf.errors.OpError:
+            break  # Such as embeddings of fewer positions; a longer row is an error of its own request.
+        if problem:
+            return problem
+    return None
 
 
 def check_loaded(path: str, name: str, encode: Any, rows: Mapping[str, Sequence[str | bytes]]) -> bool:
@@ -106,6 +131,14 @@ def _refused(name: str, encoder: keras.layers.Layer, problem: str) -> InvalidArg
             fix = f"Set mask_zero=True in its layer {unmasked[0]}: keras.layers.Embedding(…, mask_zero=True)."
     allowed = f"a layer that embeds each {side} in the same way alone and beside others"
     return invalid_argument(name, f"{type(encoder).__name__}, where {problem}", allowed, fix)
+
+
+def _failed(name: str, encoder: keras.layers.Layer, error: tf.errors.OpError) -> InvalidArgumentError:
+    # TensorFlow puts a trace before the reason, and the node behind it.
+    reason = one_line(error.message.split("\n\t [[")[0].rpartition("\n")[2], 200)
+    received = f"{type(encoder).__name__}, which fails: {reason}"
+    fix = "Export tries texts of 0 to 300 words; cut longer ones in the tokenizer." if name == "text_encoder" else None
+    return invalid_argument(name, received, "a layer that embeds rows of every size that its inputs can have", fix)
 
 
 def _embeddings(encoder: keras.layers.Layer) -> Iterable[keras.layers.Embedding]:

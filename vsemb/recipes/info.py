@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict, cast
+from collections.abc import Mapping
+from types import UnionType
+from typing import Any, TypedDict, cast, get_origin, get_type_hints
 
 from vsemb.errors import DataError
 
@@ -78,6 +80,23 @@ def feature_dim(info: RunInfo) -> int:
     if size is None:
         raise DataError("`feature_dim` of run.json must be the size of the image features; got null. Restore the file.")
     return size
+
+
+def mistyped(info: Mapping[str, Any]) -> list[str]:
+    """Return the fields of a record with values of another type than in `RunInfo`, sorted.
+
+    Example:
+
+    >>> mistyped({"dataset": 5, "data": None, "seconds": 1, "best_recall": "a field of a metric"})
+    ['dataset']
+    """
+    wrong = []
+    for name, hint in get_type_hints(RunInfo).items():
+        kind: Any = hint if isinstance(hint, UnionType) else get_origin(hint) or hint
+        kind = {Any: object, float: float | int}.get(kind, kind)
+        if name in info and not isinstance(info[name], kind):
+            wrong.append(name)
+    return sorted(wrong)
 
 
 def untyped(info: RunInfo) -> dict[str, Any]:

@@ -16,15 +16,16 @@ import numpy as np
 
 from vsemb.console import progress
 from vsemb.data.features.files import FeatureWriter
-from vsemb.errors import DataError, VsembError, counted
+from vsemb.errors import DataError, VsembError, counted, printable
 from vsemb.evaluation import Embedder
-from vsemb.files import read_json, replacing, require_regular, sha256_bytes, write_json
+from vsemb.files import read_json, replacing, require_regular, sha256_bytes, sha256_file, write_json
 from vsemb.ops.tensorflow import tf
 from vsemb.printing import facts
 from vsemb.results import Result
 from vsemb.runs.images import image_encoder, read_image_file
 from vsemb.runs.inputs import check_vectors_path
 from vsemb.runs.run import Run
+from vsemb.unicode import has_surrogate
 
 _IMAGES, _TEXTS = 64, 4096
 # Columns of the stamps of files.
@@ -75,8 +76,9 @@ class Embedded:
         if check_vectors_path(path) == ".npy":
             with replacing(path) as temporary, open(temporary, "wb") as file:
                 np.save(file, self.embeddings, allow_pickle=False)
-            # `known_in` compares this stamp of the array, to detect an array that was changed after the names.
-            made = {**made, "array": file_stamp(path), "stamps": self.stamps.tolist()} if self.stamps.size else made
+            if self.stamps.size:
+                # `known_in` compares the digest, to detect an array that was changed or damaged after the names.
+                made = {**made, "sha256": sha256_file(path), "stamps": self.stamps.tolist()}
             write_json(Path(path).with_suffix(".json"), {f"{kind}s": self.names, "skipped": self.skipped, **made})
             return
         import pyarrow
@@ -213,6 +215,8 @@ def embed_lines(run: Run, texts: Sequence[str], out: str | os.PathLike[str]) -> 
 
 def _readable(file: str) -> tuple[bytes, str]:
     """Return an image's bytes as a dataset would store them; for an unreadable file, empty bytes and the reason."""
+    if has_surrogate(file):  # No index or file of vectors can hold such a name.
+        return b"", "its name is not UTF-8; rename the file"
     try:
         return read_image_file(file, None).encoded, ""
     except DataError as error:
@@ -245,7 +249,7 @@ def known_in(run: Run, path: str | os.PathLike[str]) -> Known:
             made = read_json(Path(path).with_suffix(".json"))
             names, stamps = made["images"], made["stamps"]
             embeddings = np.load(require_regular(path), mmap_mode="r", allow_pickle=False)
-            fresh = made["array"] == list(file_stamp(path))
+            fresh = made["sha256"] == sha256_file(path)
         else:
             from pyarrow import parquet
 
@@ -264,7 +268,7 @@ def file_stamp(file: str | os.PathLike[str]) -> tuple[int, int]:
     """Return the size in bytes and the modification time in nanoseconds of a file; zeros if it is missing."""
     try:
         status = os.stat(file)
-    except OSError:
+    except (OSError, ValueError):  # The name has a null character.
         return 0, 0
     return status.st_size, status.st_mtime_ns
 
@@ -298,13 +302,13 @@ def _embedded(
     if not kept:
         discard_work(out)
         name, why = next(iter(skipped.items()))
-        raise DataError(f"None of {len(names):,} {kind}s can be embedded. The first, {name}: {why}")
+        raise DataError(f"None of {len(names):,} {kind}s can be embedded. The first, {printable(name)}: {why}")
     return Embedded(
         run.fingerprint,
         [names[row] for row in kept],
         np.array([embeddings[row] for row in kept], np.float32),
         _digest(states),
-        skipped,
+        {printable(name): why for name, why in skipped.items()},
         np.array([stamps[row] for row in kept], np.int64),
         len(names) - len(new),
     )

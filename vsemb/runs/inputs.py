@@ -142,8 +142,11 @@ def check_source(
     """
     path, kind = Path(source), kind_of(source)
     if kind == "index":
-        recorded = read_json(path / "manifest.json").get("source", {})
-        holds = f"{recorded.get('kind')}s of {', '.join(recorded.get('splits', ()))}"
+        try:
+            recorded = read_json(path / "manifest.json")["source"]
+            holds = f"{recorded['kind']}s of {', '.join(recorded['splits'])}"
+        except (KeyError, TypeError) as error:
+            raise DataError(f"The index {path} is damaged: its manifest names no source. Make it again.") from error
         for name, value in (("split", split), ("captions", captions or None)):
             if value is not None:
                 fix = "Search the run, or make an index of what is wanted."
@@ -173,8 +176,9 @@ def kind_of(path: str | os.PathLike[str]) -> str | None:
         manifest = read_json(path / "manifest.json")
     except DataError:
         manifest = None
-    if isinstance(manifest, dict) and manifest.get("format") in _MANIFESTS:
-        return _MANIFESTS[manifest["format"]]
+    made = str(manifest.get("format")) if isinstance(manifest, dict) else ""
+    if made in _MANIFESTS:
+        return _MANIFESTS[made]
     return "model" if model_version(path) is not None else None
 
 

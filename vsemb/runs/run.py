@@ -42,7 +42,7 @@ from vsemb.errors import DataError, VsembError, invalid_argument, one_line, unkn
 from vsemb.files import read_json, replacing_directory, require_contained, sha256_bytes, sha256_file, write_json
 from vsemb.ops.backend import outside_graphs
 from vsemb.parts import rebuilt, walk
-from vsemb.recipes.info import RunInfo, untyped
+from vsemb.recipes.info import RunInfo, mistyped, untyped
 from vsemb.recipes.schema import Recipe
 from vsemb.results import Result
 from vsemb.runs.inputs import named_run
@@ -83,11 +83,13 @@ def read_status(path: Path, needed: Collection[str]) -> dict[str, Any]:
     """Return the contents of `run.json` in a run directory.
 
     Raises:
-        DataError: if a field of `needed` is missing.
+        DataError: if a field of `needed` is missing, or a field has another type than in `RunInfo`.
     """
     info = read_json(path / STATUS, "run status")
     if lacking := set(needed) - set(info if isinstance(info, dict) else ()):
         raise DataError(f"{path / STATUS} must be the status of a run; it lacks {', '.join(sorted(lacking))}.")
+    if wrong := mistyped(info):
+        raise DataError(f"{path / STATUS} must be the status of a run; {', '.join(wrong)} is damaged. Restore it.")
     return info
 
 

@@ -279,7 +279,7 @@ def _first_line(error: BaseException) -> str:
         # The message begins with a location in the graph, with paths of the training machine. The cause and the name of
         # the node follow.
         text = text.split("\n\t [[")[0].splitlines()[-1]
-    return text.splitlines()[0] if text else type(error).__name__
+    return text.partition("\n")[0] if text else type(error).__name__
 
 
 LOG = logging.getLogger("vsemb.serving")

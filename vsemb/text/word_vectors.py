@@ -200,7 +200,7 @@ def _archive_entries(path: Path) -> Iterator[tuple[str, str, np.ndarray]]:
 def _array_entries(path: Path) -> Iterator[tuple[str, str, np.ndarray]]:
     with _numpy_errors(path):
         vectors = np.load(require_regular(path), mmap_mode="r", allow_pickle=False)
-    yield from _paired(path, read_text(path.with_suffix(".txt")).removesuffix("\n").split("\n"), vectors)
+    yield from _paired(path, read_text(path.with_suffix(".txt"), "utf-8-sig").removesuffix("\n").split("\n"), vectors)
 
 
 @contextlib.contextmanager

@@ -56,6 +56,7 @@ def data_dir(tmp_path_factory) -> Path:
         def _generate_examples(self, first):
             for number in range(first, first + 3):
                 texts = [{"id": place, "text": f"{place} of {number} ä"} for place in range(1 + number % 3)]
+                texts += [{"id": 9, "text": b"caf\xe9"}] * (number == 21)
                 yield (
                     number,
                     {
@@ -100,7 +101,9 @@ def test_options(data_dir):
 
 def test_prepared(data_dir, tmp_path):
     dataset = prepare("tiny_captions", tmp_path / "out", format="tfds", data_dir=data_dir)
-    assert [len(dataset.split(name)) for name in dataset.splits] == [6, 3]
+    # The other one has a caption that is not UTF-8.
+    assert [len(dataset.split(name)) for name in dataset.splits] == [5, 3]
+    assert [skipped["key"] for skipped in dataset.manifest["skipped"]] == ["21.jpg"]
 
 
 def test_missing_datasets(data_dir, tmp_path):

@@ -105,7 +105,8 @@ def test_published_files(tmp_path):
         "caption,image,agg_score,sampling_method\n"
         "COCO_val2014:sentid:70,COCO_val2014_000000000008.jpg,2.99,c2i_intrasim\n"
         "COCO_val2014:sentid:70,COCO_val2014_000000000007.jpg,3.0,c2i_original\n"
-        "COCO_val2014:sentid:90,COCO_val2014_000000000007.jpg,5.0,c2i_intrasim\n"
+        "COCO_val2014:sentid:90,COCO_val2014_000000000007.jpg,5.0,c2i_intrasim\n",
+        encoding="utf-8-sig",
     )
     positives = read_positives([tmp_path, csv, tmp_path / "instances_val2014.json"], Split())
     assert [each.name for each in positives] == ["cxc", "eccv", "sits_test", *["plausible matches"] * 3]

@@ -40,7 +40,10 @@ def write_entities(root: Path) -> Path:
 
 
 def test_boxes_and_phrases_by_hand(folder: Path) -> None:
-    objects, numbers = read_boxes(folder / "Annotations" / "7.xml")
+    path = folder / "Annotations" / "7.xml"
+    objects, numbers = read_boxes(path)
+    path.write_text(path.read_text(), encoding="utf-8-sig")
+    assert read_boxes(path) == (objects, numbers)
     assert [item["box"] for item in objects] == [[10, 5, 20, 20], [0, 0, 60, 40]]
     assert numbers == {"1": [0, 1], "2": [1]}
     caption, pairs = linked_phrases(CAPTIONS.splitlines()[0], numbers)

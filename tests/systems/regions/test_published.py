@@ -52,7 +52,9 @@ def published(data: StoredDataset) -> list[PublishedRegions]:
 
 
 def write_tsv(path: Path, published: list[PublishedRegions]) -> Path:
-    path.write_text("".join(tsv_line(each.name, each.boxes, each.features, each.size) for each in published))
+    lines = [tsv_line(each.name, each.boxes, each.features, each.size) for each in published]
+    # Some editors write a byte order mark.
+    path.write_text("".join(lines), encoding="utf-8-sig")
     return path
 
 

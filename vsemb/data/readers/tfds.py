@@ -5,6 +5,7 @@ Needs the extra `tfds`. Source: https://www.tensorflow.org/datasets
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import Any
 from vsemb.data.readers import Reader
 from vsemb.data.readers.source import RestVal, Source, split_name, split_with_restval
 from vsemb.data.records import ImageRecord
-from vsemb.errors import DataError, invalid_argument, needs_extra
+from vsemb.errors import DataError, invalid_argument, needs_extra, one_line
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Tfds(Reader, kind="tfds"):
         try:
             builder = tfds.builder(name, data_dir=self.data_dir, try_gcs=False)
         except Exception as error:  # The type differs between unknown names, versions and configurations.
-            raise DataError(f"tensorflow-datasets cannot load {name!r}: {str(error).splitlines()[0]}") from error
+            raise DataError(f"tensorflow-datasets cannot load {name!r}: {one_line(error)}") from error
         folder = Path(os.fspath(builder.data_dir))
         if not (folder / "dataset_info.json").exists():
             if not self.download:
@@ -112,6 +113,8 @@ class _Examples:
                 yield self._record(example, split)
 
     def _record(self, example: Any, split: str) -> ImageRecord:
+        # Bytes that are not UTF-8 become lone surrogates, by which such images are left out with their reason.
+        decode = functools.partial(str, encoding="utf-8", errors="surrogateescape")
         texts = _at(example, self.text)
         captions = [texts] if isinstance(texts, bytes) else texts
         class_name = None
@@ -120,8 +123,8 @@ class _Examples:
             if label >= 0:
                 class_name = name_of(label)
         return ImageRecord(
-            key=_at(example, self.key).decode("utf-8", "replace"),
-            captions=tuple(text.decode("utf-8", "replace") for text in captions),
+            key=decode(_at(example, self.key)),
+            captions=tuple(map(decode, captions)),
             split=split,
             image=bytes(_at(example, self.image)),
             class_name=class_name,

@@ -80,10 +80,8 @@ def examine(record: ImageRecord, max_side: int | None) -> Outcome:
     key = record.key
     if not isinstance(key, str) or not key:
         raise DataError(f"The key of an image must be non-empty text; got {key!r}.")
-    try:
-        key.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise DataError(f"The key of image {key!r} is not valid Unicode.") from error
+    if has_surrogate(key):
+        raise DataError(f"The key of image {key!r} must be valid Unicode. Rename the image.")
     check_split_name(record.split)
     for name, values in (("alignments", record.alignments), ("ids", record.caption_ids)):
         if values and len(values) != len(record.captions):
@@ -103,7 +101,7 @@ def examine(record: ImageRecord, max_side: int | None) -> Outcome:
     encoded, scale = None, (1.0, 1.0)
     if record.image is not None:
         try:
-            stored = sanitise_image(_read(record.image), max_side)
+            stored = sanitise_image(source_bytes(record.image), max_side)
             if stored.turned and record.objects:
                 raise BadImage("has an EXIF orientation, which its object boxes would not follow")
         except BadImage as error:
@@ -124,9 +122,9 @@ def examine(record: ImageRecord, max_side: int | None) -> Outcome:
 
 
 def _clean_id(name: Any, key: str) -> str:
-    if not isinstance(name, str) or not name.strip():
-        raise DataError(f"The id of a caption of image {key!r} must be text that is not empty; got {name!r}.")
-    return name.strip().encode("utf-8", "replace").decode("utf-8")
+    if not isinstance(name, str) or not name.strip() or has_surrogate(name):
+        raise DataError(f"The id of a caption of image {key!r} must be Unicode text that is not empty; got {name!r}.")
+    return name.strip()
 
 
 def _scaled(item: Mapping[str, Any], scale: tuple[float, float]) -> dict[str, Any]:
@@ -136,7 +134,12 @@ def _scaled(item: Mapping[str, Any], scale: tuple[float, float]) -> dict[str, An
     return {**item, "box": [x * scale[0], y * scale[1], width * scale[0], height * scale[1]]}
 
 
-def _read(image: Path | RemoteImage | bytes | BadImage) -> bytes:
+def source_bytes(image: Path | RemoteImage | bytes | BadImage) -> bytes:
+    """Return the bytes of an image of a source.
+
+    Raises:
+        BadImage: if it cannot be read.
+    """
     if isinstance(image, BadImage):
         raise image
     if isinstance(image, bytes):

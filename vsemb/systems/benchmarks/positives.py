@@ -155,7 +155,7 @@ def _read_cxc(path: Path, split: Split) -> list[Positives] | None:
     captions_of: dict[int, list[int]] = {}
     images_of: dict[int, list[int]] = {}
     try:
-        with open_regular(path, "r", newline="", encoding="utf-8") as file:
+        with open_regular(path, "r", newline="", encoding="utf-8-sig") as file:
             for row in csv.DictReader(file):
                 caption = int(row["caption"].rpartition(":")[2])
                 image = int(row["image"].partition(".")[0].rpartition("_")[2])

@@ -87,7 +87,7 @@ def read_boxes(path: Path) -> tuple[list[dict[str, Any]], dict[str, list[int]]]:
         DataError: if the file is missing or malformed.
     """
     with reading(path):
-        text = read_text(path)
+        text = read_text(path, "utf-8-sig")
     objects: list[dict[str, Any]] = []
     numbers: dict[str, list[int]] = {}
     try:

@@ -74,9 +74,9 @@ def read_published(path: Path, names: Path | None = None) -> Iterator[PublishedR
     if path.is_dir():
         yield from map(_of_npz, sorted(path.glob("*.npz")))
     elif path.suffix == ".tsv":
-        with reading(path), open_regular(path, "r", encoding="ascii") as file:
+        with reading(path), open_regular(path, "r", encoding="utf-8-sig", newline="\n") as file:
             for number, line in enumerate(file, 1):
-                yield _of_line(f"{path}, line {number}", line.rstrip("\n").split("\t"))
+                yield _of_line(f"{path}, line {number}", line.rstrip("\r\n").split("\t"))
     elif names is not None:
         rows = load_array(path)
         listed = [line.strip() for line in text_lines(names)]
