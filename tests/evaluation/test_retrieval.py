@@ -400,6 +400,19 @@ def test_bad_folds(folds) -> None:
         evaluate_retrieval(**random_split(0), similarity=DOT, folds=folds)
 
 
+@pytest.mark.parametrize("block", [0, -1, 2.5, True], ids=str)
+def test_bad_blocks(block) -> None:
+    with raises_argument("block"):
+        retrieval_ranks(**random_split(0), similarity=DOT, block=block)
+
+
+def test_one_image_is_one_fold() -> None:
+    one = np.ones((1, 3), np.float32)
+    with raises_argument("folds"):
+        evaluate_retrieval(one, one, folds=2)
+    assert evaluate_retrieval(one, one, folds=1).images == 1
+
+
 @pytest.mark.parametrize("pairs", [0, -1, 14, 2.5, True], ids=str)
 def test_bad_pairs(pairs) -> None:
     with raises_argument("pairs"):

@@ -42,6 +42,7 @@ def front_matter(card: str) -> dict:
 
 def test_a_run_is_the_same_after_a_push(hub: FakeHub, tiny_pixel_run: Run, scenes, tmp_path: Path) -> None:
     run = Run.open(shutil.copytree(tiny_pixel_run.path, tmp_path / "run"))
+    (run.path / "notes.txt").write_text("mine")
     pushed = vsemb.push(run, HANDLE, licence="cc-by-4.0", measure="val")
     assert pushed.handle == HANDLE and pushed.files == len(hub.repositories[NAME]) and NAME not in hub.private
     texts, picture = ["a red circle"], np.zeros((32, 32, 3), np.uint8)
@@ -54,6 +55,7 @@ def test_a_run_is_the_same_after_a_push(hub: FakeHub, tiny_pixel_run: Run, scene
     # Nothing of this machine, and no state of the training.
     files = hub.repositories[NAME]
     assert json.loads(files["run.json"])["data"] is None
+    assert "notes.txt" not in files
     assert not any(str(tmp_path).encode() in content for content in files.values())
     assert [path for path in files if path.startswith(("checkpoints", "logs"))] == ["checkpoints/best.weights.h5"]
 

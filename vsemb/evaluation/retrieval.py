@@ -174,10 +174,11 @@ def retrieval_ranks(
         worst rank.
 
     Raises:
-        InvalidArgumentError: for embeddings or ids of another shape or type, and an unknown similarity.
+        InvalidArgumentError: for embeddings or ids of another shape or type, an unknown similarity, and block < 1.
         DataError: for an empty set of images, an image without a text, a text without its image, or scores that are
             not finite.
     """
+    require("block", block, Count)
     similarity = similarities.get(similarity)
     images, texts, image_ids, text_image_ids = _checked(images, texts, image_ids, text_image_ids, similarity)
     own = _own_images(image_ids, text_image_ids)
@@ -229,7 +230,7 @@ def retrieval_ranks(
 
 def tile_shape(images: int, texts: int, block: int) -> tuple[int, int]:
     """Return the numbers of images and texts that are scored at a time: the fewest tiles of similar width."""
-    height = max(1, min(block, images, _TILE))
+    height = min(block, images, _TILE)
     return height, -(-texts // -(-texts * height // _TILE))
 
 

@@ -21,7 +21,7 @@ from vsemb.exporting.costs import costs
 from vsemb.files import cache_directory, read_text, write_json, write_text
 from vsemb.results import Result
 from vsemb.runs.inputs import kind_of
-from vsemb.runs.run import BEST, LOGS, RECIPE, STATUS, Run
+from vsemb.runs.run import BEST, METRICS, RECIPE, STATUS, VOCABULARY, Run
 from vsemb.runs.serve import model_facts
 
 HANDLE = "hf://"
@@ -122,10 +122,16 @@ def push_run(
     card = run_card(title, usage, served.about, facts, run.fingerprint, versions)
     with tempfile.TemporaryDirectory(prefix="vsemb-push-") as temporary:
         folder = Path(temporary) / "run"
-        left_out = shutil.ignore_patterns(Path(BEST).parent.name, LOGS, "index", "projector", "*.html", ".*")
-        shutil.copytree(run.path, folder, ignore=left_out)
-        (folder / BEST).parent.mkdir()
+        (folder / BEST).parent.mkdir(parents=True)
         shutil.copyfile(run.path / run.weights, folder / BEST)
+        # Nothing that somebody else put into the directory.
+        inner_runs = {path.parent.name for path in run.path.glob(f"*/{RECIPE}")}
+        own = {RECIPE, VOCABULARY, METRICS, *(Path(name).parts[0] for name in run.info.get("files", ())), *inner_runs}
+        for path in (run.path / name for name in sorted(own)):
+            if path.is_dir():
+                shutil.copytree(path, folder / path.name)
+            elif path.is_file():
+                shutil.copyfile(path, folder / path.name)
         # Other epochs and the data are not uploaded.
         info = {name: value for name, value in run.info.items() if name != "kept_epochs"}
         write_json(folder / STATUS, info | {"data": None})
