@@ -110,13 +110,14 @@ def test_workers_get_the_arguments_of_the_call(
     assert command[:3] == [sys.executable, "-m", "vsemb.api.worker"] and workers == 2
     given = json.loads(command[3])
     parameters = inspect.signature(vsemb.train).parameters
-    assert set(given) == set(parameters) - {"workers"} | {"quiet"}
+    assert set(given) == set(parameters) - {"workers", "callbacks"} | {"quiet"}
     changed = {
         name: value
         for name, value in given.items()
         if name not in parameters or value not in (parameters[name].default, {})
     }
     usual = {"recipe": "vsepp", "data": "d a", "out": "o", "strategy": "multiworker", "quiet": False}
+    usual["log"] = ["tensorboard"]  # A list, as JSON has no tuples.
     assert changed == usual | expected
 
 
