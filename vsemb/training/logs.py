@@ -81,8 +81,12 @@ class TensorBoardLog(Log, kind="tensorboard"):
         from tensorboard.plugins.hparams import api
 
         folder = out / "logs"
-        board = keras.callbacks.TensorBoard(folder, write_graph=False, profile_batch=self.profiled)
-        yield [board, api.KerasCallback(str(folder), dict(settings), trial_id=out.name)]
+        # The plugin's own callback serves one `fit`; a training that goes on within an epoch has two.
+        writer = tf.summary.create_file_writer(str(folder))
+        with writer.as_default():
+            api.hparams(dict(settings), trial_id=out.name)
+        writer.close()
+        yield [keras.callbacks.TensorBoard(folder, write_graph=False, profile_batch=self.profiled)]
 
 
 @dataclass(frozen=True)
