@@ -56,9 +56,10 @@ def test_own_logs_and_callbacks_see_the_validation(recipe, scenes, tmp_path: Pat
 
 
 def test_tensorboard_has_the_metrics_and_the_recipe(tiny_run) -> None:
-    events = [EventAccumulator(str(path)).Reload() for path in (tiny_run.path / "logs/train", tiny_run.path / "logs")]
-    assert "epoch_val_recall_sum" in events[0].Tags()["tensors"] or "epoch_loss" in events[0].Tags()["tensors"]
-    content = events[1].SummaryMetadata("_hparams_/session_start_info").plugin_data.content
+    folders = [tiny_run.path / name for name in ("logs/train", "logs/validation", "logs")]
+    train, validation, run = (EventAccumulator(str(folder)).Reload() for folder in folders)
+    assert "epoch_loss" in train.Tags()["tensors"] and "epoch_recall_sum" in validation.Tags()["tensors"]
+    content = run.SummaryMetadata("_hparams_/session_start_info").plugin_data.content
     said = HParamsPluginData.FromString(content).session_start_info.hparams
     assert said["training.epochs"].number_value == 2
 
@@ -78,6 +79,10 @@ def test_an_unknown_log_is_refused_before_training(recipe, scenes, tmp_path: Pat
 def test_workers_take_no_objects(recipe, scenes, tmp_path: Path) -> None:
     with raises_argument("callbacks"):
         vsemb.train(recipe, scenes, tmp_path / "run", callbacks=[Noted()], workers=2)
+    with raises_argument("log"):
+        vsemb.train(recipe, scenes, tmp_path / "run", log=[OwnLog()], workers=2)
+    with raises_argument("log"):
+        vsemb.train(recipe, scenes, tmp_path / "run", log=["tensorbord"], workers=2)
 
 
 def test_mlflow(recipe, scenes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

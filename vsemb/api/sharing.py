@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vsemb.acts import act
-from vsemb.errors import DataError, invalid_argument
-from vsemb.runs.inputs import kind_of, model_version
+from vsemb.errors import invalid_argument
+from vsemb.runs.inputs import model_version, named_run
 
 if TYPE_CHECKING:
     from vsemb.runs.run import Run
@@ -41,7 +41,7 @@ def push(
         The address of the repository.
 
     Raises:
-        DataError: if the directory is neither, or the upload fails.
+        DataError: if the directory is neither, for a run that cannot be exported, or if the upload fails.
         MissingExtraError: without the extra hf.
 
     Example:
@@ -54,13 +54,13 @@ def push(
     from vsemb.runs.sharing import push_model, push_run, repository_of
 
     repository_of(repository)
-    version = None if isinstance(source, Run) else model_version(Path(source))
+    if not isinstance(source, Run):
+        source = named_run(source) or Path(source)
+    version = None if isinstance(source, Run) else model_version(source)
     if version is not None:
         if measure is not None:
             raise invalid_argument("measure", measure, "omitted for an exported model, whose card is made at export")
         return push_model(version, repository, private=private, licence=licence)
-    if not isinstance(source, Run) and kind_of(source) != "run":
-        raise DataError(f"{source} must be a run or an exported model; got {kind_of(source) or 'something else'}.")
     run = Run.open(source, None if measure is None else "retrieval")
     measured = [] if measure is None else [figures(run, run.open_data(), measure)]
     return push_run(run, repository, private=private, licence=licence, measured=measured)

@@ -134,7 +134,7 @@ def train(
         run = vsemb.train("best", data, "runs/mine", backbone="MobileNetV2", epochs=5)
         tuned = vsemb.train("vsepp", data, "runs/tuned", fine_tune="MobileNetV2", learning_rate=1e-5)
     """
-    given = {**locals(), "log": [each if isinstance(each, str) else each.kind for each in log]}
+    given = {**locals()}
     _choose_backend(backend)
     from vsemb import recipes
     from vsemb.runs.run import STATE, Run
@@ -144,6 +144,7 @@ def train(
     from vsemb.training.logs import Log
     from vsemb.training.strategies import open_distribution
 
+    logs = [chosen(Log, "log", each, {}) for each in log]
     if isinstance(recipe, str | os.PathLike):
         recipe = recipes.get(os.fspath(recipe), variant)
     elif variant is not None:
@@ -151,7 +152,6 @@ def train(
     if workers is not None:
         _run_workers(given)
         return Run.open(out) if seeds is None else SeededRuns(Path(out), tuple(open_seeds(out)[:seeds]))
-    logs = [chosen(Log, "log", each, {}) for each in log]
     # Before other code of TensorFlow runs.
     context = open_distribution(strategy, devices)
     if epochs is not None:
@@ -212,13 +212,15 @@ def _run_workers(given: dict[str, Any]) -> None:
     from vsemb.runs.start import typed
     from vsemb.training.cluster import launch
 
-    workers, recipe, callbacks = given.pop("workers"), given["recipe"], given.pop("callbacks")
-    if callbacks:
-        raise invalid_argument("callbacks", callbacks, "omitted with `workers`, which are other processes")
+    workers, recipe = given.pop("workers"), given["recipe"]
+    for name in ("callbacks", "log"):
+        if objects := [each for each in given[name] if not isinstance(each, str)]:
+            raise invalid_argument(name, objects, "without objects for `workers`, which are other processes")
     if keras.backend.backend() == "jax":
         raise invalid_argument("workers", workers, "omitted with the backend jax")
     if given["strategy"] == "mirrored":
         raise invalid_argument("workers", workers, "omitted with the strategy mirrored")
+    del given["callbacks"]
     plain = given | {
         "recipe": recipe if isinstance(recipe, str | os.PathLike) else recipe.to_json(),
         "strategy": "multiworker",

@@ -220,10 +220,7 @@ class WordEmbedding(Configured, keras.layers.Layer):
         if "int" not in keras.backend.standardize_dtype(token_ids.dtype):
             # Functional and sequential models of Keras turn ids into floats.
             token_ids = ops.cast(token_ids, "int32")
-        # Without its sign bit, a negative id, which would count from the end of the table, is one behind it.
-        dtype = keras.backend.standardize_dtype(token_ids.dtype)
-        token_ids = ops.bitwise_and(token_ids, np.iinfo(dtype).max)
-        vectors = ops.cast(self.look_up(token_ids, training), self.compute_dtype)
+        vectors = ops.cast(self.look_up(outside_if_negative(token_ids), training), self.compute_dtype)
         return self._dropout_layer(vectors, training=training)
 
     def look_up(self, token_ids: Tensor, training: bool) -> Tensor:
@@ -360,6 +357,18 @@ def word_ids(token_ids: Tensor) -> Tensor:
     [[7, 9]]
     """
     return token_ids[..., 0] if len(token_ids.shape) == 3 else token_ids
+
+
+def outside_if_negative(token_ids: Tensor) -> Tensor:
+    """Return ids without their sign bit: a negative one, which would count from the end of a table, is behind its end.
+
+    Example:
+
+    >>> outside_if_negative(ops.convert_to_tensor([3, -1])).numpy().tolist()
+    [3, 2147483647]
+    """
+    dtype = keras.backend.standardize_dtype(token_ids.dtype)
+    return ops.bitwise_and(token_ids, np.iinfo(dtype).max)
 
 
 def padding_mask(token_ids: Tensor) -> Tensor:

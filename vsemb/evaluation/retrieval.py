@@ -91,6 +91,19 @@ class RetrievalMetrics(Result):
         object.__setattr__(self, "recall_sum", _recall_sum(self.image_to_text, self.text_to_image))
 
     @property
+    def values(self) -> dict[str, float]:
+        """Every metric of both directions by a name of its own, as in `metrics.jsonl`: `i2t_R@1`, `t2i_median_rank`."""
+        return _named(self.image_to_text, self.text_to_image, self.recall_sum)
+
+    @property
+    def intervals(self) -> dict[str, list[float]]:
+        """The 95 % intervals by the names of `values`; empty if they were not requested."""
+        bounds = self.intervals_95
+        if bounds is None:
+            return {}
+        return _named(bounds["image_to_text"], bounds["text_to_image"], bounds["recall_sum"])
+
+    @property
     def _tables(self) -> list[tuple[str, RetrievalMetrics]]:
         """The metrics and those of folds, pairs and others, each with a title."""
         titles = {
@@ -349,6 +362,12 @@ def rank_metrics(ranks: np.ndarray, recalls: Iterable[int] = RECALLS) -> dict[st
     result["median_rank"] = math.floor(float(np.median(ranks))) + 1
     result["mean_rank"] = float(np.mean(ranks)) + 1
     return result
+
+
+def _named(image_to_text: dict[str, Any], text_to_image: dict[str, Any], recall_sum: Any) -> dict[str, Any]:
+    named = {f"i2t_{name}": value for name, value in image_to_text.items()}
+    named |= {f"t2i_{name}": value for name, value in text_to_image.items()}
+    return {**named, "recall_sum": recall_sum}
 
 
 def _recall_sum(*sides: dict[str, float]) -> float:

@@ -429,7 +429,7 @@ def _named_rows() -> Iterator[None]:
         if unknown_id is None:
             raise
         received, words = int(unknown_id[1]), int(unknown_id[2])
-        # WordEmbedding takes the sign bit from negative ids.
+        # See `vsemb.encoders.text_encoder.outside_if_negative`.
         received -= next((2**bits for bits in (31, 63) if 0 < 2**bits - received <= 2**30), 0)
         fix = "Build the embedding for the vocabulary that the ids are of: WordEmbedding(len(vocabulary), ...)."
         raise invalid_argument("text", received, f"token ids from 0 to {words - 1}", fix) from error

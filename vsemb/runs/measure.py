@@ -73,14 +73,8 @@ def figures(run: Run, dataset: StoredDataset, split: str, bootstrap: int = 1000)
         VsembError: as `evaluate_run`.
     """
     metrics = evaluate_run(run, dataset, split, bootstrap=bootstrap)
-    assert metrics.intervals_95 is not None
-    values, intervals = {"recall_sum": metrics.recall_sum}, {"recall_sum": metrics.intervals_95["recall_sum"]}
-    for side in ("image_to_text", "text_to_image"):
-        for name, value in getattr(metrics, side).items():
-            values[f"{side}_{name}"] = value
-            intervals[f"{side}_{name}"] = metrics.intervals_95[side][name]
     of = f"the split {split} of {dataset.name}: {metrics.images} images, {metrics.texts} texts"
-    return Figures(of, values, intervals)
+    return Figures(of, metrics.values, metrics.intervals)
 
 
 def embedded(run: Run, dataset: StoredDataset, split: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

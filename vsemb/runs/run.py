@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from vsemb.exporting.served_model import ServedModel
 
 RECIPE, STATUS, VOCABULARY, METRICS = "recipe.json", "run.json", "vocabulary.txt", "metrics.jsonl"
-BEST, STATE, LOGS = "checkpoints/best.weights.h5", "checkpoints/state.npz", "logs"
+BEST, STATE = "checkpoints/best.weights.h5", "checkpoints/state.npz"
 #: Required fields of every `run.json`.
 FIELDS = ("dataset", "data", "vocabulary", "status")
 # `auto` is only for training, which resolves it at the start, because results of a run must not depend on the machine.

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from vsemb.errors import DataError, VsembError, invalid_argument, needs_extra, one_line
+from vsemb.console import say
+from vsemb.errors import DataError, invalid_argument, needs_extra, one_line
 from vsemb.exporting.card import Figures, run_card, version_card_path
 from vsemb.exporting.costs import costs
 from vsemb.files import cache_directory, read_text, write_json, write_text
@@ -35,7 +36,7 @@ class Pushed(Result):
 
     Attributes:
         url: its address.
-        handle: its name for `vsemb.load`.
+        handle: its name, which stands for what was uploaded.
         files: number of files.
     """
 
@@ -48,7 +49,7 @@ class Pushed(Result):
         return {"url": self.url, "handle": self.handle, "files": self.files}
 
     def __str__(self) -> str:
-        return f"{self.files} files are now in {self.url}\nnext         vsemb.load({self.handle!r})"
+        return f"{self.files} files are now in {self.url}\nnext         vsemb info {self.handle}"
 
 
 def repository_of(handle: str, argument: str = "repository") -> str:
@@ -62,7 +63,8 @@ def repository_of(handle: str, argument: str = "repository") -> str:
     >>> repository_of("hf://somebody/photos")
     'somebody/photos'
     """
-    if not re.fullmatch(rf"{HANDLE}[\w.-]+/[\w.-]+", handle):
+    # Without names such as `..`, since the name is a folder of the cache, too.
+    if not re.fullmatch(rf"{HANDLE}\w[\w.-]*/\w[\w.-]*", handle):
         raise invalid_argument(argument, handle, f"{HANDLE}USER/NAME")
     return handle.removeprefix(HANDLE)
 
@@ -70,7 +72,7 @@ def repository_of(handle: str, argument: str = "repository") -> str:
 def pulled(handle: str) -> Path | None:
     """Download a run or an exported model that `vsemb push` uploaded.
 
-    Without a network, the files of the last download are used.
+    If the repository cannot be read, the files of the last download are used, with a notice.
 
     Args:
         handle: `hf://USER/NAME`.
@@ -86,8 +88,11 @@ def pulled(handle: str) -> Path | None:
     folder = cache_directory() / "repositories" / name
     try:
         files = hub.list_repo_files(name)
-    except Exception:  # The library and its HTTP client raise many types.
-        return folder if kind_of(folder) else None
+    except Exception as error:  # The library and its HTTP client raise many types.
+        if kind_of(folder) is None:
+            return None
+        say(f"Cannot read {handle} ({one_line(error, 120)}). The files of the last download are used.")
+        return folder
     if RECIPE not in files and not any(Path(file).name == _MODEL for file in files):
         return None
     with _talking(f"Cannot download {handle}"):
@@ -110,13 +115,14 @@ def push_run(
         measured: figures for the card, see `vsemb.runs.measure.figures`.
 
     Raises:
-        DataError: if the upload fails.
+        DataError: for a run that cannot be exported, or if the upload fails.
     """
     served = run.recipe.served(run)
     examples = {signature.name: signature.examples() for signature in served.offered}
     spent = costs(served.functions, examples, (run.path / run.weights).stat().st_size)
     facts = replace(model_facts(run, measured), costs=spent, licence=licence or "")
-    usage = f"import vsemb\n\nmodel = vsemb.load({repository!r})"
+    # Of every task; `vsemb.load` opens models that embed.
+    usage = f"import vsemb\n\nrun = vsemb.Run.open({repository!r})"
     versions = run.info.get("versions", {})
     title = repository_of(repository).rpartition("/")[2]
     card = run_card(title, usage, served.about, facts, run.fingerprint, versions)
@@ -201,10 +207,8 @@ def _talking(what: str) -> Iterator[None]:
     """
     try:
         yield
-    except VsembError:
-        raise
     except Exception as error:  # The library and its HTTP client raise many types.
-        fix = "Sign in with `hf auth login`, or set HF_TOKEN to a token that may write."
+        fix = "Sign in with `hf auth login`, or set HF_TOKEN."
         raise DataError(f"{what} ({one_line(error, 200)}). {fix}") from error
 
 

@@ -18,6 +18,9 @@ from vsemb.parts import Part
 if TYPE_CHECKING:
     import keras
 
+#: The folder of TensorBoard's logs in a run directory.
+LOGS = "logs"
+
 #: Settings of a training by their path, such as `optimizer.learning_rate`.
 Settings = Mapping[str, bool | int | float | str]
 
@@ -80,7 +83,7 @@ class TensorBoardLog(Log, kind="tensorboard"):
         import keras
         from tensorboard.plugins.hparams import api
 
-        folder = out / "logs"
+        folder = out / LOGS
         # The plugin's own callback serves one `fit`; a training that goes on within an epoch has two.
         writer = tf.summary.create_file_writer(str(folder))
         with writer.as_default():

@@ -134,11 +134,7 @@ class RetrievalValidation(SplitValidation):
         return f"val R@1 {recalls}  recall sum {logs['val_recall_sum']:.1f}"
 
     def metrics(self) -> dict[str, float]:
-        metrics = self.measure()
-        values: dict[str, float] = {}
-        for side, measured in (("i2t", metrics.image_to_text), ("t2i", metrics.text_to_image)):
-            values |= {f"val_{side}_{name}": value for name, value in measured.items()}
-        return {**values, "val_recall_sum": metrics.recall_sum}
+        return {f"val_{name}": value for name, value in self.measure().values.items()}
 
 
 class _ArrayValidation(RetrievalValidation):

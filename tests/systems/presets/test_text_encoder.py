@@ -5,6 +5,7 @@ from __future__ import annotations
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.raising import raises_argument
 from vsemb.systems.presets.text_encoder import PresetTextEncoder
@@ -36,6 +37,13 @@ def test_what_the_network_is_given(options: dict, wanted: list) -> None:
     width = len(wanted[0])
     assert given[:, :width].tolist() == wanted
     assert (given[:, width:] == options.get("padding", 0)).all()
+
+
+@pytest.mark.parametrize("number", [-1, -100, 1])
+def test_ids_that_name_no_token_are_not_looked_up(number: int) -> None:
+    # Below 2, ids of the preset's own tokens would be negative, and count from the end of the table.
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        PresetTextEncoder(network(), 5)(np.array([[5, number, 7]], np.int32))
 
 
 def test_long_texts_are_cut_before_their_end() -> None:

@@ -13,7 +13,8 @@ import keras
 
 from vsemb.errors import invalid_argument
 from vsemb.files import replacing_directory, write_json
-from vsemb.runs.run import BEST, LOGS, METRICS, STATUS, Run, check_out
+from vsemb.runs.run import BEST, METRICS, STATUS, Run, check_out
+from vsemb.training.logs import LOGS
 from vsemb.weights import save_weights
 
 

@@ -11,7 +11,7 @@ import keras
 from keras import ops
 
 from vsemb.configured import Configured, build_layers
-from vsemb.encoders.text_encoder import TextEncoderPart, TextSpec
+from vsemb.encoders.text_encoder import TextEncoderPart, TextSpec, outside_if_negative
 from vsemb.errors import invalid_argument
 from vsemb.parts import Positive
 from vsemb.systems.presets.files import (
@@ -122,7 +122,7 @@ class PresetTextEncoder(Configured, keras.layers.Layer):
         ids = ops.cast(token_ids, "int32")[:, : self.most]
         there = ops.not_equal(ids, 0)
         lengths = ops.sum(ops.cast(there, "int32"), axis=1, keepdims=True)
-        ids = ops.where(there, ids - _SHIFT, self.padding)
+        ids = outside_if_negative(ops.where(there, ids - _SHIFT, self.padding))
         filling = ops.full_like(ids[:, :1], self.padding)
         before = [ops.full_like(filling, number) for number in self._before]
         behind = (self.most if self.fixed else 0) + (self.end is not None)
