@@ -91,6 +91,16 @@ def test_a_run_of_another_recipe_is_refused(tiny_run, tiny_recipe, scenes) -> No
     assert (tiny_run.path / "recipe.json").read_bytes() == before
 
 
+def test_a_training_that_lost_its_metrics_ends(tiny_run, tiny_recipe, scenes, tmp_path, monkeypatch) -> None:
+    out = shutil.copytree(tiny_run.path, tmp_path / "run")
+    (out / "metrics.jsonl").unlink()
+    # The best epoch stays one of those without a row.
+    worse = {"val_recall_sum": 0.0, "val_i2t_R@1": 0.0, "val_t2i_R@1": 0.0}
+    monkeypatch.setattr("vsemb.training.RetrievalValidation.metrics", lambda validation: worse)
+    run = train(tiny_recipe.with_overrides(["training.epochs=3"]), scenes, out)
+    assert run.info["status"] == "finished" and run.info["best_epoch"] < 2 and run.info["validation"] == {}
+
+
 @pytest.mark.slow
 def test_a_finished_run_continues_for_more_epochs(tiny_run, tiny_recipe, scenes, tmp_path, capfd) -> None:
     out = tmp_path / "run"

@@ -248,7 +248,8 @@ def fit_run(
     if devices.writes:
         # Count the rows of all epochs, including earlier sessions.
         rows = read_json_lines(out / METRICS)
-        best = {row["epoch"]: row for row in rows}[select.best_epoch]
+        # Of a training that went on without its file of metrics, the best epoch may have no row.
+        best = {row["epoch"]: row for row in rows}.get(select.best_epoch, {})
         untyped(info).update(
             {
                 "status": "finished",
