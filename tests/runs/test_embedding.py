@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
+import shutil
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from PIL import Image
 
 from vsemb.data.features import files as feature_files
 from vsemb.errors import DataError
 from vsemb.runs import embedding
 from vsemb.runs.embedding import Embedded, embed_files, embed_lines, known_in
 from vsemb.runs.images import embed_image
-from vsemb.runs.indexing import index_files
+from vsemb.runs.indexing import build_index, index_files
+from vsemb.runs.run import Run
 from vsemb.searching.backends.exact import Exact
 
 
@@ -104,6 +107,30 @@ def test_known_files_are_not_read_again(tiny_pixel_run, photos, tmp_path, monkey
     assert index_files(tiny_pixel_run, index.keys, "index")[1].kept == 0
     (tmp_path / "index" / "embeddings.npy").write_bytes(b"")
     assert index_files(tiny_pixel_run, index.keys, "index")[1].kept == 0
+
+
+def test_images_of_an_indexed_dataset_are_not_embedded_again(tiny_pixel_run, scenes, photos, tmp_path, monkeypatch):
+    run = Run.open(shutil.copytree(tiny_pixel_run.path, tmp_path / "run"))
+    sizes, image_encoder = [], embedding.image_encoder
+
+    def counting(run):
+        encode = image_encoder(run)
+        return lambda image_bytes: sizes.append(len(image_bytes)) or encode(image_bytes=image_bytes)
+
+    monkeypatch.setattr(embedding, "image_encoder", counting)
+    with Image.open(photos[0]) as picture:
+        picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT).save(tmp_path / "new.png")
+    files = [photos[0], str(tmp_path / "new.png"), *photos[2:]]
+    fresh, _ = index_files(run, files, tmp_path / "fresh")
+    assert sum(sizes) == len(files)
+    # Without its index, the dataset's embeddings are not known; with another dtype they are rounded.
+    for backend, computed in ((None, 3), (Exact("float16"), len(files))):
+        build_index(run, scenes, "val", backend=backend)
+        sizes.clear()
+        index, embedded = index_files(run, files, tmp_path / f"index{computed}")
+        assert sum(sizes) == computed  # The new one, and bytes that are no picture: a torn file and a missing one.
+        assert index.keys == fresh.keys and list(embedded.skipped) == [photos[2], photos[4]]
+        np.testing.assert_allclose(index.embeddings, fresh.embeddings, atol=1e-5)
 
 
 @pytest.mark.parametrize("ending", ["npy", "parquet"])

@@ -156,6 +156,7 @@ def embed_files(
     files: Sequence[str],
     out: str | os.PathLike[str],
     known: Known = MappingProxyType({}),
+    contents: Mapping[str, np.ndarray] = MappingProxyType({}),
 ) -> Embedded:
     """Embed image files; unreadable files are omitted.
 
@@ -165,6 +166,8 @@ def embed_files(
         out: path of the final output. The work folder `.NAME.partial` lies beside it until all images are embedded.
             After an interruption, the same call resumes.
         known: embeddings by the same run, from `known_in`. A file in it is not read.
+        contents: hex SHA-256 of an image as a dataset stores it -> its embedding by the same run. Files with such a
+            digest are read, but not embedded.
 
     Raises:
         DataError: if no image can be read, the run does not embed images, or a file cannot be written.
@@ -176,10 +179,15 @@ def embed_files(
         with ThreadPoolExecutor() as pool:
             reading = pool.map(_readable, batches[0])
             for following in [*batches[1:], []]:
-                encoded = tf.constant([data for data, _ in reading])
+                encoded = [data for data, _ in reading]
                 reading = pool.map(_readable, following)
-                outputs = encode(image_bytes=encoded)
-                yield outputs["embedding"].numpy(), outputs["valid"].numpy()
+                found = [contents.get(sha256_bytes(data)) if contents else None for data in encoded]
+                new = [data for data, embedding in zip(encoded, found, strict=True) if embedding is None]
+                outputs = encode(image_bytes=tf.constant(new, tf.string))
+                rows = zip(outputs["embedding"].numpy(), outputs["valid"].numpy(), strict=True)
+                pairs = [next(rows) if embedding is None else (embedding, True) for embedding in found]
+                embeddings, valid = zip(*pairs, strict=True)
+                yield np.array(embeddings), np.array(valid)
 
     def reason(file: str) -> str:
         return _readable(file)[1] or "not a JPEG or PNG"

@@ -7,7 +7,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -200,7 +200,8 @@ def index_files(
     """Embed image files without captions and write their index. An interrupted call resumes.
 
     An index of the same run in `out` is updated: files with the same path, size and modification time keep their
-    embeddings, and files that are not in `files` are removed.
+    embeddings, and files that are not in `files` are removed. A file that is in a dataset of which the run has an index
+    has its embedding there.
 
     Args:
         run: the run.
@@ -226,7 +227,7 @@ def index_files(
     known: dict[tuple[str, int, int], np.ndarray] = {}
     for directory in (*others, out):
         known.update(_known(run, directory, backend or Exact()))
-    embedded = embed_files(run, files, out, known)
+    embedded = embed_files(run, files, out, known, _contents(run, backend or Exact()))
     items = [Item(row, name, FILES, name, "") for row, name in enumerate(embedded.names)]
     source = IndexSource(run.fingerprint, embedded.fingerprint, (FILES,), "image", run.recipe.similarity.to_json())
     recorded = {"folder": os.getcwd()}
@@ -279,14 +280,38 @@ def open_files(
 
 def _known(run: Run, directory: str | os.PathLike[str], backend: SearchBackend) -> Known:
     """Return the embeddings in an index of image files of a run, see `embed_files`; empty for any other directory."""
+    with _usable(run, directory, backend) as index:
+        if index is None or index.stamps is None:
+            return {}
+        return known_files(index.recorded["folder"], index.keys, index.stamps, index.embeddings)
+
+
+def _contents(run: Run, backend: SearchBackend) -> dict[str, np.ndarray]:
+    """Return the embeddings in the indexes of datasets below a run by the digests of the images, see `embed_files`."""
+    contents: dict[str, np.ndarray] = {}
+    for directory in sorted((run.path / "index").glob("*-images")):
+        with _usable(run, directory, backend) as index, suppress(VsembError):
+            if index is None:
+                continue
+            dataset = StoredDataset.of(index.recorded["data"])
+            if _content(run, dataset, "image") == index.source.dataset:
+                parts = map(dataset.split, index.source.splits)
+                digests = itertools.chain.from_iterable(part.digests for part in parts)
+                contents |= zip(digests, index.embeddings, strict=True)
+    return contents
+
+
+@contextmanager
+def _usable(run: Run, directory: str | os.PathLike[str], backend: SearchBackend) -> Iterator[SearchIndex | None]:
+    """Open an index whose embeddings serve another one of the run; None if there is none."""
     try:
         index = read_index(directory)
     except VsembError:
-        return {}
+        yield None
+        return
     with closing(index):
-        if index.stamps is None or (index.source.run, index.backend.kept) != (run.fingerprint, backend.kept):
-            return {}
-        return known_files(index.recorded["folder"], index.keys, index.stamps, index.embeddings)
+        kept = (index.source.run, index.backend.kept) == (run.fingerprint, backend.kept)
+        yield index if kept else None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
