@@ -71,12 +71,13 @@ def test_bytes_and_cached_maps_give_one_embedding(run) -> None:
     images = found.recipe.image.images(split, found.recipe.image.open(data))
     maps = images.finish(images.gather(np.arange(3)), None)
     assert maps.shape[:2] == (3, 2)
-    np.testing.assert_allclose(found.model.encode_images(maps), pixels, rtol=1e-3, atol=1e-4)
+    # Maps are stored with eleven bits, which five layers add up.
+    np.testing.assert_allclose(found.model.encode_images(maps), pixels, rtol=1e-2, atol=1e-3)
     # The mean of an image and its mirror image, whose own embeddings differ.
     own, mirrored = (found.model.image_encoder(maps[:, view]) for view in range(2))
     assert np.abs(own - mirrored).max() > 1e-3
     mean = found.model.similarity.normalize((own + mirrored) / 2)
-    np.testing.assert_allclose(found.model.hubs(mean, side="image"), pixels, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(found.model.hubs(mean, side="image"), pixels, rtol=1e-2, atol=1e-3)
 
 
 @pytest.mark.slow

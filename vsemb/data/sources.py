@@ -95,15 +95,9 @@ class FeatureImages(ImageSource):
         self._features: Any = None
         self._positions: np.ndarray | None = None
         if len(split.ids) * store.dim * self._views * 4 <= memory:
-            self._features = self._read(split.ids)
+            self._features = store.views(split.ids) if self._augment else store.rows(split.ids)
         elif not self._augment:
             self._positions = store.positions(split.ids)
-
-    def _read(self, ids: np.ndarray) -> np.ndarray:
-        if self._augment:
-            views = [self._store.views(ids, view) for view in range(self._views)]
-            return np.stack(views, axis=1)  # (n, views, dim)
-        return self._store.rows(ids)
 
     @property
     def spec(self) -> tf.TensorSpec:
@@ -111,12 +105,16 @@ class FeatureImages(ImageSource):
 
     def gather(self, rows: np.ndarray) -> np.ndarray:
         if self._augment:
-            return self.views(rows)[:, 0]
+            return _float32(self._stored(rows)[:, 0])
         return self._features[rows] if self._positions is None else self._store.rows_at(self._positions[rows])
 
     def views(self, rows: np.ndarray) -> np.ndarray:
-        """Return all cached views of the given rows of the split, (len(rows), views, dim)."""
-        return self._read(self._ids[rows]) if self._features is None else self._features[rows]
+        """Return all cached views of the given rows of the split, (len(rows), views, dim) float32."""
+        return _float32(self._stored(rows))
+
+    def _stored(self, rows: np.ndarray) -> np.ndarray:
+        """Return views as they are stored: half the memory of float32 for maps of an inner layer."""
+        return self._store.views(self._ids[rows]) if self._features is None else self._features[rows]
 
     def stream(self, rows: Iterable[np.ndarray], seeds: np.ndarray) -> Iterator[np.ndarray]:
         if not self._augment:
@@ -125,7 +123,11 @@ class FeatureImages(ImageSource):
         drawn = self._store.training_views
         for batch, seed in zip(rows, seeds, strict=True):
             view = np.random.default_rng(seed).integers(drawn[0], drawn[-1] + 1, len(batch))
-            yield self.views(batch)[np.arange(len(batch)), view]
+            yield _float32(self._stored(batch)[np.arange(len(batch)), view])
+
+
+def _float32(rows: np.ndarray) -> np.ndarray:
+    return rows.astype(np.float32, copy=False)
 
 
 class FeatureViews(FeatureImages):

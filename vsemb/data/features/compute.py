@@ -27,6 +27,9 @@ from vsemb.image.views import decode_views, encode_views
 from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, require
 
+# Pixels that the network reads at a time, all views of an image, which bounds its memory.
+_PIXELS = 32 * 224**2
+
 _Folder = TypeVar("_Folder", bound=FeatureFolder)
 
 
@@ -82,6 +85,8 @@ def cache_features(
     network = build_backbone(config, weights)
     weights_sha256 = hash_weights(network)
     cropped = dataclasses.replace(config, crops=10)
+    # Maps are many times as large as feature vectors.
+    dtype = np.float16 if config.inner_map else np.float32
 
     def compute(encoded: Any) -> Iterator[tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]]:
         if keras.backend.backend() != "tensorflow":
@@ -101,8 +106,10 @@ def cache_features(
                 pixels = tf.concat([pixels, pixels[:, :, :, ::-1]], axis=1)
             if training_crops:
                 pixels = tf.concat([pixels, decode_views(images, cropped)[0]], axis=1)
-            features = encode(pixels).numpy()
-            rows = features if views > 1 else features.mean(axis=1)
+            step = max(1, _PIXELS // (config.size**2 * pixels.shape[1]))
+            parts = [pixels[start : start + step] for start in range(0, len(pixels), step)]
+            features = np.concatenate([encode(part).numpy() for part in parts])
+            rows = (features if views > 1 else features.mean(axis=1)).astype(dtype)
             refuse_not_finite(rows, batch_ids, dataset, f"{config.name} with these weights")
             yield batch_ids, rows, {}
 
@@ -116,6 +123,7 @@ def cache_features(
         {"backbone": config.to_json(), "weights_sha256": weights_sha256, "crops": config.crops},
         lambda folder: save_backbone_weights(network, folder / WEIGHTS_NAME),
         batch_size=batch_size,
+        dtype=dtype,
     )
 
 

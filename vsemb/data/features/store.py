@@ -26,7 +26,7 @@ import numpy as np
 
 from vsemb.data.features.files import FORMAT, VERSION, WEIGHTS_NAME, check_ids, load_array, not_finite
 from vsemb.data.store import StoredDataset
-from vsemb.errors import DataError, invalid_argument
+from vsemb.errors import DataError
 from vsemb.files import read_json, reading, remember, sha256_bytes, sha256_file, unchanged
 from vsemb.image.backbones import PREPROCESSING_VERSION, BackboneConfig
 from vsemb.printing import command_line, facts
@@ -62,7 +62,7 @@ class FeatureFolder(Result):
     recipe: ClassVar[str]
     format: ClassVar[tuple[str, int]]
     keys: ClassVar[frozenset[str]]
-    arrays: ClassVar[Mapping[str, tuple[str, tuple[int, ...]]]]
+    arrays: ClassVar[Mapping[str, tuple[tuple[str, ...], tuple[int, ...]]]]
 
     def __init__(
         self, directory: Path, manifest: dict[str, Any], ids: np.ndarray, features: np.ndarray, **beside: np.ndarray
@@ -92,9 +92,9 @@ class FeatureFolder(Result):
         directory = Path(directory)
         manifest = cls._read_manifest(directory, dataset)
         arrays = {name: load_array(directory / f"{name}.npy") for name in ("ids", *cls.arrays)}
-        for name, (dtype, ranks) in {"ids": ("int64", (1,)), **cls.arrays}.items():
+        for name, (dtypes, ranks) in {"ids": (("int64",), (1,)), **cls.arrays}.items():
             array = arrays[name]
-            if array.dtype != dtype or array.ndim not in ranks:
+            if array.dtype not in dtypes or array.ndim not in ranks:
                 raise cls.unusable(directory, f"are damaged: {name} {array.dtype} {array.shape}")
         store = cls(directory, manifest, **arrays)
         store.check_rows(dataset)
@@ -336,7 +336,7 @@ class FeatureStore(FeatureFolder):
     fix = "Train with a `backbone`, or make them first:"
     format = FORMAT, VERSION
     keys = frozenset({"crops"})
-    arrays = {"features": ("float32", (2, 3))}
+    arrays = {"features": (("float32", "float16"), (2, 3))}
 
     def expected_fingerprint(self) -> str | None:
         config = self.backbone
@@ -394,26 +394,24 @@ class FeatureStore(FeatureFolder):
 
     def rows_at(self, positions: np.ndarray) -> np.ndarray:
         """Gather features as `rows`, by their places in the file, see `positions`."""
-        if self.training_views:
-            return self._features[positions, 0]
-        features = self._features[positions]
+        features = self._features[positions, 0] if self.training_views else self._features[positions]
+        features = features.astype(np.float32, copy=False)
         return features.mean(axis=1) if features.ndim == 3 else features
 
-    def views(self, ids: np.ndarray, view: int | np.ndarray) -> np.ndarray:
-        """Gather one view (crop) of each image.
+    def views(self, ids: np.ndarray) -> np.ndarray:
+        """Gather all stored views (crops) of images, as they are stored.
 
         Args:
             ids: int64 (n,).
-            view: the view's number in [0, `views_count`), one for all or int (n,), one an image.
 
         Returns:
-            float32 (n, dim).
+            (n, views, dim), float16 for maps of an inner layer and float32 for others.
+
+        Raises:
+            DataError: if an id has no features.
         """
-        views = np.asarray(view)
-        if views.size and not (views.min() >= 0 and views.max() < self.views_count):
-            raise invalid_argument("view", view, f"numbers in [0, {self.views_count})")
-        positions = self.positions(ids)
-        return self._features[positions, views] if self._features.ndim == 3 else self._features[positions]
+        rows = self._features[self.positions(ids)]
+        return rows if rows.ndim == 3 else rows[:, None]
 
 
 def views_kept(crops: int, views: int) -> bool | str:

@@ -103,7 +103,7 @@ class RegionStore(FeatureFolder):
     recipe = "dvsa"
     format = "vsemb-regions", 1
     keys = frozenset({"regions", "candidates_sha256"})
-    arrays = {"features": ("float16", (3,)), "boxes": ("float32", (3,)), "scores": ("float32", (2,))}
+    arrays = {"features": (("float16",), (3,)), "boxes": (("float32",), (3,)), "scores": (("float32",), (2,))}
 
     def expected_fingerprint(self) -> str | None:
         if _is_published(self.manifest):
