@@ -145,6 +145,7 @@ def train(
     from vsemb.training.strategies import open_distribution
 
     logs = [chosen(Log, "log", each, {}) for each in log]
+    named = isinstance(recipe, str | os.PathLike)
     if isinstance(recipe, str | os.PathLike):
         recipe = recipes.get(os.fspath(recipe), variant)
     elif variant is not None:
@@ -159,7 +160,9 @@ def train(
             raise invalid_argument("training.epochs", values["training.epochs"], "omitted with `epochs`")
         values["training.epochs"] = epochs
     others = signature_of(train).parameters
-    recipe, opened = start(recipe, data, values, fine_tune=fine_tune, backbone=backbone, weights=weights, others=others)
+    recipe, opened = start(
+        recipe, data, values, fine_tune=fine_tune, backbone=backbone, weights=weights, others=others, suit=named
+    )
     runs_of_inputs = {name: Run.open(each) for name, each in inputs.items()}
     recipes_of = {Path(out): recipe} if seeds is None else seeded_recipes(recipe, out, seeds)
     runs = []

@@ -14,16 +14,18 @@ import numpy as np
 from vsemb.console import say
 from vsemb.data.batches import BatchesPart, PairBatches, Pairs
 from vsemb.data.store import StoredDataset
-from vsemb.errors import invalid_argument
+from vsemb.errors import counted, invalid_argument
 from vsemb.hubs import HubCorrection
 from vsemb.losses.in_batch import InBatchLoss, LossPart
 from vsemb.losses.ranking import Ranking
 from vsemb.models import DualEncoder, LogitScale
-from vsemb.parts import Count, NonNegative, Size
+from vsemb.ops.tensorflow import tf
+from vsemb.parts import Count, NonNegative, Size, Whole
 from vsemb.recipes.info import untyped
 from vsemb.recipes.schema import Job, Recipe
 from vsemb.recipes.towers import MOST_IMAGES, Features, ImageTower, Text
 from vsemb.similarities import Cosine, Similarity
+from vsemb.text.tokenizers import NGRAMS
 from vsemb.training.callbacks import CollapseWarning
 from vsemb.training.hub_bank import HubBankValidation
 from vsemb.training.initialization import Initialization, Random
@@ -54,6 +56,8 @@ class Retrieval(Recipe, kind="retrieval"):
         chunk_size: rows that are embedded at a time (gradient caching); null for the whole batch. Gradients do not
             change.
         hub_bank: training images and captions by which embeddings are corrected for hubs; null for no correction.
+        ngrams_below: number of training images below which the tokenizer is `ngrams`, unless the training sets another;
+            0 for never.
     """
 
     run_fields: ClassVar[tuple[str, ...]] = ("features", "feature_dim")
@@ -69,6 +73,7 @@ class Retrieval(Recipe, kind="retrieval"):
     l2: NonNegative = 0.0
     chunk_size: Count | None = None
     hub_bank: Count | None = None
+    ngrams_below: Whole = 0
 
     def check(self) -> None:
         super().check()
@@ -102,6 +107,14 @@ class Retrieval(Recipe, kind="retrieval"):
 
     def open_data(self, path: str | os.PathLike[str]) -> StoredDataset:
         return StoredDataset.open(path)
+
+    def suited_to(self, data: StoredDataset) -> tuple[Sequence[str], str]:
+        images = len(data.split("train"))
+        # Without TensorFlow, n-grams cannot be read.
+        if images >= self.ngrams_below or not tf:
+            return (), ""
+        line = f"{counted(images, 'training image')}: reading words by their n-grams, too, with {NGRAMS}."
+        return (NGRAMS,), f"{line} For whole words, set text.tokenizer=words."
 
     def with_pixels(self, image: Any) -> Self:
         # Closed-form initialization needs cached features, and a tower from pixels has no cache.

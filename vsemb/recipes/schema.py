@@ -240,6 +240,17 @@ class Recipe(Part, family="task"):
             return False
         return True
 
+    def suited_to(self, data: Any) -> tuple[Sequence[str], str]:
+        """Return the changes of the recipe that suit the size of training data, for a training that names the recipe.
+
+        Args:
+            data: result of `open_data`.
+
+        Returns:
+            The changes, see `with_overrides`, and a line that says what they are and how to keep the recipe.
+        """
+        return (), ""
+
     def with_pixels(self, image: Any) -> Self:
         """Return the recipe with an image tower from pixels, a `vsemb.recipes.towers.Pixels`."""
         recipe: Any = self

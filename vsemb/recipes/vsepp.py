@@ -27,6 +27,7 @@ differ by about 3.
 - The encoder is a bidirectional GRU of 256 units with mean and maximum over its states, and dropout throughout. Larger
   encoders overfit the 6,000 training images.
 - Training uses Adam at 1e-3 with a cosine schedule, batches of 256 and 8 epochs.
+- Below 3,000 training images, words are composed of their n-grams (`ngrams_below`), see docs/results.
 - Training uses bfloat16 on processors that multiply it faster (`training.precision`), which only saves time.
 """
 
@@ -82,6 +83,7 @@ VSEPP = {
         optimizer=Adam(learning_rate=1e-3, schedule=Cosine(warmup_epochs=0.6), global_clipnorm=2.0),
         batches=Pairs(size=256),
         initialization=CCA(),
+        ngrams_below=3000,
         training=Training(epochs=8, precision="auto"),
     ),
 }

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
+from vsemb.console import say
 from vsemb.data.store import StoredDataset
-from vsemb.errors import DataError, invalid_argument
+from vsemb.errors import DataError, VsembError, invalid_argument
 from vsemb.parts import Part, Typed
 from vsemb.recipes.schema import Recipe
 from vsemb.runs.fine_tune import with_backbone
@@ -27,6 +28,7 @@ def start(
     backbone: str | None = None,
     weights: str | os.PathLike[str] | None = None,
     others: Iterable[str] = (),
+    suit: bool = False,
 ) -> tuple[Recipe, Any]:
     """Return the recipe that a training trains, and its opened data.
 
@@ -39,13 +41,15 @@ def start(
         backbone: network of cached features; it must be None with `fine_tune`.
         weights: weights that fine-tuning starts from; without `fine_tune`, they are of cached features.
         others: names of other arguments, for the error about an unknown name in `values`.
+        suit: whether the recipe may be changed to suit the size of the data, see `Recipe.suited_to`.
 
     Raises:
         VsembError: for arguments that do not match each other, values that do not fit, or data that cannot be opened.
     """
     if fine_tune is None:
-        recipe = with_values(recipe, values, others)
-        return recipe, _opened(recipe, data)
+        changed = with_values(recipe, values, others)
+        data = _opened(changed, data)
+        return _suited(recipe, changed, data, values) if suit else changed, data
     if backbone is not None:
         raise invalid_argument("backbone", backbone, "omitted with `fine_tune`, which reads no cached features")
     # The other fields belong to the tower that replaces this one.
@@ -56,7 +60,21 @@ def start(
     if weights is not None:
         chosen = None if weights == "random" else os.fspath(weights)
         recipe = recipe.with_pixels(replace(recipe.image_tower, weights=chosen))
-    return with_values(recipe, {name: value for name, value in values.items() if name not in first}, others), data
+    values = {name: value for name, value in values.items() if name not in first}
+    changed = with_values(recipe, values, others)
+    return _suited(recipe, changed, data, values) if suit else changed, data
+
+
+def _suited(recipe: Recipe, changed: Recipe, data: Any, values: Mapping[str, Any]) -> Recipe:
+    """Return a recipe as it suits the data, with values that go before; `changed`, without that, if they do not fit."""
+    changes, line = changed.suited_to(data)
+    try:
+        chosen = with_values(recipe.with_overrides(changes), values)
+    except VsembError:
+        return changed
+    if chosen != changed:
+        say(line)
+    return chosen
 
 
 def _opened(recipe: Recipe, data: Any) -> Any:
