@@ -15,7 +15,7 @@ $(VENV)/installed: setup.cfg pyproject.toml
 
 # In one go: `models` and `regions` each bring an OpenCV, and the latter's, with selective search, must be the last.
 $(VENV)/installed-dev: $(VENV)/installed
-	$(BIN)/python -m pip install -e '.[dev,models,tfds,hf,serving,sign,index,milvus,report,demo,parse,regions,captions,beam,docs]'
+	$(BIN)/python -m pip install -e '.[dev,models,tfds,hf,serving,sign,index,milvus,report,demo,parse,regions,captions,beam,dask,docs]'
 	touch $@
 
 quickstart: $(VENV)/installed

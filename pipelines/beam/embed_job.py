@@ -6,6 +6,7 @@ import functools
 import json
 import os
 import shutil
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,7 +112,7 @@ def dataset_units(
         rows = np.bincount(part.index.numbers("shard"), weights, len(names)).astype(int).tolist()
         for shard, count in zip(names, rows, strict=True):
             path = storage.join(shards or str(dataset.path.resolve()), shard)
-            units.append(Unit(kind, path, name, first, BATCH[kind], first // rows_per_file))
+            units.append(Unit(kind, path, name, first, count, BATCH[kind], first // rows_per_file))
             first += count
     return units
 
@@ -142,8 +143,9 @@ def list_units(path: str, kind: str, folder: str, rows_per_file: int) -> list[Un
     units = []
     for first in range(0, len(lines), _LIST_UNIT):
         target = storage.join(folder, f"input-{first // _LIST_UNIT:08d}.jsonl")
-        storage.write_lines(target, lines[first : first + _LIST_UNIT])
-        units.append(Unit(kind, target, "", first, BATCH[kind], first // rows_per_file))
+        part = lines[first : first + _LIST_UNIT]
+        storage.write_lines(target, part)
+        units.append(Unit(kind, target, "", first, len(part), BATCH[kind], first // rows_per_file))
     return units
 
 
@@ -200,11 +202,15 @@ def embed(
     if storage.is_local(work):
         os.makedirs(work, exist_ok=True)
     all_units = units(work)
-    numbers = sorted({unit.file for unit in all_units})
+    rows: Counter[int] = Counter()
+    for unit in all_units:
+        rows[unit.file] += unit.rows
+    numbers = sorted(rows)
     files = {}
     for place, number in enumerate(numbers):
         name = f"embeddings-{place:05d}-of-{len(numbers):05d}.{format}"
-        files[number] = FileTask(place, storage.join(work, name), storage.join(work, f"{name}.json"), format)
+        path = storage.join(work, name)
+        files[number] = FileTask(place, rows[number], path, f"{path}.json", format)
     there = storage.listing(work)
     done = {number for number, file in files.items() if file.report.rpartition("/")[2] in there}
     if done:
@@ -248,7 +254,7 @@ def _build(pipeline: beam.Pipeline, *, units: list[Unit], files: dict[int, FileT
         pipeline
         | "Units" >> beam.Create(units)
         | "Spread units" >> beam.Reshuffle()
-        | "Read" >> beam.FlatMap(read_blocks)
+        | "Read" >> beam.FlatMap(lambda unit: ([block] for block in read_blocks(unit)))
         | "Embed" >> RunInference(SavedModelHandler(model.path, *SIGNATURES[kind]))
         | "By file" >> beam.Map(lambda item: (item.block.file, item))
         | "Together" >> beam.GroupByKey()

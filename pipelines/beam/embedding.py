@@ -33,6 +33,7 @@ class Unit:
         path: the shard, or the file of JSON lines `[number, text or location of an image]`.
         split: split of the shard; `""` for a part of a list.
         first: index of its first row among all rows.
+        rows: number of its rows.
         batch: number of rows per block.
         file: number of the output file.
     """
@@ -41,6 +42,7 @@ class Unit:
     path: str
     split: str
     first: int
+    rows: int
     batch: int
     file: int
 
@@ -162,9 +164,9 @@ class SavedModelHandler(ModelHandler[Block, Embedded, Any]):
 
         return tf.saved_model.load(self._path)
 
-    def batch_elements_kwargs(self) -> dict[str, Any]:
-        """Return options that prevent Beam from merging blocks."""
-        return {"min_batch_size": 1, "max_batch_size": 1}
+    def should_skip_batching(self) -> bool:
+        """Return that elements are batches already: Dask's runner loses what Beam's own batching emits last."""
+        return True
 
     def get_num_bytes(self, batch: Sequence[Block]) -> int:
         """Return the size of a batch, for Beam's metrics."""
@@ -193,19 +195,25 @@ class FileTask:
 
     Attributes:
         number: number of the file, from 0.
+        rows: number of rows of its units.
         path: path of the file.
         report: path of the description of its content, written last.
         kind: `parquet` or `tfrecord`.
     """
 
     number: int
+    rows: int
     path: str
     report: str
     kind: str
 
 
 def write_file(task: FileTask, embedded: Iterable[Embedded]) -> None:
-    """Write the valid rows of blocks in order; the report lists the invalid rows."""
+    """Write the valid rows of blocks in order; the report lists the invalid rows.
+
+    Raises:
+        RuntimeError: if the runner lost rows or repeated them.
+    """
     parts: list[Vectors] = []
     bad: list[dict[str, Any]] = []
     for item in sorted(embedded, key=lambda item: item.block.first):
@@ -218,6 +226,8 @@ def write_file(task: FileTask, embedded: Iterable[Embedded]) -> None:
         ids = np.array(block.ids, np.int64)[kept]
         parts.append(Vectors(ids, keys, [block.split] * len(kept), item.embeddings[kept]))
     vectors = joined(parts)
+    if len(vectors) + len(bad) != task.rows:
+        raise RuntimeError(f"{len(vectors) + len(bad)} of {task.rows} rows came back")
     report = {"rows": len(vectors), "dim": int(vectors.embeddings.shape[1]), "bad": bad}
     with storage.writing(task.path) as temporary:
         WRITERS[task.kind](temporary, vectors)

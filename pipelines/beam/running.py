@@ -29,6 +29,8 @@ more processes, or on a cluster, with:
   --runner Dataflow --project P --region R --temp_location gs://BUCKET/tmp --sdk_container_image IMAGE
   --runner Flink --flink_master HOST:8081 --environment_type DOCKER --environment_config IMAGE
   --runner Spark --spark_master_url spark://HOST:7077 --environment_type DOCKER --environment_config IMAGE
+  --runner apache_beam.runners.dask.dask_runner.DaskRunner --dask_client_address tcp://HOST:8786 \
+      --dask_partition_size 1
 IMAGE is Beam's image of this Python with vsemb[beam] and pipelines/ in it, and all paths and URIs must mean
 the same to every worker."""
 
@@ -53,8 +55,14 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> tuple[
 
 def _unknown(flags: list[str]) -> list[str]:
     need_beam()
-    from apache_beam.options.pipeline_options import PipelineOptions
+    from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+    from apache_beam.runners.runner import create_runner
 
+    # The module of a runner declares the runner's options.
+    runner = PipelineOptions(flags).view_as(StandardOptions).runner
+    if runner is not None:
+        with contextlib.suppress(ValueError):
+            create_runner(runner)
     # Beam itself ignores unknown options, including misspelt ones.
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for kind in {str(kind): kind for kind in PipelineOptions.__subclasses__()}.values():
@@ -96,7 +104,8 @@ def run_pipeline(
     local = wanted is None or wanted.lower() in LOCAL
     with _local_surroundings() if local else contextlib.nullcontext():
         try:
-            pipeline = beam.Pipeline(runner=_local_runner(options) if local else None, options=options)
+            runner = _local_runner(options) if local else _named_runner(wanted)
+            pipeline = beam.Pipeline(runner=runner, options=options)
             build(pipeline)
             with _progress(watch, total, unit, name, seconds=1.0 if local else 30.0):
                 result = pipeline.run()
@@ -115,6 +124,17 @@ def _reason(error: Exception) -> str:
     told = [line for line in lines if "[while running" in line]
     line = (told or lines[-1:] or [type(error).__name__])[-1]
     return one_line(line.split(" [while running")[0].removeprefix("vsemb.errors."))
+
+
+def _named_runner(name: str) -> Any:
+    from apache_beam.runners.runner import create_runner
+
+    try:
+        return create_runner(name)
+    except ImportError as error:
+        raise DataError(
+            f"The runner {name} must be installed: {one_line(error)}. Dask's comes with pip install 'vsemb[dask]'."
+        ) from error
 
 
 def _local_runner(options: Any) -> Any:

@@ -74,6 +74,22 @@ def test_processes_write_the_same_bytes(model, scenes, tmp_path) -> None:
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes(), name
 
 
+@pytest.mark.parametrize("copies", [0, 2])
+def test_rows_that_a_runner_loses_or_repeats_are_an_error(copies: int, tmp_path) -> None:
+    from pipelines.beam.embedding import Block, Embedded, FileTask, write_file
+
+    blocks = [
+        Embedded(Block(0, first, "val", [first], ["a"], [], [None]), np.ones((1, 2), np.float32), np.ones(1, bool))
+        for first in range(2)
+    ]
+    task = FileTask(0, 2, str(tmp_path / "file"), str(tmp_path / "report"), "parquet")
+    with pytest.raises(RuntimeError, match=f"{1 + copies} of 2 rows"):
+        write_file(task, [blocks[0], *copies * [blocks[1]]])
+    assert not list(tmp_path.iterdir())
+    write_file(task, blocks)
+    assert (tmp_path / "report").exists()
+
+
 @pytest.mark.slow
 def test_files_and_bad_ones(model, scenes: StoredDataset, tmp_path, capsys) -> None:
     split = scenes.split("val")

@@ -186,6 +186,7 @@ def test_errors_are_one_line(photos, wanted, tmp_path, capsys) -> None:
         ([photos, "--out", tmp_path / "o", "--block", 0], "`block`"),
         ([tmp_path / "empty.csv", "--out", tmp_path / "o"], "None of 1 images can be used"),
         ([photos, "--out", tmp_path / "o", "--runner", "Nope"], "Nope"),
+        ([photos, "--out", tmp_path / "o", "--runner", "no_such_package.Runner"], "no_such_package"),
         ([photos, "--out", tmp_path / "o", "--images", "gs://bucket/photos"], "apache-beam[gcp]"),
         ([photos, "--out", "gs://bucket/data"], "apache-beam[gcp]"),
     ]

@@ -157,10 +157,11 @@ def test_damaged_files_are_one_error(name, tmp_path):
 
 
 def test_what_is_not_installed_names_the_extra(monkeypatch):
-    hidden = {"faiss": "index", "scann.scann_ops.py": "index", "pymilvus": "milvus"}
-    for package in hidden:
+    for package in ("faiss", "scann.scann_ops.py", "pymilvus", "milvus_lite"):
         monkeypatch.setitem(__import__("sys").modules, package, None)
     for name in NAMES[2:]:
         extra = "milvus" if name == "milvus" else "index"
         with pytest.raises(MissingExtraError, match=rf"vsemb\[{extra}\]"):
             made(name).require_library()
+    with pytest.raises(MissingExtraError, match=r"vsemb\[milvus\]"):
+        made("milvus", uri="http://localhost:1").require_library()

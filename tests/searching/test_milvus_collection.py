@@ -1,19 +1,20 @@
-"""Milvus: an embedded one ends with its process, and a server at a URI is written to and cleaned up."""
+"""Milvus: an embedded one ends with its process, and a real server at a URI is written to and cleaned up."""
 
 from __future__ import annotations
 
+import contextlib
 import json
-import logging
 import shutil
 import socket
 import subprocess
 import sys
-import threading
 
 import numpy as np
 import pytest
 
 pytest.importorskip("milvus_lite")
+
+import milvus_lite
 
 from vsemb.errors import DataError
 from vsemb.searching.backends.milvus import TOKEN, URI, Milvus, MilvusCollection
@@ -32,20 +33,31 @@ def write(directory, count, backend):
     return write_index(directory, vectors(count), np.arange(count), keys, SOURCE, backend=backend)
 
 
+@pytest.fixture(scope="module")
+def standalone(tmp_path_factory):
+    """The URI of a server of Milvus, which a wheel brings."""
+    milvus = pytest.importorskip("milvus", reason="the package milvus is not installed")
+    started = milvus.MilvusServer()
+    started.set_base_dir(str(tmp_path_factory.mktemp("standalone")))
+    started.start()
+    yield f"http://127.0.0.1:{started.listen_port}"
+    started.stop()
+    started.cleanup()
+
+
 @pytest.fixture
-def server(tmp_path):
-    """The URI of a Milvus server, as a cluster's would be, and its client."""
-    from milvus_lite.adapter.grpc.server import start_server_in_thread
+def server(standalone):
+    """The URI of a server without collections, and its client."""
     from pymilvus import MilvusClient
 
-    started, database, port = start_server_in_thread(data_dir=str(tmp_path / "cluster"), host="127.0.0.1", port=0)
-    client = MilvusClient(uri=f"http://127.0.0.1:{port}")
-    yield f"http://127.0.0.1:{port}", client
+    client = MilvusClient(uri=standalone)
+    yield standalone, client
+    for name in client.list_collections():
+        client.drop_collection(name)
     client.close()
-    started.stop(grace=0).wait()
-    database.close()
 
 
+@pytest.mark.slow
 def test_a_server_by_uri(server, tmp_path, monkeypatch):
     uri, client = server
     monkeypatch.setenv(TOKEN, "root:hunter2")
@@ -78,6 +90,7 @@ def test_a_server_by_uri(server, tmp_path, monkeypatch):
         read_index(tmp_path / "a")
 
 
+@pytest.mark.slow
 def test_a_copy_leaves_the_collection_of_its_original(server, tmp_path, monkeypatch, capsys):
     uri, client = server
     monkeypatch.setenv(URI, uri)
@@ -155,36 +168,45 @@ def test_nobody_at_the_uri(tmp_path):
     assert not any(tmp_path.iterdir())
 
 
-def test_damage_is_one_error_and_nothing_is_logged_beside_it(tmp_path, monkeypatch):
+def test_damage_is_one_error_and_nothing_is_logged_beside_it(tmp_path, caplog):
     write(tmp_path / "a", 5, Milvus()).close()
-    (schema,) = tmp_path.rglob("schema.json")
+    (schema,), (manifest,) = tmp_path.rglob("schema.json"), (tmp_path / "a" / "backend").rglob("manifest.json")
+    good = schema.read_text()
     schema.write_text("{")
-    said = []
-    for name in ("pymilvus.decorators", "milvus_lite.adapter.grpc.servicer"):
-        monkeypatch.setattr(logging.getLogger(name), "handle", said.append)
     with pytest.raises(DataError, match=r"Milvus cannot open .*schema\.json' is not valid JSON[^.]*\.$"):
         read_index(tmp_path / "a")
-    assert not said
-    # Threads of the embedded server, too.
-    for name in ("grpc._server", "milvus_lite.engine.collection"):
-        assert not logging.getLogger(name).isEnabledFor(logging.ERROR), name
+    schema.write_text(good)
+    manifest.write_text("{")  # Milvus Lite warns, and reads the one before.
+    with contextlib.suppress(DataError):
+        read_index(tmp_path / "a").close()
+    assert not caplog.records
 
 
-def test_an_embedded_one_stops_when_it_is_closed(tmp_path):
-    # Not their number: a thread of an earlier test may end meanwhile.
-    before = set(threading.enumerate())
+def test_an_embedded_one_is_locked_until_it_is_closed(tmp_path):
+    folder = str(tmp_path / "a" / "backend" / "milvus.db")
     index = write(tmp_path / "a", 30, Milvus())
-    assert set(threading.enumerate()) - before
-    # Written anew over the open one.
+    # Indexes of one process share the lock.
+    second = read_index(tmp_path / "a")
+    index.close()
+    wanted = [[int(np.argmax(vectors(30) @ vectors(1)[0]))]]
+    assert second.search(vectors(1), 1)[0].tolist() == wanted
+    with pytest.raises(milvus_lite.DataDirLockedError):
+        milvus_lite.MilvusLite(folder)
+    second.close()
+    milvus_lite.MilvusLite(folder).close()
+    # One that is forgotten is closed, too.
+    third = read_index(tmp_path / "a")
+    del third
+    milvus_lite.MilvusLite(folder).close()
+    # Written anew over an open one.
+    index = read_index(tmp_path / "a")
     again = write(tmp_path / "a", 20, Milvus())
     assert len(again.finder) == 20
     assert again.search(vectors(1), 1)[0].tolist() == [[int(np.argmax(vectors(20) @ vectors(1)[0]))]]
+    with pytest.raises(milvus_lite.DataDirLockedError):
+        milvus_lite.MilvusLite(folder)
     again.close()
     index.close()
-    for thread in threading.enumerate():
-        if "_serve" in thread.name:
-            thread.join(30)
-            assert not thread.is_alive()
 
 
 _SEARCH = """

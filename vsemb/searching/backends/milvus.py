@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import hashlib
 import json
@@ -9,7 +10,8 @@ import logging
 import os
 import re
 import uuid
-from collections.abc import Iterator, Mapping
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,7 +20,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from vsemb.console import say
-from vsemb.errors import DataError, invalid_argument, missing_extra, one_line
+from vsemb.errors import DataError, VsembError, invalid_argument, missing_extra, one_line
 from vsemb.files import read_bytes, reading, require_contained
 from vsemb.searching.backends.backend import Approximate, Finder
 
@@ -33,73 +35,162 @@ _BATCH_BYTES, _MOST, _QUERIES = 4 << 20, 16_384, 64
 
 def _milvus() -> Any:
     try:
-        import milvus_lite  # noqa: F401
         import pymilvus
     except ImportError as error:
         raise missing_extra(error.name or "pymilvus", "milvus") from error
+    # They log each error with a traceback and also raise it. gRPC's threads log calls that end with the process.
+    _silence("pymilvus", "grpc")
     return pymilvus
 
 
-class MilvusCollection(Finder):
-    """A connection to a collection of Milvus.
+def _lite() -> Any:
+    try:
+        import milvus_lite
+    except ImportError as error:
+        raise missing_extra(error.name or "milvus_lite", "milvus") from error
+    _silence("milvus_lite")
+    return milvus_lite
+
+
+def _silence(*names: str) -> None:
+    for name in names:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+
+
+class Collection(Finder):
+    """A collection of Milvus, anywhere."""
+
+    @abc.abstractmethod
+    def hits(self, queries: list[list[float]], n: int) -> Iterable[Sequence[Mapping[str, Any]]]:
+        """Find at most n items per query.
+
+        Args:
+            queries: at most 64 vectors.
+            n: number of items per query.
+
+        Returns:
+            `id` and `distance` of the items per query, in descending order of the inner product.
+        """
+
+    def search(self, queries: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+        n = min(n, _MOST)
+        rows = np.full((len(queries), n), -1, np.int64)
+        scores = np.full((len(queries), n), -np.inf, np.float32)
+        for start in range(0, len(queries), _QUERIES):
+            found = self.hits(queries[start : start + _QUERIES].tolist(), n)
+            for row, hits in enumerate(found, start):
+                rows[row, : len(hits)] = [hit["id"] for hit in hits]
+                scores[row, : len(hits)] = [hit["distance"] for hit in hits]
+        return rows, scores
+
+
+class MilvusCollection(Collection):
+    """A connection to a collection in a cluster.
 
     Args:
-        where: address of a cluster, or absolute path of a folder.
+        where: address of the cluster.
         collection: name of the collection.
     """
 
     def __init__(self, where: str, collection: str) -> None:
-        self.where, self.collection = where, collection
+        self.collection = collection
         self.client = _connect(where)
 
     def __len__(self) -> int:
         with _milvus_errors("count the items of", self.collection):
             return int(self.client.get_collection_stats(self.collection)["row_count"])
 
-    def fill(self, vectors: np.ndarray, index_type: str) -> None:
+    def fill(self, vectors: np.ndarray) -> None:
         """Create the collection with the items as rows.
 
         Args:
             vectors: (items, dim) float32 or float16.
-            index_type: its type of index, of Milvus.
         """
         milvus = _milvus()
         schema = self.client.create_schema(auto_id=False, enable_dynamic_field=False)
         schema.add_field("id", milvus.DataType.INT64, is_primary=True)
         schema.add_field("vector", milvus.DataType.FLOAT_VECTOR, dim=vectors.shape[1])
         index = self.client.prepare_index_params()
-        index.add_index("vector", index_type=index_type, metric_type="IP")
+        index.add_index("vector", index_type="AUTOINDEX", metric_type="IP")
         self.client.create_collection(self.collection, schema=schema, index_params=index)
-        step = max(1, _BATCH_BYTES // (4 * vectors.shape[1]))
-        for start in range(0, len(vectors), step):
-            block = np.asarray(vectors[start : start + step], np.float32)
-            rows = [{"id": start + row, "vector": vector} for row, vector in enumerate(block)]
-            self.client.insert(self.collection, rows)
+        for block in _blocks(vectors):
+            self.client.insert(self.collection, block)
         self.client.flush(self.collection)
 
-    def search(self, queries: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-        n = min(n, _MOST)
-        rows = np.full((len(queries), n), -1, np.int64)
-        scores = np.full((len(queries), n), -np.inf, np.float32)
+    def hits(self, queries: list[list[float]], n: int) -> Iterable[Sequence[Mapping[str, Any]]]:
         with _milvus_errors("search", self.collection):
-            for start in range(0, len(queries), _QUERIES):
-                answers = self.client.search(
-                    self.collection,
-                    data=queries[start : start + _QUERIES].tolist(),
-                    limit=n,
-                    anns_field="vector",
-                    search_params={"metric_type": "IP"},
-                    consistency_level="Strong",
-                )
-                for row, hits in enumerate(answers, start):
-                    rows[row, : len(hits)] = [hit["id"] for hit in hits]
-                    scores[row, : len(hits)] = [hit["distance"] for hit in hits]
-        return rows, scores
+            found: Iterable[Sequence[Mapping[str, Any]]] = self.client.search(
+                self.collection,
+                data=queries,
+                limit=n,
+                anns_field="vector",
+                search_params={"metric_type": "IP"},
+                consistency_level="Strong",
+            )
+            return found
 
     def close(self) -> None:
         self.client.close()
-        if os.path.isabs(self.where):
-            _release(self.where)
+
+
+class LiteCollection(Collection):
+    """A collection in a folder, opened by Milvus Lite in this process, without a server.
+
+    Args:
+        folder: the opened folder.
+        collection: name of the collection.
+    """
+
+    def __init__(self, folder: LiteFolder, collection: str) -> None:
+        self.folder: LiteFolder | None = folder
+        self.collection = folder.database.get_collection(collection)
+        self.collection.load()
+
+    def __len__(self) -> int:
+        with _lite_errors("count the items of", self.collection.name):
+            return int(self.collection.num_entities)
+
+    def hits(self, queries: list[list[float]], n: int) -> Iterable[Sequence[Mapping[str, Any]]]:
+        with _lite_errors("search", self.collection.name):
+            found: Iterable[Sequence[Mapping[str, Any]]] = self.collection.search(
+                queries, n, "IP", anns_field="vector", output_fields=[]
+            )
+            return found
+
+    def close(self) -> None:
+        self.folder = None
+
+
+class LiteFolder:
+    """A folder that Milvus Lite has opened, with a lock on it, until the last reference to this object is gone.
+
+    Args:
+        path: absolute path of the folder.
+    """
+
+    _opened: ClassVar[weakref.WeakValueDictionary[str, LiteFolder]] = weakref.WeakValueDictionary()
+
+    def __init__(self, path: str) -> None:
+        self.database = _lite().MilvusLite(path)
+        weakref.finalize(self, self.database.close)
+
+    @classmethod
+    def shared(cls, path: str) -> LiteFolder:
+        """Return a folder that is open in this process, or open it."""
+        return cls._opened.get(path) or cls._opened.setdefault(path, cls(path))
+
+    @classmethod
+    def forget(cls, path: str) -> None:
+        """Let the next call of `shared` open a folder that has replaced another one."""
+        cls._opened.pop(path, None)
+
+
+def _blocks(vectors: np.ndarray) -> Iterator[list[dict[str, Any]]]:
+    """Yield the rows of a collection, in blocks of at most `_BATCH_BYTES`."""
+    step = max(1, _BATCH_BYTES // (4 * vectors.shape[1]))
+    for start in range(0, len(vectors), step):
+        block = np.asarray(vectors[start : start + step], np.float32)
+        yield [{"id": row, "vector": vector} for row, vector in enumerate(block.tolist(), start)]
 
 
 @dataclass(frozen=True)
@@ -124,53 +215,39 @@ class Milvus(Approximate, kind="milvus"):
             _check_uri("uri", self.uri)
 
     def require_library(self) -> None:
-        _milvus()
+        if self.uri is None:
+            _lite()
+        else:
+            _milvus()
 
     # An index stores the random id in the name of its collection. In a cluster, the id is a hash of a file beside the
     # index: its random content, and number and time of change of its inode, which the kernel sets. Copies, archives and
     # backups have other inodes, and renaming keeps them. So a collection is dropped only with the index that made it.
 
     def build(self, vectors: np.ndarray, directory: Path) -> dict[str, Any]:
-        # Only an address given for this index: the variable is for indexes that are there.
-        in_cluster = self.uri is not None
         # A new id, so that an older index works until it is replaced.
-        made: dict[str, Any] = {"id": uuid.uuid4().hex, "cluster": in_cluster}
-        if in_cluster:
-            (directory / _MARK).write_text(made["id"])
-            made["id"] = _marked(directory)
-        where, collection = self.uri or _folder(directory), _collection(made)
-        try:
-            with _milvus_errors("write to", where), contextlib.closing(MilvusCollection(where, collection)) as opened:
-                opened.fill(vectors, "AUTOINDEX" if in_cluster else "FLAT")
-        except BaseException:
-            if in_cluster:
-                with contextlib.suppress(DataError):
-                    _drop(where, collection)
-            raise
+        number = uuid.uuid4().hex
+        # Only an address given for this index: the variable is for indexes that are there.
+        if self.uri is None:
+            made = {"id": number, "cluster": False}
+            _write_folder(_folder(directory), _collection(made), vectors)
+        else:
+            (directory / _MARK).write_text(number)
+            made = {"id": _marked(directory), "cluster": True}
+            _write_cluster(self.uri, _collection(made), vectors)
         return made
 
-    def open(self, directory: Path, made: Mapping[str, Any]) -> MilvusCollection:
+    def open(self, directory: Path, made: Mapping[str, Any]) -> Collection:
         collection = _collection(made)
-        if made["cluster"]:
-            where = self._cluster
-            if where is None:
-                raise DataError(
-                    f"The index {directory.parent} is in a cluster of Milvus, and does not say where. Set {URI} to its "
-                    "address, http://HOST:PORT."
-                )
-        else:
-            where = _folder(directory)
-            _check_folder(where)
-        with _milvus_errors("open", where):
-            opened = MilvusCollection(where, collection)
-            try:
-                if not opened.client.has_collection(collection):
-                    raise DataError(f"The collection {collection} is not at {where}. Make the index again.")
-                opened.client.load_collection(collection)
-            except BaseException:
-                opened.close()
-                raise
-        return opened
+        if not made["cluster"]:
+            return _open_folder(_folder(directory), collection)
+        uri = self._cluster
+        if uri is None:
+            raise DataError(
+                f"The index {directory.parent} is in a cluster of Milvus, and does not say where. Set {URI} to its "
+                "address, http://HOST:PORT."
+            )
+        return _open_cluster(uri, collection)
 
     @property
     def _cluster(self) -> str | None:
@@ -206,7 +283,7 @@ class Milvus(Approximate, kind="milvus"):
             say(f"The collection {collection} stays. {error} {fix}")
 
     def replaced(self, directory: Path) -> None:
-        _release(_folder(directory))
+        LiteFolder.forget(_folder(directory))
 
 
 def _collection(made: Mapping[str, Any]) -> str:
@@ -272,16 +349,61 @@ def _check_uri(name: str, uri: str) -> None:
 
 
 def _folder(directory: Path) -> str:
-    # Milvus Lite keeps connections by URI, so a folder always needs the same name.
     return os.path.abspath(directory / _MILVUS_FOLDER)
 
 
-def _connect(where: str) -> Any:
-    milvus = _milvus()
-    # They log each error with a traceback and also raise it. gRPC's threads log calls that end with the process.
-    for name in ("milvus_lite", "pymilvus", "grpc"):
-        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-    return milvus.MilvusClient(uri=where, token="" if os.path.isabs(where) else os.environ.get(TOKEN, ""), timeout=10)
+def _write_folder(path: str, collection: str, vectors: np.ndarray) -> None:
+    lite = _lite()
+    fields = [
+        lite.FieldSchema("id", lite.DataType.INT64, is_primary=True),
+        lite.FieldSchema("vector", lite.DataType.FLOAT_VECTOR, dim=vectors.shape[1]),
+    ]
+    with _lite_errors("write to", path), lite.MilvusLite(path) as database:
+        created = database.create_collection(collection, lite.CollectionSchema(fields))
+        created.create_index("vector", {"index_type": "FLAT", "metric_type": "IP"})
+        for block in _blocks(vectors):
+            created.insert(block)
+        created.flush()
+
+
+def _open_folder(path: str, collection: str) -> LiteCollection:
+    _check_folder(path)
+    with _lite_errors("open", path):
+        folder = LiteFolder.shared(path)
+        if not folder.database.has_collection(collection):
+            raise _no_collection(collection, path)
+        return LiteCollection(folder, collection)
+
+
+def _write_cluster(uri: str, collection: str, vectors: np.ndarray) -> None:
+    try:
+        with _milvus_errors("write to", uri), contextlib.closing(MilvusCollection(uri, collection)) as opened:
+            opened.fill(vectors)
+    except BaseException:
+        with contextlib.suppress(DataError):
+            _drop(uri, collection)
+        raise
+
+
+def _open_cluster(uri: str, collection: str) -> MilvusCollection:
+    with _milvus_errors("open", uri):
+        opened = MilvusCollection(uri, collection)
+        try:
+            if not opened.client.has_collection(collection):
+                raise _no_collection(collection, uri)
+            opened.client.load_collection(collection)
+        except BaseException:
+            opened.close()
+            raise
+    return opened
+
+
+def _no_collection(collection: str, where: str) -> DataError:
+    return DataError(f"The collection {collection} is not at {where}. Make the index again.")
+
+
+def _connect(uri: str) -> Any:
+    return _milvus().MilvusClient(uri=uri, token=os.environ.get(TOKEN, ""), timeout=10)
 
 
 def _drop(uri: str, collection: str) -> None:
@@ -290,18 +412,26 @@ def _drop(uri: str, collection: str) -> None:
             client.drop_collection(collection)
 
 
-def _release(folder: str) -> None:
-    from milvus_lite.server_manager import server_manager_instance
-
-    server_manager_instance.release_server(folder)
-
-
 @contextlib.contextmanager
 def _milvus_errors(what: str, where: str) -> Iterator[None]:
     milvus = _milvus()
     try:
         yield
     except milvus.MilvusException as error:
-        reason = one_line(getattr(error, "message", error), 200)
-        fix = " It is open to one process at a time." if "Open local milvus failed" in reason else ""
-        raise DataError(f"Milvus cannot {what} {where}: {reason}.{fix}") from error
+        raise _failure(what, where, getattr(error, "message", error)) from error
+
+
+@contextlib.contextmanager
+def _lite_errors(what: str, where: str) -> Iterator[None]:
+    try:
+        yield
+    except VsembError:
+        raise
+    except _lite().DataDirLockedError as error:
+        raise DataError(f"Milvus cannot {what} {where}. It is open to one process at a time.") from error
+    except Exception as error:  # Damaged files raise exceptions of many libraries.
+        raise _failure(what, where, error) from error
+
+
+def _failure(what: str, where: str, reason: object) -> DataError:
+    return DataError(f"Milvus cannot {what} {where}: {one_line(reason, 200)}.")
