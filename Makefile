@@ -5,7 +5,7 @@ VENV ?= .venv
 WORKERS ?= 3
 BIN = $(VENV)/bin
 
-.PHONY: quickstart check test peers test-slow test-all test-lowest faults fuzz soak audit sbom coverage lint release docs benchmark pretrained-check clean
+.PHONY: quickstart check test peers test-slow test-all test-lowest test-newest faults fuzz soak audit sbom coverage lint release docs benchmark pretrained-check clean
 
 $(VENV)/installed: setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -13,10 +13,13 @@ $(VENV)/installed: setup.cfg pyproject.toml
 	$(BIN)/python -m pip install -e .
 	touch $@
 
-# In one go: `models` and `regions` each bring an OpenCV, and the latter's, with selective search, must be the last.
-$(VENV)/installed-dev: $(VENV)/installed
+# In one go: `models` needs an older TensorFlow than a user's environment has. `models` and `regions` each bring an
+# OpenCV, and the latter's, with selective search, must be the last.
+$(VENV)/installed-dev: setup.cfg pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --upgrade pip
 	$(BIN)/python -m pip install -e '.[dev,models,tfds,hf,serving,sign,index,milvus,report,demo,parse,regions,captions,beam,dask,docs]'
-	touch $@
+	touch $(VENV)/installed $@
 
 quickstart: $(VENV)/installed
 	$(BIN)/python -m pipelines.quickstart
@@ -53,6 +56,14 @@ test-lowest:
 	build/lowest/bin/python -m pip install uv
 	build/lowest/bin/python -m uv pip install --python build/lowest/bin/python --resolution lowest-direct -e '.[dev,serving,index,report,captions]'
 	build/lowest/bin/python -m pytest -m 'not slow and not real_data' --processes $(WORKERS) tests
+
+# The quick tests with the newest TensorFlow that setup.cfg allows, in an environment of their own, without the extras
+# that need an older one.
+test-newest:
+	$(PYTHON) -m venv build/newest
+	build/newest/bin/python -m pip install --upgrade pip
+	build/newest/bin/python -m pip install -e '.[dev,tfds,hf,serving,sign,milvus,report,demo,parse,regions,captions,beam,dask,docs]'
+	build/newest/bin/python -m pytest -m 'not slow and not real_data' --processes $(WORKERS) tests
 
 # Damaged files and requests, drawn anew: EXAMPLES for each test.
 EXAMPLES ?= 2000
