@@ -19,8 +19,8 @@ import numpy as np
 from vsemb.errors import DataError
 from vsemb.files import read_json
 from vsemb.image.resizing import INTERPOLATIONS, Resizing
-from vsemb.systems.presets.checkpoints import PROCESSORS
 from vsemb.systems.presets.files import CONVERTER, opening, read_part
+from vsemb.systems.presets.layouts import PROCESSORS
 
 # Fields without an effect on the embedding: pixels are scaled in float32, images have no boxes.
 _WITHOUT_EFFECT = ("name", "trainable", "dtype", "bounding_box_format")

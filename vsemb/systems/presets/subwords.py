@@ -221,6 +221,36 @@ class BytePairTokenizer(_MergingTokenizer):
         return self.merge(ids, special)
 
 
+class CanonicalTokenizer(PretrainedSubwordTokenizer):
+    """Tokenizer of texts in the canonical form of open_clip: lower-case, without ASCII punctuation.
+
+    An underscore becomes a space. White space between words is one space.
+
+    Args:
+        tokenizer: tokenizer of the canonical texts.
+
+    Example:
+
+    >>> pieces = ["[UNK]", "a", "dog", "house"]
+    >>> tokenizer = CanonicalTokenizer(BertWordPieceTokenizer(piece_vocabulary(pieces), pieces, 64))
+    >>> (tokenizer(["A dog_house!"]) - 2).numpy().tolist()
+    [[1, 2, 3]]
+    """
+
+    def __init__(self, tokenizer: PretrainedSubwordTokenizer) -> None:
+        super().__init__(tokenizer.vocabulary, tokenizer.max_length)
+        self.tokenizer = tokenizer
+
+    def is_known(self, ids: Any) -> Any:
+        return self.tokenizer.is_known(ids)
+
+    def ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        texts = tf.strings.regex_replace(readable(texts), "_", " ")
+        texts = tf.strings.regex_replace(texts, f"[{re.escape(string.punctuation)}]", "")
+        texts = tf.strings.lower(texts, encoding="utf-8")
+        return self.tokenizer.ids(tf.strings.strip(tf.strings.regex_replace(texts, f"[{WHITE_SPACE}]+", " ")))
+
+
 class ByteMergeTokenizer(_MergingTokenizer):
     """Tokenizer of GPT-2 and RoBERTa (arXiv:1907.11692): words with the space before them, split into subwords.
 
