@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shutil
 from pathlib import Path
@@ -290,6 +291,30 @@ def gemma_tokenizer() -> dict:
             "vocab": vocabulary,
             "merges": merges,
         },
+    }
+
+
+def unigram_tokenizer(model: bytes, xlm: bool) -> dict:
+    """A `tokenizer.json` as the transformers library writes it for a model of sentencepiece, in its order for XLM."""
+    import sentencepiece
+
+    from vsemb.systems.presets.subwords import _fields
+
+    read = sentencepiece.SentencePieceProcessor(model_proto=model)
+    pieces = [[read.id_to_piece(number), read.get_score(number)] for number in range(len(read))]
+    names = [piece for number, (piece, _) in enumerate(pieces) if read.is_control(number) or read.is_unknown(number)]
+    if xlm:
+        names = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+        pieces = [*([name, 0.0] for name in names[:4]), *pieces[3:], ["<mask>", 0.0]]
+    order = [piece for piece, _ in pieces]
+    (normalizer,) = (value for number, value in _fields(model) if number == 3)
+    charsmap = base64.b64encode(dict(_fields(normalizer))[2]).decode()
+    space = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
+    return {
+        "added_tokens": [{"id": order.index(name), "content": name, "special": True} for name in names],
+        "normalizer": {"type": "Precompiled", "precompiled_charsmap": charsmap},
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, space]},
+        "model": {"type": "Unigram", "unk_id": order.index("<unk>"), "vocab": pieces, "byte_fallback": False},
     }
 
 

@@ -10,18 +10,29 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import vsemb
 from tests.systems.presets.checkpoint_files import (
     CHECKPOINTS,
     INSIDE,
     LAYERS,
+    PATCH,
+    TRUNK,
     WIDTH,
     write_clip_checkpoint,
     write_open_clip,
     write_open_clip_siglip,
 )
-from tests.systems.presets.texts import photographs
+from tests.systems.presets.library import (
+    asks_open_clip,
+    cosines,
+    mixed_images,
+    open_clip_outputs,
+    published_ids,
+    unit,
+)
+from tests.systems.presets.texts import odd_texts, photographs
 from vsemb.errors import DataError
 from vsemb.runs.run import Run
 from vsemb.systems.presets import open_clip
@@ -38,7 +49,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def tiny_trunk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(open_clip.TRUNKS, "tiny", (WIDTH, LAYERS, 2, INSIDE, "gelu_pytorch_tanh"))
+    sizes = {"hidden_size": WIDTH, "num_hidden_layers": LAYERS, "num_attention_heads": 2, "intermediate_size": INSIDE}
+    trunk = {**sizes, "patch_size": PATCH, "hidden_act": "gelu_pytorch_tanh"}
+    monkeypatch.setitem(open_clip.TRUNKS, TRUNK, trunk)
 
 
 @pytest.fixture
@@ -59,8 +72,13 @@ def equal(one: Path, other: Path) -> None:
     models = [vsemb.load(path) for path in (one, other)]
     np.testing.assert_array_equal(*(model.encode_texts(TEXTS) for model in models))
     np.testing.assert_array_equal(*(model.encode_images(images) for model in models))
-    scales = [[float(value) for value in Run.open(f"hub:{path}").model.logit_scale.parameters()] for path in (one, other)]
+    scales = [scale_of(Run.open(f"hub:{path}")) for path in (one, other)]
     assert scales[0] == scales[1]
+
+
+def scale_of(run: Run) -> list[float]:
+    """Factor of the cosine, and for SigLIP what is added."""
+    return [float(value) for value in run.model.logit_scale.parameters()]
 
 
 @pytest.mark.parametrize("custom_text", [False, True])
@@ -99,6 +117,14 @@ def test_the_preprocessing_of_pixels_is_honoured(tmp_path: Path) -> None:
     processor |= {"image_mean": pixels["mean"], "image_std": pixels["std"]}
     (theirs / "preprocessor_config.json").write_text(json.dumps(processor))
     equal(own, theirs)
+
+
+def test_half_a_pixel_beside_the_crop_is_rounded_to_an_even_one(clip: Path, tmp_path: Path) -> None:
+    """1.5 of 3 columns: torchvision, which open_clip uses, leaves out 2 of them on the left, and transformers 1."""
+    pixels = np.random.default_rng(0).integers(0, 256, (32, 35, 3), dtype=np.uint8)
+    for model, left in ((vsemb.load(clip), 2), (vsemb.load(tmp_path / "theirs"), 1)):
+        whole, cropped = model.encode_images([pixels, pixels[:, left : left + 32]])
+        np.testing.assert_allclose(whole, cropped, atol=1e-5)
 
 
 def test_without_preprocessing_it_is_that_of_clip(clip: Path, tmp_path: Path) -> None:
@@ -224,3 +250,65 @@ def test_weights_that_are_missing_or_of_another_size_are_named(name: str, clip: 
     save_file(weights | {name: value[:-1]}, clip / WEIGHTS)
     with pytest.raises(DataError, match=name):
         vsemb.load(clip)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """Settings of tiny models of open_clip, and directories of their tokenizers."""
+    folder = tmp_path_factory.mktemp("settings")
+    settings = {}
+    for kind, write in CHECKPOINTS.items():
+        convert = write_open_clip_siglip if kind.startswith("siglip") else write_open_clip
+        own = convert(write(folder / kind), folder / f"own-{kind}")
+        content = json.loads((own / CONFIG).read_text())
+        for name in (CONFIG, WEIGHTS):
+            (own / name).unlink()
+        settings[kind] = {
+            "config": content["model_cfg"],
+            "preprocessing": content["preprocess_cfg"],
+            "tokenizer": str(own),
+        }
+    # The first SigLIP has the tokenizer of T5 in published checkpoints.
+    names = {"tokenizer_class": "T5Tokenizer", "pad_token": "</s>", "eos_token": "</s>", "unk_token": "<unk>"}
+    path = Path(settings["siglip"]["tokenizer"]) / "tokenizer_config.json"
+    path.write_text(json.dumps(names | {"extra_ids": 0, "model_max_length": 20}))
+    for name, changes in {
+        "clip": {"quick_gelu": False},
+        "clip-quick": {"quick_gelu": True, "custom_text": True},
+    }.items():
+        config = settings["clip"]["config"] | changes
+        texts = config["text_cfg"] | {"vocab_size": 49408}
+        pixels = {"resize_mode": "squash", "interpolation": "bilinear"} if "custom_text" in changes else {}
+        settings[name] = settings["clip"] | {"config": config | {"text_cfg": texts}, "tokenizer": None}
+        settings[name] |= {"preprocessing": settings["clip"]["preprocessing"] | pixels}
+    return settings
+
+
+@pytest.mark.slow
+@asks_open_clip
+def test_checkpoints_saved_by_the_library(models: dict[str, dict[str, Any]], tmp_path: Path) -> None:
+    """2,000 odd texts, 50 images of mixed sizes, and an image of the size of the network."""
+    texts, images = odd_texts(2000), mixed_images(tmp_path, 50)
+    pixels = np.random.default_rng(0).integers(0, 256, (32, 32, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "fitting.png")
+    every, trunks = open_clip_outputs(models, texts, [*images, tmp_path / "fitting.png"], tmp_path)
+    assert {name: trunk for name, trunk in open_clip.TRUNKS.items() if name != TRUNK} == trunks
+    for kind, expected in every.items():
+        run = Run.open(f"hub:{tmp_path / kind}")
+        # open_clip repairs texts with ftfy; vsemb does not.
+        plain = np.flatnonzero(expected["plain"])
+        assert len(plain) > 1900
+        chosen = [texts[row] for row in plain]
+        ids = published_ids(run, chosen, expected["ids"].shape[1])
+        different = np.flatnonzero(np.any(ids != expected["ids"][plain], axis=1))
+        assert [chosen[row] for row in different] == [], kind
+        model = vsemb.load(run)
+        embedded = model.encode_texts(chosen, on_bad="nan")
+        there = ~np.isnan(embedded[:, 0])
+        assert there.mean() > 0.95
+        np.testing.assert_allclose(embedded[there], unit(expected["texts"][plain][there]), atol=1e-4, err_msg=kind)
+        received = model.encode_images([*images, tmp_path / "fitting.png"])
+        np.testing.assert_allclose(received[-1], unit(expected["images"])[-1], atol=1e-4, err_msg=kind)
+        # Pixels differ by a level of 255 where two resizes round differently.
+        assert min(cosines(received, expected["images"])) >= 0.9995, kind
+        np.testing.assert_allclose(scale_of(run), expected["scale"], rtol=1e-5)

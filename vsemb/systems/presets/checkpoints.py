@@ -7,8 +7,8 @@ A checkpoint is a directory that `save_pretrained` wrote, or a repository of the
     preprocessor_config.json, processor_config.json   preprocessing of pixels, one of them, for dual encoders
     tokenizer.json, vocab.txt, spiece.model, …        tokenizer
 
-or one that open_clip wrote, see `vsemb.systems.presets.open_clip`. keras-hub opens checkpoints of other architectures, such as ViT, itself. Weights are read from safetensors only, because
-reading a pickle runs code.
+or what open_clip wrote, see `vsemb.systems.presets.open_clip`. keras-hub opens checkpoints of other architectures, such
+as ViT, itself. Weights are read from safetensors only, because reading a pickle runs code.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import functools
 import json
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -31,6 +31,7 @@ from vsemb.files import read_json, write_json
 from vsemb.runs.sharing import HANDLE
 from vsemb.systems.presets.layouts import PROCESSORS, Layout, TransformersLayout
 from vsemb.systems.presets.open_clip import OpenClipLayout
+from vsemb.systems.presets.subwords import UnigramModel
 
 #: Layouts of checkpoints. The first is preferred, unless only the other one's weights are there.
 LAYOUTS: tuple[type[Layout], ...] = (TransformersLayout, OpenClipLayout)
@@ -155,6 +156,29 @@ class Checkpoint(ABC):
             self._copy("merges.txt", assets)
             self._copy("vocab.json", assets, "vocabulary.json")
 
+    def _copy_pieces(
+        self, name: str, assets: Path, arranged: Callable[[UnigramModel], UnigramModel] = lambda model: model
+    ) -> None:
+        """Copy a unigram model of sentencepiece, or make it of the `tokenizer.json` of newer checkpoints.
+
+        Args:
+            name: the file of sentencepiece.
+            assets: directory of the copy.
+            arranged: a model with subwords in the order of the transformers library -> in that of sentencepiece.
+        """
+        if (self.directory / name).is_file() or not self._has_unigram:
+            self._copy(name, assets, "vocabulary.spm")
+        else:
+            model = arranged(UnigramModel.read(self.directory / "tokenizer.json"))
+            (assets / "vocabulary.spm").write_bytes(model.proto())
+
+    @property
+    def _has_unigram(self) -> bool:
+        """Whether there is a `tokenizer.json` with a unigram model."""
+        path = self.directory / "tokenizer.json"
+        content = read_json(path, "tokenizer") if path.is_file() else None
+        return isinstance(content, dict) and (content.get("model") or {}).get("type") == "Unigram"
+
     def _copy(self, name: str, assets: Path, new_name: str | None = None) -> None:
         if not (self.directory / name).is_file():
             raise self._incomplete(name)
@@ -276,9 +300,7 @@ class _Weights:
 
     def _misfit(self, name: str, value: np.ndarray) -> DataError:
         names = " and ".join(self._layout.place(name).names)
-        return DataError(
-            f"{names} in {self._directory} must fit {self._layout.config_file}; got shape {value.shape}."
-        )
+        return DataError(f"{names} in {self._directory} must fit {self._layout.config_file}; got shape {value.shape}.")
 
     def norm(self, layer: Any, name: str) -> None:
         # Old checkpoints of BERT have the names of TensorFlow.
@@ -442,7 +464,7 @@ class MetaClip2Checkpoint(ClipCheckpoint):
     def describe_tokenizer(self, assets: Path) -> dict[str, Any]:
         if self.text["eos_token_id"] != _XLM_END:
             raise self._unsupported("text_config.eos_token_id", self.text["eos_token_id"], str(_XLM_END))
-        self._copy(_XLM_PIECES, assets, "vocabulary.spm")
+        self._copy_pieces(_XLM_PIECES, assets, _without_padding)
         # keras-hub's preprocessor lower-cases by default.
         return {"class_name": "MetaCLIP2Tokenizer", "config": {"to_lower": False}}
 
@@ -498,8 +520,8 @@ class SiglipCheckpoint(DualCheckpoint):
         return _layer(models.SigLIPBackbone, name="dual_encoder", vision_encoder=images, text_encoder=texts)
 
     def describe_tokenizer(self, assets: Path) -> dict[str, Any]:
-        if (self.directory / "spiece.model").is_file():
-            self._copy("spiece.model", assets, "vocabulary.spm")
+        if (self.directory / "spiece.model").is_file() or self._has_unigram:
+            self._copy_pieces("spiece.model", assets)
             return {"class_name": "SigLIPTokenizer", "config": {}}
         # SigLIP 2 has Gemma's tokenizer.
         self._copy("tokenizer.json", assets)
@@ -600,7 +622,7 @@ class EncoderCheckpoint(Checkpoint):
             weights.norm(layer._feedforward_layer_norm, f"{place}.output.LayerNorm")
 
     def _copy_xlm(self, assets: Path) -> dict[str, Any]:
-        self._copy(_XLM_PIECES, assets, "vocabulary.spm")
+        self._copy_pieces(_XLM_PIECES, assets, _without_padding)
         return {"class_name": "XLMRobertaTokenizer", "config": {}}
 
     @abstractmethod
@@ -617,7 +639,7 @@ class BertCheckpoint(EncoderCheckpoint):
         return {"num_segments": text["type_vocab_size"]}
 
     def describe_tokenizer(self, assets: Path) -> dict[str, Any]:
-        if (self.directory / _XLM_PIECES).is_file():
+        if (self.directory / _XLM_PIECES).is_file() or self._has_unigram:
             # The small multilingual E5 is a BERT with the tokenizer of XLM-R.
             return self._copy_xlm(assets)
         settings = {"do_lower_case": True, "strip_accents": None, "tokenize_chinese_chars": True}
@@ -756,6 +778,17 @@ def _download(source: str, layout: type[Layout] | None = None) -> Path:
             f"Cannot download {source} ({one_line(error, 160)}). Without a network, download its files elsewhere "
             f"({wanted}), put them into one directory and pass hub:DIRECTORY."
         ) from error
+
+
+def _without_padding(model: UnigramModel) -> UnigramModel:
+    """Return a model of XLM-R, whose ids begin with names of the transformers library, with those of sentencepiece."""
+    names = [piece for piece, _, _ in model.pieces[:4]]
+    if names != ["<s>", "<pad>", "</s>", "<unk>"]:
+        raise DataError(
+            f"The first subwords in tokenizer.json must be <s>, <pad>, </s>, <unk>; got {', '.join(names)}."
+        )
+    start, _, end, unknown, *others = model.pieces
+    return replace(model, pieces=(unknown, start, end, *others))
 
 
 def _tokenizer_model(path: Path, kind: str, **only: object) -> dict[str, Any]:

@@ -10,9 +10,9 @@ The name of a preset is `hub:` followed by an argument of keras-hub's `from_pres
     model.weights.h5       weights
 
 Only the first is required. keras-hub downloads a preset that is not a directory. A run directory contains a copy of
-these files without weights and can be opened without the preset. CLIP, SigLIP, BERT and their relatives of the
-transformers library and of open_clip are described in the same way, see `vsemb.systems.presets.checkpoints`; their image
-processor has the form of the transformers library.
+these files without weights and can be opened without the preset. CLIP, SigLIP, BERT and their relatives of transformers
+and open_clip are described in the same way, see `vsemb.systems.presets.checkpoints`, with an image processor of the
+transformers library.
 
 CLIP is arXiv:2103.00020, SigLIP arXiv:2303.15343, ViT arXiv:2010.11929, BERT arXiv:1810.04805.
 """

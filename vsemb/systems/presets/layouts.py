@@ -20,6 +20,8 @@ from vsemb.files import read_json
 
 #: Files with the preprocessing of pixels in the transformers library, the newer one first.
 PROCESSORS = ("processor_config.json", "preprocessor_config.json")
+#: Field of an image processor with the field `even_offset` of `vsemb.image.resizing.Resizing`.
+EVEN_OFFSET = "even_offset"
 
 
 class Place(NamedTuple):

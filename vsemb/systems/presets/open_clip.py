@@ -1,9 +1,9 @@
 """Checkpoints of open_clip, in terms of the transformers library.
 
-A repository or directory of open_clip has these files, with tensors such as `visual.transformer.resblocks.0.ln_1.weight`:
+A repository or directory of open_clip has these files:
 
     open_clip_config.json         network, and preprocessing of pixels
-    open_clip_model.safetensors   weights
+    open_clip_model.safetensors   weights, such as `visual.transformer.resblocks.0.ln_1.weight`
     tokenizer.json, …             tokenizer
 
     towers                                 network
@@ -24,18 +24,41 @@ from typing import Any, Self
 
 from vsemb.errors import DataError
 from vsemb.files import read_json, write_json
-from vsemb.systems.presets.layouts import PROCESSORS, Layout, Place
+from vsemb.systems.presets.layouts import EVEN_OFFSET, PROCESSORS, Layout, Place
 
 _CONFIG = "open_clip_config.json"
 # Interpolations -> numbers in Pillow; `random` is for training.
 _RESAMPLES = {"bicubic": 3, "bilinear": 2, "random": 3}
-# Name in timm of SigLIP's image tower with a patch of any size, and the sizes: width, layers, heads, width inside.
-_TRUNK = re.compile(r"vit_(?P<size>[a-z0-9]+)_patch(?P<patch>\d+)_siglip_\d+(\..*)?")
+# Sizes of SigLIP's image tower -> width, layers, heads, width inside.
+_SIZES = {
+    "base": (768, 12, 12, 3072),
+    "large": (1024, 24, 16, 4096),
+    "so400m": (1152, 27, 16, 4304),
+    "giantopt": (1536, 40, 16, 6144),
+}
+# Its activation in timm, by size, side of a patch and side of an image.
+_TRUNKS = {
+    "gelu": {("base", 16): (224, 256, 384, 512), ("large", 16): (256, 384), ("so400m", 14): (224, 378, 384)},
+    "gelu_pytorch_tanh": {
+        ("base", 32): (256,),
+        ("large", 16): (512,),
+        ("so400m", 16): (256, 384, 512),
+        ("giantopt", 16): (256, 384),
+    },
+}
+
+
+def _trunk(size: str, patch: int, activation: str) -> dict[str, Any]:
+    names = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+    return {**dict(zip(names, _SIZES[size], strict=True)), "patch_size": patch, "hidden_act": activation}
+
+
+#: Names of SigLIP's image towers in timm -> configuration in the transformers library.
 TRUNKS = {
-    "base": (768, 12, 12, 3072, "gelu"),
-    "large": (1024, 24, 16, 4096, "gelu"),
-    "so400m": (1152, 27, 16, 4304, "gelu"),
-    "giantopt": (1536, 40, 16, 6144, "gelu_pytorch_tanh"),
+    f"vit_{size}_patch{patch}_siglip_{side}": _trunk(size, patch, activation)
+    for activation, towers in _TRUNKS.items()
+    for (size, patch), sides in towers.items()
+    for side in sides
 }
 # Fields without an effect on embeddings of a network that has none of the parts they configure.
 _NO_EFFECT = {
@@ -355,11 +378,12 @@ class _Siglip(_Towers):
 
     def __init__(self, images: _Fields, texts: _Fields, dim: int, quick: object, trunk: object) -> None:
         super().__init__(images, texts, dim, quick)
-        match = _TRUNK.fullmatch(str(trunk))
-        if match is None or match["size"] not in TRUNKS:
-            allowed = f"a SigLIP of the sizes {', '.join(TRUNKS)}, such as vit_base_patch16_siglip_224"
+        # Behind a dot is the name of the weights.
+        name = str(trunk).partition(".")[0]
+        if name not in TRUNKS:
+            allowed = f"a SigLIP of the sizes {', '.join(_SIZES)}, such as {next(iter(TRUNKS))}"
             raise images.refused("timm_model_name", trunk, allowed)
-        self.trunk, self.patch = TRUNKS[match["size"]], int(match["patch"])
+        self.trunk = TRUNKS[name]
 
     def check(self, model: _Fields) -> None:
         model.read("init_logit_bias")
@@ -374,15 +398,13 @@ class _Siglip(_Towers):
         self.texts.only("pool_type", "last", "argmax")
         self.images.only("timm_pool", "map", "avg")
         self.images.only("timm_proj", "none", "linear")
-        names = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "hidden_act")
-        vision = dict(zip(names, self.trunk, strict=True))
-        if vision["hidden_size"] != self.dim:
-            raise self.images.refused("embed_dim", self.dim, f"{vision['hidden_size']}, as in the image tower", True)
-        vision |= {"patch_size": self.patch, "image_size": self.images.square("image_size", 224)}
+        if self.trunk["hidden_size"] != self.dim:
+            allowed = f"{self.trunk['hidden_size']}, as in the image tower"
+            raise self.images.refused("embed_dim", self.dim, allowed, True)
         return {
             "model_type": "siglip",
             "text_config": {**text, "projection_size": self.dim},
-            "vision_config": vision,
+            "vision_config": {**self.trunk, "image_size": self.images.square("image_size", 224)},
         }
 
 
@@ -392,7 +414,7 @@ def _processor(fields: _Fields, side: int) -> dict[str, Any]:
     squash = fields.one_of("resize_mode", ("shortest", "squash")) == "squash"
     processor: dict[str, Any] = {"size": {"height": side, "width": side}, "do_center_crop": False}
     if not squash:
-        processor = {"size": {"shortest_edge": side}, "crop_size": side, "do_center_crop": True}
+        processor = {"size": {"shortest_edge": side}, "crop_size": side, "do_center_crop": True, EVEN_OFFSET: True}
     processor["resample"] = _RESAMPLES[fields.one_of("interpolation", tuple(_RESAMPLES))]
     # CLIP's mean and deviation are the defaults of both libraries.
     moments = {f"image_{name}": fields.read(name) for name in ("mean", "std")}
