@@ -91,6 +91,9 @@ def save(model: dict[str, Any], folder: Path) -> None:
         _save_own_tokenizer(tokenizer, folder)
         tokenizer = _Saved()
     save_for_hf(network, tokenizer, model["config"], str(folder), safe_serialization=True)
+    for pieces in folder.glob("*.model"):
+        # It is in tokenizer.json, too.
+        pieces.unlink()
 
 
 class _Saved:

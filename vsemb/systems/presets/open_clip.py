@@ -17,8 +17,9 @@ Each field of the file is honoured, has no effect on embeddings, or is refused b
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -235,9 +236,9 @@ class OpenClipLayout(Layout):
         tokenizers: class of a tokenizer in the transformers library -> its configuration in open_clip.
     """
 
-    names: Names = field(default_factory=dict)
-    processor: dict[str, Any] = field(default_factory=dict)
-    tokenizers: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    names: Names
+    processor: dict[str, Any]
+    tokenizers: Mapping[str, dict[str, Any]]
 
     config_file = _CONFIG
     weights_file = "open_clip_model.safetensors"
@@ -255,13 +256,14 @@ class OpenClipLayout(Layout):
         custom, dim, quick = model.read("custom_text"), model.size("embed_dim", 512), model.read("quick_gelu")
         trunk = images.read("timm_model_name")
         towers = _Siglip(images, texts, dim, quick, trunk) if trunk else _Clip(images, texts, dim, quick)
-        towers.check(model)
+        model.only("multimodal_cfg", None)
+        config = towers.config(model)
         model.end()
-        config, image_names = towers.config(), towers.names
-        images.end(), texts.end()
+        images.end()
+        texts.end()
         side = config["vision_config"]["image_size"]
         processor = _processor(_Fields(content.get("preprocess_cfg") or {}, "preprocess_cfg.", source), side)
-        names = {**image_names, **_texts("text." if custom else "")}
+        names = {**towers.names, **_texts("text." if custom else "")}
         return cls(config, names, processor, towers.tokenizers)
 
     def place(self, name: str) -> Place:
@@ -282,7 +284,7 @@ class OpenClipLayout(Layout):
         return self.tokenizers.get(described["class_name"], described)
 
 
-class _Towers:
+class _Towers(ABC):
     """Base of the pairs of towers, whose settings are read once.
 
     Class attributes:
@@ -295,12 +297,9 @@ class _Towers:
     def __init__(self, images: _Fields, texts: _Fields, dim: int, quick: object) -> None:
         self.images, self.texts, self.dim, self.quick = images, texts, dim, quick
 
-    def check(self, model: _Fields) -> None:
-        """Read fields of the whole model."""
-
-    def config(self) -> dict[str, Any]:
-        """Return the configuration in the transformers library."""
-        raise NotImplementedError
+    @abstractmethod
+    def config(self, model: _Fields) -> dict[str, Any]:
+        """Return the configuration in the transformers library; `model` are the fields of both towers."""
 
     def text(self) -> dict[str, Any]:
         """Return the configuration of the text tower, without pooling."""
@@ -327,7 +326,7 @@ class _Clip(_Towers):
     # Texts are padded with 0, which the network does not see.
     tokenizers = {"CLIPTokenizer": {"class_name": "CLIPTokenizer", "config": {"pad_with_end_token": False}}}
 
-    def config(self) -> dict[str, Any]:
+    def config(self, model: _Fields) -> dict[str, Any]:
         text = self.text()
         self.texts.only("no_causal_mask", None)
         self.texts.only("proj_bias", None)
@@ -354,7 +353,8 @@ class _Clip(_Towers):
         images.only("pool_type", "tok", "tok")
         images.only("pos_embed_type", "learnable", "learnable")
         # Fields of towers of timm.
-        images.read("timm_pool"), images.read("timm_proj")
+        images.read("timm_pool")
+        images.read("timm_proj")
         width, head = images.size("width", 768), images.size("head_width", 64)
         return {
             "hidden_size": width,
@@ -385,10 +385,8 @@ class _Siglip(_Towers):
             raise images.refused("timm_model_name", trunk, allowed)
         self.trunk = TRUNKS[name]
 
-    def check(self, model: _Fields) -> None:
+    def config(self, model: _Fields) -> dict[str, Any]:
         model.read("init_logit_bias")
-
-    def config(self) -> dict[str, Any]:
         options = self.texts.part("tokenizer_kwargs")
         options.only("clean", "canonicalize", "whitespace")
         options.end()

@@ -519,7 +519,7 @@ def _steps(step: Any, inside: str) -> list[dict[str, Any]]:
     """Return the steps of a normalizer or pre-tokenizer of the tokenizers library in their order."""
     if step is None:
         return []
-    return step[inside] if step["type"] == "Sequence" else [step]  # type: ignore[no-any-return]
+    return step[inside] if step["type"] == "Sequence" else [step]
 
 
 class SentencePieceTokenizer(PretrainedSubwordTokenizer):
