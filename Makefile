@@ -33,11 +33,11 @@ check: lint
 test: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -m 'not slow and not real_data' --processes $(WORKERS)
 
-# The transformers library, which a slow test compares with where it is installed: 6 GB, in an environment of its own, because torch needs a
-# newer setuptools than TensorBoard.
+# transformers and open_clip, which slow tests compare with where they are installed: 6 GB, in an environment of their
+# own, because torch needs a newer setuptools than TensorBoard.
 $(VENV)/peers/installed: $(VENV)/installed
 	$(PYTHON) -m venv $(VENV)/peers
-	$(VENV)/peers/bin/python -m pip install --quiet torch torchvision 'transformers >= 5' safetensors sentencepiece protobuf pillow
+	$(VENV)/peers/bin/python -m pip install --quiet torch torchvision 'transformers >= 5' safetensors sentencepiece protobuf pillow open_clip_torch
 	touch $@
 
 peers: $(VENV)/peers/installed

@@ -73,15 +73,19 @@ def test_the_longer_side_is_limited_for_tall_images_too() -> None:
     assert not decode_images(tall, 900, resizing=Resizing(pad_to_aspect_ratio=True))[1].numpy().any()
 
 
+@pytest.mark.parametrize("even", [False, True])
 @pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
-@pytest.mark.parametrize(("rows", "columns"), [(40, 61), (75, 30), (12, 31), (24, 24), (9, 3)])
-def test_the_crop_after_a_resize_is_the_centre_of_the_whole_one(rows: int, columns: int, interpolation: str) -> None:
+@pytest.mark.parametrize(("rows", "columns"), [(40, 61), (75, 30), (12, 31), (24, 24), (9, 3), (12, 27), (17, 12)])
+def test_the_crop_after_a_resize_is_the_centre_of_the_whole_one(
+    rows: int, columns: int, interpolation: str, even: bool
+) -> None:
     """The slow way: resize the whole image as torchvision does, sides rounded down, and cut."""
     pixels = np.random.default_rng(rows).uniform(0, 255, (rows, columns, 3)).astype(np.float32)
     size, shorter = 12, min(rows, columns)
     sides = rows * size // shorter, columns * size // shorter
     whole = tf.image.resize(pixels, sides, interpolation, antialias=True)
-    top, left = ((side - size) // 2 for side in sides)
-    received = resize_image(tf.constant(pixels), size, Resizing(interpolation, True, crop_after_resize=True))
+    top, left = (round((side - size) / 2) if even else (side - size) // 2 for side in sides)
+    resizing = Resizing(interpolation, True, crop_after_resize=True, even_offset=even)
+    received = resize_image(tf.constant(pixels), size, resizing)
     # Both scales are float32.
     np.testing.assert_allclose(received, whole[top : top + size, left : left + size], atol=0.02)

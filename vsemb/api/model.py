@@ -280,7 +280,7 @@ def load(
         return _RunModel(Run.open(path))
     if (version := model_version(path)) is not None:
         return _SavedModel(version, named)
-    if (path / "config.json").is_file():
+    if any((path / name).is_file() for name in ("config.json", "open_clip_config.json")):
         return load(f"hub:{path}", similarity=similarity)
     lacking = f"it has neither {RECIPE} nor saved_model.pb" if path.is_dir() else "there is no such directory"
     if path.suffix == ".keras":

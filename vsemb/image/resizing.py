@@ -14,7 +14,7 @@ _KERNELS = {"bilinear": "triangle", "bicubic": "keyscubic"}
 
 
 class Resizing(NamedTuple):
-    """How an image becomes a square; all but the last are fields of keras-hub's `ImageConverter`.
+    """How an image becomes a square; all but the last two are fields of keras-hub's `ImageConverter`.
 
     It is a tuple, because `tf.function` compares tuples by value.
 
@@ -27,6 +27,8 @@ class Resizing(NamedTuple):
         crop_after_resize: whether the shorter side is resized first, the longer one by the same factor and rounded
             down to whole pixels, and then the centre is cut out, as in torchvision. `crop_to_aspect_ratio` cuts whole
             pixels of the image as it was. Only for bilinear and bicubic interpolation with antialiasing.
+        even_offset: whether the offset of this centre, if it is half a pixel, is rounded to an even one, as in
+            torchvision and open_clip, and not down, as in the transformers library.
     """
 
     interpolation: str = "bilinear"
@@ -34,6 +36,7 @@ class Resizing(NamedTuple):
     crop_to_aspect_ratio: bool = False
     pad_to_aspect_ratio: bool = False
     crop_after_resize: bool = False
+    even_offset: bool = False
 
     def describe(self) -> str:
         """Return the fields in words.
@@ -73,7 +76,7 @@ def resize_image(image: tf.Tensor, size: int, resizing: Resizing) -> tf.Tensor:
     """
     rows, columns, _ = tf.unstack(tf.shape(image))
     if resizing.crop_after_resize:
-        return _resize_and_crop(image, size, _KERNELS[resizing.interpolation])
+        return _resize_and_crop(image, size, resizing)
 
     def resampled(pixels: tf.Tensor, sides: object) -> tf.Tensor:
         method, antialias = resizing.interpolation, resizing.antialias
@@ -92,16 +95,17 @@ def resize_image(image: tf.Tensor, size: int, resizing: Resizing) -> tf.Tensor:
     return resampled(image, (size, size))
 
 
-def _resize_and_crop(image: tf.Tensor, size: int, kernel: str) -> tf.Tensor:
+def _resize_and_crop(image: tf.Tensor, size: int, resizing: Resizing) -> tf.Tensor:
     """Resize the shorter side to `size` and cut out the centre, without computing pixels outside of it."""
     sides = tf.shape(image)[:2]
     resized = sides * size // tf.reduce_min(sides)
-    start = (resized - size) // 2
+    # TensorFlow rounds halves to even numbers, too.
+    start = tf.round((resized - size) / 2) if resizing.even_offset else (resized - size) // 2
     return tf.raw_ops.ScaleAndTranslate(
         images=image[tf.newaxis],
         size=(size, size),
         scale=tf.cast(resized / sides, tf.float32),
         translation=-tf.cast(start, tf.float32),
-        kernel_type=kernel,
+        kernel_type=_KERNELS[resizing.interpolation],
         antialias=True,
     )[0]

@@ -1,8 +1,10 @@
-"""Tiny checkpoints of the transformers library, written without it: seeded weights, tokenizers, image processors."""
+"""Tiny checkpoints of transformers and open_clip, written without them: seeded weights, tokenizers, preprocessing."""
 
 from __future__ import annotations
 
+import base64
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -98,6 +100,129 @@ def write_small_e5_checkpoint(path: Path) -> Path:
     return path
 
 
+#: Name of the image tower of `write_open_clip_siglip`; timm has no SigLIP as small.
+TRUNK = f"vit_tiny_patch{PATCH}_siglip_{SIZE}"
+
+
+def write_open_clip(checkpoint: Path, path: Path, custom_text: bool = False) -> Path:
+    """Writes a tiny CLIP or MetaCLIP 2 of transformers with the names of open_clip."""
+    config = json.loads((checkpoint / "config.json").read_text())
+    texts = {"width": WIDTH, "heads": 2, "layers": LAYERS, "mlp_ratio": 2.0, "context_length": 24}
+    texts["vocab_size"] = config["text_config"]["vocab_size"]
+    if config["model_type"] == "metaclip_2":
+        texts |= {"pool_type": "eos", "eos_id": 2, "hf_tokenizer_name": "facebook/xlm-v-base"}
+    images = {"width": WIDTH, "head_width": WIDTH // 2, "layers": LAYERS, "mlp_ratio": 2.0}
+    images |= {"image_size": SIZE, "patch_size": PATCH}
+    model = {"embed_dim": DIM, "vision_cfg": images, "text_cfg": texts, "custom_text": custom_text}
+    model["quick_gelu"] = config["text_config"].get("hidden_act", "quick_gelu") == "quick_gelu"
+    pixels = {"mean": _MEAN, "std": _DEVIATION, "interpolation": "bicubic", "resize_mode": "shortest"}
+    before = "text." if custom_text else ""
+    weights = _read_weights(checkpoint)
+    named = {
+        "logit_scale": weights["logit_scale"],
+        "visual.class_embedding": weights["vision_model.embeddings.class_embedding"],
+        "visual.conv1.weight": weights["vision_model.embeddings.patch_embedding.weight"],
+        "visual.positional_embedding": weights["vision_model.embeddings.position_embedding.weight"],
+        "visual.proj": weights["visual_projection.weight"].T,
+        f"{before}text_projection": weights["text_projection.weight"].T,
+        **_open_clip_blocks(weights, "vision_model", "visual.transformer"),
+        **_open_clip_texts(weights, before),
+    }
+    for old, new in (("pre_layrnorm", "ln_pre"), ("post_layernorm", "ln_post")):
+        named |= _moved(weights, f"vision_model.{old}", f"visual.{new}")
+    return _write_open_clip(checkpoint, path, model, pixels, named)
+
+
+def write_open_clip_siglip(checkpoint: Path, path: Path) -> Path:
+    """Writes a tiny SigLIP of transformers with the names of open_clip and timm."""
+    config = json.loads((checkpoint / "config.json").read_text())
+    processor = json.loads((checkpoint / "preprocessor_config.json").read_text())
+    images = {"image_size": SIZE, "timm_model_name": TRUNK, "timm_pool": "map", "timm_proj": "none"}
+    texts = {"width": WIDTH, "heads": 2, "layers": LAYERS, "mlp_ratio": 2.0, "context_length": 20}
+    texts |= {"vocab_size": config["text_config"]["vocab_size"], "hf_tokenizer_name": "timm/ViT-B-16-SigLIP"}
+    texts |= {"no_causal_mask": True, "proj_bias": True, "pool_type": "last", "norm_kwargs": {"eps": 1e-6}}
+    texts |= {"act_kwargs": {"approximate": "tanh"}, "tokenizer_kwargs": {"clean": "canonicalize"}}
+    model = {"embed_dim": WIDTH, "init_logit_bias": -10, "custom_text": True, "vision_cfg": images, "text_cfg": texts}
+    pixels = {"mean": [0.5] * 3, "std": [0.5] * 3, "resize_mode": "squash"}
+    pixels["interpolation"] = {2: "bilinear", 3: "bicubic"}[processor["resample"]]
+    weights = _read_weights(checkpoint)
+    head, pool = "vision_model.head", "visual.trunk.attn_pool"
+    named = {
+        "logit_scale": weights["logit_scale"],
+        "logit_bias": weights["logit_bias"],
+        "visual.trunk.pos_embed": weights["vision_model.embeddings.position_embedding.weight"][None],
+        f"{pool}.latent": weights[f"{head}.probe"],
+        **_moved(weights, "vision_model.embeddings.patch_embedding", "visual.trunk.patch_embed.proj"),
+        **_moved(weights, "vision_model.post_layernorm", "visual.trunk.norm"),
+        **_moved(weights, f"{head}.attention.out_proj", f"{pool}.proj"),
+        **_moved(weights, f"{head}.layernorm", f"{pool}.norm"),
+        **_moved(weights, f"{head}.mlp.fc1", f"{pool}.mlp.fc1"),
+        **_moved(weights, f"{head}.mlp.fc2", f"{pool}.mlp.fc2"),
+        **_moved(weights, "text_model.head", "text.text_projection"),
+        **_open_clip_texts(weights, "text."),
+    }
+    for kind in ("weight", "bias"):
+        joined = weights[f"{head}.attention.in_proj_{kind}"]
+        named |= {f"{pool}.q.{kind}": joined[:WIDTH], f"{pool}.kv.{kind}": joined[WIDTH:]}
+    for name, value in _open_clip_blocks(weights, "vision_model", "visual.trunk").items():
+        for old, new in (
+            ("resblocks", "blocks"),
+            (".ln_", ".norm"),
+            ("attn.in_proj_", "attn.qkv."),
+            ("attn.out_proj", "attn.proj"),
+            ("mlp.c_fc", "mlp.fc1"),
+            ("mlp.c_proj", "mlp.fc2"),
+        ):
+            name = name.replace(old, new)
+        named[name] = value
+    return _write_open_clip(checkpoint, path, model, pixels, named)
+
+
+def _write_open_clip(checkpoint: Path, path: Path, model: dict, pixels: dict, weights: dict[str, np.ndarray]) -> Path:
+    from safetensors.numpy import save_file
+
+    others = shutil.ignore_patterns("config.json", "preprocessor_config.json", "model.safetensors")
+    shutil.copytree(checkpoint, path, ignore=others)
+    _write(path / "open_clip_config.json", {"model_cfg": model, "preprocess_cfg": pixels})
+    whole = {name: np.ascontiguousarray(value) for name, value in weights.items()}
+    save_file(whole, str(path / "open_clip_model.safetensors"), metadata={"format": "pt"})
+    return path
+
+
+def _read_weights(checkpoint: Path) -> dict[str, np.ndarray]:
+    from safetensors.numpy import load_file
+
+    return load_file(checkpoint / "model.safetensors")
+
+
+def _open_clip_texts(weights: dict[str, np.ndarray], before: str) -> dict[str, np.ndarray]:
+    return {
+        f"{before}token_embedding.weight": weights["text_model.embeddings.token_embedding.weight"],
+        f"{before}positional_embedding": weights["text_model.embeddings.position_embedding.weight"],
+        **_moved(weights, "text_model.final_layer_norm", f"{before}ln_final"),
+        **_open_clip_blocks(weights, "text_model", f"{before}transformer"),
+    }
+
+
+def _open_clip_blocks(weights: dict[str, np.ndarray], tower: str, place: str) -> dict[str, np.ndarray]:
+    named = {}
+    for number in range(LAYERS):
+        old, new = f"{tower}.encoder.layers.{number}", f"{place}.resblocks.{number}"
+        for kind in ("weight", "bias"):
+            parts = [weights[f"{old}.self_attn.{part}_proj.{kind}"] for part in "qkv"]
+            named[f"{new}.attn.in_proj_{kind}"] = np.concatenate(parts)
+        named |= _moved(weights, f"{old}.self_attn.out_proj", f"{new}.attn.out_proj")
+        named |= _moved(weights, f"{old}.layer_norm1", f"{new}.ln_1")
+        named |= _moved(weights, f"{old}.layer_norm2", f"{new}.ln_2")
+        named |= _moved(weights, f"{old}.mlp.fc1", f"{new}.mlp.c_fc")
+        named |= _moved(weights, f"{old}.mlp.fc2", f"{new}.mlp.c_proj")
+    return named
+
+
+def _moved(weights: dict[str, np.ndarray], old: str, new: str) -> dict[str, np.ndarray]:
+    return {f"{new}.{kind}": weights[f"{old}.{kind}"] for kind in ("weight", "bias")}
+
+
 def word_pieces() -> list[str]:
     """Subwords as BERT's: letters of several scripts, beginning and continuing words, and parts of the corpus."""
     letters = sorted(
@@ -166,6 +291,30 @@ def gemma_tokenizer() -> dict:
             "vocab": vocabulary,
             "merges": merges,
         },
+    }
+
+
+def unigram_tokenizer(model: bytes, xlm: bool) -> dict:
+    """A `tokenizer.json` as the transformers library writes it for a model of sentencepiece, in its order for XLM."""
+    import sentencepiece
+
+    from vsemb.systems.presets.subwords import _fields
+
+    read = sentencepiece.SentencePieceProcessor(model_proto=model)
+    pieces = [[read.id_to_piece(number), read.get_score(number)] for number in range(len(read))]
+    names = [piece for number, (piece, _) in enumerate(pieces) if read.is_control(number) or read.is_unknown(number)]
+    if xlm:
+        names = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+        pieces = [*([name, 0.0] for name in names[:4]), *pieces[3:], ["<mask>", 0.0]]
+    order = [piece for piece, _ in pieces]
+    (normalizer,) = (value for number, value in _fields(model) if number == 3)
+    charsmap = base64.b64encode(dict(_fields(normalizer))[2]).decode()
+    space = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
+    return {
+        "added_tokens": [{"id": order.index(name), "content": name, "special": True} for name in names],
+        "normalizer": {"type": "Precompiled", "precompiled_charsmap": charsmap},
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, space]},
+        "model": {"type": "Unigram", "unk_id": order.index("<unk>"), "vocab": pieces, "byte_fallback": False},
     }
 
 

@@ -121,9 +121,6 @@ def _save(checkpoint: Path, out: Path) -> None:
         kinds.append("AutoImageProcessor")
     for kind in kinds:
         getattr(transformers, kind).from_pretrained(checkpoint).save_pretrained(out)
-    for model in checkpoint.glob("*.model"):
-        # Newer releases save the model of sentencepiece in their own format.
-        (out / model.name).write_bytes(model.read_bytes())
 
 
 if __name__ == "__main__":

@@ -9,11 +9,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 import vsemb
-from tests.systems.presets.checkpoint_files import CHECKPOINTS, write_clip_checkpoint, write_siglip2_checkpoint
-from tests.systems.presets.library import asks_library, outputs_of
+from tests.systems.presets.checkpoint_files import (
+    CHECKPOINTS,
+    unigram_tokenizer,
+    write_clip_checkpoint,
+    write_siglip2_checkpoint,
+)
+from tests.systems.presets.library import asks_library, cosines, mixed_images, outputs_of, published_ids, unit
 from tests.systems.presets.peers import IMAGES, PUBLISHED, TEXTS
 from tests.systems.presets.texts import odd_texts, photographs
 from vsemb.errors import DataError
@@ -30,21 +34,6 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("checkpoints")
     return {kind: write(folder / kind) for kind, write in CHECKPOINTS.items()}
-
-
-def published_ids(run: Run, texts: list[str], width: int) -> np.ndarray:
-    """Ids as the network gets them, padded to a width."""
-    encoder = run.model.text_encoder
-    ids = encoder.published_ids(run.tokenizer(texts)).numpy()
-    return np.pad(ids, [(0, 0), (0, width - ids.shape[1])], constant_values=encoder.padding)
-
-
-def unit(rows: np.ndarray) -> np.ndarray:
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
-
-
-def cosines(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    return np.sum(unit(left) * unit(right), axis=1)
 
 
 @pytest.mark.parametrize("kind", CHECKPOINTS)
@@ -79,6 +68,35 @@ def test_the_newer_and_the_older_files_of_a_tokenizer_are_equal(tmp_path: Path) 
         np.testing.assert_array_equal(rows, models[0].encode_texts(TEXTS))
     images = photographs()[1][:IMAGES]
     np.testing.assert_array_equal(models[1].encode_images(images), models[0].encode_images(images))
+
+
+@pytest.mark.parametrize("kind", ["metaclip-2", "siglip"])
+def test_a_unigram_model_may_be_in_a_file_of_the_tokenizers_library(kind: str, tmp_path: Path) -> None:
+    older = CHECKPOINTS[kind](tmp_path / "older")
+    newer = Path(shutil.copytree(older, tmp_path / "newer"))
+    for file in newer.glob("*.model"):
+        (newer / "tokenizer.json").write_text(json.dumps(unigram_tokenizer(file.read_bytes(), kind == "metaclip-2")))
+        file.unlink()
+    texts = [text for text in odd_texts(60) if text.strip()]
+    ids = [Run.open(f"hub:{folder}").tokenizer(texts).numpy() for folder in (older, newer)]
+    np.testing.assert_array_equal(*ids)
+    np.testing.assert_array_equal(*(vsemb.load(folder).encode_texts(TEXTS) for folder in (older, newer)))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "named"),
+    [("normalizer", {"type": "Lowercase"}, "Lowercase"), ("added_tokens", None, "tokenizer.json")],
+)
+def test_other_tokenizers_with_a_unigram_model_are_refused(
+    field: str, value: object, named: str, tmp_path: Path
+) -> None:
+    checkpoint = CHECKPOINTS["metaclip-2"](tmp_path / "newer")
+    model = checkpoint / "sentencepiece.bpe.model"
+    content = unigram_tokenizer(model.read_bytes(), True)
+    model.unlink()
+    (checkpoint / "tokenizer.json").write_text(json.dumps(content | {field: value}))
+    with pytest.raises(DataError, match=named):
+        vsemb.load(checkpoint)
 
 
 def test_weights_may_be_in_several_files(tmp_path: Path) -> None:
@@ -229,14 +247,7 @@ def test_encode_says_which_function_to_call(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", CHECKPOINTS)
 def test_checkpoints_saved_by_the_library(kind: str, checkpoints: dict[str, Path], tmp_path: Path) -> None:
     """5,000 odd texts and 100 photographs of mixed sizes; the library runs in a process of its own."""
-    texts = odd_texts(5000)
-    images = []
-    for number in range(100):
-        random = np.random.default_rng(number)
-        coarse = random.integers(0, 256, (6, 8, 3), dtype=np.uint8)
-        sides = tuple(random.integers(20, 400, 2).tolist())
-        images.append(tmp_path / f"{number}.{'png' if number % 2 else 'jpg'}")
-        Image.fromarray(coarse).resize(sides, Image.Resampling.BICUBIC).save(images[-1])
+    texts, images = odd_texts(5000), mixed_images(tmp_path, 100)
     saved, expected = outputs_of(checkpoints[kind], texts, tmp_path, images)
     run = Run.open(f"hub:{saved}")
     for start in range(0, len(texts), 1000):

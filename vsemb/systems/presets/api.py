@@ -26,8 +26,8 @@ def import_preset(
     The run supports all commands of trained runs: evaluate, export, index, search, serve, classify. The preset is a
     name of keras-hub, a handle of Kaggle, or a repository of the Hugging Face Hub (`hf://USER/NAME`). Each is
     downloaded once. For use without a network, it is a directory with a preset of keras-hub or a checkpoint of
-    transformers. The run directory is self-contained. Commands also take `hub:PRESET` in place of a run, which they
-    make in the cache.
+    transformers or open_clip. The run directory is self-contained. Commands also take `hub:PRESET` in place of a run,
+    which they make in the cache.
 
     Args:
         preset: preset of CLIP, MetaCLIP 2 or SigLIP: name, handle or directory.

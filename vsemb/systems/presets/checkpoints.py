@@ -1,4 +1,4 @@
-"""Checkpoints of the transformers library: CLIP, SigLIP, BERT and their relatives become presets of keras-hub.
+"""Checkpoints of transformers and open_clip: CLIP, SigLIP, BERT and their relatives become presets of keras-hub.
 
 A checkpoint is a directory that `save_pretrained` wrote, or a repository of the Hugging Face Hub, `hf://USER/NAME`:
 
@@ -7,8 +7,8 @@ A checkpoint is a directory that `save_pretrained` wrote, or a repository of the
     preprocessor_config.json, processor_config.json   preprocessing of pixels, one of them, for dual encoders
     tokenizer.json, vocab.txt, spiece.model, …        tokenizer
 
-keras-hub opens checkpoints of other architectures, such as ViT, itself. Weights are read from safetensors only, because
-reading a pickle runs code.
+or what open_clip wrote, see `vsemb.systems.presets.open_clip`. keras-hub opens checkpoints of other architectures, such
+as ViT, itself. Weights are read from safetensors only, because reading a pickle runs code.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import functools
 import json
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -29,10 +29,14 @@ import numpy as np
 from vsemb.errors import DataError, needs_extra, one_line
 from vsemb.files import read_json, write_json
 from vsemb.runs.sharing import HANDLE
+from vsemb.systems.presets.layouts import PROCESSORS, Layout, TransformersLayout
+from vsemb.systems.presets.open_clip import OpenClipLayout
+from vsemb.systems.presets.subwords import UnigramModel
 
-_CONFIG, _WEIGHTS, _INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
-#: Files with the preprocessing of pixels, the newer one first.
-PROCESSORS = ("processor_config.json", "preprocessor_config.json")
+#: Layouts of checkpoints. The first is preferred, unless only the other one's weights are there.
+LAYOUTS: tuple[type[Layout], ...] = (TransformersLayout, OpenClipLayout)
+# Names of a preset of keras-hub.
+_CONFIG, _PREPROCESSOR = "config.json", "preprocessor.json"
 _TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "vocab.txt", "merges.txt", "*.model")
 _ASSETS = "assets/tokenizer"
 #: Entry of a network's configuration for what keras-hub's class does not have: `activation`, and `epsilon` of layers.
@@ -65,7 +69,7 @@ class Checkpoint(ABC):
 
     Attributes:
         directory: its files.
-        config: content of its `config.json`.
+        layout: its settings, and the names of its tensors.
         source: its name in errors.
 
     Example:
@@ -75,8 +79,12 @@ class Checkpoint(ABC):
     """
 
     directory: Path
-    config: dict[str, Any]
+    layout: Layout
     source: str
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return self.layout.config
 
     def describe(self, folder: Path) -> None:
         """Write the description as a preset of keras-hub, without weights.
@@ -89,7 +97,7 @@ class Checkpoint(ABC):
         """
         write_json(folder / _CONFIG, self.network())
         (folder / _ASSETS).mkdir(parents=True)
-        write_json(folder / "tokenizer.json", self.describe_tokenizer(folder / _ASSETS))
+        write_json(folder / "tokenizer.json", self.layout.tokenizer(self.describe_tokenizer(folder / _ASSETS)))
 
     @abstractmethod
     def network(self) -> dict[str, Any]:
@@ -110,8 +118,8 @@ class Checkpoint(ABC):
             DataError: if weights are missing or have other shapes.
             MissingExtraError: without safetensors.
         """
-        folder = self.directory if not self.source.startswith(HANDLE) else _download(self.source, True)
-        with _Weights(folder) as weights:
+        folder = self.directory if not self.source.startswith(HANDLE) else _download(self.source, type(self.layout))
+        with _Weights(folder, self.layout) as weights:
             self.assign(network, weights)
         return network
 
@@ -132,7 +140,7 @@ class Checkpoint(ABC):
         return tower
 
     def _unsupported(self, field: str, value: object, allowed: str) -> DataError:
-        return DataError(f"`{field}` in {_CONFIG} of {self.source} must be {allowed}; got {value!r}.")
+        return DataError(f"`{field}` in {self.layout.config_file} of {self.source} must be {allowed}; got {value!r}.")
 
     def _incomplete(self, name: str) -> DataError:
         return DataError(f"The checkpoint {self.source} must have {name}. Save it with save_pretrained, all its parts.")
@@ -147,6 +155,29 @@ class Checkpoint(ABC):
         else:
             self._copy("merges.txt", assets)
             self._copy("vocab.json", assets, "vocabulary.json")
+
+    def _copy_pieces(
+        self, name: str, assets: Path, arranged: Callable[[UnigramModel], UnigramModel] = lambda model: model
+    ) -> None:
+        """Copy a unigram model of sentencepiece, or make it of the `tokenizer.json` of newer checkpoints.
+
+        Args:
+            name: the file of sentencepiece.
+            assets: directory of the copy.
+            arranged: a model with subwords in the order of the transformers library -> in that of sentencepiece.
+        """
+        if (self.directory / name).is_file() or not self._has_unigram:
+            self._copy(name, assets, "vocabulary.spm")
+        else:
+            model = arranged(UnigramModel.read(self.directory / "tokenizer.json"))
+            (assets / "vocabulary.spm").write_bytes(model.proto())
+
+    @property
+    def _has_unigram(self) -> bool:
+        """Whether there is a `tokenizer.json` with a unigram model."""
+        path = self.directory / "tokenizer.json"
+        content = read_json(path, "tokenizer") if path.is_file() else None
+        return isinstance(content, dict) and (content.get("model") or {}).get("type") == "Unigram"
 
     def _copy(self, name: str, assets: Path, new_name: str | None = None) -> None:
         if not (self.directory / name).is_file():
@@ -163,11 +194,8 @@ class DualCheckpoint(Checkpoint):
 
     def describe(self, folder: Path) -> None:
         super().describe(folder)
-        for name in PROCESSORS:
-            if (self.directory / name).is_file():
-                shutil.copyfile(self.directory / name, folder / name)
-                return
-        raise self._incomplete(PROCESSORS[-1])
+        if not self.layout.write_processor(self.directory, folder):
+            raise self._incomplete(PROCESSORS[-1])
 
     @property
     def text(self) -> dict[str, Any]:
@@ -189,13 +217,13 @@ class DualCheckpoint(Checkpoint):
 class _Weights:
     """Reads weights by their name in the transformers library, as float32, and assigns them to layers."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, layout: Layout) -> None:
         with needs_extra("safetensors", "hf"):
             import safetensors
         self._open: Any = safetensors.safe_open
-        self._directory = directory
+        self._directory, self._layout = directory, layout
         self._files: dict[str, Any] = {}
-        index = directory / _INDEX
+        index = directory / layout.index_file()
         self._places: Mapping[str, str] | None = None
         if index.is_file():
             self._places = read_json(index, "index of weights")["weight_map"]
@@ -209,11 +237,12 @@ class _Weights:
 
     def has(self, name: str) -> bool:
         """Return whether the files have a tensor."""
+        place = self._layout.place(name)
         if self._places is not None:
-            return name in self._places
-        with self._reading(_WEIGHTS, name) as file:
+            return self._places.keys() >= set(place.names)
+        with self._reading(self._layout.weights_file, name) as file:
             names: list[str] = file.keys()
-        return name in names
+        return set(names) >= set(place.names)
 
     def read(self, name: str) -> np.ndarray:
         """Return a tensor.
@@ -221,7 +250,17 @@ class _Weights:
         Raises:
             DataError: if the files do not have it.
         """
-        place = _WEIGHTS if self._places is None else self._places.get(name, _WEIGHTS)
+        names, third, transposed = self._layout.place(name)
+        parts = [self._read(part) for part in names]
+        value = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        if third is not None:
+            value = np.array_split(value, 3)[third]
+        return value.T if transposed else value
+
+    def _read(self, name: str) -> np.ndarray:
+        """Return a tensor by its name in the files."""
+        default = self._layout.weights_file
+        place = default if self._places is None else self._places.get(name, default)
         with self._reading(place, name) as file:
             return np.asarray(file.get_tensor(name), np.float32)
 
@@ -229,7 +268,10 @@ class _Weights:
     def _reading(self, place: str, name: str) -> Iterator[Any]:
         path = self._directory / Path(place).name
         if not path.is_file():
-            raise DataError(f"{path}, a file of weights, is missing. Download or save the whole checkpoint.")
+            raise DataError(
+                f"{path}, a file of weights, is missing. Download or save the whole checkpoint, with its weights as "
+                "safetensors."
+            )
         try:
             if place not in self._files:
                 self._files[place] = self._open(path, framework="numpy").__enter__()
@@ -257,7 +299,8 @@ class _Weights:
         variable.assign(value.reshape(variable.shape))
 
     def _misfit(self, name: str, value: np.ndarray) -> DataError:
-        return DataError(f"{name} in {self._directory} must fit {_CONFIG}; got shape {value.shape}.")
+        names = " and ".join(self._layout.place(name).names)
+        return DataError(f"{names} in {self._directory} must fit {self._layout.config_file}; got shape {value.shape}.")
 
     def norm(self, layer: Any, name: str) -> None:
         # Old checkpoints of BERT have the names of TensorFlow.
@@ -339,6 +382,12 @@ class ClipCheckpoint(DualCheckpoint):
     image_defaults = {**_BASE, **_CLIP, "num_channels": 3, "image_size": 224, "patch_size": 32}
     networks: ClassVar[tuple[str, str, str]] = ("CLIPBackbone", "CLIPVisionEncoder", "CLIPTextEncoder")
 
+    def describe(self, folder: Path) -> None:
+        super().describe(folder)
+        # keras-hub's preprocessor reads 77 ids of a text unless it is told another number.
+        options = {"sequence_length": self.text["max_position_embeddings"]}
+        write_json(folder / _PREPROCESSOR, {"class_name": "CLIPPreprocessor", "config": options})
+
     def network(self) -> dict[str, Any]:
         import keras_hub
 
@@ -415,7 +464,7 @@ class MetaClip2Checkpoint(ClipCheckpoint):
     def describe_tokenizer(self, assets: Path) -> dict[str, Any]:
         if self.text["eos_token_id"] != _XLM_END:
             raise self._unsupported("text_config.eos_token_id", self.text["eos_token_id"], str(_XLM_END))
-        self._copy(_XLM_PIECES, assets, "vocabulary.spm")
+        self._copy_pieces(_XLM_PIECES, assets, _without_padding)
         # keras-hub's preprocessor lower-cases by default.
         return {"class_name": "MetaCLIP2Tokenizer", "config": {"to_lower": False}}
 
@@ -471,8 +520,8 @@ class SiglipCheckpoint(DualCheckpoint):
         return _layer(models.SigLIPBackbone, name="dual_encoder", vision_encoder=images, text_encoder=texts)
 
     def describe_tokenizer(self, assets: Path) -> dict[str, Any]:
-        if (self.directory / "spiece.model").is_file():
-            self._copy("spiece.model", assets, "vocabulary.spm")
+        if (self.directory / "spiece.model").is_file() or self._has_unigram:
+            self._copy_pieces("spiece.model", assets)
             return {"class_name": "SigLIPTokenizer", "config": {}}
         # SigLIP 2 has Gemma's tokenizer.
         self._copy("tokenizer.json", assets)
@@ -573,7 +622,7 @@ class EncoderCheckpoint(Checkpoint):
             weights.norm(layer._feedforward_layer_norm, f"{place}.output.LayerNorm")
 
     def _copy_xlm(self, assets: Path) -> dict[str, Any]:
-        self._copy(_XLM_PIECES, assets, "vocabulary.spm")
+        self._copy_pieces(_XLM_PIECES, assets, _without_padding)
         return {"class_name": "XLMRobertaTokenizer", "config": {}}
 
     @abstractmethod
@@ -590,7 +639,7 @@ class BertCheckpoint(EncoderCheckpoint):
         return {"num_segments": text["type_vocab_size"]}
 
     def describe_tokenizer(self, assets: Path) -> dict[str, Any]:
-        if (self.directory / _XLM_PIECES).is_file():
+        if (self.directory / _XLM_PIECES).is_file() or self._has_unigram:
             # The small multilingual E5 is a BERT with the tokenizer of XLM-R.
             return self._copy_xlm(assets)
         settings = {"do_lower_case": True, "strip_accents": None, "tokenize_chinese_chars": True}
@@ -698,32 +747,48 @@ def open_checkpoint(source: str) -> Checkpoint | None:
         The checkpoint; None for another source, and for checkpoints of other architectures.
 
     Raises:
-        DataError: if the download fails, or `config.json` is malformed.
+        DataError: if the download fails, or its settings are malformed or not supported.
         MissingExtraError: for a handle without huggingface_hub.
     """
-    directory = _download(source, False) if source.startswith(HANDLE) else Path(source)
-    if not (directory / _CONFIG).is_file():
-        return None
-    config = read_json(directory / _CONFIG, "checkpoint")
-    kind = _TYPES.get(str(config.get("model_type"))) if isinstance(config, dict) else None
-    return None if kind is None else kind(directory, config, source)
+    directory = _download(source) if source.startswith(HANDLE) else Path(source)
+    for layout in sorted(LAYOUTS, key=lambda layout: not layout.has_weights(directory)):
+        settings = layout.open(directory, source)
+        kind = None if settings is None else _TYPES.get(str(settings.config.get("model_type")))
+        if settings is not None and kind is not None:
+            return kind(directory, settings, source)
+    return None
 
 
 @functools.cache
-def _download(source: str, weights: bool) -> Path:
-    """Download the description of a repository of the Hub, or its weights too; with progress bars."""
+def _download(source: str, layout: type[Layout] | None = None) -> Path:
+    """Download the description of a repository of the Hub, or its weights of a layout too; with progress bars."""
     with needs_extra("huggingface_hub", "hf"):
         import huggingface_hub
-    files = [_CONFIG, *PROCESSORS, *_TOKENIZERS, *((_INDEX, _WEIGHTS, "model-*.safetensors") if weights else ())]
+    files = [*(name for each in LAYOUTS for name in each.files), *_TOKENIZERS]
+    if layout is not None:
+        parts = layout.weights_file.replace(".", "-*.")
+        files += [layout.index_file(), layout.weights_file, parts]
     name = source.removeprefix(HANDLE)
     try:
         return Path(huggingface_hub.snapshot_download(name, allow_patterns=files))
     except Exception as error:  # The library and its HTTP client raise many types.
-        wanted = f"{_CONFIG}, {_WEIGHTS}, {PROCESSORS[-1]} and the tokenizer's files"
+        own = TransformersLayout
+        wanted = f"{own.config_file}, {own.weights_file}, {PROCESSORS[-1]} and the tokenizer's files"
         raise DataError(
             f"Cannot download {source} ({one_line(error, 160)}). Without a network, download its files elsewhere "
             f"({wanted}), put them into one directory and pass hub:DIRECTORY."
         ) from error
+
+
+def _without_padding(model: UnigramModel) -> UnigramModel:
+    """Return a model of XLM-R, whose ids begin with names of the transformers library, with those of sentencepiece."""
+    names = [piece for piece, _, _ in model.pieces[:4]]
+    if names != ["<s>", "<pad>", "</s>", "<unk>"]:
+        raise DataError(
+            f"The first subwords in tokenizer.json must be <s>, <pad>, </s>, <unk>; got {', '.join(names)}."
+        )
+    start, _, end, unknown, *others = model.pieces
+    return replace(model, pieces=(unknown, start, end, *others))
 
 
 def _tokenizer_model(path: Path, kind: str, **only: object) -> dict[str, Any]:

@@ -19,14 +19,14 @@ import numpy as np
 from vsemb.errors import DataError
 from vsemb.files import read_json
 from vsemb.image.resizing import INTERPOLATIONS, Resizing
-from vsemb.systems.presets.checkpoints import PROCESSORS
 from vsemb.systems.presets.files import CONVERTER, opening, read_part
+from vsemb.systems.presets.layouts import EVEN_OFFSET, PROCESSORS
 
 # Fields without an effect on the embedding: pixels are scaled in float32, images have no boxes.
 _WITHOUT_EFFECT = ("name", "trainable", "dtype", "bounding_box_format")
 # Fields of older presets, which keras-hub converts to `image_size`, `scale` and `offset`.
 _OLDER = ("height", "width", "mean", "variance")
-_RESIZING = tuple(name for name in Resizing._fields if name != "crop_after_resize")
+_RESIZING = tuple(name for name in Resizing._fields if name not in ("crop_after_resize", "even_offset"))
 _HONOURED = ("image_size", "scale", "offset", "data_format", *_RESIZING)
 _CHANNELS = 3
 # Interpolations of Pillow that the graph has, by their number.
@@ -138,7 +138,9 @@ class Converter:
                 raise _refused(path, name, None, f"a number, or {_CHANNELS} numbers")
         factor, mean, deviation = (np.broadcast_to(np.asarray(value, float), _CHANNELS) for value in values.values())
         scale, offset = factor / deviation, -mean / deviation
-        resizing = Resizing(_RESAMPLES[resample], antialias=True, crop_after_resize=bool(crops))
+        # The last field is in the files that are made of open_clip's settings.
+        even = bool(content.get(EVEN_OFFSET, False))
+        resizing = Resizing(_RESAMPLES[resample], antialias=True, crop_after_resize=bool(crops), even_offset=even)
         return cls((size, size), resizing, scale.tolist(), offset.tolist())
 
 

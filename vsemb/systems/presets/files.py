@@ -10,9 +10,9 @@ The name of a preset is `hub:` followed by an argument of keras-hub's `from_pres
     model.weights.h5       weights
 
 Only the first is required. keras-hub downloads a preset that is not a directory. A run directory contains a copy of
-these files without weights and can be opened without the preset. CLIP, SigLIP, BERT and their relatives of the
-transformers library are described in the same way, see `vsemb.systems.presets.checkpoints`; their image processor stays
-as it is.
+these files without weights and can be opened without the preset. CLIP, SigLIP, BERT and their relatives of transformers
+and open_clip are described in the same way, see `vsemb.systems.presets.checkpoints`, with an image processor of the
+transformers library.
 
 CLIP is arXiv:2103.00020, SigLIP arXiv:2303.15343, ViT arXiv:2010.11929, BERT arXiv:1810.04805.
 """
@@ -36,7 +36,8 @@ from vsemb.errors import DataError, VsembError, invalid_argument, one_line, unkn
 from vsemb.files import read_json, read_text, write_json
 from vsemb.image.presets import KEPT
 from vsemb.runs.sharing import HANDLE
-from vsemb.systems.presets.checkpoints import PROCESSORS, SETTINGS, open_checkpoint
+from vsemb.systems.presets.checkpoints import LAYOUTS, SETTINGS, open_checkpoint
+from vsemb.systems.presets.layouts import PROCESSORS
 
 PREFIX = "hub:"
 #: Networks with an image tower and a text tower -> class of their preprocessor.
@@ -124,13 +125,14 @@ def preset_directory(name: str) -> Path:
     path = Path(source)
     if not path.is_dir():
         return Path(_fetched(source).name)
-    if not (path / CONFIG).is_file():
+    there = [layout.config_file for layout in LAYOUTS if (path / layout.config_file).is_file()]
+    if not there:
         raise DataError(
             f"{path} must be a preset of keras-hub with a {CONFIG}. Write one with save_to_preset, or pass the "
             "directory of a downloaded preset."
         )
-    # Presets of other libraries, which keras-hub converts, have another format.
-    content = read_json(path / CONFIG, "preset")
+    # Presets of other libraries have another format.
+    content = read_json(path / there[0], "preset")
     if isinstance(content, dict) and "registered_name" in content:
         return path
     return Path(_fetched(str(path.resolve())).name)

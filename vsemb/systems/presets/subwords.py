@@ -5,6 +5,7 @@ They use core operations, so a SavedModel runs on every TensorFlow Serving. kera
 
 from __future__ import annotations
 
+import base64
 import functools
 import itertools
 import json
@@ -46,6 +47,8 @@ _BYTE_WORDS = rf"('s|'t|'re|'ve|'m|'ll|'d| ?\pL+| ?\pN+| ?[^{_BLANKS}\pL\pN\x00]
 # Type of unigram models and supported types of pieces in the sentencepiece library.
 _UNIGRAM = 1
 _NORMAL, _UNKNOWN, CONTROL, _DEFINED, _BYTE = 1, 2, 3, 4, 6
+# Steps of the tokenizers library for what the sentencepiece library does.
+_UNIGRAM_STEPS = {"Precompiled", "Strip", "Replace", "WhitespaceSplit", "Metaspace"}
 # Distance of an unknown letter's score below the lowest score, as in the library.
 _UNKNOWN_PENALTY = 10.0
 # What BERT's code drops, reads as a space, and reads as a word of its own, besides NUL and U+FFFD.
@@ -219,6 +222,36 @@ class BytePairTokenizer(_MergingTokenizer):
         last = tf.scatter_nd(letters.row_limits()[:, None] - 1, tf.ones_like(special), tf.shape(codes, tf.int64))
         ids = letters.with_flat_values(tf.gather_nd(self._bytes, tf.stack([last, codes], axis=1)))
         return self.merge(ids, special)
+
+
+class CanonicalTokenizer(PretrainedSubwordTokenizer):
+    """Tokenizer of texts in the canonical form of open_clip: lower-case, without ASCII punctuation.
+
+    An underscore becomes a space. White space between words is one space.
+
+    Args:
+        tokenizer: tokenizer of the canonical texts.
+
+    Example:
+
+    >>> pieces = ["[UNK]", "a", "dog", "house"]
+    >>> tokenizer = CanonicalTokenizer(BertWordPieceTokenizer(piece_vocabulary(pieces), pieces, 64))
+    >>> (tokenizer(["A dog_house!"]) - 2).numpy().tolist()
+    [[1, 2, 3]]
+    """
+
+    def __init__(self, tokenizer: PretrainedSubwordTokenizer) -> None:
+        super().__init__(tokenizer.vocabulary, tokenizer.max_length)
+        self.tokenizer = tokenizer
+
+    def is_known(self, ids: Any) -> Any:
+        return self.tokenizer.is_known(ids)
+
+    def ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        texts = tf.strings.regex_replace(readable(texts), "_", " ")
+        texts = tf.strings.regex_replace(texts, f"[{re.escape(string.punctuation)}]", "")
+        texts = tf.strings.lower(texts, encoding="utf-8")
+        return self.tokenizer.ids(tf.strings.strip(tf.strings.regex_replace(texts, f"[{WHITE_SPACE}]+", " ")))
 
 
 class ByteMergeTokenizer(_MergingTokenizer):
@@ -430,6 +463,63 @@ class PieceModel:
             if text != letter:
                 changed[letter] = text
         return cls(pieces, scores, kinds, changed, bool(normalizer.get(3, 1)))
+
+
+@dataclass(frozen=True)
+class UnigramModel:
+    """A unigram model of the tokenizers library, which a model of the sentencepiece library was converted to.
+
+    Attributes:
+        pieces: subword, log probability and type by id.
+        charsmap: compiled normalization of the sentencepiece library; empty for no normalization.
+        blank_first: whether a space is added before a text.
+    """
+
+    pieces: tuple[tuple[str, float, int], ...]
+    charsmap: bytes
+    blank_first: bool
+
+    @classmethod
+    def read(cls, path: Path) -> UnigramModel:
+        """Read a `tokenizer.json`.
+
+        Raises:
+            DataError: for a malformed file, another model, or steps that sentencepiece does not have.
+        """
+        content = read_json(path, "tokenizer")
+        try:
+            model, names = content["model"], {token["content"] for token in content["added_tokens"] if token["special"]}
+            if model["type"] != "Unigram":
+                raise DataError(f"`model` in {path} must have the type Unigram; got {model['type']!r}.")
+            steps = [*_steps(content["normalizer"], "normalizers"), *_steps(content["pre_tokenizer"], "pretokenizers")]
+            others = sorted({str(step["type"]) for step in steps} - _UNIGRAM_STEPS)
+            if others:
+                allowed = ", ".join(sorted(_UNIGRAM_STEPS))
+                raise DataError(f"Normalization and splitting in {path} must be of {allowed}; got {others[0]}.")
+            charsmaps = [step["precompiled_charsmap"] for step in steps if step["type"] == "Precompiled"]
+            blanks = [step.get("prepend_scheme", "always") for step in steps if step["type"] == "Metaspace"]
+            kinds = dict.fromkeys(names, CONTROL) | {model["vocab"][model["unk_id"]][0]: _UNKNOWN}
+            if model.get("byte_fallback"):
+                kinds |= {f"<0x{byte:02X}>": _BYTE for byte in range(256)}
+            pieces = tuple((str(piece), float(score), kinds.get(piece, _NORMAL)) for piece, score in model["vocab"])
+            charsmap = base64.b64decode(charsmaps[0] or "") if charsmaps else b""
+            return cls(pieces, charsmap, blanks != ["never"])
+        except (LookupError, TypeError, AttributeError, ValueError) as error:
+            raise DataError(f"{path} must be a tokenizer of the tokenizers library: {one_line(error)}.") from error
+
+    def proto(self) -> bytes:
+        """Return the content of a file of the sentencepiece library, for `PieceModel.read`."""
+        pieces = [_message({1: piece.encode(), 2: score, 3: kind}) for piece, score, kind in self.pieces]
+        trainer = _message({3: _UNIGRAM})
+        normalizer = _message({2: self.charsmap, 3: int(self.blank_first)})
+        return b"".join([*(_message({1: piece}) for piece in pieces), _message({2: trainer, 3: normalizer})])
+
+
+def _steps(step: Any, inside: str) -> list[dict[str, Any]]:
+    """Return the steps of a normalizer or pre-tokenizer of the tokenizers library in their order."""
+    if step is None:
+        return []
+    return step[inside] if step["type"] == "Sequence" else [step]
 
 
 class SentencePieceTokenizer(PretrainedSubwordTokenizer):
@@ -646,6 +736,27 @@ def _table(keys: Any, values: Sequence[Any], default: Any) -> tf.lookup.StaticHa
     """Return a table from strings or int64 to strings or int32."""
     values = tf.constant(values, tf.string if isinstance(default, str) else tf.int32)
     return tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, values), default)
+
+
+def _message(fields: Mapping[int, bytes | float]) -> bytes:
+    """Write fields of a protocol buffer, by number: bytes, a float or an integer from 0."""
+    written = b""
+    for number, value in fields.items():
+        if isinstance(value, bytes):
+            written += _varint(number << 3 | 2) + _varint(len(value)) + value
+        elif isinstance(value, float):
+            written += _varint(number << 3 | 5) + struct.pack("<f", value)
+        else:
+            written += _varint(number << 3) + _varint(value)
+    return written
+
+
+def _varint(value: int) -> bytes:
+    written = []
+    while value > 0x7F:
+        written.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*written, value])
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, Any]]:

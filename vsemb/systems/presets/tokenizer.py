@@ -33,6 +33,7 @@ from vsemb.systems.presets.subwords import (
     BertWordPieceTokenizer,
     ByteMergeTokenizer,
     BytePairTokenizer,
+    CanonicalTokenizer,
     PieceMerges,
     PieceMergeTokenizer,
     PieceModel,
@@ -304,6 +305,21 @@ class Siglip2Text(PresetText):
         return PieceMergeTokenizer(vocabulary, PieceMerges.read(self.assets / "tokenizer.json"), max_length, self.lower)
 
 
+class _CanonicalText(PresetText):
+    """Texts that open_clip brings into a canonical form before it splits them."""
+
+    def _build(self, vocabulary: Vocabulary, max_length: int) -> CanonicalTokenizer:
+        return CanonicalTokenizer(super()._build(vocabulary, max_length))  # type: ignore[safe-super]
+
+
+class CanonicalSiglipText(_CanonicalText, SiglipText):
+    """SigLIP's texts in open_clip."""
+
+
+class CanonicalSiglip2Text(_CanonicalText, Siglip2Text):
+    """SigLIP 2's texts in open_clip, which have no punctuation."""
+
+
 @dataclass(frozen=True)
 class BertText(PresetText):
     """BERT's texts: words and signs, split into WordPieces.
@@ -389,6 +405,8 @@ _KINDS: dict[str, type[PresetText]] = {
     "MetaCLIP2Tokenizer": MetaClip2Text,
     "SigLIPTokenizer": SiglipText,
     "Siglip2Tokenizer": Siglip2Text,
+    "CanonicalSigLIPTokenizer": CanonicalSiglipText,
+    "CanonicalSiglip2Tokenizer": CanonicalSiglip2Text,
     "BertTokenizer": BertText,
     "RobertaTokenizer": RobertaText,
     "XLMRobertaTokenizer": XlmRobertaText,
