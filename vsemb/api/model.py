@@ -280,8 +280,6 @@ def load(
         return _RunModel(Run.open(path))
     if (version := model_version(path)) is not None:
         return _SavedModel(version, named)
-    if any((path / name).is_file() for name in ("config.json", "open_clip_config.json")):
-        return load(f"hub:{path}", similarity=similarity)
     lacking = f"it has neither {RECIPE} nor saved_model.pb" if path.is_dir() else "there is no such directory"
     if path.suffix == ".keras":
         lacking = "it is a file for keras.saving.load_model, whose model.export(directory) writes a SavedModel"

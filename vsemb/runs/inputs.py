@@ -24,6 +24,8 @@ from vsemb.files import read_json
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".pgm", ".heic", ".heif")
 # Byte order mark.
 _MARK = "\ufeff"
+# Settings of a preset of keras-hub, and of a checkpoint of transformers or open_clip.
+_CHECKPOINTS = ("config.json", "open_clip_config.json")
 _MANIFESTS = {"vsemb-dataset": "dataset", "vsemb-index": "index"}
 
 
@@ -110,17 +112,26 @@ def _lines_of_stdin() -> Iterator[str]:
 def named_run(source: str | os.PathLike[str]) -> Path | None:
     """Return the directory of a run that a name stands for, such as `hub:clip_vit_base_patch32`; None for a path.
 
+    A directory with a preset or a checkpoint stands for a run, too.
+
     Raises:
         DataError: if the run cannot be made.
     """
-    reference = _reference(source)
-    return None if reference is None else registry.load(reference)(os.fspath(source))
+    name = _name(source)
+    reference = _reference(name)
+    return None if reference is None else registry.load(reference)(name)
 
 
-def _reference(source: str | os.PathLike[str]) -> str | None:
+def _reference(name: str) -> str | None:
     """Return the reference to the function that makes the run of a name; None for a path."""
-    prefix, colon, _ = os.fspath(source).partition(":")
+    prefix, colon, _ = name.partition(":")
     return registry.entries("named_runs").get(prefix) if colon else None
+
+
+def _name(source: str | os.PathLike[str]) -> str:
+    """Return the name of a run; for a directory with a preset or a checkpoint, the name that opens it."""
+    given = kind_of(source) is None and any((Path(source) / name).is_file() for name in _CHECKPOINTS)
+    return f"hub:{os.fspath(source)}" if given else os.fspath(source)
 
 
 def check_source(
@@ -151,7 +162,7 @@ def check_source(
             if value is not None:
                 fix = "Search the run, or make an index of what is wanted."
                 raise invalid_argument(name, value, f"omitted, since the index holds {holds}", fix)
-    elif kind != "run" and _reference(source) is None:
+    elif kind != "run" and _reference(_name(source)) is None:
         received = "a missing directory"
         if kind is not None:
             received = f"a {kind}"

@@ -113,6 +113,9 @@ def test_commands_take_a_name_in_place_of_a_run(preset_path, scenes_path, tmp_pa
         ["embed", name, "--texts", "a red circle", "--out", str(tmp_path / "texts.npy")],
         ["index", name, "--images", str(picture), "--out", index],
         ["search", index, "a red circle", "--run", name],
+        # A directory needs no name.
+        ["info", str(preset_path("clip"))],
+        ["search", str(preset_path("clip")), "a red circle", "--data", str(scenes_path), "--split", "test"],
     ):
         assert main(command) == 0, capsys.readouterr().err
     # A name is looked up where it is needed, not where arguments are checked.
