@@ -3,8 +3,9 @@
     python -m tests.benchmarks.latency [--variants tuned paper] [--batches 1 8 64] [--threads 1] [--json FILE]
 
 The recipe `vsepp` at its full sizes, trained on a few generated scenes, since weights do not change the time,
-and exported; texts have the lengths of captions. PyTorch's side splits and looks up words in plain Python,
-packs by length and runs in inference mode, in a process of its own. CPU time, in turns. Where the processor
+and exported; texts have the lengths of captions. PyTorch's side has the same weights. It splits and looks up words
+in plain Python, packs by length and runs in inference mode, in a process of its own. Embeddings must be equal up to
+rounding. CPU time, in turns. Where the processor
 multiplies bfloat16, what `vsemb export --precision mixed_bfloat16` writes is measured too, beside the same
 float32 peer.
 """
@@ -16,7 +17,7 @@ import contextlib
 import io
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -43,11 +44,16 @@ NAME = "SavedModel {}, batch {} / torch eager"
 ROUNDED = "SavedModel {} in bfloat16, batch {} / torch eager"
 GROWTH = "SavedModel {}, growth with texts"
 _CALLS = {1: 20, 8: 10}
+#: Row -> how far an embedding, which is a unit vector, may be from the peer's.
+_TOLERANCES = {NAME: 1e-5, ROUNDED: 2e-2}
 _FEW = ["training.epochs=1", "text.tokenizer.min_count=1"]
 
 
 def export(variant: str, folder: Path) -> tuple[dict[str, Path], Run]:
-    """Trains a variant for an epoch on few scenes; returns its SavedModels, by their rows, and the run."""
+    """Trains a variant for an epoch on few scenes; returns its SavedModels, by their rows, and the run.
+
+    Biases, which begin at 0, are drawn at random afterwards, so that a lost one changes embeddings.
+    """
     data = write_dataset(
         scenes.generate({"train": 100, "val": 20, "test": 20}),
         folder / "scenes",
@@ -57,11 +63,47 @@ def export(variant: str, folder: Path) -> tuple[dict[str, Path], Run]:
     recipe = with_backbone(recipes.get("vsepp", variant), data, "SmallConvNet")
     with contextlib.redirect_stdout(io.StringIO()):
         run = train(recipe.with_overrides(_FEW), data, folder / "run")
+        generator = np.random.default_rng(0)
+        for weight in run.model.text_encoder.weights:
+            if weight.name == "bias":
+                weight.assign(generator.normal(scale=0.5, size=weight.shape))
         precisions = {NAME: "float32"} | ({ROUNDED: "mixed_bfloat16"} if multiplies_bfloat16() else {})
-        models = {
-            name: export_run(run.computed_in(precision), folder / precision) for name, precision in precisions.items()
-        }
+        models = {}
+        for name, precision in precisions.items():
+            computed = run.computed_in(precision)
+            computed.model.set_weights(run.model.get_weights())
+            models[name] = export_run(computed, folder / precision)
     return models, run
+
+
+def torch_weights(encoder: Any) -> dict[str, np.ndarray]:
+    """The weights of a text encoder of `vsepp`, by their names in `tests.benchmarks.peers.vsepp.Towers`."""
+    sequence = getattr(encoder, "sequence", encoder)
+    recurrent = sequence.recurrent
+    weights = {"table.weight": sequence.words.table}
+    directions = {"": recurrent}
+    if sequence is not encoder:
+        directions = {"": recurrent.forward_layer, "_reverse": recurrent.backward_layer}
+        weights |= {
+            "projection.weight": sequence.projection.kernel.numpy().T,
+            "projection.bias": sequence.projection.bias,
+            "bag.weight": encoder.bag.words.table,
+            "rarity.weight": np.append(0, encoder.bag.rarity.numpy()[1:])[:, None],  # padding counts for nothing
+            "gain": encoder.gain,
+        }
+    for suffix, layer in directions.items():
+        for side, kernel, bias in zip(
+            ("ih", "hh"), (layer.cell.kernel, layer.cell.recurrent_kernel), layer.cell.bias.numpy(), strict=True
+        ):
+            weights[f"recurrent.weight_{side}_l0{suffix}"] = _reset_first(kernel.numpy()).T
+            weights[f"recurrent.bias_{side}_l0{suffix}"] = _reset_first(bias)
+    return {name: np.asarray(values) for name, values in weights.items()}
+
+
+def _reset_first(gates: np.ndarray) -> np.ndarray:
+    """Turns Keras' order of gates, update, reset and candidate, into PyTorch's: reset, update, candidate."""
+    update, reset, candidate = np.split(gates, 3, axis=-1)
+    return np.concatenate([reset, update, candidate], axis=-1)
 
 
 def random_texts(words: tuple[str, ...], count: int) -> list[str]:
@@ -81,21 +123,24 @@ def measure(variant: str, batches: list[int], threads: int, rounds: int) -> list
     with tempfile.TemporaryDirectory() as folder:
         paths, run = export(variant, Path(folder))
         loaded = {name: tf.saved_model.load(str(path)) for name, path in paths.items()}
-        words = run.tokenizer.vocabulary.words
+        words, weights = run.tokenizer.vocabulary.words, torch_weights(run.model.text_encoder)
     encoders = {name: model.signatures["encode_text"] for name, model in loaded.items()}
     given = {"variant": variant, "words": list(words), "word_dim": recurrent_part(run.recipe).words.dim}
     rows, taken = [], []
-    with Peer("torch", "tests.benchmarks.peers.vsepp:encoder", threads=threads, **given) as peer:
+    with Peer("torch", "tests.benchmarks.peers.vsepp:encoder", threads=threads, **given, **weights) as peer:
         for batch in batches:
             texts, calls = random_texts(words, batch), _CALLS.get(batch, 3)
-            shape = embedded(encoders[NAME], texts).shape
+            expected = {name: embedded(encode, texts) for name, encode in encoders.items()}
 
             def ours(encode: Callable[..., Any], texts: list[str] = texts, calls: int = calls) -> float:
                 return cpu_seconds(lambda: [embedded(encode, texts) for _ in range(calls)]) / calls
 
-            def theirs(texts: list[str] = texts, calls: int = calls, shape: tuple[int, ...] = shape) -> float:
+            def theirs(
+                texts: list[str] = texts, calls: int = calls, expected: Mapping[str, np.ndarray] = expected
+            ) -> float:
                 answer = peer(texts=texts, calls=calls)
-                assert answer["embeddings"].shape == shape, shape
+                for name, embeddings in expected.items():
+                    np.testing.assert_allclose(answer["embeddings"], embeddings, atol=_TOLERANCES[name], err_msg=name)
                 return answer["seconds"]
 
             ways = {name: partial(ours, encode) for name, encode in encoders.items()}

@@ -13,7 +13,7 @@ import tensorflow as tf
 from tests.contract import SAME, check_layer, check_padding
 from tests.encoders.test_cells import from_oracle
 from tests.oracles import TOLERANCE, oracle
-from vsemb.encoders import RecurrentSentenceEncoder, WordEmbedding
+from vsemb.encoders import NGramEmbedding, RecurrentSentenceEncoder, WordEmbedding
 from vsemb.encoders.recurrent import GRU, LSTM, Cell, Directions
 from vsemb.errors import InvalidArgumentError
 
@@ -158,6 +158,64 @@ def test_packed_words_are_the_layers(cell: str, directions: str, pooling: str) -
         for eager, traced, expected in zip(*(computed(each, ids) for each in (encoder, graph, layers)), strict=True):
             np.testing.assert_allclose(eager, expected, **SAME)
             np.testing.assert_allclose(traced, expected, **SAME)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
+@pytest.mark.parametrize(
+    ("cell", "directions", "pooling"),
+    [
+        ("gru", "forward", "last"),
+        ("gru", "concat", "mean+max"),
+        ("lstm", "average", "last"),
+        ("lstm", "forward", "sum"),
+    ],
+)
+def test_folded_words_are_the_products(cell: str, directions: str, pooling: str, dtype: str) -> None:
+    encoder = make_encoder(dtype, cell=cell, directions=directions, pooling=pooling)
+    encoder.build((None, None))
+    generator = np.random.default_rng(1)
+    for weight in encoder.trainable_weights:  # biases included, which begin at 0
+        weight.assign(generator.normal(scale=0.5, size=weight.shape))
+
+    def traced() -> Any:
+        signature = [tf.TensorSpec((None, None), tf.int32)]
+        return tf.function(encoder, input_signature=signature, autograph=False).get_concrete_function()
+
+    ids = np.array([[2, 3, 2, 5], [5, 0, 0, 0], [4, 0, 2, 1], [0, 0, 0, 0]], np.int32)
+    plain = traced()
+    before = plain(tf.constant(ids))
+    # Products of other sizes may be rounded to the next bfloat16.
+    tolerance = 1e-6 if dtype == "float32" else 5e-3
+    with encoder.folded():
+        folded = traced()
+        for rows in (ids, ids[3:], ids[:0]):
+            expected = plain(tf.constant(rows))
+            np.testing.assert_allclose(folded(tf.constant(rows)), expected, rtol=tolerance, atol=tolerance)
+        # The graph has tables in place of what they were made of.
+        kernels = [weight for weight in encoder.recurrent.weights if weight.name == "kernel"]
+        replaced = {id(variable.value) for variable in (encoder.words.table, *kernels)}
+        assert replaced <= {id(variable) for variable in plain.variables}
+        assert not replaced & {id(variable) for variable in folded.variables}
+        tables = [variable for variable in folded.variables if variable.shape[0] == 6]
+        assert sum(table.numpy().nbytes for table in tables) == encoder.folded_bytes
+    # Outside, weights count again.
+    encoder.words.table.assign(-encoder.words.table)
+    assert np.abs(encoder(ids) - before).max() > 0.01
+
+
+def test_what_is_not_folded() -> None:
+    composed = NGramEmbedding(6, 3, buckets=4)
+    tokens = np.zeros((1, 2, 3), np.int32)
+    encoder = RecurrentSentenceEncoder(composed, 5, units=4)
+    encoder(tokens)
+    assert encoder.folded_bytes == 0
+    sizes = {}
+    for cell in typing.get_args(Cell):
+        encoder = make_encoder(cell=cell)
+        encoder.build((None, None))
+        sizes[cell] = encoder.folded_bytes
+    # 6 words x 3 or 4 gates x 4 units x 4 bytes, where `packed_loop` runs.
+    assert sizes == {"gru": 288, "gru-reset-before": 0, "lstm": 384, "peephole-lstm": 0}
 
 
 def test_init_scale_bounds_all_matrices() -> None:

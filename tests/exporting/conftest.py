@@ -33,5 +33,6 @@ def written(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def write(served, directory):
         shutil.copytree(exported / "1", directory, dirs_exist_ok=True)
+        return []
 
     monkeypatch.setattr(savedmodel, "write", write)

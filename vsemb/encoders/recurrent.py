@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import keras
+import numpy as np
 from keras import ops
 
 from vsemb.configured import build_layers, uniform
@@ -49,10 +51,9 @@ class FastLoop:
         if mask is not None:
             mask = ops.expand_dims(ops.transpose(ops.cast(mask, "bool")), -1)
             mask = ops.flip(mask, axis=0) if layer.go_backwards else mask
-        kernel, recurrent, bias, _ = self.direction()
-        flat = ops.reshape(ops.cast(inputs, kernel.dtype), (-1, inputs.shape[-1]))
-        sums = ops.cast(ops.matmul(flat, kernel), bias.dtype)
-        sums = ops.reshape(sums, (*ops.shape(inputs)[:-1], kernel.shape[1]))
+        recurrent, bias, _ = self.direction()
+        products = self.products(ops.reshape(inputs, (-1, inputs.shape[-1])))
+        sums = ops.reshape(products, (*ops.shape(inputs)[:-1], products.shape[1]))
         initial = tuple(ops.cast(state, bias.dtype) for state in initial_state)
         states = LOOPS[self.loop][0](sums, recurrent, bias, mask, initial, training)
         outputs, last = states[0], [state[-1] for state in states]
@@ -62,12 +63,26 @@ class FastLoop:
             outputs = ops.where(mask, outputs, ops.zeros((), outputs.dtype))
         return last[0], ops.transpose(outputs, (1, 0, 2)), last
 
-    def direction(self) -> tuple[Tensor, Tensor, Tensor, bool]:
-        """Return kernel and recurrent matrix, in the dtype of the products, the bias, and `go_backwards`."""
+    def direction(self) -> tuple[Tensor, Tensor, bool]:
+        """Return the recurrent matrix, in the dtype of the products, the bias, and `go_backwards`."""
         layer: Any = self
         cell, dtype = layer.cell, layer.compute_dtype
-        kernel, recurrent = ops.cast(cell.kernel, dtype), ops.cast(cell.recurrent_kernel, dtype)
-        return kernel, recurrent, ops.cast(cell.bias, _STATE_DTYPES[dtype]), layer.go_backwards
+        bias = ops.cast(cell.bias, _STATE_DTYPES[dtype])
+        return ops.cast(cell.recurrent_kernel, dtype), bias, layer.go_backwards
+
+    def products(self, inputs: Tensor) -> Tensor:
+        """Return the products of inputs, (n, size), and the kernel, in the dtype of the bias."""
+        layer: Any = self
+        dtype = layer.compute_dtype
+        product = ops.matmul(ops.cast(inputs, dtype), ops.cast(layer.cell.kernel, dtype))
+        return ops.cast(product, _STATE_DTYPES[dtype])
+
+    def sums(self, inputs: Tensor) -> Tensor:
+        """Return the products of inputs and the kernel, plus the bias of the inputs."""
+        layer: Any = self
+        bias = layer.cell.bias  # (width,), or (2, width) if the state has a bias, too
+        products = self.products(inputs)
+        return products + ops.cast(ops.reshape(bias, (-1, bias.shape[-1]))[0], products.dtype)
 
     def own_loop_serves(self, training: bool) -> bool:
         """Whether the loops of `vsemb.ops` serve the layer's options here."""
@@ -171,6 +186,7 @@ class RecurrentSentenceEncoder(PooledSentenceEncoder):
     ) -> None:
         super().__init__(**kwargs)
         self.keep_arguments(locals())
+        self._folded: Callable[[Tensor], tuple[list[Tensor], Tensor]] | None = None
         self.recurrent = self._recurrent_layer()
         self.add_head(2 * units if directions == "concat" else units)
 
@@ -205,25 +221,77 @@ class RecurrentSentenceEncoder(PooledSentenceEncoder):
 
     def call(self, token_ids: Tensor, training: bool = False) -> Tensor:
         mask = padding_mask(token_ids)
-        layers: list[Any] = [self.recurrent]
-        if self.directions != "forward":
-            layers = [self.recurrent.forward_layer, self.recurrent.backward_layer]
-        fast = all(isinstance(layer, FastLoop) and layer.own_loop_serves(training) for layer in layers)
-        if fast and not training:
-            return self.head(self._packed(layers, token_ids, mask))
+        if not training and self._is_fast():
+            return self.head(self._packed(token_ids, mask))
         states = self.recurrent(self.words(token_ids, training=training), mask=mask, training=training)
         return self.head(states if self.pooling == "last" else self._pool(states, mask), training)
 
-    def _packed(self, layers: Sequence[FastLoop], token_ids: Tensor, mask: Tensor) -> Tensor:
+    @property
+    def _layers_by_direction(self) -> list[Any]:
+        if self.directions == "forward":
+            return [self.recurrent]
+        return [self.recurrent.forward_layer, self.recurrent.backward_layer]
+
+    def _is_fast(self) -> bool:
+        """Whether `packed_loop` serves all directions in inference."""
+        return all(isinstance(layer, FastLoop) and layer.own_loop_serves(False) for layer in self._layers_by_direction)
+
+    def _packed(self, token_ids: Tensor, mask: Tensor) -> Tensor:
         """Return the pooled states, in less time than the layers; see `packed_loop`."""
         from vsemb.ops.recurrent_loops import packed_loop
 
+        layers = self._layers_by_direction
         directions = [layer.direction() for layer in layers]
-        outputs, rows = packed_loop(layers[0].loop, directions, self.words, token_ids, mask)
+        inputs = self._folded or self._input_sums
+        outputs, rows = packed_loop(layers[0].loop, directions, inputs, token_ids, mask)
         all_states, last_states = zip(*outputs, strict=True)
         states = last_states if self.pooling == "last" else all_states
         merged = (states[0] + states[1]) / 2 if self.directions == "average" else ops.concatenate(states, axis=-1)
         return merged if self.pooling == "last" else self._pool.of_words(merged, rows, ops.shape(mask)[0])
+
+    def _input_sums(self, tokens: Tensor) -> tuple[list[Tensor], Tensor]:
+        """Multiply the vectors of distinct words by the kernels; see `packed_loop`."""
+        from vsemb.ops.row_means import unique_rows
+
+        distinct, places = unique_rows(tokens)
+        vectors = self.words(distinct)
+        return [layer.sums(vectors) for layer in self._layers_by_direction], places
+
+    @property
+    def folded_bytes(self) -> int:
+        """Size of the tables of `folded`; 0 if words are composed, or if another loop than `packed_loop` runs."""
+        if self.words.composes or not self._is_fast():
+            return 0
+        # The sums are as wide as the recurrent matrix.
+        widths = [layer.cell.recurrent_kernel.shape[1] for layer in self._layers_by_direction]
+        dtype = np.dtype(_STATE_DTYPES[self.compute_dtype])
+        return self.words.vocabulary_size * sum(widths) * dtype.itemsize
+
+    @contextlib.contextmanager
+    def folded(self) -> Iterator[None]:
+        """Look up the input sums of all words, in inference inside this context, instead of computing them.
+
+        The tables hold `words @ kernel + bias` of the current weights, one table per direction. A graph that is traced
+        inside uses them in place of word vectors and kernels. Save it inside, too, because the tables are deleted at
+        the end.
+
+        Example:
+
+        >>> import numpy as np
+        >>> encoder = RecurrentSentenceEncoder(WordEmbedding(vocabulary_size=10, dim=4), dim=8, units=8)
+        >>> ids = np.array([[2, 3, 0]])
+        >>> before = encoder(ids)
+        >>> with encoder.folded():
+        ...     np.testing.assert_allclose(encoder(ids), before, atol=1e-6)
+        """
+        sums, _ = self._input_sums(ops.arange(self.words.vocabulary_size))
+        tables = [keras.Variable(table, trainable=False, name="folded_words").value for table in sums]
+        # A function, since Keras would count variables among the layer's weights.
+        self._folded = lambda tokens: (tables, ops.cast(tokens, "int32"))
+        try:
+            yield
+        finally:
+            self._folded = None
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from vsemb.errors import DataError
 from vsemb.exporting.card import ModelFacts, card_path, model_card, version_card_path
 from vsemb.exporting.contract import Contract, hashes, publish_contract, version_contract_path
 from vsemb.exporting.costs import costs
+from vsemb.exporting.folding import folded_words
 from vsemb.exporting.neighbours import dependence
 from vsemb.exporting.reference_outputs import Arrays, Golden, compare, part
 from vsemb.exporting.servable import check_servable, signature_specs
@@ -81,7 +82,7 @@ def export_savedmodel(
     steps = progress(desc="export", total=2 + len(served.offered), unit="step", leave=False)
     with publishing(base, version) as publication, steps:
         directory = publication.temporary
-        write(served, directory)
+        words = write(served, directory)
         steps.update()
         check_servable(directory)
         steps.update()
@@ -89,7 +90,7 @@ def export_savedmodel(
         golden = verify(served, loaded.signatures, steps.update)
         size = sum(file.stat().st_size for file in directory.rglob("*") if file.is_file())
         inputs = {name: rows.inputs for name, rows in golden.items() if name != "serving_default"}
-        facts = replace(facts, costs=costs(loaded.signatures, inputs, size))
+        facts = replace(facts, costs=[*costs(loaded.signatures, inputs, size), *words])
         requests = [
             (name, part(rows.inputs, row))
             for name, rows in golden.items()
@@ -125,25 +126,32 @@ def export_savedmodel(
     return publication.path
 
 
-def write(served: Exportable, directory: Path) -> None:
-    """Write the SavedModel of a model into a directory."""
-    # Saving traces a function again, which takes seconds. It does not trace concrete functions, but these lack the
-    # defaults of inputs.
-    named = {"serving_default": served.default} | {signature.name: signature for signature in served.offered}
-    concrete = served.signatures
-    signatures = {name: one.function if one.defaults else concrete[name] for name, one in named.items()}
+def write(served: Exportable, directory: Path) -> list[str]:
+    """Write the SavedModel of a model into a directory.
+
+    Returns:
+        Sentences for the model card, see `folded_words`.
+    """
     module = tf.Module()
-    # Only variables of the functions, without optimizer and dropout seeds. Keras objects would require Keras when the
-    # SavedModel is loaded in Python.
-    graphs = [function.graph for function in concrete.values()]
-    variables = {id(v): v for graph in graphs for v in graph.variables}
-    module.weights = list(variables.values())
     module.tables = served.tables
-    try:
-        with _quiet():
-            tf.saved_model.save(module, str(directory), signatures=signatures)
-    except tf.errors.OpError as error:
-        raise DataError(f"Cannot write the SavedModel: {error.message}.") from error
+    with folded_words(*served.layers) as sentences:
+        # Copies, because functions that were traced before do not look up folded words.
+        offered = [replace(signature) for signature in served.offered]
+        # Saving traces a function again, which takes seconds. It does not trace concrete functions, but these lack the
+        # defaults of inputs.
+        concrete = {signature.name: signature.function.get_concrete_function() for signature in offered}
+        signatures = {one.name: one.function if one.defaults else concrete[one.name] for one in offered}
+        signatures = {"serving_default": signatures[served.default.name], **signatures}
+        # Only variables of the functions, without optimizer and dropout seeds. Keras objects would require Keras when
+        # the SavedModel is loaded in Python.
+        variables = {id(v): v for function in concrete.values() for v in function.graph.variables}
+        module.weights = list(variables.values())
+        try:
+            with _quiet():
+                tf.saved_model.save(module, str(directory), signatures=signatures)
+        except tf.errors.OpError as error:
+            raise DataError(f"Cannot write the SavedModel: {error.message}.") from error
+    return sentences
 
 
 def verify(

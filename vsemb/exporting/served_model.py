@@ -90,6 +90,7 @@ class ServedModel(Exportable):
         extras: Sequence[Callable[[ServedModel], Signature]] = (),
     ) -> None:
         self.model = model
+        self.layers = [model]
         self.text_input = tokenizer if isinstance(tokenizer, TextInput) else TextInput(tokenizer)
         self.tokenizer = self.text_input.tokenizer
         self.image_input = image_input

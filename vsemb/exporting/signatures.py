@@ -73,9 +73,11 @@ class Exportable:
 
     Attributes:
         offered: the signatures; the first is also `serving_default`.
+        layers: models and layers whose words an export may fold, see `vsemb.exporting.folding`.
     """
 
     offered: Sequence[Signature]
+    layers: Sequence[keras.layers.Layer] = ()
 
     @property
     def default(self) -> Signature:
@@ -196,14 +198,18 @@ def filled_up(values: tf.Tensor, steps: int) -> tf.Tensor:
     return tf.ensure_shape(wider[:, :steps], [values.shape[0], steps, *values.shape[2:]])
 
 
+def layers_of(*models: keras.layers.Layer) -> list[Any]:
+    """Return models and the layers inside them, each once."""
+    return list({id(layer): layer for model in models for layer in model._flatten_layers()}.values())
+
+
 @contextlib.contextmanager
 def kernels_for_any_device(*models: keras.layers.Layer) -> Iterator[None]:
     """Disable cuDNN kernels in functions traced inside this context.
 
     With a GPU, Keras would put cuDNN's recurrent kernels into the graph, which cannot be served without a GPU.
     """
-    layers_by_id = {id(layer): layer for model in models for layer in model._flatten_layers()}
-    layers = [layer for layer in layers_by_id.values() if hasattr(layer, "use_cudnn")]
+    layers = [layer for layer in layers_of(*models) if hasattr(layer, "use_cudnn")]
     before = [layer.use_cudnn for layer in layers]
     for layer in layers:
         layer.use_cudnn = False
@@ -224,7 +230,7 @@ def score_scale(query: Signature, others: np.ndarray) -> dict[str, float]:
     Returns:
         `{"scores": scale}`, as `Signature.scale` gives it.
     """
-    embedded = query.function(**tensors(query.examples()))["embedding"].numpy()
+    embedded = query.rows(**tensors(query.examples()))["embedding"].numpy()
     scale = float(np.prod([np.linalg.norm(side, axis=-1).max() for side in (embedded, others)]))
     # Infinite embeddings are reported by the comparison.
     return {"scores": max(1.0, scale) if np.isfinite(scale) else 1.0}

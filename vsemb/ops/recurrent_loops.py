@@ -14,7 +14,6 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from vsemb.ops.row_means import unique_rows
 from vsemb.ops.tensorflow import tf
 
 Tensor = Any
@@ -172,18 +171,24 @@ def lstm_loop(
 
 
 def packed_loop(
-    cell: str, directions: Sequence[tuple[Any, ...]], words: Callable[[Tensor], Tensor], ids: Tensor, mask: Tensor
+    cell: str,
+    directions: Sequence[tuple[Tensor, Tensor, bool]],
+    input_sums: Callable[[Tensor], tuple[Sequence[Tensor], Tensor]],
+    ids: Tensor,
+    mask: Tensor,
 ) -> tuple[list[tuple[Tensor, Tensor]], Tensor]:
     """Run one or both directions of a layer for inference, without computation for padding.
 
-    Rows are packed as in PyTorch: sorted by length, so that a step works on the first rows of the state. A word that
-    occurs several times is multiplied by the kernel once, and both directions are in one loop.
+    Rows are packed as in PyTorch: sorted by length, so that a step works on the first rows of the state. Both
+    directions are in one loop.
 
     Args:
         cell: a key of `LOOPS`.
-        directions: of each layer, the kernel and the recurrent matrix, in the dtype of the products, the bias, in the
-            dtype of the state, and whether it goes backwards.
-        words: function from distinct ids, (k,) or (k, n), to their vectors, (k, size).
+        directions: of each layer, the recurrent matrix, in the dtype of the products, the bias, in the dtype of the
+            state, and whether it goes backwards.
+        input_sums: function from the tokens of all words, (words,) or (words, n), to tables, one for each direction,
+            and the row of each word in all of them, (words,) int32. Rows are products of word vectors and the kernel
+            plus the bias of the inputs, in the dtype of the state.
         ids: (batch, steps) int32, or (batch, steps, n), of which a row is a token.
         mask: (batch, steps) bool; steps with False are skipped.
 
@@ -193,8 +198,8 @@ def packed_loop(
     """
     _, step, states_of = LOOPS[cell]
     shown = tf.where(mask)  # (words, 2), sorted by row
-    distinct, places = unique_rows(tf.gather_nd(ids, shown))
-    vectors, rows = words(distinct), tf.cast(shown[:, 0], tf.int32)
+    tables, places = input_sums(tf.gather_nd(ids, shown))
+    rows = tf.cast(shown[:, 0], tf.int32)
     lengths = tf.reduce_sum(tf.cast(mask, tf.int32), 1)
     numbers = tf.range(tf.size(places)) - tf.gather(tf.cumsum(lengths, exclusive=True), rows)
     left = tf.gather(lengths, rows) - 1 - numbers
@@ -205,10 +210,9 @@ def packed_loop(
     # The loop's order of words is by step, then by rank: where each word stands in it.
     orders = [tf.gather(starts, left if backwards else numbers) + ranks for *_, backwards in directions]
     inputs, products = [], []
-    for (kernel, recurrent, bias, _), order in zip(directions, orders, strict=True):
-        of_inputs, *of_state = tf.unstack(bias) if cell == "gru" else [bias]
-        sums = tf.cast(tf.matmul(tf.cast(vectors, kernel.dtype), kernel), bias.dtype) + of_inputs
-        inputs.append(tf.gather(sums, tf.gather(places, tf.math.invert_permutation(order))))
+    for (recurrent, bias, _), table, order in zip(directions, tables, orders, strict=True):
+        inputs.append(tf.gather(table, tf.gather(places, tf.math.invert_permutation(order))))
+        _, *of_state = tf.unstack(tf.reshape(bias, [-1, bias.shape[-1]]))
         products.append(functools.partial(_state_product, recurrent, of_state))
 
     def body(number: Tensor, states: Any, arrays: Any) -> tuple[Any, Any, Any]:
@@ -223,7 +227,7 @@ def packed_loop(
         states = list(zip(*(tf.split(value, len(directions)) for value in values), strict=True))
         return number + 1, states, [array.write(number, own[0]) for array, own in zip(arrays, states, strict=True)]
 
-    units, dtype = directions[0][1].shape[0], inputs[0].dtype
+    units, dtype = directions[0][0].shape[0], inputs[0].dtype
     zero, shape = tf.zeros((tf.shape(mask)[0], units), dtype), tf.TensorShape((None, units))
     arrays = [tf.TensorArray(dtype, steps + 1, element_shape=(None, units), infer_shape=False) for _ in directions]
     arrays = [array.write(steps, zero[:0]) for array in arrays]  # Eagerly, nothing cannot be joined.

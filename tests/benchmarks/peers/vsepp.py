@@ -44,16 +44,16 @@ class Towers(nn.Module):
             packed = pack_padded_sequence(self.table(ids), lengths, batch_first=True)
             _, last = self.recurrent(packed)
             return normalize(last[-1], dim=1), normalize(self.image(images), dim=1)
-        unknown = (torch.rand(ids.shape) < 0.15) & (ids != 0)
-        packed = pack_padded_sequence(
-            self.dropouts["words"](self.table(ids.masked_fill(unknown, 1))), lengths, batch_first=True
-        )
+        read = ids
+        if self.training:
+            read = ids.masked_fill((torch.rand(ids.shape) < 0.15) & (ids != 0), 1)
+        packed = pack_padded_sequence(self.dropouts["words"](self.table(read)), lengths, batch_first=True)
         states, _ = pad_packed_sequence(self.recurrent(packed)[0], batch_first=True)
         mask = (ids[:, : states.shape[1]] != 0)[:, :, None]
         mean = (states * mask).sum(1) / mask.sum(1)
         greatest = states.masked_fill(~mask, -torch.inf).max(1).values
         sequence = self.projection(self.dropouts["text"](torch.cat([mean, greatest], 1)))
-        weights = nn.functional.dropout(self.rarity(ids).detach(), 0.4)
+        weights = nn.functional.dropout(self.rarity(ids).detach(), 0.4, self.training)
         bag = (self.bag(ids) * weights).sum(1)
         text = normalize(sequence, dim=1) + self.gain * normalize(bag, dim=1)
         return normalize(text, dim=1), normalize(self.image(self.dropouts["image"](images)), dim=1)
@@ -108,11 +108,15 @@ def epoch(
     return call
 
 
-def encoder(variant: str, words: np.ndarray, word_dim: int) -> Callable[..., dict[str, Any]]:
-    """Returns what encodes texts to unit vectors `calls` times: seconds per call, and the embeddings."""
+def encoder(variant: str, words: np.ndarray, word_dim: int, **weights: Any) -> Callable[..., dict[str, Any]]:
+    """Returns what encodes texts to unit vectors `calls` times: seconds per call, and the embeddings.
+
+    The weights of the text tower are given by their names in `Towers`.
+    """
     known = {word: number for number, word in enumerate(words.tolist(), 2)}
     towers = Towers(variant, len(known) + 2, word_dim, 1).eval()
     towers.image = nn.Identity()
+    towers.load_state_dict({name: torch.as_tensor(values) for name, values in weights.items()})
 
     def encode(texts: list[str]) -> np.ndarray:
         ids = [[known.get(word, 1) for word in text.lower().split()] for text in texts]
