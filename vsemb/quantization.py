@@ -124,7 +124,7 @@ def pack_bits(vectors: np.ndarray, thresholds: np.ndarray | float) -> np.ndarray
 def _bits(embeddings: np.ndarray) -> np.ndarray:
     if embeddings.shape[1] % 8:
         allowed = f"float32 or int8 for embeddings of {embeddings.shape[1]} numbers"
-        raise invalid_argument("precision", "ubinary", allowed, "Bits are packed into bytes, eight at a time.")
+        raise invalid_argument("precision", "ubinary", allowed, "Bytes have eight bits: use int8.")
     return pack_bits(embeddings, 0.0)
 
 
