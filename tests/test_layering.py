@@ -25,7 +25,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 ORDER = [
     {"allocation", "errors"},
     {"console", "files", "tables", "unicode"},
-    {"drawing", "printing", "registry", "results", "weights"},
+    {"drawing", "printing", "quantization", "registry", "results", "weights"},
     {"parts"},
     {"acts"},
     {"configured"},

@@ -13,6 +13,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from vsemb.errors import DataError
 from vsemb.ops.geometry import l2_normalize
 from vsemb.ops.order import order_violation, order_violation_matrix
 from vsemb.parts import Part, Size, fields_of
@@ -54,6 +55,11 @@ class Similarity(Part, family="similarity"):
     def multi_vector(self) -> bool:
         """Whether an embedding is a set of vectors."""
         return self.accepts == "multi_vector"
+
+    @property
+    def compares_directions(self) -> bool:
+        """Whether scores are inner products of embeddings of unit length."""
+        return self.inner_product and self.unit_length
 
     @property
     def ensemble_size(self) -> int:
@@ -259,6 +265,26 @@ class ReversedOrderViolation(OrderViolation, kind="order-reversed"):
 
     def pair_scores(self, images: Tensor, texts: Tensor) -> Tensor:
         return -order_violation(texts, images)
+
+
+def described(told: Any) -> Similarity | None:
+    """Return the similarity of a model's description.
+
+    Args:
+        told: the JSON value; None if the model has no description.
+
+    Returns:
+        The similarity; None without a description, and for a kind that is not installed here.
+
+    Example:
+
+    >>> described({"kind": "cosine"})
+    Cosine()
+    """
+    try:
+        return Similarity.from_json(told)
+    except DataError:
+        return None
 
 
 def get(identifier: str | Similarity) -> Similarity:

@@ -29,6 +29,17 @@ def test_an_image_and_a_vector_find_themselves(model, pictures):
         assert hit.index == 3 and hit.score == pytest.approx(1, abs=1e-5)
 
 
+@pytest.mark.parametrize(("precision", "dtype", "width"), [("int8", np.int8, 16), ("ubinary", np.uint8, 2)])
+def test_hits_among_quantized_embeddings(model, pictures, precision, dtype, width):
+    embeddings = model.encode_images(pictures, precision=precision)
+    assert embeddings.dtype == dtype and embeddings.shape == (12, width)
+    hits = vsemb.search(model, "a red circle", embeddings, k=3)
+    scores = model.similarity(embeddings, model.encode_texts("a red circle"))
+    assert [hit.index for hit in hits] == np.argsort(-scores, kind="stable")[:3].tolist()
+    best = vsemb.search(model, embeddings[3], embeddings, k=1)[0]
+    assert best.score == pytest.approx(1, abs=1e-5) and (embeddings[best.index] == embeddings[3]).all()
+
+
 def test_hits_show_their_items(model, pictures):
     embeddings = model.encode_images(pictures)
     hits = vsemb.search(model, "a circle", embeddings, k=2, items=pictures)

@@ -15,14 +15,14 @@ from PIL import Image
 
 import vsemb
 from tests.raising import raises_argument
-from vsemb import models
-from vsemb.api.model import _similarity_of
+from vsemb import models, similarities
 from vsemb.encoders import LinearSentenceEncoder, WordEmbedding
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.evaluation import Embedder
 from vsemb.exporting import ServedModel
 from vsemb.serving.server import Server
 from vsemb.serving.transports import ServingError
+from vsemb.similarities import described
 
 TEXTS = ["a red circle", "two blue squares above a green triangle", "one triangle"]
 
@@ -65,6 +65,11 @@ def test_a_server_and_its_client(model, exported, pictures, tmp_path):
             assert loaded.similarity(loaded.encode_images(pictures[0]), loaded.encode_texts(TEXTS)).shape == (3,)
         with vsemb.Client(rest, "scenes") as client:
             check_same(client, model, pictures)
+            for each in (client, loaded):
+                np.testing.assert_array_equal(
+                    each.encode_texts(TEXTS, precision="ubinary"), model.encode_texts(TEXTS, precision="ubinary")
+                )
+                assert each.encode_images(pictures[0], precision="int8").dtype == np.int8
             # Clients send what the server reads: a WebP becomes a JPEG.
             webp = tmp_path / "picture.webp"
             Image.open(pictures[0]).save(webp, lossless=True)
@@ -79,7 +84,7 @@ def test_a_server_and_its_client(model, exported, pictures, tmp_path):
 def test_a_model_that_tells_no_similarity():
     with raises_argument("similarity"):
         vsemb.Model("there", None).similarity(np.ones((1, 16)), np.ones((1, 16)))
-    assert [_similarity_of(told) for told in (None, {"kind": "of-another-package"})] == [None, None]
+    assert [described(told) for told in (None, {"kind": "of-another-package"})] == [None, None]
 
 
 def test_every_form_of_an_image(model, pictures):
@@ -125,6 +130,24 @@ def test_scores_drop_the_axis_of_one(model):
         model.similarity(images, texts[:, :8])
     with raises_argument("texts"):
         model.similarity(images, "a dog")
+
+
+def test_similarity_compares_all_precisions():
+    # Bits 11110000 and 10000000 differ in 3 of 8; their signs are + + + + - - - - and + - - - - - - -.
+    images, texts = np.array([[0b11110000]], np.uint8), np.array([0b10000000], np.uint8)
+    text = np.array([1, 0, 0, 0, 0, 0, 0, 0], np.float32)
+    code = np.array([127, 0, 0, 0, 0, 0, 0, 0], np.int8)
+    cosine = vsemb.Model("here", similarities.get("cosine"))
+    assert cosine.similarity(images, texts) == pytest.approx(1 - 2 * 3 / 8)
+    for each in (text, code):
+        assert cosine.similarity(images[0], each) == pytest.approx(1 / 8**0.5)
+        assert cosine.similarity(each, each) == pytest.approx(1)
+    with raises_argument("texts"):
+        cosine.similarity(images, np.concatenate([text, text]))
+    with raises_argument("images"):
+        vsemb.Model("here", similarities.get("order")).similarity(images, texts)
+    with raises_argument("texts"):
+        vsemb.Model("here", similarities.get("dot")).similarity(text, code)
 
 
 @pytest.mark.parametrize(
@@ -193,10 +216,12 @@ def test_sets_of_vectors(region_run, pictures):
     loaded = vsemb.load(region_run)
     images, texts = loaded.encode_images(pictures, batch_size=5), loaded.encode_texts(TEXTS)
     assert images.ndim == texts.ndim == 3
+    with raises_argument("precision"):
+        loaded.encode_texts(TEXTS, precision="int8")
     # Parameters of the similarity are told, too.
     served = ServedModel(region_run.model, region_run.tokenizer)
     (told,) = served.functions["describe"](fact=tf.constant(["similarity"]))["value"].numpy()
-    assert _similarity_of(json.loads(told)) == region_run.recipe.similarity
+    assert described(json.loads(told)) == region_run.recipe.similarity
     assert loaded.similarity(images, texts).shape == (12, 3)
     assert loaded.similarity(images[0], texts).shape == (3,)
     assert vsemb.search(loaded, TEXTS[0], images, k=2)[0].score == pytest.approx(

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from vsemb.errors import DataError, InvalidArgumentError, MissingExtraError
+from vsemb.quantization import pack_bits
 from vsemb.registry import find_part, kinds
-from vsemb.searching.backends.codes import bit_thresholds, pack_bits
+from vsemb.searching.backends.codes import bit_thresholds
 from vsemb.searching.backends.exact import Exact
 
 #: Names of backends that find candidates; int8 and binary are dtypes of `exact`.

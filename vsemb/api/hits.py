@@ -100,9 +100,10 @@ def search(
 
     Args:
         model: the model that made the embeddings.
-        query: a text; an image as in `Model.encode_images`; or an embedding, (dim,) float. A string is an image path if
+        query: a text; an image as in `Model.encode_images`; or an embedding, (dim,). A string is an image path if
             such a file exists, or if it ends like an image file (.jpg).
-        embeddings: (n, dim) float32. An order-embedding scores them as images. Rows of NaN are not found.
+        embeddings: (n, dim), of any precision of `Model.encode_images`. An order-embedding scores them as images. Rows
+            of NaN are not found.
         k: maximum number of results.
         items: n objects that belong to the embeddings, such as image files or captions; results include them.
 
@@ -128,7 +129,7 @@ def search(
         vector = model.encode_texts(query)
         if unknown := model._unknown_words(query):
             say(f"Warning: not known to the run: {', '.join(unknown)}.")
-    elif isinstance(query, np.ndarray) and np.issubdtype(query.dtype, np.floating):
+    elif isinstance(query, np.ndarray) and (query.ndim == 1 or np.issubdtype(query.dtype, np.floating)):
         vector = query
     elif is_image(query):
         vector = model.encode_images(query)

@@ -15,6 +15,7 @@ from vsemb import similarities
 from vsemb.errors import DataError, invalid_argument, one_line
 from vsemb.exporting.contract import Contract, hashes, version_contract_path
 from vsemb.files import require_contained
+from vsemb.quantization import dequantize, is_quantized
 from vsemb.runs.images import embed_new_image
 from vsemb.runs.inputs import model_version, named_run
 from vsemb.runs.run import RECIPE, Run
@@ -46,7 +47,7 @@ class Model(EncodingMixin):
 
     def __init__(self, name: str, similarity: Similarity | None) -> None:
         self.name = name
-        self.compared_by = similarity
+        self.compared_by: Similarity | None = similarity
 
     def __repr__(self) -> str:
         return f"Model({self.name!r}, similarity={getattr(self.compared_by, 'kind', None)!r})"
@@ -66,11 +67,12 @@ class Model(EncodingMixin):
         """Compare every image with every text.
 
         Args:
-            images: (n, dim) embeddings, or (dim,) for one image.
-            texts: (m, dim) embeddings, or (dim,) for one text.
+            images: (n, dim) embeddings, or (dim,) for one image, of any precision of `encode_images`.
+            texts: (m, dim) embeddings, or (dim,) for one text, of this precision or another.
 
         Returns:
-            (n, m) float32; higher is better. The axis of a single (dim,) embedding is removed.
+            (n, m) float32; higher is better. The axis of a single (dim,) embedding is removed. With int8 and ubinary,
+            these are cosines of the rounded vectors.
 
         Raises:
             InvalidArgumentError: for embeddings of another size, or if the similarity is unknown.
@@ -87,9 +89,12 @@ class Model(EncodingMixin):
         for name, side in (("images", images), ("texts", texts)):
             if np.asarray(side).dtype.kind not in "fiu":
                 raise invalid_argument(name, side, "embeddings, (dim,) or (rows, dim) float", fix)
-        sides = {"images": np.asarray(images, np.float32), "texts": np.asarray(texts, np.float32)}
+            if is_quantized(np.asarray(side)) and not self.compared_by.compares_directions:
+                allowed = f"float32 for the similarity {self.compared_by.kind!r}"
+                raise invalid_argument(name, np.asarray(side).dtype.name, allowed)
+        sides = {"images": dequantize(images), "texts": dequantize(texts)}
         for name, side in sides.items():
-            if side.ndim not in (axes, axes + 1) or side.shape[-1] != np.shape(images)[-1] or not side.size:
+            if side.ndim not in (axes, axes + 1) or side.shape[-1:] != sides["images"].shape[-1:] or not side.size:
                 allowed = "embeddings of one model, (dim,) or (rows, dim)"
                 raise invalid_argument(name, f"shape {side.shape}", allowed, fix)
         rows = [side if side.ndim > axes else side[None] for side in sides.values()]
@@ -144,7 +149,7 @@ class _SavedModel(Model):
             raise DataError(f"{path} cannot be loaded as a SavedModel. {one_line(error, 200)}") from error
         if similarity is None and "describe" in self._loaded.signatures:
             described = self._signature("describe")(fact=_strings(["similarity"]))
-            similarity = _similarity_of(json.loads(described["value"].numpy()[0]))
+            similarity = similarities.described(json.loads(described["value"].numpy()[0]))
         super().__init__(str(path), similarity)
         if "encode_text" in self._loaded.signatures:
             self._check("encode_text", text=())
@@ -196,7 +201,7 @@ class _ServedModel(Model):
         )
         # Ask the server now, so that an unreachable one raises an error at once.
         self._signatures = self._client.signatures()
-        super().__init__(url, similarity or _similarity_of(self._client.describe("similarity")))
+        super().__init__(url, similarity or self._client.compared_by)
 
     def embed_texts(self, texts: list[str]) -> Rows:
         return self._client.embed_texts(texts)
@@ -222,14 +227,6 @@ def _no_images(name: str) -> DataError:
         f"{name} must be a model with an image network; it was trained on precomputed features. Train on features of a "
         "network: vsemb.train(recipe, data, out, backbone='MobileNetV2')"
     )
-
-
-def _similarity_of(told: Any) -> Similarity | None:
-    """Return the similarity from a model's description; None for a kind that is not installed here."""
-    try:
-        return Similarity.from_json(told)
-    except DataError:
-        return None
 
 
 def load(

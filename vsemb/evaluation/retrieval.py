@@ -25,6 +25,7 @@ from vsemb.hubs import correct_hubs
 from vsemb.ops.backend import compiled
 from vsemb.parts import Count, Whole, between, require
 from vsemb.printing import table
+from vsemb.quantization import dequantize
 from vsemb.results import Result
 from vsemb.similarities import Similarity
 from vsemb.tables import html_table
@@ -319,7 +320,7 @@ def _embeddings(name: str, values: ArrayLike, similarity: Similarity) -> np.ndar
         shape = "(rows, items, dim)" if similarity.multi_vector else "(rows, dim)"
         raise invalid_argument(name, f"{embeddings.dtype} {embeddings.shape}", f"an array of numbers of shape {shape}")
     # Scores are compared with float32 numbers, so embeddings must be float32; float32 arrays are not copied.
-    return embeddings.astype(np.float32, copy=False)
+    return dequantize(embeddings) if similarity.compares_directions else embeddings.astype(np.float32, copy=False)
 
 
 def _ids(name: str, values: ArrayLike) -> np.ndarray:
@@ -420,7 +421,8 @@ def evaluate_retrieval(
     """Measure retrieval in both directions.
 
     Args:
-        images: (n, dim) embeddings, (n, items, dim) for a similarity of sets; an array or tensor.
+        images: (n, dim) embeddings, (n, items, dim) for a similarity of sets; an array or tensor. For cosine similarity
+            also int8 or packed bits, from `Model.encode_images` with another `precision`.
         texts: (m, dim) embeddings, (m, items, dim) for a similarity of sets.
         image_ids: (n,) int64, distinct; None for 0 to n - 1.
         text_image_ids: (m,) int64, the id of the image of each text; None if text i describes image i.

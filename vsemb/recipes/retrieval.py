@@ -94,7 +94,7 @@ class Retrieval(Recipe, kind="retrieval"):
         if keeps_size != (self.embedding_dim is None):
             allowed = "null with image.projection=none, and a number with another"
             raise invalid_argument("embedding_dim", self.embedding_dim, allowed)
-        if self.hub_bank is not None and not (self.similarity.inner_product and self.similarity.unit_length):
+        if self.hub_bank is not None and not self.similarity.compares_directions:
             fix = f"Corrections are added to cosines; the similarity is {self.similarity.kind!r}."
             raise invalid_argument("hub_bank", self.hub_bank, "null with this similarity", fix)
         if self.loss.over_classes and not self.batches.in_batch:

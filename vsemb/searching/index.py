@@ -23,6 +23,7 @@ from vsemb import similarities
 from vsemb.errors import DataError, invalid_argument, unknown_name
 from vsemb.evaluation.rounding import Rounding
 from vsemb.parts import Count, require
+from vsemb.quantization import dequantize
 from vsemb.searching.arithmetic import resort_by_mean
 from vsemb.searching.backends.backend import Finder, SearchBackend
 from vsemb.searching.backends.exact import Exact
@@ -146,7 +147,8 @@ class SearchIndex:
         """Make an index from your own embeddings.
 
         Args:
-            embeddings: (items, dim) float; normalized if necessary.
+            embeddings: (items, dim) float; normalized if necessary. For cosine similarity also int8 or packed bits, see
+                `vsemb.quantization`.
             keys: names of the items; None for row numbers.
             similarity: a kind such as `"cosine"`, or a `Similarity` of single vectors.
             kind: kind of the items: `"image"` or `"text"`.
@@ -164,7 +166,7 @@ class SearchIndex:
         [[1]]
         """
         scored_by = similarities.get(similarity)
-        vectors = np.asarray(embeddings, np.float32)
+        vectors = dequantize(embeddings) if scored_by.compares_directions else np.asarray(embeddings, np.float32)
         if vectors.ndim != 2 or not len(vectors) or not np.isfinite(vectors).all():
             raise invalid_argument("embeddings", vectors.shape, "finite numbers of shape (items, dim)")
         names = [str(row) for row in range(len(vectors))] if keys is None else list(keys)

@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import KW_ONLY, dataclass, fields
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from vsemb.serving.access import read_token
 from vsemb.serving.encoding import EncodingMixin, Rows
 from vsemb.serving.transports import Arrays, Result, SignatureInfo, TensorInfo, VersionStatus, attempted, connect
 from vsemb.unicode import require_unicode
+
+if TYPE_CHECKING:
+    from vsemb.similarities import Similarity
 
 # First bytes of JPEG and PNG, which models decode.
 _DECODED_IN_GRAPH = (b"\xff\xd8\xff", b"\x89PNG")
@@ -258,6 +261,13 @@ class Client(EncodingMixin, AbstractContextManager["Client"]):
             return None
         (value,) = self.predict("describe", fact=[fact])["value"]
         return json.loads(value) if value else None
+
+    @functools.cached_property
+    def compared_by(self) -> Similarity | None:
+        """The similarity that the model describes; None if it does not."""
+        from vsemb.similarities import described
+
+        return described(self.describe("similarity"))
 
     def embed_texts(self, texts: list[str]) -> Rows:
         answer = self.encode_text(texts)

@@ -11,21 +11,29 @@ import numpy as np
 from vsemb import console
 from vsemb.errors import DataError, invalid_argument, listed, one_line, unknown_name
 from vsemb.parts import Count, require
+from vsemb.quantization import Precision, check_precision, quantize
 from vsemb.unicode import has_surrogate
 
 if TYPE_CHECKING:
     from vsemb.data.images import ImageLike
 
-#: Embeddings, (rows, dim) float32, and valid, (rows,) bool, of a batch.
+#: Embeddings, (rows, dim), and valid, (rows,) bool, of a batch.
 Rows = tuple[np.ndarray, np.ndarray]
+Embed = Callable[[list[Any]], Rows]
 OnBad = Literal["fail", "nan"]
 
 
 class EncodingMixin:
     """Embed texts and images in batches; base of `vsemb.Model` and `vsemb.serving.Client`.
 
-    Subclasses define `embed_texts` and `embed_images`, each of one batch.
+    Subclasses define `embed_texts` and `embed_images`, each of one batch, and `compared_by`.
+
+    Attributes:
+        compared_by: similarity of images and texts; None if it is unknown.
     """
+
+    # `Similarity | None`, without Keras: the types of a client's fields are read when it is made.
+    compared_by: Any
 
     def embed_texts(self, texts: list[str]) -> Rows:
         """Embed one batch of texts."""
@@ -40,6 +48,7 @@ class EncodingMixin:
         texts: str | Iterable[str],
         *,
         batch_size: int = 256,
+        precision: Precision = "float32",
         on_bad: OnBad = "fail",
         progress: bool | None = None,
     ) -> np.ndarray:
@@ -48,34 +57,39 @@ class EncodingMixin:
         Args:
             texts: one text, or n texts.
             batch_size: texts per call of the model.
+            precision: `float32`; or, for cosine similarity, `int8`, one byte per number, or `ubinary`, one bit.
             on_bad: for texts without words or with a lone surrogate: `fail` raises an error, `nan` returns their rows
                 as NaN and names them in a notice.
             progress: whether a progress bar is shown; default: on a terminal.
 
         Returns:
             (n, dim) float32 in the geometry of the model's similarity; (dim,) for one text. A multi-vector model, such
-            as `dvsa`, returns (n, items, dim), padded with zeros.
+            as `dvsa`, returns (n, items, dim), padded with zeros. With `int8`, (n, dim) int8; with `ubinary`,
+            (n, dim / 8) uint8.
 
         Raises:
             DataError: for a text without words or with a lone surrogate.
+            InvalidArgumentError: for a precision that does not fit the similarity, the size, or `on_bad`.
 
         Example:
 
             model.encode_texts(["a dog on a beach", "a cat"])
         """
         if isinstance(texts, str):
-            return self.encode_texts([texts], on_bad=on_bad, progress=False)[0]
+            return self.encode_texts([texts], precision=precision, on_bad=on_bad, progress=False)[0]
         rows = list(texts) if isinstance(texts, Iterable) else [texts]
         for text in rows:
             if not isinstance(text, str):
                 raise invalid_argument("texts", text, "one string, or a list of strings")
-        return _encoded("texts", rows, _valid_text, self.embed_texts, _no_words, batch_size, on_bad, progress)
+        embed = self._quantized(self.embed_texts, precision, on_bad)
+        return _encoded("texts", rows, _valid_text, embed, _no_words, batch_size, on_bad, progress)
 
     def encode_images(
         self,
         images: ImageLike | Iterable[ImageLike],
         *,
         batch_size: int = 32,
+        precision: Precision = "float32",
         on_bad: OnBad = "fail",
         progress: bool | None = None,
     ) -> np.ndarray:
@@ -85,16 +99,19 @@ class EncodingMixin:
             images: one image, or n images. An image is the path of a file, the bytes of a file, a PIL image, or an
                 array, uint8 (height, width, 3). An array (n, height, width, 3) holds n images.
             batch_size: images per call of the model.
+            precision: `float32`; or, for cosine similarity, `int8`, one byte per number, or `ubinary`, one bit.
             on_bad: for images that cannot be read: `fail` raises one error that names all of them, `nan` returns their
                 rows as NaN and names them in a notice.
             progress: whether a progress bar is shown; default: on a terminal.
 
         Returns:
             (n, dim) float32 in the geometry of the model's similarity; (dim,) for one image. A multi-vector model, such
-            as `dvsa`, returns (n, items, dim), padded with zeros.
+            as `dvsa`, returns (n, items, dim), padded with zeros. With `int8`, (n, dim) int8; with `ubinary`,
+            (n, dim / 8) uint8.
 
         Raises:
             DataError: for an image that cannot be read, and for a model without an image network.
+            InvalidArgumentError: for a precision that does not fit the similarity, the size, or `on_bad`.
 
         Example:
 
@@ -103,21 +120,40 @@ class EncodingMixin:
         from vsemb.data.images import check_image, image_bytes, is_image
 
         if is_image(images):
-            return self.encode_images([images], on_bad=on_bad, progress=False)[0]
+            return self.encode_images([images], precision=precision, on_bad=on_bad, progress=False)[0]
         if not isinstance(images, Iterable) or hasattr(images, "read"):
             fix = "Of an open file: file.read()" if hasattr(images, "read") else None
             raise invalid_argument("images", type(images).__name__, "one image, or a list of images", fix)
         rows = list(images)
         for image in rows:
             check_image(image)
-        return _encoded("images", rows, image_bytes, self.embed_images, _no_pixels, batch_size, on_bad, progress)
+        embed = self._quantized(self.embed_images, precision, on_bad)
+        return _encoded("images", rows, image_bytes, embed, _no_pixels, batch_size, on_bad, progress)
+
+    def _quantized(self, embed: Embed, precision: Precision, on_bad: str) -> Embed:
+        """Return the function that embeds a batch in a precision."""
+        check_precision(precision)
+        if precision == "float32":
+            return embed
+        if self.compared_by is None or not self.compared_by.compares_directions:
+            kind = getattr(self.compared_by, "kind", None)
+            allowed = f"float32 for a model with the similarity {kind!r}"
+            raise invalid_argument("precision", precision, allowed, "Only cosine similarity has int8 and ubinary.")
+        if on_bad == "nan":
+            raise invalid_argument("on_bad", on_bad, f"'fail' with precision={precision!r}, which has no NaN")
+
+        def quantized(batch: list[Any]) -> Rows:
+            embeddings, valid = embed(batch)
+            return quantize(embeddings, precision), valid
+
+        return quantized
 
 
 def _encoded(
     what: str,
     rows: list[Any],
     read: Callable[[Any], Any],
-    embed: Callable[[list[Any]], Rows],
+    embed: Embed,
     refused: Callable[[Any], str],
     batch_size: int,
     on_bad: str,
@@ -154,10 +190,12 @@ def _encoded(
             several = f"{len(bad)} of {len(rows)} {what} cannot be embedded: {problems}.{fix}"
             raise DataError(several if len(rows) > 1 else bad[0])
     # Sets of vectors may have different lengths.
-    embedded = np.zeros((len(rows), *max(each.shape for each in vectors.values())), np.float32)
+    dtype = next(iter(vectors.values())).dtype
+    embedded = np.zeros((len(rows), *max(each.shape for each in vectors.values())), dtype)
     for place, each in vectors.items():
         embedded[place, : len(each)] = each
-    embedded[list(bad)] = np.nan
+    if bad:
+        embedded[list(bad)] = np.nan
     return embedded
 
 

@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from vsemb.quantization import int8_codes, pack_bits
 from vsemb.searching.backends.backend import Finder
 
 # Number of rows encoded at a time.
@@ -61,8 +62,8 @@ class Codes(Finder):
 class Int8Codes(Codes):
     """One byte per dimension, and one scale per vector as calibration.
 
-    The code of a vector x is round(127 x / m), its scale is m / 127, and m is its largest magnitude. Queries are
-    float32, so a score is the inner product with the rounded vector.
+    Codes are from `vsemb.quantization.int8_codes`. The scale of a vector is m / 127, where m is its largest magnitude.
+    Queries are float32, so a score is the inner product with the rounded vector.
     """
 
     file = "scales.npy"
@@ -72,11 +73,8 @@ class Int8Codes(Codes):
         codes, scales = np.empty(vectors.shape, np.int8), np.empty(len(vectors), np.float32)
         for start in range(0, len(vectors), _ROWS):
             here = slice(start, start + _ROWS)
-            block = np.asarray(vectors[here], np.float32)
-            largest = np.abs(block).max(axis=1)
+            codes[here], largest = int8_codes(vectors[here])
             scales[here] = largest / 127
-            # A zero vector has zero codes.
-            codes[here] = np.rint(block * (127 / np.where(largest > 0, largest, 1))[:, None])
         return codes, scales
 
     def _scorer(self, queries: np.ndarray) -> Callable[[int, int], np.ndarray]:
@@ -137,24 +135,6 @@ def bit_thresholds(vectors: np.ndarray) -> np.ndarray:
     some = sample(vectors, _SAMPLE)
     both = (some.min(axis=0) < 0) & (some.max(axis=0) > 0)
     return np.where(both, 0, np.median(some, axis=0)).astype(np.float32)
-
-
-def pack_bits(vectors: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
-    """Pack one bit per dimension; padding bits are 0.
-
-    Args:
-        vectors: (items, dim) float.
-        thresholds: (dim,) float32, see `bit_thresholds`.
-
-    Returns:
-        (items, ceil(dim / 8)) uint8.
-
-    Example:
-
-    >>> pack_bits(np.array([[1.0, -1.0, 2.0]]), np.zeros(3)).tolist()
-    [[160]]
-    """
-    return np.packbits(np.asarray(vectors, np.float32) > thresholds, axis=1)
 
 
 def _words(packed: np.ndarray) -> np.ndarray:

@@ -11,8 +11,9 @@ import numpy as np
 
 from vsemb.errors import DataError, needs_extra
 from vsemb.parts import Count
+from vsemb.quantization import pack_bits
 from vsemb.searching.backends.backend import FEW, Approximate, Finder, check_count
-from vsemb.searching.backends.codes import bit_thresholds, pack_bits, sample
+from vsemb.searching.backends.codes import bit_thresholds, sample
 
 _FAISS_FILE = "faiss.index"
 _FAISS_ROWS = 1 << 16
