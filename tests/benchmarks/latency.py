@@ -77,7 +77,7 @@ def export(variant: str, folder: Path) -> tuple[dict[str, Path], Run]:
 
 
 def torch_weights(encoder: Any) -> dict[str, np.ndarray]:
-    """The weights of a text encoder of `vsepp`, by their names in `tests.benchmarks.peers.vsepp.Towers`."""
+    """The weights of a text encoder of `vsepp`, by their names in the `Towers` of PyTorch."""
     sequence = getattr(encoder, "sequence", encoder)
     recurrent = sequence.recurrent
     weights = {"table.weight": sequence.words.table}
