@@ -145,7 +145,7 @@ def small(line: str, stand_ins: dict[str, str]) -> list[str]:
         if "--backbone" in words:
             words += ["--weights", "random"]
         if words[1] == "best":
-            given += ["image.size=32", "image.layer=block2_relu"]
+            given += ["image.size=32", *(["image.layer=block2_relu"] if variant is None else [])]
         images = 4 if {"data/cub", "data/cub-all", "data/tiny"} & set(words) else 16
         parts = tuple(f"{setting.split('=')[0]}." for setting in given)
         sizes = [setting for setting in sizes if not setting.startswith(parts)]
