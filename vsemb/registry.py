@@ -72,6 +72,8 @@ class System:
             `vsemb.image.presets.Preset`.
         named_runs: prefix of names that stand for a run, such as `hub` -> reference to a function from the name to the
             run's directory, which it makes if necessary.
+        run_files: file of a directory that stands for a run, such as `config.json` -> prefix of the directory's name in
+            `named_runs`.
         annotations: name of data stored beside a dataset's shards -> reference to a function of the
             `vsemb.data.store.StoredDataset` that opens the data; it returns None if the data does not exist.
         caches: folder of a dataset with data computed from its images -> reference to its class, a
@@ -91,6 +93,7 @@ class System:
     client_texts: Mapping[str, str] = field(default_factory=dict)
     presets: Mapping[str, str] = field(default_factory=dict)
     named_runs: Mapping[str, str] = field(default_factory=dict)
+    run_files: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     caches: Mapping[str, str] = field(default_factory=dict)
 

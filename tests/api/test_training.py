@@ -149,3 +149,19 @@ def test_an_export_is_that_of_the_run_and_its_index(tiny_pixel_run, pixel_index,
     assert exported.path == out / "1" and os.fspath(exported) == str(out / "1")
     vsemb.export(tiny_pixel_run, out, version=3, index=pixel_index)
     assert asked == [(tiny_pixel_run.fingerprint, out, None, None), (tiny_pixel_run.fingerprint, out, 3, keys)]
+
+
+def test_only_a_name_lets_the_size_of_the_data_choose(scenes, tmp_path, monkeypatch):
+    suits = []
+
+    def start(recipe, *args, suit, **kwargs):
+        suits.append(suit)
+        raise DataError("enough")
+
+    monkeypatch.setattr("vsemb.runs.start.start", start)
+    file = tmp_path / "own.py"
+    file.write_text("from vsemb import recipes\n\nRECIPE = recipes.get('vsepp', 'tuned')\n")
+    for recipe, variant in (("vsepp", "tuned"), (str(file), None), (file, None), (recipes.get("vsepp", "tuned"), None)):
+        with pytest.raises(DataError):
+            vsemb.train(recipe, scenes, tmp_path / "run", variant=variant)
+    assert suits == [True, False, False, False]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 
 import keras
@@ -11,7 +12,7 @@ import tensorflow as tf
 
 from vsemb.encoders import ImageEncoder, LinearSentenceEncoder, WordEmbedding
 from vsemb.encoders.ensemble import Ensemble
-from vsemb.encoders.recurrent import Recurrent
+from vsemb.encoders.recurrent import Recurrent, RecurrentSentenceEncoder
 from vsemb.encoders.sequence_and_bag import SequenceAndBag
 from vsemb.encoders.text_encoder import TextSpec, WordVectors
 from vsemb.exporting import ServedModel, folding
@@ -97,3 +98,13 @@ def test_the_card_states_it(exported, tiny_pixel_run) -> None:
     costs = next(section for section in costs if section.startswith("Costs"))
     with folded_words(tiny_pixel_run.model) as sentences:
         assert sentences and all(f"- {sentence}\n" in costs for sentence in sentences)
+
+
+@pytest.mark.parametrize("outside", [-1, ROWS])
+def test_ids_outside_the_words_are_refused_as_without_tables(outside: int) -> None:
+    encoder = RecurrentSentenceEncoder(WordEmbedding(ROWS, 5), 4, units=4)
+    ids = np.array([[2, outside, 0]], np.int32)
+    for context in (contextlib.nullcontext(), encoder.folded()):
+        encoder(ids[:, :1])
+        with context, pytest.raises(tf.errors.InvalidArgumentError):
+            encoder(ids)

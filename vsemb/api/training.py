@@ -145,7 +145,8 @@ def train(
     from vsemb.training.strategies import open_distribution
 
     logs = [chosen(Log, "log", each, {}) for each in log]
-    named = isinstance(recipe, str | os.PathLike)
+    # A file or an object is the recipe that its author wants.
+    named = recipe in recipes.names()
     if isinstance(recipe, str | os.PathLike):
         recipe = recipes.get(os.fspath(recipe), variant)
     elif variant is not None:

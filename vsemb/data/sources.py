@@ -94,7 +94,8 @@ class FeatureImages(ImageSource):
         self._views = store.views_count if self._augment else 1
         self._features: Any = None
         self._positions: np.ndarray | None = None
-        if len(split.ids) * store.dim * self._views * 4 <= memory:
+        size = store.itemsize if self._augment else 4
+        if len(split.ids) * store.dim * self._views * size <= memory:
             self._features = store.views(split.ids) if self._augment else store.rows(split.ids)
         elif not self._augment:
             self._positions = store.positions(split.ids)

@@ -24,8 +24,6 @@ from vsemb.files import read_json
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".pgm", ".heic", ".heif")
 # Byte order mark.
 _MARK = "\ufeff"
-# Settings of a preset of keras-hub, and of a checkpoint of transformers or open_clip.
-_CHECKPOINTS = ("config.json", "open_clip_config.json")
 _MANIFESTS = {"vsemb-dataset": "dataset", "vsemb-index": "index"}
 
 
@@ -112,7 +110,7 @@ def _lines_of_stdin() -> Iterator[str]:
 def named_run(source: str | os.PathLike[str]) -> Path | None:
     """Return the directory of a run that a name stands for, such as `hub:clip_vit_base_patch32`; None for a path.
 
-    A directory with a preset or a checkpoint stands for a run, too.
+    A directory with files of a system's `run_files`, such as a checkpoint, stands for a run, too.
 
     Raises:
         DataError: if the run cannot be made.
@@ -129,9 +127,10 @@ def _reference(name: str) -> str | None:
 
 
 def _name(source: str | os.PathLike[str]) -> str:
-    """Return the name of a run; for a directory with a preset or a checkpoint, the name that opens it."""
-    given = kind_of(source) is None and any((Path(source) / name).is_file() for name in _CHECKPOINTS)
-    return f"hub:{os.fspath(source)}" if given else os.fspath(source)
+    """Return the name of a run; for a directory with files that stand for one, the name that opens it."""
+    files = registry.entries("run_files") if kind_of(source) is None else {}
+    prefix = next((prefix for name, prefix in files.items() if (Path(source) / name).is_file()), None)
+    return os.fspath(source) if prefix is None else f"{prefix}:{os.fspath(source)}"
 
 
 def check_source(

@@ -361,6 +361,11 @@ class FeatureStore(FeatureFolder):
         )
 
     @property
+    def itemsize(self) -> int:
+        """Bytes of a stored number."""
+        return self._features.dtype.itemsize
+
+    @property
     def views_count(self) -> int:
         """Number of stored views per image: 1, or more with crops or mirror images."""
         return self._features.shape[1] if self._features.ndim == 3 else 1

@@ -13,6 +13,8 @@ SYSTEM = System(
     },
     presets=dict.fromkeys(("hub", "hf"), "vsemb.systems.presets.network:ImagePreset"),
     named_runs=dict.fromkeys(("hub", "hf"), "vsemb.systems.presets.pretrained:cached_run"),
+    # Settings of a preset of keras-hub, or of a checkpoint of transformers or open_clip.
+    run_files=dict.fromkeys(("config.json", "open_clip_config.json"), "hub"),
     commands={
         "import": Command(
             "vsemb.systems.presets.api:import_preset",
