@@ -143,9 +143,8 @@ class BackboneConfig:
             raise invalid_argument("size", self.size, "a number of pixels >= 32")
         if self.network is not None and self.size != self.network.size and not self.network.any_size:
             raise invalid_argument("size", self.size, f"{self.network.size} for {self.name}")
-        poolings = (*architecture.poolings, "multilevel") if architecture.levels else architecture.poolings
-        if self.pooling not in poolings:
-            raise unknown_name("pooling", self.pooling, poolings)
+        if self.pooling not in self.poolings:
+            raise unknown_name("pooling", self.pooling, self.poolings)
         if self.layer is not None and self.layer not in architecture.layers:
             allowed = f"None, or one of {', '.join(architecture.layers)}" if architecture.layers else "None"
             raise invalid_argument("layer", self.layer, f"{allowed} for {self.name}")
@@ -170,6 +169,12 @@ class BackboneConfig:
         if self.name not in ARCHITECTURES:
             raise unknown_name("backbone", self.name, ARCHITECTURES)
         return ARCHITECTURES[self.name]
+
+    @property
+    def poolings(self) -> tuple[str, ...]:
+        """The poolings that the network has."""
+        architecture = self.architecture
+        return (*architecture.poolings, "multilevel") if architecture.levels else architecture.poolings
 
     @property
     def _default_resize(self) -> str:

@@ -74,7 +74,7 @@ KIROS2014 = {
                 words=WordVectors(dim=300, init_scale=0.08), cell="peephole-lstm", units=300, init_scale=0.08
             )
         ),
-        image=Features(projection=Affine(use_bias=False, init_scale=0.08), augment=False),
+        image=Features(pooling="mean", projection=Affine(use_bias=False, init_scale=0.08), augment=False),
         loss=Ranking(margin=0.2),
         optimizer=SGD(learning_rate=1.0, schedule=Exponential(factor=0.9, every=1.0), global_clipnorm=2.0),
         batches=Pairs(size=40),
@@ -86,7 +86,7 @@ KIROS2014 = {
         paper=_PAPER,
         embedding_dim=1024,
         text=Text(encoder=Recurrent(cell="gru", units=1024)),
-        image=Features(augment=False),
+        image=Features(pooling="mean", augment=False),
         loss=Ranking(margin=0.2),
         optimizer=Adam(learning_rate=2e-4, global_clipnorm=2.0),
         batches=Pairs(size=128),

@@ -61,7 +61,7 @@ _PAPER = Retrieval(
     embedding_dim=1024,
     similarity=OrderViolation(),
     text=Text(encoder=Recurrent(cell="gru", units=1024)),
-    image=Features(projection=Affine(use_bias=False), augment=False),
+    image=Features(pooling="mean", projection=Affine(use_bias=False), augment=False),
     loss=Ranking(margin=0.05),
     optimizer=Adam(learning_rate=1e-3),
     batches=Pairs(size=128, captions="one"),

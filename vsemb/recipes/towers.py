@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import keras
 import numpy as np
 
-from vsemb.data.features.store import FeatureStore
+from vsemb.console import say
+from vsemb.data.features.store import FeatureStore, unlike
 from vsemb.data.sources import FeatureImages, FeatureViews, ImageSource, PixelImages, ServicePixels
 from vsemb.data.store import Split, StoredDataset
 from vsemb.encoders.ensemble import EnsembleEncoder
@@ -23,6 +25,7 @@ from vsemb.image.augmentation import Augmentation, ImageAugmenter
 from vsemb.image.backbones import ARCHITECTURES, BackboneConfig, build_backbone, build_top, inner_maps
 from vsemb.image.presets import Preset, display_name, preset_class
 from vsemb.parts import Part, Positive, Probability, Share, Size
+from vsemb.printing import command_line
 from vsemb.recipes.info import feature_dim
 from vsemb.text.tokenizers import Tokenizer, TokenizerPart, Words
 
@@ -268,8 +271,9 @@ class Features(CachedImages, kind="features"):
 
     Attributes:
         augment: whether training reads mirror images or crops if the cache has them.
-        size: width and height of images for features that training makes (`--backbone`); null for the network's.
-        pooling: pooling of the network's last map for these features; null for the network's.
+        size: width and height of the images behind the features; null for any, and for the network's where training
+            makes them (`--backbone`).
+        pooling: pooling of the network's last map, in the same way.
         projection: map from features to the embedding.
     """
 
@@ -287,7 +291,18 @@ class Features(CachedImages, kind="features"):
         return self
 
     def open(self, dataset: StoredDataset) -> FeatureStore:
-        return FeatureStore.find(dataset, self.fingerprint)
+        store = FeatureStore.find(dataset, self.fingerprint, preferred=self.network)
+        other = unlike(store.backbone, self.network)
+        # A fingerprint is a choice.
+        if other and self.fingerprint is None:
+            wanted = {name: self.network[name] for name in other}
+            options = [item for name, value in wanted.items() for item in (f"--{name}", str(value))]
+            command = command_line("features", dataset.path, "--backbone", store.backbone.name, *options)
+            say(
+                f"The features of {dataset.path} have {_fields(other)}, and the recipe names {_fields(wanted)}. "
+                f"To make these: {command}"
+            )
+        return store
 
     def open_for(self, dataset: StoredDataset, info: RunInfo, path: Path) -> FeatureStore:
         # Precomputed features do not name their backbone, so only their size can be compared.
@@ -325,7 +340,7 @@ class Features(CachedImages, kind="features"):
         kept = kept_backbone(path)
         if kept is None:
             return "precomputed features of an unknown network"
-        return f"features of {kept[0].name}, images of {kept[0].size} pixels a side"
+        return f"features of {kept[0].name}, pooling {kept[0].pooling}, images of {kept[0].size} pixels a side"
 
 
 @dataclass(frozen=True)
@@ -420,6 +435,10 @@ class Top(Features, kind="top"):
         for member in layer.members:
             member.backbone.set_weights(weights)
             super().initialize(member.head, features, store)
+
+
+def _fields(values: Mapping[str, Any]) -> str:
+    return " and ".join(f"{name}={value}" for name, value in values.items())
 
 
 def kept_backbone(path: Path) -> tuple[BackboneConfig, Path] | None:

@@ -54,6 +54,7 @@ VSEPP = {
         paper=_PAPER,
         embedding_dim=1024,
         text=Text(tokenizer=Words(min_count=4), encoder=Recurrent(cell="gru", units=1024)),
+        image=Features(pooling="mean"),
         loss=Ranking(margin=0.2, negatives=Hardest(warmup_epochs=1.0)),
         optimizer=Adam(learning_rate=2e-4, schedule=Step(factor=0.1, every=15.0), global_clipnorm=2.0),
         batches=Pairs(size=128),

@@ -102,7 +102,13 @@ class FeatureFolder(Result):
         return store
 
     @classmethod
-    def find(cls, dataset: StoredDataset, fingerprint: str | None = None, layer: str | None = None) -> Self:
+    def find(
+        cls,
+        dataset: StoredDataset,
+        fingerprint: str | None = None,
+        layer: str | None = None,
+        preferred: Mapping[str, Any] | None = None,
+    ) -> Self:
         """Open a folder of the dataset.
 
         Args:
@@ -110,6 +116,7 @@ class FeatureFolder(Result):
             fingerprint: the folder's, or its beginning; None for the only one.
             layer: the inner layer whose maps are wanted; None for features that are not maps. Not used with a
                 fingerprint.
+            preferred: name of a field of `BackboneConfig` -> value, for the choice among several.
 
         Raises:
             DataError: if none or several fit, or `open` refuses it.
@@ -117,7 +124,10 @@ class FeatureFolder(Result):
         folder, stored = dataset.path / cls.plural(), cls.folders(dataset)
         fitting = [path for path in stored if path.name.startswith(fingerprint or "")]
         if fingerprint is None:
-            fitting = [path for path in fitting if cls._map_of(path) == layer]
+            networks = {path: cls._network(path) for path in fitting}
+            fitting = [path for path in fitting if _map_of(networks[path]) == layer]
+            if len(fitting) > 1 and preferred:
+                fitting = [path for path in fitting if not unlike(networks[path], preferred)] or fitting
         if len(fitting) == 1:
             return cls.open(fitting[0], dataset)
         names = ", ".join(map(cls._describe, fitting or stored))
@@ -134,13 +144,12 @@ class FeatureFolder(Result):
         raise DataError(f"No {cls.plural()} in {folder}. {cls.fix} vsemb {cls.plural()} {dataset.path}")
 
     @classmethod
-    def _map_of(cls, directory: Path) -> str | None:
-        """Return the inner layer whose maps a folder holds."""
+    def _network(cls, directory: Path) -> BackboneConfig | None:
+        """Return the network of a folder; None if it is not known."""
         manifest = read_json(directory / "manifest.json", f"{cls.singular} manifest")
         backbone = manifest.get("backbone") if isinstance(manifest, dict) else None
         with reading(directory / "manifest.json", f"{cls.singular} manifest"):
-            config = BackboneConfig.from_json(backbone) if backbone else None
-        return config.layer if config is not None and config.inner_map else None
+            return BackboneConfig.from_json(backbone) if backbone else None
 
     @property
     def next_command(self) -> str:
@@ -309,6 +318,32 @@ class FeatureFolder(Result):
                 why = f"are damaged or reordered: {array}.npy is not what the manifest says"
                 raise self.unusable(self.directory, why)
         remember(self.directory, digests)
+
+
+def _map_of(network: BackboneConfig | None) -> str | None:
+    return network.layer if network is not None and network.inner_map else None
+
+
+def unlike(network: BackboneConfig | None, wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a network that differ from the wanted ones; none for an unknown network.
+
+    A wanted None fits every value. A pooling that the network does not have fits, and any fits an inner layer.
+
+    Args:
+        network: the network; None if it is not known.
+        wanted: name of a field of `BackboneConfig` -> value.
+
+    Example:
+
+    >>> unlike(BackboneConfig("MobileNetV2"), {"size": 224, "pooling": "mean"})
+    {'pooling': 'multilevel'}
+    """
+    if network is None:
+        return {}
+    named = {name: value for name, value in wanted.items() if value is not None}
+    if network.layer is not None or named.get("pooling") not in network.poolings:
+        named.pop("pooling", None)
+    return {name: getattr(network, name) for name, value in named.items() if getattr(network, name) != value}
 
 
 def refuse_not_finite(rows: np.ndarray, ids: np.ndarray, dataset: StoredDataset, what: str) -> None:

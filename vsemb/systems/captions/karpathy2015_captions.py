@@ -79,7 +79,7 @@ _RNN = Captioning(
     variant="paper",
     paper=_PAPER,
     text=_TEXT,
-    image=Features(standardize=True, projection=Affine(use_bias=False)),
+    image=Features(pooling="mean", standardize=True, projection=Affine(use_bias=False)),
     decoder=_PAPER_DECODER,
     optimizer=RMSprop(learning_rate=1e-3, clipvalue=5.0),
     batches=PairBatchesOfCaptions(size=100),

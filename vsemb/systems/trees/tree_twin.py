@@ -98,7 +98,7 @@ def _recipe(variant: str, units: int, slots: int, dim: int, batch: int, rate: fl
         paper=_PAPER,
         embedding_dim=dim,
         text=Text(tokenizer=Trees(), encoder=MLPText(encoder=TreeLSTM(units=units, slots=slots))),
-        image=Features(augment=False, standardize=True, projection=MLP()),
+        image=Features(pooling="mean", augment=False, standardize=True, projection=MLP()),
         similarity=Dot(),
         loss=Ranking(margin=1.0, reduction="mean"),
         optimizer=RisingMomentum(learning_rate=rate, schedule=Step(factor=0.95, every=2500.0, unit="steps")),

@@ -105,7 +105,7 @@ def _recipe(name: str, variant: str, encoder: str, loss: Structured) -> Retrieva
         paper=_PAPER,
         embedding_dim=None,
         text=ENCODERS[encoder],
-        image=Features(projection=NoProjection(), standardize=True),
+        image=Features(pooling="mean", projection=NoProjection(), standardize=True),
         similarity=Dot(),
         loss=loss,
         optimizer=RMSprop(learning_rate=7e-4, schedule=Step(factor=0.98, every=1.0)),

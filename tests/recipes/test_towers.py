@@ -1,0 +1,61 @@
+"""Towers of recipes, and the features that they read."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from vsemb.data.features.store import unlike
+from vsemb.data.store import StoredDataset
+from vsemb.image.backbones import BackboneConfig
+from vsemb.recipes.towers import Features
+from vsemb.runs.features import features
+
+TOWER = Features(pooling="mean")
+
+
+@pytest.fixture
+def bare_scenes(scenes_copy: StoredDataset) -> StoredDataset:
+    """A dataset without features."""
+    shutil.rmtree(scenes_copy.path / "features")
+    return scenes_copy
+
+
+def make(data: StoredDataset, pooling: str, size: int = 32) -> str:
+    """Makes features and returns their fingerprint."""
+    return features(data, "SmallConvNet", "random", size=size, pooling=pooling).fingerprint
+
+
+def test_the_recipe_chooses_among_features(bare_scenes: StoredDataset) -> None:
+    made = {pooling: make(bare_scenes, pooling) for pooling in ("max", "mean")}
+    for pooling, fingerprint in made.items():
+        assert Features(pooling=pooling).open(bare_scenes).fingerprint == fingerprint
+
+
+def test_other_features_than_the_recipe_names_are_said(
+    bare_scenes: StoredDataset, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fingerprint = make(bare_scenes, "max")
+    capsys.readouterr()
+    assert TOWER.open(bare_scenes).fingerprint == fingerprint
+    assert f"vsemb features {bare_scenes.path} --backbone SmallConvNet --pooling mean" in capsys.readouterr().err
+    for quiet in (replace(TOWER, fingerprint=fingerprint), Features(), Features(pooling="max")):
+        assert quiet.open(bare_scenes).fingerprint == fingerprint
+    assert "--pooling" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("network", "wanted", "other"),
+    [
+        (BackboneConfig("MobileNetV2"), {"pooling": "mean", "size": 288}, {"pooling": "multilevel", "size": 224}),
+        (BackboneConfig("MobileNetV2"), {"pooling": "multilevel", "size": None}, {}),
+        (BackboneConfig("ResNet152"), {"pooling": "mean"}, {}),
+        (BackboneConfig("VGG19", layer="fc7"), {"pooling": "max"}, {}),
+        (BackboneConfig("ResNet101"), {"pooling": "multilevel"}, {}),
+        (None, {"pooling": "mean"}, {}),
+    ],
+)
+def test_unlike(network: BackboneConfig | None, wanted: dict[str, object], other: dict[str, object]) -> None:
+    assert unlike(network, wanted) == other
