@@ -66,6 +66,7 @@ SURFACE = {
         "frame, out=None, *, image=None, caption=None, split=None, images=None, on_bad='fail', overwrite=False"
     ),
     "Dataset.from_huggingface": "dataset, out=None, *, image=None, caption=None, on_bad='fail', overwrite=False",
+    "Dataset.to_huggingface": "self, model=None, *, batch_size=64",
     "Dataset.from_tf": "dataset, out=None, *, image=None, caption=None, on_bad='fail', overwrite=False",
     "Run.open": "path, task=None",
     "recipes.get": "name, variant=None",

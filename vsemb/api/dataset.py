@@ -9,8 +9,9 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
+from vsemb.api.huggingface import huggingface_splits
 from vsemb.api.rows import Columns, Item, Records, assign_splits, digest, item_of, name_files
 from vsemb.console import say
 from vsemb.data import store
@@ -23,9 +24,13 @@ from vsemb.data.writing.prepare import described_source, summary
 from vsemb.data.writing.writer import BadImageFound, write_dataset
 from vsemb.errors import DataError, counted, invalid_argument, listed, one_line, unknown_name
 from vsemb.files import sha256_bytes
+from vsemb.parts import Count, require
 from vsemb.printing import facts, table
 from vsemb.results import Result
 from vsemb.runs.describe import info
+
+if TYPE_CHECKING:
+    from vsemb.api.model import Model
 
 OnBad = Literal["fail", "skip"]
 #: The images and captions of a split, or of each of several splits by name.
@@ -310,6 +315,33 @@ class Dataset(store.StoredDataset, Result):
                 fix = "Leave out repeat(), or keep the first n: dataset.take(n)."
                 raise invalid_argument("dataset", "one that repeats without end", "a finite tf.data.Dataset", fix)
         return cls._of_rows(dataset, out, "tf", rows, (image, caption), on_bad, overwrite)
+
+    def to_huggingface(self, model: Model | None = None, *, batch_size: Count = 64) -> Any:
+        """Return the splits as a dataset of the Hugging Face library `datasets`, with embeddings if a model is given.
+
+        Args:
+            model: a model of `vsemb.load`; None for no embeddings.
+            batch_size: images that the model embeds at once.
+
+        Returns:
+            A `datasets.DatasetDict`, split -> rows with `key`, `captions` (a list of strings), `image` (the stored
+            JPEG or PNG; without one for precomputed features), and `class`, if every image has one. With a model also
+            `image_embedding`, float32 (dim,), and `caption_embeddings`, float32 (captions, dim); NaN for a caption
+            without words. The library keeps it in its cache, and reads it from there the next time.
+
+        Raises:
+            DataError: for a model with a dataset of precomputed features.
+            MissingExtraError: without the library, `pip install 'vsemb[datasets]'`.
+
+        Example:
+
+            rows = vsemb.Dataset.open("data/mine").to_huggingface(vsemb.load("runs/mine"))
+            rows["val"].to_parquet("val.parquet")
+        """
+        require("batch_size", batch_size, Count)
+        if model is not None:
+            self.split(self.splits[0]).read_image(0)
+        return huggingface_splits(self, model, batch_size)
 
     @classmethod
     def _of_list(cls, rows: list[tuple[Any, Any, Any]], out: Any, kind: str, on_bad: OnBad, overwrite: bool) -> Self:
