@@ -294,7 +294,7 @@ class Features(CachedImages, kind="features"):
         store = FeatureStore.find(dataset, self.fingerprint, preferred=self.network)
         other = unlike(store.backbone, self.network)
         # A fingerprint is a choice.
-        if other and self.fingerprint is None:
+        if store.backbone is not None and other and self.fingerprint is None:
             wanted = {name: self.network[name] for name in other}
             options = [item for name, value in wanted.items() for item in (f"--{name}", str(value))]
             command = command_line("features", dataset.path, "--backbone", store.backbone.name, *options)
