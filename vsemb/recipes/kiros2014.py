@@ -25,6 +25,8 @@ Flickr8K; for Flickr30K it is 100 (`--set batches.size=100`). Deviations, and ch
 - The loss is a sum over the batch. With learning rate 1 and batches of 40, its steps are too large. Gradients are
   therefore clipped to norm 2, as in the authors' code.
 - Biases of forget gates start at 1.
+- Features are the mean of a network's last map (`image.pooling=mean`), or `fc7` of VGG, which the paper has (`vsemb
+  features --layer fc7`). The default of MobileNetV2, which adds inner layers, is a choice of ours and of no paper.
 - The paper "did not do any explicit text preprocessing". Here captions are lower-cased and punctuation is
   dropped (`vsemb.text.normalize.split_words`). Every word of the training captions has a vector.
 

@@ -15,7 +15,8 @@ choices that the paper leaves open:
 - An epoch takes one random caption per image, so a batch never contains an image twice. The paper says "random
   image-caption pairs". On datasets much smaller than COCO, an epoch then has few steps; `--set batches.captions=all`
   takes all captions.
-- Features come from the dataset's cache. For the features of the paper, run `vsemb features --backbone VGG19 --layer
+- Features come from the dataset's cache, with the mean of the network's last map (`image.pooling=mean`). For the
+  features of the paper, run `vsemb features --backbone VGG19 --layer
   fc7 --crops 10 --resize short-side`; its "1-crop" is `--crops 1 --resize short-side`. Without `--resize`, the whole
   image is squashed to a square, of 256 pixels for ten crops.
 - The paper refers to the GRU of Cho et al. 2014, which resets the state before the recurrent matrix. The default here

@@ -10,6 +10,8 @@ Variant `paper` (the default) has the settings of the authors: the last state of
 vectors, and a vocabulary of words that occur at least four times. It trains with Adam at 2e-4 for 30 epochs, a tenth of
 this rate after 15 epochs, gradients clipped to global norm 2, and batches of 128. Deviations:
 
+- Features are the mean of a network's last map, as the authors' ResNet152, or `fc7` of their VGG19. The networks are
+  frozen; the authors also train them.
 - Mirror images replace the authors' random crops, if `vsemb features` has stored them.
 - The loss changes gradually from the sum of hinges to the hardest negative during the first epoch. The authors start
   with the hardest negative, or train with the sum first. From random weights, the hardest negative alone can make all
@@ -22,8 +24,8 @@ differ by about 3.
 - InfoNCE is added to the hinge loss, which makes the warm-up unnecessary (+9 over the hinge loss with warm-up).
 - Word vectors and image map are initialized by canonical correlation of training captions and features (+12).
 - A bag of words, in which rare words have larger weights, is added to the recurrent encoder (+8).
-- Features come from several layers, the default of `vsemb features` for MobileNetV2 (+12). They are scaled to unit
-  length and standardized. Training reads features of mirror images at random (not measured separately).
+- Features of any pooling are read. With MobileNetV2's default they come from several layers (+12). They are scaled to
+  unit length and standardized. Training reads features of mirror images at random (not measured separately).
 - The encoder is a bidirectional GRU of 256 units with mean and maximum over its states, and dropout throughout. Larger
   encoders overfit the 6,000 training images.
 - Training uses Adam at 1e-3 with a cosine schedule, batches of 256 and 8 epochs.

@@ -27,7 +27,8 @@ The model and its batches are smaller, because training the image network needs 
 Deviations, and choices that the paper leaves open:
 
 - START is a separate vector in the paper. Here it is row 0 of the word embedding, which no word uses.
-- The CNN is trained only with `--fine-tune`; otherwise its features are cached. Features are standardized first
+- The CNN is trained only with `--fine-tune`; otherwise its features are cached: the mean of its last map
+  (`image.pooling=mean`) in `paper`, of any pooling in `tuned`. Features are standardized first
   (`vsemb.encoders.FeatureScaling`).
 - The paper gives neither learning rate, dropout rate nor weight decay of this model. Here the learning rate is 1e-3,
   the dropout is 0.5, and weights do not decay.

@@ -61,9 +61,9 @@ Deviations, and choices that the report leaves open:
 - The vote on capitals follows parsing. In the report it precedes parsing. Here the parser reads captions as they are
   written, and the vote decides only which spelling of a word has the vector.
 - Gradients come from automatic differentiation, not from the report's appendix B.
-- Features of the dataset's cache are scaled to unit length and standardized, since networks differ in scale.
-  `--set image.standardize=false` uses them unchanged, as the report does. The report's features are
-  `vsemb features --backbone VGG16 --layer fc7`, with VGG19 for `m2`.
+- Features of the dataset's cache, the mean of a network's last map or `fc7`, are scaled to unit length and
+  standardized, since networks differ in scale. `--set image.standardize=false` uses them unchanged, as the report does.
+  The report's features are `vsemb features --backbone VGG16 --layer fc7`, with VGG19 for `m2`.
 - L2 regularization is off, as in the released training script. The released configuration has `--set l2=1e-4`.
 - The report's models were trained for less than one epoch of COCO and Flickr30k together. Here the epoch with
   the best recall sum on validation is selected, and training stops after five epochs without a better one.

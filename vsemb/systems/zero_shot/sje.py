@@ -39,6 +39,8 @@ Deviations:
   classes included. Training would not update the vectors of these additional words; here they are the unknown word.
 - `word2vec` learns its vectors from the training captions (`vsemb.text.word_vectors`). For vectors of a larger corpus
   pass a file with `--set text.encoder.words.vectors=PATH`.
+- Features are the mean of the network's last map (`image.pooling=mean`), as in the paper's GoogLeNet, whose top layer
+  has 1024 channels.
 - Images are resized to squares before crops are cut. The paper does not say how images are resized.
 - RMSprop's decay is 0.9, the default of Keras, and the ReLU recurrence starts at the identity. The paper gives
   neither.
