@@ -2,6 +2,9 @@
 
 The processes are forked when the libraries are imported, and each collects its own file. So TensorFlow is imported
 once, tests are collected on all processors, and a process that ends gives back the memory of its graphs.
+
+Data and runs that files share are made once, in the folder of the environment variable VSEMB_SHARED, where another call
+with the same code finds them; by default in a temporary one.
 """
 
 from __future__ import annotations
@@ -58,7 +61,9 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
         return None
     folder = session.config._tmp_path_factory.getbasetemp()
     files = list(_files(session.config).values())
-    session.config.stash[SHARED], session.config.stash[_COUNTS] = folder, ([], len(files))
+    session.config.stash[SHARED] = shared = Path(os.environ.get("VSEMB_SHARED", folder))
+    shared.mkdir(parents=True, exist_ok=True)
+    session.config.stash[_COUNTS] = ([], len(files))
     waiting = iter(enumerate(files))
     running: dict[Connection, Worker] = {}
 

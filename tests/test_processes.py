@@ -77,3 +77,16 @@ def test_a_file_without_chosen_tests_does_not_fail_after_another_one(said) -> No
 def test_an_argument_that_names_no_test(said, name) -> None:
     status, text = said(name)
     assert status == pytest.ExitCode.USAGE_ERROR and name in text
+
+
+def test_what_files_share_is_found_by_another_call(said, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("VSEMB_SHARED", str(tmp_path / "shared"))
+    (tmp_path / "test_shared.py").write_text(
+        "import os\nfrom tests.processes import SHARED\n"
+        "def test_it(request):\n"
+        "    print(request.config.stash[SHARED])\n"
+        "    os.mkdir(request.config.stash[SHARED] / 'made')\n"
+    )
+    assert said(str(tmp_path / "test_shared.py"))[0] == 0
+    status, text = said(str(tmp_path / "test_shared.py"))
+    assert status == 1 and "FileExistsError" in text and (tmp_path / "shared" / "made").is_dir()
