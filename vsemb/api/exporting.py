@@ -83,7 +83,7 @@ def export(
         precision: precision of the embeddings; default: the recipe's, float32 for auto.
         sign: PEM file of the private Ed25519 key that signs the contract.
         measure: split of the training data; the model card also gives its recalls, with 95 % intervals.
-        format: savedmodel, or another format or its name: onnx, litert or litert-int8.
+        format: savedmodel, or another format or its name: onnx, litert, litert-int8 or safetensors.
         tower: the only tower to write, with another format than savedmodel; default: both.
         **options: fields of the options that systems add.
 

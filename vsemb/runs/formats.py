@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from vsemb.errors import invalid_argument, needs_extra
 from vsemb.parts import Part
 
 if TYPE_CHECKING:
@@ -118,3 +119,21 @@ class LiteRTInt8(LiteRT, kind="litert-int8"):
 
 #: Rounded weights change an entry of a unit vector by hundredths; a wrong graph by tenths.
 INT8_TOLERANCE = 0.2
+
+
+@dataclass(frozen=True)
+class Safetensors(ExportFormat, kind="safetensors"):
+    """Weights of the model alone, as a file of safetensors; `vsemb.weights.load_safetensors` reads it."""
+
+    def require_library(self) -> None:
+        with needs_extra("safetensors", "hf"):
+            import safetensors  # noqa: F401
+
+    def write(
+        self, run: Run, out: str | os.PathLike[str], tower: str | None = None, measured: Sequence[Figures] = ()
+    ) -> Result:
+        from vsemb.runs.towers import write_weights
+
+        if tower is not None:
+            raise invalid_argument("tower", tower, "omitted for format=safetensors, a file of all weights")
+        return write_weights(run, out)

@@ -1,7 +1,8 @@
-"""Export of the towers of a run, for formats that run without TensorFlow."""
+"""Export of the towers of a run, for formats that run without TensorFlow, and of its weights."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,14 +10,16 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from vsemb.errors import invalid_argument
 from vsemb.exporting.card import Figures, run_card
 from vsemb.exporting.contract import written_shape
 from vsemb.exporting.formats.writing import Conversion, export_towers
 from vsemb.ops.tensorflow import tf
 from vsemb.printing import table
-from vsemb.results import Result
+from vsemb.results import Result, Table
 from vsemb.runs.run import Run
 from vsemb.runs.serve import model_facts
+from vsemb.weights import named_weights, save_safetensors
 
 _USAGE = """from encode import Encoder  # the file encode.py beside this one
 
@@ -102,8 +105,8 @@ def write_towers(
         limits = [*served.about.limits, *(limit for tower in towers for limit in tower.limits), *conversion.limits]
         limits += [f"No tower for {each}: {reason}." for each, reason in written["absent"].items()]
         limits.append(
-            f"Outputs of the files were compared with the model before they were written. Largest differences, relative "
-            f"to the largest entry: {', '.join(differences)}."
+            f"The outputs of the files were compared with those of the model. Largest differences, relative to the "
+            f"largest entry: {', '.join(differences)}."
         )
         about = replace(served.about, limits=limits)
         spent = [f"The towers have {size / 1e6:,.1f} MB."]
@@ -111,3 +114,29 @@ def write_towers(
         return run_card(Path(out).name, _USAGE, about, facts, run.fingerprint, versions)
 
     return ExportedTowers(Path(out), export_towers(served, out, conversion, only=only, facts=facts, card=card))
+
+
+def write_weights(run: Run, out: str | os.PathLike[str]) -> Table:
+    """Write the weights of a run as a file of safetensors; its head holds the recipe and the fingerprint of the run.
+
+    Args:
+        run: a run of any task.
+        out: the file, ending in `.safetensors`; it is replaced.
+
+    Raises:
+        InvalidArgumentError: for another ending.
+
+    Example:
+
+        write_weights(Run.open("runs/vsepp"), "vsepp.safetensors")
+    """
+    path = Path(out)
+    if path.suffix != ".safetensors":
+        raise invalid_argument("out", os.fspath(out), "a file ending in .safetensors")
+    weights = {name: tuple(weight.shape) for name, weight in named_weights(run.model).items()}
+    save_safetensors(run.model, path, {"run": run.fingerprint, "recipe": json.dumps(run.recipe.to_json())})
+    rows = [[name, str(list(shape))] for name, shape in weights.items()]
+    lines = table(["weights", "shape"], rows, text=(0, 1))
+    size = path.stat().st_size
+    values = {"path": str(path), "bytes": size, "weights": {name: list(shape) for name, shape in weights.items()}}
+    return Table(f"{path}, {size / 1e6:,.1f} MB\n\n{lines}", values)

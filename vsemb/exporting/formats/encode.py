@@ -102,8 +102,7 @@ class Encoder:
         """Tokenize texts: (texts, steps) int32, 0 as padding; for words with n-grams (texts, steps, 1 + n)."""
         rows = [self._tokens(text) for text in texts]
         steps = max([1, *map(len, rows)])
-        shape = [size for size in self.facts["towers"]["text"]["input"]["shape"][2:]]
-        ids = np.zeros((len(rows), steps, *shape), np.int32)
+        ids = np.zeros((len(rows), steps, *self.facts["towers"]["text"]["input"]["shape"][2:]), np.int32)
         for row, tokens in zip(ids, rows):  # noqa: B905
             if len(tokens):
                 row[: len(tokens)] = tokens

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from pathlib import Path
 
@@ -33,7 +34,8 @@ def convert(tower: Tower, path: Path, *, int8: bool = False) -> None:
             are computed in float32.
 
     Raises:
-        Exception: of the converter, for operations that it cannot convert.
+        ValueError: for operations without a counterpart.
+        Exception: of the converter.
     """
     from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
@@ -52,4 +54,11 @@ def convert(tower: Tower, path: Path, *, int8: bool = False) -> None:
         converter = tf.lite.TFLiteConverter.from_saved_model(folder)
         if int8:
             converter.optimizations = [tf.lite.Optimize.DEFAULT]
-        path.write_bytes(converter.convert())
+        try:
+            path.write_bytes(converter.convert())
+        except Exception as error:
+            # The message is a page with the trace of each operation.
+            lacking = sorted(set(re.findall(r"'tf\.(\w+)' op", str(error))))
+            if not lacking:
+                raise
+            raise ValueError(f"there is none for {', '.join(lacking)}.") from error

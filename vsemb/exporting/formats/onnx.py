@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,10 @@ def convert(tower: Tower, path: Path) -> None:
     """Write a tower as an ONNX file, for any number of rows and steps.
 
     Raises:
-        Exception: of tf2onnx, if it cannot convert an operation. Of some operations, ONNX Runtime tells later.
+        ValueError: for operations without a counterpart.
+        Exception: of tf2onnx.
     """
+    import onnx
     import tf2onnx
 
     # It logs what it cannot convert, with tracebacks.
@@ -42,12 +45,24 @@ def convert(tower: Tower, path: Path) -> None:
         model, _ = tf2onnx.convert.from_function(
             function, function.input_signature, opset=OPSET, custom_op_handlers={"Erfc": (_erfc, [])}
         )
+    known = {schema.name for schema in onnx.defs.get_all_schemas()}
+    if lacking := sorted({node.op_type for node in _nodes(model.graph)} - known):
+        raise ValueError(f"there is none for {', '.join(lacking)}.")
     # Tools show these names; the converter numbers them.
     for value in (*model.graph.input, *model.graph.output):
         for number, size in enumerate(value.type.tensor_type.shape.dim):
             if not size.dim_value:
                 size.dim_param = "batch" if number == 0 else "steps"
     path.write_bytes(model.SerializeToString())
+
+
+def _nodes(graph: Any) -> Iterator[Any]:
+    """Yield the nodes of a graph, also those inside of loops."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from _nodes(attribute.g)
 
 
 def _erfc(graph: Any, node: Any, name: str, arguments: Any) -> None:

@@ -11,6 +11,7 @@ OUT/
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 from collections.abc import Callable, Mapping
@@ -27,6 +28,7 @@ from vsemb.exporting.formats.towers import TOWERS, Tower
 from vsemb.exporting.reference_outputs import Arrays, compare
 from vsemb.exporting.signatures import Exportable
 from vsemb.files import replacing_directory, sha256_file, write_json, write_text
+from vsemb.ops.tensorflow import tf
 
 #: Name of the file of facts, and the formats that it names.
 FACTS, FORMAT, VERSION = "model.json", "vsemb-towers", 1
@@ -84,7 +86,9 @@ def export_towers(
         InvalidArgumentError: for a model without towers, or without the tower `only`.
         DataError: if a tower cannot be converted, or its outputs differ; nothing is written.
     """
-    chosen = _chosen(served, only)
+    if not served.towers:
+        raise invalid_argument("format", conversion.name, "savedmodel for a run without embeddings")
+    chosen = _chosen(served.towers, only)
     absent = {name: reason for name, reason in served.towers.items() if isinstance(reason, str)}
     with replacing_directory(out) as folder:
         towers = {}
@@ -110,18 +114,21 @@ def export_towers(
     return about
 
 
-def _chosen(served: Exportable, only: str | None) -> list[Tower]:
-    if not served.towers:
-        fix = "Use format=savedmodel."
-        raise invalid_argument("format", "one of towers", "savedmodel for a run without embeddings", fix)
-    if only is not None and isinstance(served.towers[only], str):
-        raise invalid_argument("tower", only, f"another: {served.towers[only]}")
-    towers = [served.towers[name] for name in TOWERS if only in (None, name)]
-    return [tower for tower in towers if isinstance(tower, Tower)]
+def _chosen(offered: Mapping[str, Tower | str], only: str | None) -> list[Tower]:
+    towers = [offered[name] for name in TOWERS if only in (None, name)]
+    chosen = [tower for tower in towers if isinstance(tower, Tower)]
+    if only is not None and not chosen:
+        other = next(name for name in TOWERS if name != only)
+        raise invalid_argument("tower", only, other, f"There is no {only} tower: {offered[only]}.")
+    return chosen
 
 
 def _written(tower: Tower, path: Path, conversion: Conversion) -> dict[str, Any]:
     """Convert a tower and compare it with the model; return its entry in `model.json`."""
+    logger = tf.get_logger()
+    level = logger.level
+    # Conversion traces and saves, with warnings about tables of the tokenizer, which no tower needs.
+    logger.setLevel(logging.ERROR)
     try:
         conversion.convert(tower, path)
         function = encode.RUNTIMES[conversion.ending](path)
@@ -134,6 +141,8 @@ def _written(tower: Tower, path: Path, conversion: Conversion) -> dict[str, Any]
             f"The {tower.name} tower must consist of operations that {conversion.name} has; it does not: "
             f"{one_line(error, 200)} Nothing was written. Choose another format, or tower={other}."
         ) from error
+    finally:
+        logger.setLevel(level)
     outputs = function(tower.examples()[:1])
     open_batch = None if not conversion.fixed else 1
     return {
@@ -167,8 +176,8 @@ def _compared(tower: Tower, function: Callable[[np.ndarray], Arrays], conversion
         )
         if problem:
             raise DataError(
-                f"The {tower.name} tower must give the same in {conversion.name} as in the model; it {problem}. Nothing "
-                "was written."
+                f"The {tower.name} tower must give the same in {conversion.name} as in the model; it {problem}. "
+                "Nothing was written."
             )
         largest = max(largest, difference)
     return largest
