@@ -75,16 +75,21 @@ def export(
     With an index, the model contains the items of an index from `vsemb index RUN` and searches them. A model of
     dependency trees takes trees instead of strings, because a SavedModel cannot parse.
 
+    The formats `onnx`, `litert` and `litert-int8` run without TensorFlow. OUT is then a new directory with one file per
+    tower, from token ids or pixels to embeddings, the tokenizer, and a program that embeds texts and image files. The
+    files are compared with the run before they are published. `safetensors` writes the weights alone, into the file
+    OUT.
+
     Args:
         run: a run, or its directory.
-        out: directory of the model, such as savedmodels/NAME.
+        out: directory of the model, such as savedmodels/NAME; a file ending in .safetensors for that format.
         version: version number; default: the next.
         index: index of the run, for search inside the model.
         precision: precision of the embeddings; default: the recipe's, float32 for auto.
         sign: PEM file of the private Ed25519 key that signs the contract.
         measure: split of the training data; the model card also gives its recalls, with 95 % intervals.
-        format: savedmodel, or another format or its name: onnx, litert, litert-int8 or safetensors.
-        tower: the only tower to write, with another format than savedmodel; default: both.
+        format: savedmodel, onnx, litert, litert-int8 or safetensors.
+        tower: the only tower that onnx or litert writes; default: both.
         **options: fields of the options that systems add.
 
     Returns:

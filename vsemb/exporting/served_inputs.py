@@ -111,7 +111,7 @@ class TextInput:
         return {"text": np.array(golden_texts(self.tokenizer, short), object)}
 
     def tower(self, served: Any) -> Tower | str:
-        """Return the tower from token ids to embeddings, or the reason why there is none, a clause.
+        """Return the tower from token ids to embeddings, or the reason for its absence, a clause.
 
         Args:
             served: the `vsemb.exporting.ServedModel`.
@@ -199,7 +199,7 @@ class BaseImageInput:
         return {"image_bytes": np.array(golden_images(), object)}
 
     def tower(self, model: Any) -> Tower | str:
-        """Return the tower from pixels to embeddings, or the reason why there is none, a clause.
+        """Return the tower from pixels to embeddings, or the reason for its absence, a clause.
 
         Args:
             model: the trained model.

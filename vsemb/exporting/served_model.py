@@ -189,7 +189,7 @@ class ServedModel(Exportable):
 
     @property
     def towers(self) -> Mapping[str, Tower | str]:
-        """Name -> the tower, or the reason why there is none, a clause."""
+        """Name -> the tower, or the reason for its absence, a clause."""
         image: Tower | str = "the model holds no image network"
         if self.image_input is not None:
             image = self.image_input.tower(self.model)

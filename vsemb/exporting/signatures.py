@@ -102,7 +102,7 @@ class Exportable:
 
     @property
     def towers(self) -> Mapping[str, Any]:
-        """Name -> `vsemb.exporting.formats.towers.Tower`, or the reason why there is none; empty without embeddings."""
+        """Name -> `vsemb.exporting.formats.towers.Tower`, or the reason for its absence; empty without embeddings."""
         return {}
 
     @property

@@ -14,6 +14,7 @@ from vsemb.errors import invalid_argument
 from vsemb.exporting.card import Figures, run_card
 from vsemb.exporting.contract import written_shape
 from vsemb.exporting.formats.writing import Conversion, export_towers
+from vsemb.exporting.served_inputs import TOKENIZER
 from vsemb.ops.tensorflow import tf
 from vsemb.printing import table
 from vsemb.results import Result, Table
@@ -64,7 +65,9 @@ class ExportedTowers(Result):
         header = ["file", "size", "input", "output", "difference"]
         parts = [str(self.path), table(header, rows, text=(0, 2, 3))]
         parts += [f"no tower for {name}: {reason}" for name, reason in self.facts["absent"].items()]
-        return "\n\n".join([*parts, f'next  python {self.path / "encode.py"} "a dog on a beach"'])
+        if (self.path / TOKENIZER).exists():
+            parts.append(f'next  python {self.path / "encode.py"} "a dog on a beach"')
+        return "\n\n".join(parts)
 
     def __repr__(self) -> str:
         return f"ExportedTowers({str(self.path)!r})"

@@ -143,7 +143,8 @@ class Encoder:
         # Pillow always smooths where an image becomes smaller.
         if facts["crops"] != 1 or resizing["interpolation"] not in filters or resizing.get("pad_to_aspect_ratio"):
             raise ValueError(f"Images must be resized as {facts} says, which Pillow cannot. Give pixels to the tower.")
-        resample, width, height = filters[resizing["interpolation"]], *image.size
+        resample = filters[resizing["interpolation"]]
+        width, height = image.size
         short = min(width, height)
         if resizing.get("crop_to_aspect_ratio"):
             left, top = (width - short) // 2, (height - short) // 2

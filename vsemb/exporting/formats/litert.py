@@ -61,4 +61,4 @@ def convert(tower: Tower, path: Path, *, int8: bool = False) -> None:
             lacking = sorted(set(re.findall(r"'tf\.(\w+)' op", str(error))))
             if not lacking:
                 raise
-            raise ValueError(f"there is none for {', '.join(lacking)}.") from error
+            raise ValueError(f"the format lacks {', '.join(lacking)}.") from error

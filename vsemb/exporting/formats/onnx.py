@@ -47,7 +47,7 @@ def convert(tower: Tower, path: Path) -> None:
         )
     known = {schema.name for schema in onnx.defs.get_all_schemas()}
     if lacking := sorted({node.op_type for node in _nodes(model.graph)} - known):
-        raise ValueError(f"there is none for {', '.join(lacking)}.")
+        raise ValueError(f"the format lacks {', '.join(lacking)}.")
     # Tools show these names; the converter numbers them.
     for value in (*model.graph.input, *model.graph.output):
         for number, size in enumerate(value.type.tensor_type.shape.dim):

@@ -1,12 +1,8 @@
 """A directory of converted towers, checked before it is published.
 
-OUT/
-    model.json        facts about the towers, their inputs and outputs
-    image.onnx        pixels in, embeddings out; image.tflite for LiteRT
-    text.onnx         token ids in, embeddings out
-    tokenizer.json    the tokenizer, for the library tokenizers
-    encode.py         a program that embeds texts and image files with these files
-    README.md         the model card
+The directory holds the towers `image.onnx` and `text.onnx`, or `image.tflite` and `text.tflite`. `model.json` has facts
+about their inputs and outputs. `tokenizer.json` is read by the library tokenizers. `encode.py` is a program that embeds
+texts and image files with these files. `README.md` is the model card.
 """
 
 from __future__ import annotations
@@ -119,7 +115,7 @@ def _chosen(offered: Mapping[str, Tower | str], only: str | None) -> list[Tower]
     chosen = [tower for tower in towers if isinstance(tower, Tower)]
     if only is not None and not chosen:
         other = next(name for name in TOWERS if name != only)
-        raise invalid_argument("tower", only, other, f"There is no {only} tower: {offered[only]}.")
+        raise invalid_argument("tower", only, other, f"The {only} tower is missing: {offered[only]}.")
     return chosen
 
 
