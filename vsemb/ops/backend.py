@@ -112,8 +112,8 @@ _PORTABLE = ContextVar("portable", default=False)
 def portable_graphs() -> Iterator[None]:
     """Trace graphs of plain operations in this context, for converters to ONNX and LiteRT.
 
-    Functions with faster operations of TensorFlow, such as loops over packed rows, then use operations of Keras. Results
-    are equal up to rounding.
+    Functions with faster operations of TensorFlow, such as loops over packed rows, then use Keras' operations.
+    Results are equal up to rounding.
 
     Example:
 
