@@ -31,7 +31,7 @@ print(json.dumps([encoder.encode_texts(texts).tolist(), encoder.encode_images(fi
 """
 
 
-@pytest.mark.parametrize("kind", ["onnx", pytest.param("litert", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["litert", pytest.param("onnx", marks=pytest.mark.slow)])
 def test_the_program_beside_the_towers_embeds_like_the_run(kind, tiny_pixel_run, tmp_path, capsys):
     pytest.importorskip("tf2onnx", reason="the extra onnx is not installed")
     pytest.importorskip("ai_edge_litert", reason="the extra litert is not installed")

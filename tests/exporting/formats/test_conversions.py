@@ -42,7 +42,7 @@ ENCODERS = {
     "order": ("similarity=order",),
     "hubs": ("hub_bank=12",),
 }
-QUICK = ("gru", "n-grams")
+QUICK = ("gru",)
 WORDS = ["a", "dog", "cat", "runs", "on", "the", "beach", "red", "ball"]
 
 
