@@ -18,7 +18,7 @@ $(VENV)/installed: setup.cfg pyproject.toml
 $(VENV)/installed-dev: setup.cfg pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --upgrade pip
-	$(BIN)/python -m pip install -e '.[dev,models,tfds,hf,datasets,serving,sign,index,milvus,report,demo,parse,regions,captions,beam,dask,docs]'
+	$(BIN)/python -m pip install -e '.[dev,models,tfds,hf,datasets,serving,sign,onnx,litert,index,milvus,report,demo,parse,regions,captions,beam,dask,docs]'
 	touch $(VENV)/installed $@
 
 quickstart: $(VENV)/installed
@@ -62,7 +62,7 @@ test-lowest:
 test-newest:
 	$(PYTHON) -m venv build/newest
 	build/newest/bin/python -m pip install --upgrade pip
-	build/newest/bin/python -m pip install -e '.[dev,tfds,hf,datasets,serving,sign,milvus,report,demo,parse,regions,captions,beam,dask,docs]'
+	build/newest/bin/python -m pip install -e '.[dev,tfds,hf,datasets,serving,sign,onnx,litert,milvus,report,demo,parse,regions,captions,beam,dask,docs]'
 	build/newest/bin/python -m pytest -m 'not slow and not real_data' --processes $(WORKERS) tests
 
 # Damaged files and requests, drawn anew: EXAMPLES for each test.

@@ -257,6 +257,8 @@ def reading_anything(source: str) -> list[str]:
 
 #: Files of this package, of the kernel and of the network; and files that were checked where their folder was opened.
 READ_AS_THEY_ARE = {
+    # A program that is copied beside exported towers.
+    "exporting/formats/encode.py",
     "ops/backend.py",
     "recipes/describe.py",
     "drawing/templates.py",

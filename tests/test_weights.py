@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from vsemb.errors import DataError
-from vsemb.weights import load_weights, save_weights
+from vsemb.weights import load_safetensors, load_weights, named_weights, save_safetensors, save_weights
 
 
 def small() -> keras.Model:
@@ -93,3 +93,33 @@ def test_the_optimizer_is_not_written_and_goes_on(tmp_path):
     assert int(model.optimizer.iterations) == steps + 1
     for found, weight in zip(model.get_weights(), wanted, strict=True):
         np.testing.assert_array_equal(found, weight)
+
+
+def test_safetensors_hold_all_weights_by_name(tiny_run, tmp_path):
+    safetensors = pytest.importorskip("safetensors", reason="the extra hf is not installed")
+    model, path = tiny_run.model, tmp_path / "run.safetensors"
+    named = named_weights(model)
+    assert {id(weight) for weight in named.values()} == {id(weight) for weight in model.weights}
+    assert {"text_encoder.words.table", "text_encoder.recurrent.cell.kernel"} < set(named)
+    save_safetensors(model, path, {"made": "here"})
+    with safetensors.safe_open(path, "numpy") as file:
+        assert set(file.keys()) == set(named) and file.metadata() == {"made": "here"}
+    other = tiny_run.recipe.build(len(tiny_run.vocabulary), tiny_run.info, "float32")
+    for weight in other.weights:
+        weight.assign(np.full(weight.shape, 7.0, weight.dtype))
+    load_safetensors(other, path)
+    for name, weight in named_weights(other).items():
+        np.testing.assert_array_equal(weight, named[name])
+
+
+def test_safetensors_of_another_model_are_refused(tmp_path):
+    pytest.importorskip("safetensors", reason="the extra hf is not installed")
+    path, other = tmp_path / "small.safetensors", keras.Sequential([keras.Input((4,)), keras.layers.Dense(5)])
+    save_safetensors(small(), path)
+    before = other.get_weights()
+    with pytest.raises(DataError, match="must hold the weights of this model"):
+        load_safetensors(other, path)
+    path.write_bytes(path.read_bytes()[:-3])
+    with pytest.raises(DataError, match="cannot be read"):
+        load_safetensors(small(), path)
+    np.testing.assert_array_equal(other.get_weights()[0], before[0])

@@ -375,6 +375,7 @@ BASE = System(
         "scenes": {"shapes": "vsemb.data.scenes"},
         "protocol": {"retrieval": "vsemb.runs.protocols"},
         "analysis": {"lengths": "vsemb.runs.analyses"},
+        "export format": dict.fromkeys(("onnx", "litert", "litert-int8", "safetensors"), "vsemb.runs.formats"),
         "search backend": {
             "exact": "vsemb.searching.backends.exact",
             **dict.fromkeys(

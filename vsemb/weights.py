@@ -1,4 +1,4 @@
-"""Weights files: HDF5 as Keras writes it, with a digest of the values, so that a damaged file is found."""
+"""Weights files: HDF5 as Keras writes it, with a digest of the values, so that a damaged file is found; safetensors."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import hashlib
 import math
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vsemb.errors import DataError, one_line
-from vsemb.files import claimed, require_regular, require_space, sync, writing
+from vsemb.errors import DataError, needs_extra, one_line
+from vsemb.files import claimed, replacing, require_regular, require_space, sync, writing
 
 if TYPE_CHECKING:
     import h5py
@@ -72,6 +72,114 @@ def load_weights(model: keras.Model, path: str | os.PathLike[str]) -> None:
     with warnings.catch_warnings(), _without_optimizer(model):
         warnings.simplefilter("ignore")
         model.load_weights(path)
+
+
+def named_weights(model: keras.layers.Layer) -> dict[str, keras.Variable]:
+    """Return the weights of a model by the attributes that hold them, such as `text_encoder.recurrent.cell.kernel`.
+
+    Layers of a functional or sequential model, which have no attributes, are called by their names.
+
+    Example:
+
+    >>> import keras
+    >>> model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, name="map")])
+    >>> list(named_weights(model))
+    ['map.kernel', 'map.bias']
+    """
+    return _named_weights(model, "", set())
+
+
+def _named_weights(layer: Any, prefix: str, visited: set[int]) -> dict[str, Any]:
+    import keras
+
+    visited.add(id(layer))
+    named: dict[str, Any] = {}
+    attributes = list(vars(layer).items())
+    public = [(name, value) for name, value in attributes if not name.startswith("_")]
+    listed = [(each.name, each) for each in layer.layers] if isinstance(layer, keras.Model) else []
+    private = [(name, value) for name, value in attributes if name != "_layers" and "_dependenc" not in name]
+    # The bookkeeping of Keras and TensorFlow comes last, since it has other names.
+    inner = _held([*public, *listed, *private, *attributes])
+    for name, each in inner.items():
+        if id(each) not in visited:
+            named |= _named_weights(each, f"{prefix}{name}.", visited)
+    of_others = {id(weight) for each in inner.values() for weight in each.weights}
+    own = [weight for weight in layer.weights if id(weight) not in of_others]
+    for weight in own:
+        name = prefix + weight.name
+        same = sum(each.name == weight.name for each in own)
+        # Two variables of one name in one layer are numbered.
+        named[name if same == 1 else f"{name}_{len(named)}"] = weight
+    return named
+
+
+def _held(attributes: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Return attribute -> layer, also of attributes that are lists or dictionaries of layers."""
+    import keras
+
+    held: dict[str, Any] = {}
+    for name, value in attributes:
+        name, found = name.strip("_"), {}
+        if isinstance(value, keras.layers.Layer):
+            found = {name: value}
+        elif isinstance(value, list | tuple):
+            found = _held((f"{name}.{number}", each) for number, each in enumerate(value))
+        elif isinstance(value, dict):
+            found = _held((f"{name}.{key}", each) for key, each in value.items())
+        # The first name of a layer counts.
+        held = {**held, **{name: each for name, each in found.items() if name not in held}}
+    return held
+
+
+def save_safetensors(
+    model: keras.layers.Layer, path: str | os.PathLike[str], metadata: Mapping[str, str] | None = None
+) -> None:
+    """Write a model's weights as a file of safetensors, atomically, with the names of `named_weights`.
+
+    Args:
+        model: the model, built.
+        path: the file.
+        metadata: strings in the head of the file.
+
+    Raises:
+        DataError: if the file cannot be written.
+        MissingExtraError: without safetensors, which the extra `hf` installs.
+    """
+    with needs_extra("safetensors", "hf"):
+        from safetensors.numpy import save_file
+    values = {name: np.ascontiguousarray(weight.numpy()) for name, weight in named_weights(model).items()}
+    with replacing(path) as temporary:
+        save_file(values, temporary, dict(metadata or {}))
+
+
+def load_safetensors(model: keras.layers.Layer, path: str | os.PathLike[str]) -> None:
+    """Load a model's weights from a file of `save_safetensors`.
+
+    Args:
+        model: the model, built.
+        path: the file.
+
+    Raises:
+        DataError: if the file is damaged, or of another model; then the model is unchanged.
+        MissingExtraError: without safetensors, which the extra `hf` installs.
+    """
+    with needs_extra("safetensors", "hf"):
+        from safetensors.numpy import load_file
+    try:
+        values = load_file(require_regular(path))
+    except Exception as error:  # The library has types of its own for damaged files.
+        raise DataError(f"The weights file {path} cannot be read: {one_line(error, 120)}. Restore it.") from error
+    weights = named_weights(model)
+    wanted = {name: tuple(weight.shape) for name, weight in weights.items()}
+    found = {name: value.shape for name, value in values.items()}
+    if differing := sorted(name for name in {*wanted, *found} if wanted.get(name) != found.get(name)):
+        name = differing[0]
+        raise DataError(
+            f"{path} must hold the weights of this model; {name} has shape {found.get(name, 'none')} there and "
+            f"{wanted.get(name, 'none')} in the model. Load it into a model of the same recipe."
+        )
+    for name, weight in weights.items():
+        weight.assign(values[name])
 
 
 @contextlib.contextmanager

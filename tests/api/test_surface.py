@@ -35,7 +35,8 @@ SURFACE = {
     "annotate": "data, annotation, *, overwrite=False, **options",
     "evaluate": "run, data=None, split='val', *, protocol=None, kept=False, **options",
     "compare": "first, second, *, data=None, split='val', bootstrap=1000, seed=0",
-    "export": "run, out, *, version=None, index=None, precision=None, sign=None, measure=None, **options",
+    "export": "run, out, *, version=None, index=None, precision=None, sign=None, measure=None, format='savedmodel', "
+    "tower=None, **options",
     "push": "source, repository, *, private=False, licence=None, measure=None",
     "verify": "model, *, version=None, contract=None, key=None, timeout=600.0",
     "write_report": "run, *, data=None, split='val', out=None, shown=12, arithmetic=(), seed=0, **options",

@@ -60,6 +60,7 @@ def search(run: vsemb.Run, pictures: Sequence[Path]) -> None:
     vsemb.embed(run, texts=["a dog"], out="texts.npy")
     exported = vsemb.export(run, "savedmodels/mine", precision="float32")
     print(exported.path)
+    print(vsemb.export(run, "exports/mine", format="onnx", tower="text").facts)
     vsemb.verify("savedmodels/mine")
     client = vsemb.Client("http://localhost:8501", "mine")
     client.encode_text(["a dog"])

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, overload
 
-from vsemb.acts import Fields, act, additions
+from vsemb.acts import Fields, act, additions, chosen
 from vsemb.console import say
 from vsemb.errors import invalid_argument
 from vsemb.parts import Count, Positive
+from vsemb.results import Result
+from vsemb.runs.formats import ExportFormat
 from vsemb.runs.inputs import kind_of
 from vsemb.runs.options import ExportOption
 
@@ -16,6 +19,37 @@ if TYPE_CHECKING:
     from vsemb.exporting.verify import Verification
     from vsemb.runs.run import Run
     from vsemb.runs.serve import Exported
+
+
+#: The format that TensorFlow Serving reads.
+SAVEDMODEL = "savedmodel"
+
+
+@overload
+def export(
+    run: Run | str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    version: int | None = None,
+    index: str | os.PathLike[str] | None = None,
+    precision: Literal["float32", "mixed_bfloat16"] | None = None,
+    sign: str | os.PathLike[str] | None = None,
+    measure: str | None = None,
+    format: Literal["savedmodel"] = "savedmodel",
+    tower: None = None,
+    **options: Any,
+) -> Exported: ...
+
+
+@overload
+def export(
+    run: Run | str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    format: ExportFormat | str,
+    tower: Literal["image", "text"] | None = None,
+    **options: Any,
+) -> Any: ...
 
 
 @act
@@ -28,8 +62,10 @@ def export(
     precision: Literal["float32", "mixed_bfloat16"] | None = None,
     sign: str | os.PathLike[str] | None = None,
     measure: str | None = None,
+    format: ExportFormat | str = SAVEDMODEL,
+    tower: Literal["image", "text"] | None = None,
     **options: Annotated[Any, Fields("export option")],
-) -> Exported:
+) -> Any:
     """Write a run as a SavedModel for TensorFlow Serving: strings and image bytes in, embeddings or captions out.
 
     Each export is a new version, OUT/1, OUT/2, published atomically. Before publication it is loaded and compared with
@@ -39,28 +75,44 @@ def export(
     With an index, the model contains the items of an index from `vsemb index RUN` and searches them. A model of
     dependency trees takes trees instead of strings, because a SavedModel cannot parse.
 
+    The formats `onnx`, `litert` and `litert-int8` run without TensorFlow. OUT is then a new directory with one file per
+    tower, from token ids or pixels to embeddings, the tokenizer, and a program that embeds texts and image files. The
+    files are compared with the run before they are published. `safetensors` writes the weights alone, into the file
+    OUT.
+
     Args:
         run: a run, or its directory.
-        out: directory of the model, such as savedmodels/NAME.
+        out: directory of the model, such as savedmodels/NAME; a file ending in .safetensors for that format.
         version: version number; default: the next.
         index: index of the run, for search inside the model.
         precision: precision of the embeddings; default: the recipe's, float32 for auto.
         sign: PEM file of the private Ed25519 key that signs the contract.
         measure: split of the training data; the model card also gives its recalls, with 95 % intervals.
+        format: savedmodel, onnx, litert, litert-int8 or safetensors.
+        tower: the only tower that onnx or litert writes; default: both.
         **options: fields of the options that systems add.
 
     Returns:
-        The version. Its directory is `path`; it can be given to `vsemb.load`.
+        The version. Its directory is `path`; a SavedModel can be given to `vsemb.load`.
 
     Raises:
-        InvalidArgumentError: for an unknown option, or one that the run does not read.
-        DataError: if the version exists, or the reloaded model differs from the run.
+        InvalidArgumentError: for an unknown option, or one that the run or the format does not read.
+        DataError: if the version exists, an operation has no counterpart in the format, or the exported model differs
+            from the run.
+        MissingExtraError: if the libraries of the format are not installed.
 
     Example:
 
         exported = vsemb.export(run, "savedmodels/mine")
         model = vsemb.load(exported)
+        vsemb.export(run, "exports/mine", format="onnx")
     """
+    if format != SAVEDMODEL:
+        # The precision is float32.
+        own = {"version": version, "index": index, "precision": precision, "sign": sign, **options}
+        return _export_as(chosen(ExportFormat, "format", format, {}), run, out, tower, measure, own)
+    if tower is not None:
+        raise invalid_argument("tower", tower, "omitted for format=savedmodel, which holds both")
     from vsemb.exporting import signing
     from vsemb.exporting.servable import signature_table
     from vsemb.runs.measure import figures
@@ -90,6 +142,28 @@ def export(
     if sign is not None:
         say(f"signed: {signing.sign(path, sign)}")
     return Exported(path, signature_table(path), opened.sees_images)
+
+
+def _export_as(
+    format: ExportFormat,
+    run: Run | str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    tower: str | None,
+    measure: str | None,
+    of_savedmodels: Mapping[str, Any],
+) -> Result:
+    for name, value in of_savedmodels.items():
+        if value is not None:
+            raise invalid_argument(name, value, f"omitted for format={format.kind}; it is for {SAVEDMODEL}")
+    # Before the run is opened, which takes long.
+    format.require_library()
+
+    from vsemb.runs.measure import figures
+    from vsemb.runs.run import Run
+
+    opened = Run.open(run, None if measure is None else "retrieval")
+    measured = [] if measure is None else [figures(opened, opened.open_data(), measure)]
+    return format.write(opened, out, tower, measured)
 
 
 @act

@@ -117,12 +117,15 @@ COMMANDS = {
     ),
     "export": Command(
         "vsemb.api.exporting:export",
-        "write a run as a SavedModel for TensorFlow Serving",
+        "write a run for TensorFlow Serving, ONNX Runtime or LiteRT",
         (
             "vsemb export runs/vsepp savedmodels/flickr8k",
             "vsemb export runs/vsepp savedmodels/flickr8k --index runs/vsepp/index/flickr8k-all-images",
             "vsemb export runs/vsepp savedmodels/fast --precision mixed_bfloat16",
             "vsemb export runs/vsepp savedmodels/flickr8k --sign key.pem",
+            "vsemb export runs/vsepp exports/onnx --format onnx",
+            "vsemb export runs/vsepp exports/phone --format litert-int8",
+            "vsemb export runs/vsepp vsepp.safetensors --format safetensors",
         ),
     ),
     "serve": Command(

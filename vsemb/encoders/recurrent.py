@@ -15,7 +15,7 @@ from vsemb.configured import build_layers, uniform
 from vsemb.encoders.cells import PeepholeLSTMCell
 from vsemb.encoders.pooling import PooledSentenceEncoder, Pooling
 from vsemb.encoders.text_encoder import WordEmbedding, WordEncoderPart, padding_mask
-from vsemb.ops.backend import has_gpu
+from vsemb.ops.backend import has_gpu, is_portable
 from vsemb.parts import Positive, Share, Size
 
 Tensor = Any
@@ -86,7 +86,7 @@ class FastLoop:
 
     def own_loop_serves(self, training: bool) -> bool:
         """Whether the loops of `vsemb.ops` serve the layer's options here."""
-        if keras.backend.backend() != "tensorflow":
+        if keras.backend.backend() != "tensorflow" or is_portable():
             return False
         layer: Any = self
         activations = [keras.activations.serialize(f) for f in (layer.activation, layer.recurrent_activation)]

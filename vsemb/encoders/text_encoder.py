@@ -13,6 +13,7 @@ from keras import ops
 from vsemb.configured import Configured
 from vsemb.console import say
 from vsemb.errors import invalid_argument
+from vsemb.ops.backend import is_portable
 from vsemb.ops.row_means import mean_rows
 from vsemb.parts import Count, Part, Positive, Share, Size, at_least
 
@@ -367,6 +368,9 @@ def outside_if_negative(token_ids: Tensor) -> Tensor:
     >>> outside_if_negative(ops.convert_to_tensor([3, -1])).numpy().tolist()
     [3, 2147483647]
     """
+    if is_portable():
+        # LiteRT has no such operation.
+        return token_ids
     dtype = keras.backend.standardize_dtype(token_ids.dtype)
     return ops.bitwise_and(token_ids, np.iinfo(dtype).max)
 

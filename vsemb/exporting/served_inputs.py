@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -10,14 +11,18 @@ import keras
 import numpy as np
 
 from vsemb.errors import invalid_argument
+from vsemb.exporting.formats.towers import Tower
 from vsemb.exporting.reference_outputs import Arrays, golden_images, golden_texts
-from vsemb.exporting.signatures import Outputs, Signature, embedding_rows, first_rows, one_row_at_least
+from vsemb.exporting.signatures import Outputs, Signature, embedding_rows, first_rows, one_row_at_least, tensors
 from vsemb.image.backbones import BackboneConfig
 from vsemb.image.decode import MAX_PIXELS
-from vsemb.image.views import decode_views, encode_images, encode_views
+from vsemb.image.views import decode_views, encode_views
 from vsemb.ops.tensorflow import tf
 from vsemb.text.normalize import MAX_BYTES
-from vsemb.text.vocabulary import UNKNOWN_ID
+from vsemb.text.vocabulary import PADDING_ID, UNKNOWN_ID
+
+#: File of the tokenizer beside a converted tower.
+TOKENIZER = "tokenizer.json"
 
 
 class TextInput:
@@ -105,6 +110,39 @@ class TextInput:
         """
         return {"text": np.array(golden_texts(self.tokenizer, short), object)}
 
+    def tower(self, served: Any) -> Tower | str:
+        """Return the tower from token ids to embeddings, or the reason for its absence, a clause.
+
+        Args:
+            served: the `vsemb.exporting.ServedModel`.
+        """
+        tokenizer = self.tokenizer
+        spec = tf.TensorSpec((None, None, *tokenizer.token_shape), tf.int32, name="token_ids")
+
+        def rows(token_ids: tf.Tensor) -> Outputs:
+            return served.id_rows(token_ids)
+
+        def examples() -> np.ndarray:
+            return self.ids(**tensors(self.examples(served.multi_vector))).numpy()
+
+        def files() -> dict[str, str]:
+            return {} if content is None else {TOKENIZER: json.dumps(content, ensure_ascii=False, indent=1) + "\n"}
+
+        content = tokenizer.to_tokenizer_json()
+        reads = f"Token ids are made by {TOKENIZER}, for the library tokenizers."
+        if tokenizer.ngrams is not None:
+            reads += " `encode.py` shows how the n-grams of a word follow its id."
+        if content is None:
+            reads = f"Token ids are those of vsemb's {type(tokenizer).__name__}. No format for other programs holds it."
+        facts = {
+            "tokenizer": TOKENIZER if content is not None else "its format cannot hold the tokenizer of this model",
+            "max_length": self.max_tokens,
+            "padding_id": PADDING_ID,
+            "unknown_id": UNKNOWN_ID,
+            "ngrams": tokenizer.ngrams,
+        }
+        return Tower("text", spec, rows, examples, self.max_tokens, facts, files, (reads,))
+
     def limits(self) -> list[str]:
         """Return sentences about limits, for the model card."""
         limits = [f"The first {self.max_bytes:,} bytes of a text are read."]
@@ -160,6 +198,14 @@ class BaseImageInput:
         """Return golden rows of `specs`."""
         return {"image_bytes": np.array(golden_images(), object)}
 
+    def tower(self, model: Any) -> Tower | str:
+        """Return the tower from pixels to embeddings, or the reason for its absence, a clause.
+
+        Args:
+            model: the trained model.
+        """
+        return "its image input is not one array of pixels"
+
     def signatures(self, served: Any) -> Sequence[Signature]:
         """Return additional signatures of models with these images.
 
@@ -201,19 +247,49 @@ class ImageInput(BaseImageInput):
             raise invalid_argument("crops", self.config.crops, "1 for a model from pixels")
 
     def __call__(self, encoded: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        views, valid = decode_views(encoded, self.config)
+        images = self.of_views(views)
+        return tf.where(tf.reshape(valid, [-1] + [1] * (images.shape.rank - 1)), images, 0.0), valid
+
+    def of_views(self, views: tf.Tensor) -> tf.Tensor:
+        """Convert decoded views, (batch, crops, size, size, 3) float32, to inputs of the model."""
         if self.backbone is None:
-            pixels, valid = decode_views(encoded, self.config)
-            return pixels[:, 0], valid
-        return encode_images(self.backbone, self.config, encoded)
+            return views[:, 0]
+        return tf.reduce_mean(encode_views(self.backbone, views), axis=1)
+
+    def tower(self, model: Any) -> Tower | str:
+        size, crops = self.config.size, self.config.crops
+        views = (size, size, 3) if crops == 1 else (crops, size, size, 3)
+
+        def rows(pixels: tf.Tensor) -> Outputs:
+            return {"embedding": model.encode_images(self.of_views(tf.reshape(pixels, (-1, crops, size, size, 3))))}
+
+        def examples() -> np.ndarray:
+            return np.random.default_rng(0).integers(0, 256, (2, *views)).astype(np.float32)
+
+        resizing = self.config.resizing
+        facts = {
+            "size": size,
+            "crops": crops,
+            "resize": self.config.resize,
+            "resizing": None if resizing is None else resizing._asdict(),
+            "colours": "RGB",
+            "range": [0, 255],
+        }
+        how = self.config.resize if resizing is None else resizing.describe()
+        limits = (
+            f"Pixels are RGB from 0 to 255, {size} pixels a side ({how}). The tower scales them itself.",
+            *([f"An image is {crops} crops, in the order of `vsemb.image.views.ten_crops`."] if crops > 1 else []),
+        )
+        spec = tf.TensorSpec((None, *views), tf.float32, name="pixels")
+        return Tower("image", spec, rows, examples, facts=facts, limits=limits)
 
 
 class MirroredInput(ImageInput):
     """Image bytes as features of the image and of its mirror image, (batch, 2, dim)."""
 
-    def __call__(self, encoded: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        pixels, valid = decode_views(encoded, self.config)
-        features = encode_views(self.backbone, tf.concat([pixels, pixels[:, :, :, ::-1]], axis=1))
-        return tf.where(valid[:, None, None], features, 0.0), valid
+    def of_views(self, views: tf.Tensor) -> tf.Tensor:
+        return encode_views(self.backbone, tf.concat([views, views[:, :, :, ::-1]], axis=1))
 
 
 def tables_of(holder: object) -> list[Any]:

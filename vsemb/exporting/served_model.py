@@ -6,7 +6,7 @@ Serving, search and export share its functions, so TensorFlow Serving returns th
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 from vsemb.errors import invalid_argument
 from vsemb.exporting.contract import About
 from vsemb.exporting.corpus import Corpus
+from vsemb.exporting.formats.towers import Tower
 from vsemb.exporting.reference_outputs import Arrays, Tie, golden_k
 from vsemb.exporting.served_inputs import BaseImageInput, TextInput
 from vsemb.exporting.signatures import (
@@ -185,6 +186,14 @@ class ServedModel(Exportable):
     def tables(self) -> list[Any]:
         """Lookup tables of the tokenizer."""
         return self.text_input.tables
+
+    @property
+    def towers(self) -> Mapping[str, Tower | str]:
+        """Name -> the tower, or the reason for its absence, a clause."""
+        image: Tower | str = "the model holds no image network"
+        if self.image_input is not None:
+            image = self.image_input.tower(self.model)
+        return {"image": image, "text": self.text_input.tower(self)}
 
     @property
     def tolerance(self) -> float:

@@ -101,6 +101,11 @@ class Exportable:
         return []
 
     @property
+    def towers(self) -> Mapping[str, Any]:
+        """Name -> `vsemb.exporting.formats.towers.Tower`, or the reason for its absence; empty without embeddings."""
+        return {}
+
+    @property
     def tolerance(self) -> float:
         """Maximum relative difference between two computations of one row."""
         return tolerance_of(["float32"])

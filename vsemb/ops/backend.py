@@ -6,7 +6,8 @@ import contextlib
 import functools
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,34 @@ def outside_graphs() -> contextlib.AbstractContextManager[None]:
     import tensorflow as tf
 
     return tf.init_scope()
+
+
+_PORTABLE = ContextVar("portable", default=False)
+
+
+@contextlib.contextmanager
+def portable_graphs() -> Iterator[None]:
+    """Trace graphs of plain operations in this context, for converters to ONNX and LiteRT.
+
+    Functions with faster operations of TensorFlow, such as loops over packed rows, then use Keras' operations.
+    Results are equal up to rounding.
+
+    Example:
+
+    >>> with portable_graphs():
+    ...     is_portable()
+    True
+    """
+    token = _PORTABLE.set(True)
+    try:
+        yield
+    finally:
+        _PORTABLE.reset(token)
+
+
+def is_portable() -> bool:
+    """Return whether operations must be plain ones, see `portable_graphs`."""
+    return _PORTABLE.get()
 
 
 def require_rows(x: Any, right: Any, rule: str, values: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from vsemb.ops.backend import is_portable
 from vsemb.ops.tensorflow import tf
 
 Tensor = Any
@@ -31,7 +32,7 @@ def mean_rows(table: Tensor, numbers: Tensor) -> Tensor:
     >>> mean_rows(table, ops.convert_to_tensor([[1, 2, 0], [0, 0, 0]])).numpy().tolist()
     [[2.0], [0.0]]
     """
-    if keras.backend.backend() == "tensorflow":
+    if keras.backend.backend() == "tensorflow" and not is_portable():
         return _means_of_distinct(table, numbers)
     present = ops.cast(ops.not_equal(numbers, 0), table.dtype)
     counts = ops.maximum(ops.sum(present, axis=-1, keepdims=True), 1)

@@ -122,6 +122,10 @@ class NGramTokenizer(WordTokenizer):
         sizes = {"buckets": self.buckets, "shortest": self.shortest, "longest": self.longest}
         return {**super().get_config(), **sizes}
 
+    @property
+    def ngrams(self) -> dict[str, Any]:
+        return {"grams": self.known_grams, "shortest": self.shortest, "longest": self.longest, "most": MOST}
+
     def token(self, word: str) -> list[int]:
         numbers = [self.known_grams.get(gram, 0) for gram in ngrams_of(word, self.shortest, self.longest)]
         present = [number for number in numbers if number][:MOST]

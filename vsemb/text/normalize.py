@@ -18,8 +18,10 @@ from vsemb.unicode import MAX_BYTES, MAX_RAW_BYTES, require_unicode, shortened
 
 __all__ = [
     "MAX_BYTES",
+    "NOT_IN_WORDS",
     "WHITE_SPACE",
     "batches_of",
+    "in_python",
     "is_in_words",
     "readable",
     "readable_in_python",
@@ -46,17 +48,17 @@ _BATCH = 8192
 # Placeholder for the apostrophe of 's while others are removed; a private-use character.
 _KEPT = "\ue000"
 _SOFT_HYPHEN = "\u00ad"
-# Characters that end a word, as in the COCO caption evaluation, although they are marks: variation selectors and marks
-# that enclose a character. So 3 in a keycap is the word 3, and a red heart no word.
-_NOT_IN_WORDS = r"\x{20dd}-\x{20e0}\x{20e2}-\x{20e4}\x{488}-\x{489}\x{1abe}\x{a670}-\x{a672}"
-_NOT_IN_WORDS += r"\x{fe00}-\x{fe0f}\x{180b}-\x{180d}\x{180f}\x{e0100}-\x{e01ef}"
+#: Characters that end a word, as in the COCO caption evaluation, although they are marks: variation selectors and marks
+#: that enclose a character. So 3 in a keycap is the word 3, and a red heart no word.
+NOT_IN_WORDS = r"\x{20dd}-\x{20e0}\x{20e2}-\x{20e4}\x{488}-\x{489}\x{1abe}\x{a670}-\x{a672}"
+NOT_IN_WORDS += r"\x{fe00}-\x{fe0f}\x{180b}-\x{180d}\x{180f}\x{e0100}-\x{e01ef}"
 # Substitutions in lower-case text that leave its words, separated by spaces, in the syntax of RE2.
 _SUBSTITUTIONS = (
     ("[\u2018\u2019]", "'"),
     (r"([\pL])'s\b", rf"\1 {_KEPT}s "),
     # Matches overlap in n'n'n, so a second pass is needed.
     *[(r"([\pL])'([\pL])", r"\1\2")] * 2,
-    (rf"(?:[^\pL\pM\pN{_KEPT}]|[{_NOT_IN_WORDS}])+", " "),
+    (rf"(?:[^\pL\pM\pN{_KEPT}]|[{NOT_IN_WORDS}])+", " "),
     (_KEPT, "'"),
 )
 
@@ -224,10 +226,10 @@ def is_in_words(character: str) -> bool:
 
 @functools.cache
 def _separators() -> re.Pattern[str]:
-    return re.compile(f"[{_in_python(_NOT_IN_WORDS)}]")
+    return re.compile(f"[{in_python(NOT_IN_WORDS)}]")
 
 
-def _in_python(pattern: str) -> str:
+def in_python(pattern: str) -> str:
     """Return a regular expression with the characters that RE2 writes as numbers."""
     return re.sub(r"\\x\{(\w+)\}", lambda code: re.escape(chr(int(code[1], 16))), pattern)
 
@@ -252,5 +254,5 @@ def _substitutions() -> list[tuple[re.Pattern[str], str]]:
         for category, content in ranges.items():
             pattern = pattern.replace(rf"\p{category}", content)
         # `\b` is a boundary of ASCII in RE2.
-        compiled.append((re.compile(_in_python(pattern), re.ASCII), replacement))
+        compiled.append((re.compile(in_python(pattern), re.ASCII), replacement))
     return compiled

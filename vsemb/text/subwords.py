@@ -19,6 +19,7 @@ from vsemb.errors import invalid_argument
 from vsemb.ops.tensorflow import tf
 from vsemb.text.normalize import split_words
 from vsemb.text.segmentation import NEVER, longest_pieces, merge_neighbours, segment_distinct, unigram_pieces
+from vsemb.text.tokenizer_json import bpe_json, unigram_json, wordpiece_json
 from vsemb.text.tokenizers import LearnedVocabulary, Tokenizer
 from vsemb.text.vocabulary import UNKNOWN_ID, Vocabulary, count_words
 
@@ -130,6 +131,9 @@ class WordPieceTokenizer(SubwordTokenizer):
         pieces = tf.where(fits[:, None], pieces, whole)
         return tf.ragged.boolean_mask(pieces, tf.not_equal(pieces, ""))
 
+    def to_tokenizer_json(self) -> dict[str, Any]:
+        return wordpiece_json(self.vocabulary, self.max_length, CONTINUES, MAX_CHARACTERS)
+
 
 class UnigramTokenizer(SubwordTokenizer):
     """Split each word into its most probable subwords: SentencePiece's unigram model (0 padding, 1 unknown).
@@ -171,6 +175,9 @@ class UnigramTokenizer(SubwordTokenizer):
         pieces, ids, _ = unigram_pieces(words, counts, self.table, self.scores, self.longest, UNKNOWN_ID)
         return _unknown_joined(tf.ragged.boolean_mask(pieces, ids > 0), self.table)
 
+    def to_tokenizer_json(self) -> dict[str, Any]:
+        return unigram_json(self.vocabulary, self.max_length, self.prefix)
+
 
 class BPETokenizer(SubwordTokenizer):
     """Merge the characters of each word to subwords: byte-pair encoding (0 padding, 1 unknown).
@@ -207,6 +214,9 @@ class BPETokenizer(SubwordTokenizer):
 
         symbols = merge_neighbours(tf.strings.unicode_split(words, "UTF-8").to_tensor(""), join)
         return _unknown_joined(tf.ragged.boolean_mask(symbols, tf.not_equal(symbols, "")), self.table)
+
+    def to_tokenizer_json(self) -> dict[str, Any]:
+        return bpe_json(self.vocabulary, self.max_length, self.prefix)
 
 
 def _unknown_joined(pieces: tf.RaggedTensor, table: Any) -> tf.RaggedTensor:

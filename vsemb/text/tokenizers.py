@@ -20,6 +20,7 @@ from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, Part, Size, require
 from vsemb.text.normalize import WHITE_SPACE, batches_of, readable, readable_in_python, split_in_python, split_words
 from vsemb.text.spaces import SUBWORDS
+from vsemb.text.tokenizer_json import characters_json, words_json
 from vsemb.text.vocabulary import UNKNOWN_ID, Vocabulary
 from vsemb.text.word_vectors import further_words
 from vsemb.unicode import composed, require_unicode
@@ -149,6 +150,15 @@ class Tokenizer(tf.Module):
         """Return the n-grams of each word, (len(vocabulary), n) int32; None for tokens that are single ids."""
         return None
 
+    def to_tokenizer_json(self) -> dict[str, Any] | None:
+        """Return the tokenizer as `tokenizer.json` of the library tokenizers; None if that format cannot hold it."""
+        return None
+
+    @property
+    def ngrams(self) -> dict[str, Any] | None:
+        """Arguments of `vsemb.exporting.formats.encode.ngram_ids`; None for tokens that are single ids."""
+        return None
+
     def __call__(self, texts: tf.Tensor) -> tf.Tensor:
         """Tokenize texts and pad on the right.
 
@@ -212,6 +222,9 @@ class WordTokenizer(Tokenizer):
     def split(self, text: str) -> list[str]:
         return split_in_python(text)[: self.max_length]
 
+    def to_tokenizer_json(self) -> dict[str, Any]:
+        return words_json(self.vocabulary, self.max_length)
+
 
 class CharacterTokenizer(Tokenizer):
     """Split texts into lower-case characters and look up their ids (0 padding, 1 unknown).
@@ -250,6 +263,9 @@ class CharacterTokenizer(Tokenizer):
 
     def split(self, text: str) -> list[str]:
         return list(re.sub(r"[\s\ufffd]+", " ", readable_in_python(text)).strip(" ").lower()[: self.max_length])
+
+    def to_tokenizer_json(self) -> dict[str, Any]:
+        return characters_json(self.vocabulary, self.max_length)
 
 
 class TextReader:

@@ -52,6 +52,9 @@ class WholeImageInput(ImageInput):
         regions = self.extractor(encoded)
         return regions.features[:, 0], regions.valid
 
+    def tower(self, model: Any) -> str:
+        return "an image is a set of regions that are cut out of it"
+
 
 class RegionInput(WholeImageInput):
     """Image bytes to a set of regions, for models trained on cached regions.
