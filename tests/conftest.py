@@ -60,7 +60,8 @@ def interruptible() -> None:
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     """What is kept for the next time is not kept in the home directory of who runs the tests."""
-    os.environ["VSEMB_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+    cache = tmp_path_factory.mktemp("cache")
+    os.environ["VSEMB_CACHE"], os.environ["HF_DATASETS_CACHE"] = str(cache), str(cache / "datasets")
 
 
 @pytest.fixture(scope="session")

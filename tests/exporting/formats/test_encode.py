@@ -1,0 +1,51 @@
+"""The program beside converted towers: pixels as the graph makes them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from vsemb.exporting.formats.encode import Encoder
+from vsemb.image.resizing import Resizing, resize_image
+
+
+def encoder(folder: Path, size: int, **resizing: Any) -> Encoder:
+    facts = {"size": size, "crops": 1, "resize": "preset", "resizing": Resizing(**resizing)._asdict()}
+    (folder / "model.json").write_text(json.dumps({"image": facts}))
+    return Encoder(folder)
+
+
+@pytest.mark.parametrize("shape", [(40, 61), (61, 40), (15, 19), (224, 224), (65, 40)])
+@pytest.mark.parametrize(
+    "resizing",
+    [
+        {"antialias": antialias, "interpolation": interpolation, **crop}
+        for antialias in (True, False)
+        for interpolation in ("bilinear", "bicubic")
+        for crop in ({}, {"crop_to_aspect_ratio": True})
+    ]
+    + [{"antialias": True, "crop_after_resize": True, "even_offset": even} for even in (True, False)],
+    ids=lambda resizing: "-".join(map(str, resizing.values())),
+)
+def test_pixels_are_those_of_the_graph(tmp_path: Path, shape: tuple[int, int], resizing: dict[str, Any]) -> None:
+    rows, columns = np.mgrid[: shape[0], : shape[1]]
+    waves = [128 + 100 * np.sin(rows / 5 + k) * np.cos(columns / (4 + k)) for k in range(3)]
+    array = np.stack(waves, axis=-1).astype(np.uint8)
+    wanted = resize_image(array, 32, Resizing(**resizing)).numpy()
+    pixels = encoder(tmp_path, 32, **resizing).pixels(Image.fromarray(array))
+    if not resizing["antialias"]:
+        np.testing.assert_allclose(pixels, wanted, atol=1e-3)
+    # Pillow rounds to whole levels after each direction.
+    difference = np.abs(pixels - np.clip(wanted, 0, 255))
+    assert difference.max() < 2.5 and difference.mean() < 0.5
+
+
+@pytest.mark.parametrize("resizing", [{"interpolation": "lanczos3"}, {"pad_to_aspect_ratio": True}])
+def test_other_ways_to_resize_are_refused(tmp_path: Path, resizing: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="Pillow cannot"):
+        encoder(tmp_path, 32, **resizing).pixels(Image.new("RGB", (40, 30)))
