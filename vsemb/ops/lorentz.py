@@ -28,9 +28,9 @@ MIN_RADIUS = 0.1
 _TINY = 1e-12
 # Points nearer to the root are the root.
 _AT_ROOT = 1.5e-6
-# Smallest square under a root: square roots have no finite gradient at 0.
-_SMALL = 1e-10
-# Largest sine, for a finite gradient of its angle.
+# Smaller squares count as 0: of half a distance, and of the sine of an angle. Square roots have no finite gradient at 0.
+_SMALL, _TINIER = 1e-10, 1e-14
+# Sines above it have the angle pi / 2, since the gradient at 1 is infinite.
 _SINE = 1.0 - 1e-6
 
 
@@ -103,12 +103,12 @@ def half_aperture(tangent: Tensor, min_radius: float = MIN_RADIUS) -> Tensor:
         min_radius: K of the paper. Cones of points near the root have an angle of pi / 2.
 
     Returns:
-        (...) float32, in (0, pi / 2).
+        (...) float32, in (0, pi / 2].
 
     Example: the farther a point is from the root, the more specific it is.
 
     >>> [round(float(half_aperture([length])), 3) for length in (0.1, 1.0, 3.0)]
-    [1.569, 0.171, 0.02]
+    [1.571, 0.171, 0.02]
     """
     return _aperture(_polar(tangent).radius, min_radius)
 
@@ -214,10 +214,14 @@ def _distance(r: Tensor, s: Tensor, q: Tensor) -> Tensor:
 
 def _exterior(r: Tensor, s: Tensor, q: Tensor) -> Tensor:
     """Return the exterior angle at the point at distance r, of a point at distance s."""
-    across = 2.0 * ops.sinh(s) * ops.sqrt(ops.maximum(q * (1.0 - q), _SMALL))
+    across = 2.0 * ops.sinh(s) * ops.sqrt(ops.maximum(q * (1.0 - q), _TINIER))
     outward = ops.sinh(s - r) - 2.0 * ops.cosh(r) * ops.sinh(s) * q
-    return ops.where(r > _AT_ROOT, ops.arctan2(across, outward), 0.0)
+    apart = ops.square(across) + ops.square(outward) > _SMALL
+    angle = ops.arctan2(ops.where(apart, across, 1.0), ops.where(apart, outward, 0.0))
+    return ops.where(r > _AT_ROOT, angle, 0.0)
 
 
 def _aperture(radius: Tensor, min_radius: float) -> Tensor:
-    return ops.arcsin(ops.minimum(2.0 * min_radius / ops.sinh(radius), _SINE))
+    sine = 2.0 * min_radius / ops.sinh(radius)
+    narrow = sine < _SINE
+    return ops.where(narrow, ops.arcsin(ops.where(narrow, sine, 0.0)), 0.5 * math.pi)
