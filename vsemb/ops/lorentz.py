@@ -28,7 +28,7 @@ MIN_RADIUS = 0.1
 _TINY = 1e-12
 # Points nearer to the root are the root.
 _AT_ROOT = 1.5e-6
-# Smaller squares count as 0: of half a distance, and of the sine of an angle. Square roots have no finite gradient at 0.
+# Smaller squares, of half a distance and of a sine, count as 0: square roots have no finite gradient there.
 _SMALL, _TINIER = 1e-10, 1e-14
 # Sines above it have the angle pi / 2, since the gradient at 1 is infinite.
 _SINE = 1.0 - 1e-6

@@ -65,6 +65,6 @@ class ContrastiveEntailment(Contrastive, kind="infonce-entailment"):
     entailment_weight: Positive = 0.2
     min_radius: Positive = MIN_RADIUS
 
-    def build(self, steps_per_epoch: int) -> CombinedLoss:  # type: ignore[override]
+    def build(self, steps_per_epoch: int) -> CombinedLoss:
         losses: list[InBatchLoss] = [super().build(steps_per_epoch), ConeEntailment(self.min_radius)]
         return CombinedLoss(losses, [1.0, self.entailment_weight], reduction=self.reduction)

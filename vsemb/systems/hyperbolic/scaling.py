@@ -38,7 +38,7 @@ class LearnedFactor(Configured, keras.layers.Layer):
         embeddings: (batch, dim) float.
 
     Returns:
-        (batch, dim) float32, for any dtype policy.
+        (batch, dim).
 
     Raises:
         InvalidArgumentError: for an initial factor above the maximum.
@@ -50,8 +50,7 @@ class LearnedFactor(Configured, keras.layers.Layer):
     """
 
     def __init__(self, initial: Positive | None = None, maximum: Positive = 10**0.5, **kwargs: Any) -> None:
-        # Lengths decide about distances, and bfloat16 has 3 digits.
-        super().__init__(**{**kwargs, "dtype": "float32"})
+        super().__init__(**kwargs)
         self.keep_arguments(locals())
         if initial is not None and initial > maximum:
             raise invalid_argument("initial", initial, f"a number > 0 and <= maximum={maximum}")
@@ -63,11 +62,14 @@ class LearnedFactor(Configured, keras.layers.Layer):
             shape=(),
             initializer=keras.initializers.Constant(math.log(initial)),
             constraint=lambda value: ops.minimum(value, math.log(self.maximum)),
+            # Not cast with the policy: bfloat16 would change the factor by up to 1 %, and hide small steps.
+            autocast=False,
             name="log_factor",
         )
 
     def call(self, embeddings: Tensor) -> Tensor:
-        return embeddings * ops.exp(self.log_factor)
+        scaled = ops.cast(embeddings, "float32") * ops.exp(ops.cast(self.log_factor, "float32"))
+        return ops.cast(scaled, self.compute_dtype)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return input_shape
@@ -81,7 +83,7 @@ class ScaledImageEncoder(ImageEncoder):
         dim: size of the embedding.
         **kwargs: arguments of `ImageEncoder`.
 
-    Call args and returns are those of `ImageEncoder`; the result is float32.
+    Call args and returns are those of `ImageEncoder`.
 
     Example:
 
@@ -92,7 +94,7 @@ class ScaledImageEncoder(ImageEncoder):
     def __init__(self, dim: int = 1024, **kwargs: Any) -> None:
         super().__init__(dim, **kwargs)
         self.keep_arguments(locals())
-        self.factor = LearnedFactor()
+        self.factor = LearnedFactor(dtype=self.dtype_policy)
 
     def build(self, input_shape: Any) -> None:
         super().build(input_shape)
@@ -115,7 +117,7 @@ class ScaledTextEncoder(Configured, keras.layers.Layer):
         training: whether dropout is applied.
 
     Returns:
-        (batch, dim) float32.
+        (batch, dim).
 
     Example:
 
@@ -128,7 +130,7 @@ class ScaledTextEncoder(Configured, keras.layers.Layer):
         # The encoder casts what it reads.
         super().__init__(**{"autocast": False, **kwargs})
         self.keep_arguments(locals())
-        self.factor = LearnedFactor()
+        self.factor = LearnedFactor(dtype=self.dtype_policy)
 
     @property
     def dim(self) -> int:
