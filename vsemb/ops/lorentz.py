@@ -13,11 +13,13 @@ textbook forms subtract numbers of nearly equal size, such as the two terms of t
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 from keras import ops
 
 Tensor = Any
+# Unit vectors, (..., dim), and distances to the root, (...); the direction of the root is 0.
+_Points = tuple[Tensor, Tensor]
 
 #: Largest distance to the root; longer tangent vectors count as this long, as in the authors' code.
 MOST = math.asinh(2.0**15)
@@ -50,8 +52,8 @@ def exponential_map(tangent: Tensor) -> tuple[Tensor, Tensor]:
     >>> [round(float(value), 3) for value in (space[0, 0], time[0])]
     [3.627, 3.762]
     """
-    points = _polar(tangent)
-    return points.direction * ops.expand_dims(ops.sinh(points.radius), -1), ops.cosh(points.radius)
+    direction, radius = _polar(tangent)
+    return direction * ops.expand_dims(ops.sinh(radius), -1), ops.cosh(radius)
 
 
 def lorentz_distance(x: Tensor, y: Tensor) -> Tensor:
@@ -69,8 +71,8 @@ def lorentz_distance(x: Tensor, y: Tensor) -> Tensor:
     >>> round(float(lorentz_distance([1.0, 0.0], [-0.5, 0.0])), 4)
     1.5
     """
-    x, y = _polar(x), _polar(y)
-    return _distance(x.radius, y.radius, _pairs(x, y))
+    (x, r), (y, s) = _polar(x), _polar(y)
+    return _distance(r, s, _pairs(x, y))
 
 
 def lorentz_distance_matrix(x: Tensor, y: Tensor) -> Tensor:
@@ -91,8 +93,8 @@ def lorentz_distance_matrix(x: Tensor, y: Tensor) -> Tensor:
     >>> [round(float(value), 3) for value in lorentz_distance_matrix([[0.0, 0.0]], [[3.0, 4.0], [0.0, 1.0]])[0]]
     [5.0, 1.0]
     """
-    x, y = _polar(x), _polar(y)
-    return _distance(ops.expand_dims(x.radius, 1), y.radius, _products(x, y))
+    (x, r), (y, s) = _polar(x), _polar(y)
+    return _distance(ops.expand_dims(r, 1), s, _products(x, y))
 
 
 def half_aperture(tangent: Tensor, min_radius: float = MIN_RADIUS) -> Tensor:
@@ -110,7 +112,7 @@ def half_aperture(tangent: Tensor, min_radius: float = MIN_RADIUS) -> Tensor:
     >>> [round(float(half_aperture([length])), 3) for length in (0.1, 1.0, 3.0)]
     [1.571, 0.171, 0.02]
     """
-    return _aperture(_polar(tangent).radius, min_radius)
+    return _aperture(_polar(tangent)[1], min_radius)
 
 
 def exterior_angle(x: Tensor, y: Tensor) -> Tensor:
@@ -131,8 +133,8 @@ def exterior_angle(x: Tensor, y: Tensor) -> Tensor:
     >>> [round(float(exterior_angle([1.0, 0.0], [length, 0.0])), 3) for length in (2.0, 0.5)]
     [0.0, 3.142]
     """
-    x, y = _polar(x), _polar(y)
-    return _exterior(x.radius, y.radius, _pairs(x, y))
+    (x, r), (y, s) = _polar(x), _polar(y)
+    return _exterior(r, s, _pairs(x, y))
 
 
 def cone_violation(specific: Tensor, general: Tensor, min_radius: float = MIN_RADIUS) -> Tensor:
@@ -154,8 +156,8 @@ def cone_violation(specific: Tensor, general: Tensor, min_radius: float = MIN_RA
     >>> [round(float(cone_violation(point, [1.0, 0.0])), 3) for point in ([2.0, 0.0], [0.0, 1.0])]
     [0.0, 2.396]
     """
-    x, y = _polar(specific), _polar(general)
-    return ops.relu(_exterior(y.radius, x.radius, _pairs(x, y)) - _aperture(y.radius, min_radius))
+    (x, s), (y, r) = _polar(specific), _polar(general)
+    return ops.relu(_exterior(r, s, _pairs(x, y)) - _aperture(r, min_radius))
 
 
 def cone_violation_matrix(specific: Tensor, general: Tensor, min_radius: float = MIN_RADIUS) -> Tensor:
@@ -176,32 +178,24 @@ def cone_violation_matrix(specific: Tensor, general: Tensor, min_radius: float =
     >>> cone_violation_matrix([[1.0, 0.0], [0.0, 1.0]], [[0.0, 0.0]]).numpy().tolist()
     [[0.0], [0.0]]
     """
-    x, y = _polar(specific), _polar(general)
-    angles = _exterior(y.radius, ops.expand_dims(x.radius, 1), _products(x, y))
-    return ops.relu(angles - _aperture(y.radius, min_radius))
-
-
-class _Points(NamedTuple):
-    """Points: unit vectors, (..., dim), and distances to the root, (...); the direction of the root is 0."""
-
-    direction: Tensor
-    radius: Tensor
+    (x, s), (y, r) = _polar(specific), _polar(general)
+    return ops.relu(_exterior(r, ops.expand_dims(s, 1), _products(x, y)) - _aperture(r, min_radius))
 
 
 def _polar(tangent: Tensor) -> _Points:
     tangent = ops.cast(tangent, "float32")
     squared = ops.sum(ops.square(tangent), axis=-1)
     length = ops.sqrt(ops.maximum(squared, _TINY))
-    return _Points(tangent / ops.expand_dims(length, -1), ops.minimum(length, MOST))
+    return tangent / ops.expand_dims(length, -1), ops.minimum(length, MOST)
 
 
-def _pairs(x: _Points, y: _Points) -> Tensor:
+def _pairs(x: Tensor, y: Tensor) -> Tensor:
     """Return sin²(a / 2) of the angle between directions: a quarter of their squared distance."""
-    return 0.25 * ops.sum(ops.square(x.direction - y.direction), axis=-1)
+    return 0.25 * ops.sum(ops.square(x - y), axis=-1)
 
 
-def _products(x: _Points, y: _Points) -> Tensor:
-    cosines = ops.matmul(x.direction, ops.transpose(y.direction))
+def _products(x: Tensor, y: Tensor) -> Tensor:
+    cosines = ops.matmul(x, ops.transpose(y))
     return ops.clip(0.5 - 0.5 * cosines, 0.0, 1.0)
 
 

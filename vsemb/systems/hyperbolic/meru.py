@@ -24,6 +24,8 @@ factors, and the entailment loss. Deviations:
   inner product at 1 + 1e-8, which is 1 in float32. As in their code, distances to the root are at most asinh(2^15).
 - The towers are small, as in the recipe `contrastive`: a linear map of image features with a bias, and a bidirectional
   GRU over words. The paper has Transformers, and maps without a bias.
+- At the start, embeddings have about the length 1, as in the paper. For this, the factor of the texts starts at 2.5,
+  since the entries of a GRU's output are small, and image features are standardized.
 - Batches have 256 pairs; the paper has 2,048. Adam has no weight decay.
 """
 
@@ -45,7 +47,7 @@ MERU = {
         name="meru",
         paper="Desai et al. 2023, arXiv:2304.09172",
         similarity=Lorentz(),
-        text=replace(_CLIP.text, encoder=Scaled(encoder=_CLIP.text.encoder)),
+        text=replace(_CLIP.text, encoder=Scaled(encoder=_CLIP.text.encoder, initial=2.5)),
         image=Features(standardize=True, projection=ScaledAffine()),
         loss=ContrastiveEntailment(image_weight=0.5, text_weight=0.5),
     ),

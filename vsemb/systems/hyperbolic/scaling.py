@@ -83,7 +83,7 @@ class ScaledImageEncoder(ImageEncoder):
         dim: size of the embedding.
         **kwargs: arguments of `ImageEncoder`.
 
-    Call args and returns are those of `ImageEncoder`.
+    It is called as `ImageEncoder` is.
 
     Example:
 
@@ -110,6 +110,7 @@ class ScaledTextEncoder(Configured, keras.layers.Layer):
 
     Args:
         encoder: the text encoder.
+        initial: initial factor; None for 1 / sqrt(size of the embedding).
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call args:
@@ -126,11 +127,11 @@ class ScaledTextEncoder(Configured, keras.layers.Layer):
     TensorShape([1, 4])
     """
 
-    def __init__(self, encoder: keras.layers.Layer, **kwargs: Any) -> None:
+    def __init__(self, encoder: keras.layers.Layer, initial: float | None = None, **kwargs: Any) -> None:
         # The encoder casts what it reads.
         super().__init__(**{"autocast": False, **kwargs})
         self.keep_arguments(locals())
-        self.factor = LearnedFactor(dtype=self.dtype_policy)
+        self.factor = LearnedFactor(initial, dtype=self.dtype_policy)
 
     @property
     def dim(self) -> int:
@@ -158,13 +159,16 @@ class ScaledAffine(Affine, kind="scaled-affine"):
 
 @dataclass(frozen=True)
 class Scaled(TextEncoderPart, kind="scaled"):
-    """A text encoder and a learned factor, which starts at 1 / sqrt(size of the embedding).
+    """A text encoder and a learned factor.
 
     Attributes:
         encoder: the encoder.
+        initial: initial factor, for embeddings of about length 1; null for 1 / sqrt(size of the embedding), which suits
+            encoders whose entries have the deviation 1.
     """
 
     encoder: TextEncoderPart = field(default_factory=Recurrent)
+    initial: Positive | None = None
 
     def check(self) -> None:
         if self.encoder.produces != "vector":
@@ -178,7 +182,7 @@ class Scaled(TextEncoderPart, kind="scaled"):
         return self.encoder.vectors_file
 
     def build(self, dim: int | None, spec: TextSpec, dtype: str) -> ScaledTextEncoder:
-        return ScaledTextEncoder(self.encoder.build(dim, spec, dtype), dtype=dtype)
+        return ScaledTextEncoder(self.encoder.build(dim, spec, dtype), self.initial, dtype=dtype)
 
     def initialize(self, layer: keras.layers.Layer, corpus: TextCorpus) -> None:
         self.encoder.initialize(layer.encoder, corpus)

@@ -144,7 +144,7 @@ def nearest_on_the_way(
     distances = ops.convert_to_numpy(lorentz_distance_matrix(points, pool))
     if entailing:
         outside = ops.convert_to_numpy(cone_violation_matrix(points, pool, min_radius)) > 0
-        # The text at which a point arrives entails it, whatever the angle of two equal points is.
+        # A text at the point itself entails it: the angle of two equal points is not defined.
         distances = np.where(outside & (distances > 0), np.inf, distances)
     nearest = distances.argmin(axis=1)
     return nearest, distances[np.arange(steps), nearest], np.linalg.norm(points, axis=1)
@@ -165,7 +165,7 @@ def text_pool(
         The texts, and their embeddings, (n, dim) float32. Texts without a known word are left out.
 
     Raises:
-        DataError: if there is no text with a known word, or the file cannot be read.
+        DataError: if all texts lack a known word, or the file cannot be read.
     """
     if file is not None:
         shown: Sequence[str] = text_lines(file)
