@@ -42,6 +42,8 @@ def test_distances_and_cones_by_hand() -> None:
     np.testing.assert_allclose(measured.texts, [1, 1, 0.1])
     # The second text is behind its image. The third has a half aperture of 90 degrees.
     assert (measured.nearer, measured.in_own, measured.in_other) == pytest.approx((2 / 3, 2 / 3, 0))
+    # 180 degrees, less the half aperture, of one of three texts.
+    assert measured.outside_own == pytest.approx((180 - np.degrees(np.arcsin(0.2 / np.sinh(1)))) / 3, rel=1e-3)
 
 
 def test_texts_of_a_split(meru_run, scenes) -> None:
@@ -53,15 +55,15 @@ def test_texts_of_a_split(meru_run, scenes) -> None:
     names = [*split.captions, ROOT]
     assert [each.text for each in found.texts] == list(dict.fromkeys(names[row] for row in nearest))
     assert found.texts[-1].text == ROOT and found.pool == len(set(split.captions))
-    all_texts = traverse(meru_run, split.keys[3], split="val", all_texts=True)
-    assert all_texts.texts[0].distance <= found.texts[0].distance
+    entailing = traverse(meru_run, split.keys[3], split="val", entailing=True)
+    assert found.texts[0].distance <= entailing.texts[0].distance
 
 
 def test_the_command_draws_and_reads_a_list(meru_run, scenes, tmp_path, capsys) -> None:
     lines, out, report = tmp_path / "texts.txt", tmp_path / "way.png", tmp_path / "way.json"
     lines.write_text("\n".join([*scenes.split("val").captions[:6], "qwertz"]))
     key = scenes.split("val").keys[0]
-    arguments = ["traverse", str(meru_run.path), key, "--texts", str(lines), "--steps", "5", "--all-texts"]
+    arguments = ["traverse", str(meru_run.path), key, "--texts", str(lines), "--steps", "5"]
     assert main([*arguments, "--out", str(out), "--json", str(report)]) == 0
     content = json.loads(report.read_text())
     assert content["steps"] == 5 and content["texts"][-1]["text"] == ROOT

@@ -18,7 +18,7 @@ SYSTEM = System(
             "find texts on the way from an image to the root",
             (
                 "vsemb traverse runs/meru dog.jpg --split train --out traversal.png",
-                "vsemb traverse runs/meru dog.jpg --texts words.txt --steps 100",
+                "vsemb traverse runs/meru dog.jpg --texts words.txt --entailing",
             ),
         ),
     },

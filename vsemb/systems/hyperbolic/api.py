@@ -24,14 +24,14 @@ def traverse(
     split: str = "train",
     texts: str | os.PathLike[str] | None = None,
     steps: Annotated[int, at_least(2)] = 50,
-    all_texts: bool = False,
+    entailing: bool = False,
     out: str | os.PathLike[str] | None = None,
 ) -> Traversal:
     """Find texts on the way from an image to the root, with a run in hyperbolic space.
 
     The run has the similarity lorentz, such as one of the recipe meru. At evenly spaced points on the way, the nearest
-    text is found. Its entailment cone must contain the point. The root entails everything, so a point without such a
-    text finds the root.
+    text is found, or the root. In the paper, only texts whose entailment cones contain the point are compared
+    (`entailing`). The cone of the root contains everything, so a point without such a text finds the root.
 
     Args:
         run: a run, or its directory.
@@ -40,7 +40,7 @@ def traverse(
         split: split whose captions are searched.
         texts: search the lines of this file instead of captions.
         steps: number of points on the way.
-        all_texts: also find texts whose cones do not contain the point.
+        entailing: leave out texts whose cones do not contain the point.
         out: draw the traversal: a .png or .jpg file.
 
     Raises:
@@ -66,7 +66,7 @@ def traverse(
     picture = picture_of(dataset, name)
     embedding, _ = embed_image(opened, dataset, name)
     pool = text_pool(opened, dataset, split, texts)
-    traversal = traverse_image(name, embedding, picture, pool, steps, entailing=not all_texts)
+    traversal = traverse_image(name, embedding, picture, pool, steps, entailing=entailing)
     if out is None:
         return traversal
     save_picture(traversal.drawn(), out)

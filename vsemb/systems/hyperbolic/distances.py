@@ -24,6 +24,8 @@ class Distances:
         nearer: share of the texts that are nearer to the root than their image.
         in_own: share of the texts whose cone contains their image.
         in_other: share of the texts whose cone contains the next image, which they do not describe.
+        outside_own: mean angle by which an image lies outside the cone of its text, in degrees; 0 inside.
+        outside_other: the same for the next image.
     """
 
     images: np.ndarray
@@ -31,10 +33,12 @@ class Distances:
     nearer: float
     in_own: float
     in_other: float
+    outside_own: float
+    outside_other: float
 
-    def shares(self) -> Mapping[str, float]:
-        """Return the shares by their names."""
-        return {name: getattr(self, name) for name in ("nearer", "in_own", "in_other")}
+    def of_texts(self) -> Mapping[str, float]:
+        """Return the shares and angles by their names."""
+        return {name: value for name, value in vars(self).items() if name not in ("images", "texts")}
 
 
 def measure_distances(
@@ -51,15 +55,24 @@ def measure_distances(
     Example: the text is nearer to the root, on the line to its image.
 
     >>> images, texts = np.array([[2.0, 0.0], [0.0, 2.0]]), np.array([[1.0, 0.0]])
-    >>> measure_distances(images, texts, np.array([0])).shares()
-    {'nearer': 1.0, 'in_own': 1.0, 'in_other': 0.0}
+    >>> measured = measure_distances(images, texts, np.array([0]))
+    >>> measured.nearer, measured.in_own, measured.in_other, round(measured.outside_other)
+    (1.0, 1.0, 0.0, 122)
     """
     of_images, of_texts = np.linalg.norm(images, axis=1), np.linalg.norm(texts, axis=1)
 
-    def inside(rows: np.ndarray) -> float:
+    def outside(rows: np.ndarray) -> np.ndarray:
         blocks = [slice(start, start + _BLOCK) for start in range(0, len(rows), _BLOCK)]
-        violations = [cone_violation(images[rows[block]], texts[block], min_radius) for block in blocks]
-        return float(np.mean(np.concatenate([ops.convert_to_numpy(values) for values in violations]) == 0))
+        angles = [cone_violation(images[rows[block]], texts[block], min_radius) for block in blocks]
+        return np.concatenate([ops.convert_to_numpy(values) for values in angles])
 
-    nearer = float(np.mean(of_texts < of_images[rows]))
-    return Distances(of_images, of_texts, nearer, inside(rows), inside((rows + 1) % len(images)))
+    own, other = outside(rows), outside((rows + 1) % len(images))
+    return Distances(
+        of_images,
+        of_texts,
+        nearer=float(np.mean(of_texts < of_images[rows])),
+        in_own=float(np.mean(own == 0)),
+        in_other=float(np.mean(other == 0)),
+        outside_own=float(np.degrees(own.mean())),
+        outside_other=float(np.degrees(other.mean())),
+    )

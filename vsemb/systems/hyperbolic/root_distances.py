@@ -21,14 +21,18 @@ _SHARES = {
     "in_own": "texts whose cone contains their image",
     "in_other": "texts whose cone contains the next image",
 }
+_ANGLES = {
+    "outside_own": "of a text's image outside its cone",
+    "outside_other": "of the next image outside the cone",
+}
 
 
 @dataclass(frozen=True)
 class RootDistances(Analysis, kind="root-distances"):
-    """Measure distances of images and texts to the root, and how many images lie in the cones of texts.
+    """Measure distances of images and texts to the root, and where images lie in the cones of texts.
 
-    The run must have the similarity lorentz, such as one of the recipe meru. Cones that contain the image of their text
-    are compared with cones that contain another image, the next one of the split.
+    The run must have the similarity lorentz, such as one of the recipe meru. The image of a text is compared with
+    another image, the next one of the split.
 
     Attributes:
         out: histograms of the distances, as .png or .jpg.
@@ -51,7 +55,7 @@ class RootDistances(Analysis, kind="root-distances"):
         if self.out is not None:
             check_picture_path(self.out)
         measured = measure_distances(*embedded(runs[0], data, split))
-        shares = measured.shares()
+        of_texts = measured.of_texts()
         kinds = {"images": measured.images, "texts": measured.texts}
         summary = {
             name: {"count": len(values), "mean": float(values.mean()), "deviation": float(values.std())}
@@ -65,9 +69,10 @@ class RootDistances(Analysis, kind="root-distances"):
         ]
         blocks = [
             table(header, rows),
-            table(["share", "%"], [[title, f"{100 * shares[key]:.1f}"] for key, title in _SHARES.items()]),
+            table(["share", "%"], [[title, f"{100 * of_texts[key]:.1f}"] for key, title in _SHARES.items()]),
+            table(["mean angle", "degrees"], [[title, f"{of_texts[key]:.1f}"] for key, title in _ANGLES.items()]),
         ]
         if self.out is not None:
             save_picture(draw_histograms(kinds), self.out)
             blocks.append(str(self.out))
-        return Table("\n\n".join(blocks), {"split": split, **summary, **shares})
+        return Table("\n\n".join(blocks), {"split": split, **summary, **of_texts})

@@ -113,7 +113,7 @@ def nearest_on_the_way(
     texts: np.ndarray,
     steps: int = 50,
     *,
-    entailing: bool = True,
+    entailing: bool = False,
     min_radius: float = MIN_RADIUS,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Find the nearest text at each point on the way from an image to the root.
@@ -137,7 +137,7 @@ def nearest_on_the_way(
 
     >>> nearest, _, radii = nearest_on_the_way(np.array([2.0, 0.0]), np.array([[1.0, 0.0], [0.0, 1.0]]), steps=5)
     >>> nearest.tolist(), radii.round(2).tolist()
-    ([0, 0, 0, 2, 2], [2.0, 1.5, 1.0, 0.5, 0.0])
+    ([0, 0, 0, 0, 2], [2.0, 1.5, 1.0, 0.5, 0.0])
     """
     points = np.linspace(1.0, 0.0, steps, dtype=np.float32)[:, None] * np.asarray(image, np.float32)
     pool = np.concatenate([np.asarray(texts, np.float32), np.zeros((1, points.shape[1]), np.float32)])
@@ -190,7 +190,7 @@ def traverse_image(
     texts: tuple[Sequence[str], np.ndarray],
     steps: int,
     *,
-    entailing: bool = True,
+    entailing: bool = False,
 ) -> Traversal:
     """Find the texts on the way from an image to the root.
 
