@@ -57,7 +57,7 @@ def measure_distances(
     >>> images, texts = np.array([[2.0, 0.0], [0.0, 2.0]]), np.array([[1.0, 0.0]])
     >>> measured = measure_distances(images, texts, np.array([0]))
     >>> measured.nearer, measured.in_own, measured.in_other, round(measured.outside_other)
-    (1.0, 1.0, 0.0, 122)
+    (1.0, 1.0, 0.0, 131)
     """
     of_images, of_texts = np.linalg.norm(images, axis=1), np.linalg.norm(texts, axis=1)
 
