@@ -12,6 +12,7 @@ from vsemb.configured import Configured
 from vsemb.errors import invalid_argument, unknown_name
 from vsemb.models.replicated import ReplicatedModel
 from vsemb.ops.geometry import l2_normalize
+from vsemb.ops.lorentz import cone_violation, cone_violation_matrix
 from vsemb.ops.order import order_violation, order_violation_matrix
 from vsemb.parts import Count, Positive
 
@@ -78,6 +79,22 @@ class SymmetricComparison(Comparison):
 
     def _unit(self, rows: Tensor) -> Tensor:
         return l2_normalize(ops.abs(rows))
+
+
+@keras.saving.register_keras_serializable("vsemb")
+class ConeComparison(Comparison):
+    """E = the angle by which a concept lies outside the hyperbolic cone of the general one (Ganea et al. 2018, MERU).
+
+    A row is the tangent vector of the concept's point at the root, see `vsemb.ops.lorentz`.
+    """
+
+    margin = 0.5
+
+    def call(self, specific: Tensor, general: Tensor) -> Tensor:
+        return cone_violation(specific, general)
+
+    def matrix(self, specific: Tensor, general: Tensor) -> Tensor:
+        return cone_violation_matrix(specific, general)
 
 
 @keras.saving.register_keras_serializable("vsemb")
@@ -153,6 +170,7 @@ class GaussianComparison(Comparison):
 
 COMPARISONS: dict[str, type[Comparison]] = {
     "order": OrderComparison,
+    "cone": ConeComparison,
     "symmetric": SymmetricComparison,
     "bilinear": BilinearComparison,
     "gaussian": GaussianComparison,
@@ -166,7 +184,7 @@ class HypernymModel(Configured, ReplicatedModel):
     Args:
         concepts: number of concepts, >= 1.
         dim: dimensions of a concept's vector, >= 1; default 50.
-        comparison: `"order"`, `"symmetric"`, `"bilinear"`, `"gaussian"` or a `Comparison`; default `"order"`.
+        comparison: `"order"`, `"cone"`, `"symmetric"`, `"bilinear"`, `"gaussian"` or a `Comparison`; default `"order"`.
         scale: standard deviation of the initial vectors, > 0; default 0.1.
         seed: seed of the initial vectors; None for a random seed.
         **kwargs: arguments of `keras.Model`.

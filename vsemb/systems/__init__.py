@@ -13,4 +13,5 @@ SYSTEMS = (
     "vsemb.systems.zero_shot",
     "vsemb.systems.entailment",
     "vsemb.systems.benchmarks",
+    "vsemb.systems.hyperbolic",
 )
