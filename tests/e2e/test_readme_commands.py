@@ -95,6 +95,7 @@ def write_sources(folder: Path) -> None:
     (folder / "swap_att.json").write_text(json.dumps({"0": case}))
     (folder / "tags.txt").write_text("".join(tags))
     (folder / "stopwords.txt").write_text("a\nthe\nand\nof\non\nis\n")
+    (folder / "words.txt").write_text("a red circle\na blue square\n")
     (folder / "glove.txt").write_text("".join(f"{word} {'0.5 ' * 15}0.1\n" for word in ("a", "red", "zebra")))
     with (folder / "captions.csv").open("w", newline="") as file:
         csv.writer(file).writerows(rows)

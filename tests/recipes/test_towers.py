@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import shutil
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from vsemb.cli.__main__ import main
 from vsemb.data.features.store import unlike
 from vsemb.data.store import StoredDataset
+from vsemb.errors import DataError
 from vsemb.image.backbones import BackboneConfig
 from vsemb.recipes.towers import Features
 from vsemb.runs.features import features
+from vsemb.runs.run import Run
+from vsemb.runs.train import train
 
 TOWER = Features(pooling="mean")
 
@@ -59,3 +67,17 @@ def test_other_features_than_the_recipe_names_are_said(
 )
 def test_unlike(network: BackboneConfig | None, wanted: dict[str, object], other: dict[str, object]) -> None:
     assert unlike(network, wanted) == other
+
+
+def test_a_run_names_the_features_that_other_data_lack(
+    bare_scenes: StoredDataset, tiny_recipe: Any, tmp_path: Path
+) -> None:
+    other = StoredDataset.open(shutil.copytree(bare_scenes.path, tmp_path / "other"))
+    fingerprint = make(bare_scenes, "mean")
+    run = Run.open(train(tiny_recipe.with_overrides(["image.pooling=mean"]), bare_scenes, tmp_path / "run"))
+    make(other, "max")
+    with pytest.raises(DataError) as raised:
+        run.features_of(other)
+    command = re.search("vsemb (features .*weights.h5)", str(raised.value))
+    assert command is not None and main(shlex.split(command[1])) == 0
+    assert run.features_of(other).fingerprint == fingerprint

@@ -43,7 +43,7 @@ def test_two_commands_make_a_run(scenes_copy, tmp_path, capsys):
 def test_the_features_that_are_named_are_read_among_others(scenes_copy, tiny_recipe, tmp_path):
     recipe = replace(tiny_recipe, training=replace(tiny_recipe.training, epochs=1))
     run = train(recipe, scenes_copy, tmp_path / "run", backbone="SmallConvNet", weights="random")
-    store = features.features(scenes_copy, "SmallConvNet", "random")
+    store = features.features(scenes_copy, "SmallConvNet", "random", pooling=recipe.image.pooling)
     assert store.images_computed == 0 and len(FeatureStore.folders(scenes_copy)) == 2
     assert run.info["features"] == run.recipe.image.fingerprint == store.fingerprint
 

@@ -307,7 +307,12 @@ class Features(CachedImages, kind="features"):
     def open_for(self, dataset: StoredDataset, info: RunInfo, path: Path) -> FeatureStore:
         # Precomputed features do not name their backbone, so only their size can be compared.
         same = dataset.fingerprint == info["dataset"] or kept_backbone(path) is not None
-        store = FeatureStore.find(dataset, info["features"] if same else None)
+        try:
+            store = FeatureStore.find(dataset, info["features"] if same else None)
+        except DataError as error:
+            if (kept := kept_backbone(path)) is None:
+                raise
+            raise DataError(f"{error} To make them: {_making(dataset, *kept)}.") from error
         self.check_dim(store, dataset, info)
         return store
 
@@ -435,6 +440,15 @@ class Top(Features, kind="top"):
         for member in layer.members:
             member.backbone.set_weights(weights)
             super().initialize(member.head, features, store)
+
+
+def _making(dataset: StoredDataset, config: BackboneConfig, weights: Path) -> str:
+    """Return the command that makes features of a dataset with a run's network."""
+    usual = BackboneConfig(config.name, preset=config.preset)
+    names = ("size", "pooling", "layer", "crops", "resize")
+    other = {name: getattr(config, name) for name in names if getattr(config, name) != getattr(usual, name)}
+    options = [item for name, value in other.items() for item in (f"--{name}", str(value))]
+    return command_line("features", dataset.path, "--backbone", config.name, *options, "--weights", weights)
 
 
 def _fields(values: Mapping[str, Any]) -> str:

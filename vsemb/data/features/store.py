@@ -137,9 +137,9 @@ class FeatureFolder(Result):
                 "Name one by fingerprint: --set image.fingerprint=…"
             )
         if stored:
-            wanted = f"of the layer {layer}" if layer else "of a whole network"
             if fingerprint:
-                wanted = repr(fingerprint)
+                raise DataError(f"No {cls.plural()} {fingerprint!r} in {folder}. There are: {names}.")
+            wanted = f"of the layer {layer}" if layer else "of a whole network"
             raise DataError(f"No {cls.plural()} {wanted} in {folder}. There are: {names}. Train with a `backbone`.")
         raise DataError(f"No {cls.plural()} in {folder}. {cls.fix} vsemb {cls.plural()} {dataset.path}")
 
