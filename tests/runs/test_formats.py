@@ -14,6 +14,7 @@ from PIL import Image
 import vsemb
 from tests.raising import raises_argument
 from vsemb.cli.__main__ import main
+from vsemb.errors import InvalidArgumentError
 from vsemb.weights import named_weights
 
 TEXTS = ["a red circle", "two blue squares, and a circle", "", "zyzzyva"]
@@ -97,3 +98,8 @@ def test_weights_of_any_run_are_one_file(caption_run, tmp_path):
     with safetensors.safe_open(path, "numpy") as file:
         assert set(file.keys()) == set(named_weights(caption_run.model)) == set(made.to_json()["weights"])
         assert file.metadata()["run"] == caption_run.fingerprint
+
+
+def test_an_unknown_format_names_them_all(tiny_run, tmp_path):
+    with pytest.raises(InvalidArgumentError, match="savedmodel, onnx"):
+        vsemb.export(tiny_run, tmp_path / "out", format="savedmodell")

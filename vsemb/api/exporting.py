@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, overload
 
 from vsemb.acts import Fields, act, additions, chosen
 from vsemb.console import say
-from vsemb.errors import invalid_argument
+from vsemb.errors import invalid_argument, unknown_name
 from vsemb.parts import Count, Positive
+from vsemb.registry import kinds
 from vsemb.results import Result
 from vsemb.runs.formats import ExportFormat
 from vsemb.runs.inputs import kind_of
@@ -107,6 +108,8 @@ def export(
         model = vsemb.load(exported)
         vsemb.export(run, "exports/mine", format="onnx")
     """
+    if isinstance(format, str) and format not in (formats := (SAVEDMODEL, *kinds(str(ExportFormat.family)))):
+        raise unknown_name("format", format, formats)
     if format != SAVEDMODEL:
         # The precision is float32.
         own = {"version": version, "index": index, "precision": precision, "sign": sign, **options}
