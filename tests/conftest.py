@@ -187,7 +187,7 @@ def tiny_pixel_run(scenes, tiny_recipe, trained):
     """A `Run` of two epochs on the pixels of `scenes`, with a SmallConvNet of its own."""
     from vsemb.runs.fine_tune import with_backbone
 
-    recipe = with_backbone(tiny_recipe, scenes, "SmallConvNet").with_overrides(["image.size=32"])
+    recipe = with_backbone(tiny_recipe, scenes, "SmallConvNet").with_overrides(["image.size=32", "image.pooling=null"])
     return trained("tiny-pixels", recipe, scenes)
 
 
