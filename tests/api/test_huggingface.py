@@ -51,10 +51,12 @@ def test_the_cache_belongs_to_one_model(
     first = data.to_huggingface(model)["val"]
     assert data.to_huggingface(model)["val"].cache_files == first.cache_files
     assert "image_embedding" not in data.to_huggingface()["val"].column_names
-    encode = type(model).encode_images
-    monkeypatch.setattr(type(model), "encode_images", lambda *rows, **options: -encode(*rows, **options))
-    other = data.to_huggingface(model)["val"]
-    assert other[0]["image_embedding"] == [-value for value in first[0]["image_embedding"]]
+    for method, column in (("encode_images", "image_embedding"), ("encode_texts", "caption_embeddings")):
+        encode = getattr(type(model), method)
+        with monkeypatch.context() as patches:
+            patches.setattr(type(model), method, lambda *rows, encode=encode, **options: -encode(*rows, **options))
+            other = data.to_huggingface(model)["val"].with_format("numpy")
+        np.testing.assert_array_equal(other[0][column], -np.asarray(first.with_format("numpy")[0][column]))
 
 
 def test_what_it_needs(data: vsemb.Dataset, model: vsemb.Model, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -339,8 +339,6 @@ class Dataset(store.StoredDataset, Result):
             rows["val"].to_parquet("val.parquet")
         """
         require("batch_size", batch_size, Count)
-        if model is not None:
-            self.split(self.splits[0]).read_image(0)
         return huggingface_splits(self, model, batch_size)
 
     @classmethod

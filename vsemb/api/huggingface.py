@@ -27,12 +27,13 @@ def huggingface_splits(dataset: StoredDataset, model: Model | None, batch_size: 
         columns = _columns(datasets, split)
         content: list[Any] = [dataset.fingerprint, name]
         if model is not None:
-            probe = model.encode_images([split.read_image(0)])[0]
+            # Both towers name the model: others may share one of them.
+            first = next(_rows(_Source(split, model, 1, "")))
             vector = datasets.Value("float32")
-            for _ in probe.shape:
+            for _ in first["image_embedding"].shape:
                 vector = datasets.Sequence(vector)
             columns |= {"image_embedding": vector, "caption_embeddings": datasets.Sequence(vector)}
-            content.append(probe.tolist())
+            content += [first[name].tolist() for name in ("image_embedding", "caption_embeddings")]
         splits[name] = datasets.Dataset.from_generator(
             _rows,
             features=datasets.Features(columns),
@@ -75,7 +76,7 @@ def _rows(source: _Source) -> Iterator[dict[str, Any]]:
         rows: list[dict[str, Any]] = [
             {"key": split.keys[place], "captions": split.captions_of(place)} for place in places.tolist()
         ]
-        images = split.read_images(places) if split.has_images else []
+        images = split.read_images(places) if split.has_images or model is not None else []
         for row, image in zip(rows, images, strict=False):
             row["image"] = {"bytes": image, "path": None}
         if split.has_classes:

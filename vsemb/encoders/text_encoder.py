@@ -368,11 +368,11 @@ def outside_if_negative(token_ids: Tensor) -> Tensor:
     >>> outside_if_negative(ops.convert_to_tensor([3, -1])).numpy().tolist()
     [3, 2147483647]
     """
+    largest = np.iinfo(keras.backend.standardize_dtype(token_ids.dtype)).max
     if is_portable():
-        # LiteRT has no such operation.
-        return token_ids
-    dtype = keras.backend.standardize_dtype(token_ids.dtype)
-    return ops.bitwise_and(token_ids, np.iinfo(dtype).max)
+        # ONNX counts negative rows from the end of a table, and LiteRT has no `bitwise_and`.
+        return ops.where(token_ids < 0, ops.cast(largest, token_ids.dtype), token_ids)
+    return ops.bitwise_and(token_ids, largest)
 
 
 def padding_mask(token_ids: Tensor) -> Tensor:

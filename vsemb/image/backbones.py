@@ -176,6 +176,16 @@ class BackboneConfig:
         architecture = self.architecture
         return (*architecture.poolings, "multilevel") if architecture.levels else architecture.poolings
 
+    def fitting(self, pooling: str | None) -> str | None:
+        """Return a recipe's pooling for this network: None in place of the mean of a map that it does not have.
+
+        Example:
+
+        >>> BackboneConfig("ResNet50").fitting("mean")
+        'mean'
+        """
+        return None if pooling == "mean" and "mean" not in self.poolings else pooling
+
     @property
     def _default_resize(self) -> str:
         return RESIZES[0] if self.network is None or self.network.resizing is None else PRESET_RESIZE

@@ -132,20 +132,3 @@ def encode_views(backbone: keras.Model, pixels: tf.Tensor) -> tf.Tensor:
     features = tf.cast(backbone(tf.reshape(pixels, (-1, *sides)), training=False), tf.float32)
     features = tf.reshape(features, (-1, crops, features.shape[-1]))[:rows]
     return tf.ensure_shape(features, (batch, crops, features.shape[-1]))
-
-
-def encode_images(backbone: keras.Model, config: BackboneConfig, encoded: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Decode images and run the network on their views.
-
-    Args:
-        backbone: result of `build_backbone(config)`.
-        config: its configuration.
-        encoded: string (batch,), the bytes of JPEG or PNG images.
-
-    Returns:
-        `(features, valid)`: float32 (batch, dim), averaged over crops, zero where not valid; bool
-        (batch,).
-    """
-    pixels, valid = decode_views(encoded, config)
-    features = tf.reduce_mean(encode_views(backbone, pixels), axis=1)
-    return tf.where(valid[:, None], features, 0.0), valid

@@ -118,8 +118,8 @@ def half_aperture(tangent: Tensor, min_radius: float = MIN_RADIUS) -> Tensor:
 def exterior_angle(x: Tensor, y: Tensor) -> Tensor:
     """Compute the exterior angle at x of the triangle of the root, x and y.
 
-    It is 0 if y lies behind x, seen from the root. It is 0 for all y if x is the root, and about pi / 2 if x equals y,
-    as in the authors' code.
+    It is 0 if y lies behind x, seen from the root. If x equals y, it is pi / 2, as in the authors' code. If x is the
+    root, it is 0 for all y.
 
     Args:
         x: (..., dim) float, tangent vectors at the root, the corner of the angle.

@@ -288,7 +288,7 @@ class Features(CachedImages, kind="features"):
 
     def below(self, backbone: str) -> Features:
         """Return the tower for the features of another network."""
-        return self
+        return replace(self, pooling=BackboneConfig(backbone).fitting(self.pooling))
 
     def open(self, dataset: StoredDataset) -> FeatureStore:
         store = FeatureStore.find(dataset, self.fingerprint, preferred=self.network)
@@ -296,11 +296,10 @@ class Features(CachedImages, kind="features"):
         # A fingerprint is a choice.
         if store.backbone is not None and other and self.fingerprint is None:
             wanted = {name: self.network[name] for name in other}
-            options = [item for name, value in wanted.items() for item in (f"--{name}", str(value))]
-            command = command_line("features", dataset.path, "--backbone", store.backbone.name, *options)
+            making = _making(dataset, replace(store.backbone, **wanted), store.weights_path)
             say(
                 f"The features of {dataset.path} have {_fields(other)}, and the recipe names {_fields(wanted)}. "
-                f"To make these: {command}"
+                f"To make these: {making}"
             )
         return store
 
@@ -442,13 +441,14 @@ class Top(Features, kind="top"):
             super().initialize(member.head, features, store)
 
 
-def _making(dataset: StoredDataset, config: BackboneConfig, weights: Path) -> str:
-    """Return the command that makes features of a dataset with a run's network."""
+def _making(dataset: StoredDataset, config: BackboneConfig, weights: Path | None) -> str:
+    """Return the command that makes features of a dataset."""
     usual = BackboneConfig(config.name, preset=config.preset)
     names = ("size", "pooling", "layer", "crops", "resize")
     other = {name: getattr(config, name) for name in names if getattr(config, name) != getattr(usual, name)}
     options = [item for name, value in other.items() for item in (f"--{name}", str(value))]
-    return command_line("features", dataset.path, "--backbone", config.name, *options, "--weights", weights)
+    options += [] if weights is None else ["--weights", str(weights)]
+    return command_line("features", dataset.path, "--backbone", config.name, *options)
 
 
 def _fields(values: Mapping[str, Any]) -> str:

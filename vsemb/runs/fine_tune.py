@@ -55,7 +55,7 @@ def with_backbone(recipe: Recipe, dataset: StoredDataset, backbone: str | None =
         if Path(backbone).name != backbone:
             raise DataError(f"{backbone} must be a backbone or a run that was trained from pixels; it does not exist.")
     if backbone is not None:
-        BackboneConfig(backbone)
+        given["pooling"] = BackboneConfig(backbone).fitting(given.get("pooling"))
         published = "preset" if is_preset(backbone) else "imagenet"
         weights = None if backbone in FROM_SCRATCH else published
         return recipe.with_pixels(_named(Pixels(backbone, **given, weights=weights)))
@@ -75,7 +75,7 @@ def with_backbone(recipe: Recipe, dataset: StoredDataset, backbone: str | None =
 
 
 def _pixels(config: BackboneConfig, weights: str, given: Mapping[str, Any]) -> Pixels:
-    given = {**given, "pooling": given.get("pooling") or config.pooling}
+    given = {**given, "pooling": config.fitting(given.get("pooling")) or config.pooling}
     return Pixels(config.name, weights=weights, size=config.size, layer=config.layer, **given)
 
 

@@ -30,9 +30,9 @@ from vsemb.data.sources import FeatureImages
 from vsemb.data.store import StoredDataset
 from vsemb.data.writing.writer import write_dataset
 from vsemb.errors import DataError, VsembError
+from vsemb.exporting.served_inputs import ImageInput
 from vsemb.files import locked, sha256_bytes
 from vsemb.image.backbones import BackboneConfig, build_backbone, weights_sha256
-from vsemb.image.views import encode_images
 
 IMAGES = 23
 CONFIG = BackboneConfig("SmallConvNet", size=32)
@@ -101,7 +101,7 @@ def test_features_are_those_that_serving_computes(made):
     backbone = build_backbone(store.backbone, store.weights_path)
     assert weights_sha256(backbone) == store.manifest["weights_sha256"]
     rows = [encoded(dataset, image) for image in range(IMAGES)]
-    served, valid = encode_images(backbone, CONFIG, tf.constant(rows))
+    served, valid = ImageInput(CONFIG, backbone)(tf.constant(rows))
     assert valid.numpy().all()
     np.testing.assert_allclose(store.rows(np.arange(IMAGES)), served, rtol=1e-5, atol=1e-5)
 
@@ -115,7 +115,7 @@ def test_maps_of_an_inner_layer_are_stored_in_half_the_space(tmp_path, monkeypat
     stored, network = np.load(store.directory / "features.npy"), build_backbone(config, store.weights_path)
     assert stored.dtype == np.float16
     rows = tf.constant([encoded(dataset, image) for image in range(3)])
-    maps = encode_images(network, config, rows)[0].numpy()
+    maps = ImageInput(config, network)(rows)[0].numpy()
     # Eleven bits: at most half of 2^-10 of a value.
     np.testing.assert_allclose(store.rows(np.arange(3)), maps, rtol=2**-11, atol=1e-6)
     assert store.rows(np.arange(3)).dtype == np.float32

@@ -82,6 +82,10 @@ def test_a_text_tower_computes_what_the_model_does(encoder, kind, tmp_path):
     for name, values in outputs.items():
         np.testing.assert_allclose(values, wanted[name], atol=1e-5)
     np.testing.assert_array_equal(opened.encode_texts(texts), outputs["embedding"])
+    # Ids outside of the table are refused, also those that could count from its end.
+    for outside in (-1, 1_000_000):
+        with pytest.raises(Exception, match="(?i)gather|bounds|index"):
+            opened.tower("text")(np.where(ids == ids.max(), outside, ids))
     assert facts["towers"]["text"]["difference"] < 1e-5 and facts["absent"] == {
         "image": "the model holds no image network"
     }
@@ -155,6 +159,14 @@ def test_a_file_with_other_outputs_is_not_written(pixels, tmp_path):
 def test_a_tower_that_does_not_exist_is_refused(tmp_path):
     with raises_argument("tower"):
         export_towers(served_with(), tmp_path / "out", conversion("onnx"), only="image")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_model_without_a_tower_is_refused(tmp_path):
+    served = Unconvertible()
+    served.towers = {"image": "it sees none", "text": "it reads none"}
+    with pytest.raises(DataError, match="it sees none.*it reads none"):
+        export_towers(served, tmp_path / "out", conversion("onnx"))
     assert not list(tmp_path.iterdir())
 
 

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from PIL import Image
 
 from vsemb.exporting.formats.encode import Encoder
+from vsemb.image.decode import decode_images
 from vsemb.image.resizing import Resizing, resize_image
 
 
@@ -49,3 +51,20 @@ def test_pixels_are_those_of_the_graph(tmp_path: Path, shape: tuple[int, int], r
 def test_other_ways_to_resize_are_refused(tmp_path: Path, resizing: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="Pillow cannot"):
         encoder(tmp_path, 32, **resizing).pixels(Image.new("RGB", (40, 30)))
+
+
+def test_grey_of_16_bits_has_its_upper_bits(tmp_path: Path) -> None:
+    values = np.linspace(0, 65535, 32 * 32).reshape(32, 32).astype(np.uint16)
+    Image.fromarray(values).save(tmp_path / "deep.png")
+    decoded, valid = decode_images(tf.constant([(tmp_path / "deep.png").read_bytes()]), 32)
+    pixels = encoder(tmp_path, 32, antialias=True).pixels(tmp_path / "deep.png")
+    assert valid.numpy().all()
+    np.testing.assert_array_equal(pixels, decoded[0])
+
+
+@pytest.mark.parametrize("mode", ["F", "I;16"])
+def test_pixels_without_a_known_range_or_colour_are_refused(tmp_path: Path, mode: str) -> None:
+    image = Image.new(mode, (32, 32))
+    image.info["transparency"] = 0
+    with pytest.raises(ValueError, match="8 bits"):
+        encoder(tmp_path, 32, antialias=True).pixels(image)

@@ -17,9 +17,10 @@ import tensorflow as tf
 from tests.raising import raises_argument
 from tests.systems.presets.texts import photographs
 from vsemb.errors import DataError
+from vsemb.exporting.served_inputs import ImageInput
 from vsemb.image.backbones import BackboneConfig, build_backbone
 from vsemb.image.resizing import Resizing
-from vsemb.image.views import decode_views, encode_images
+from vsemb.image.views import decode_views
 from vsemb.recipes.towers import Pixels
 from vsemb.systems.presets.converter import Converter
 from vsemb.systems.presets.network import ImagePreset
@@ -67,11 +68,11 @@ def test_embeddings_of_photographs_are_those_of_keras_hub(kind: str, fields: dic
         theirs = keras.ops.mean(theirs, axis=(1, 2))
     config = BackboneConfig(f"hub:{path}")
     backbone = build_backbone(config, "preset")
-    embedded, valid = encode_images(backbone, config, tf.constant(rows))
+    embedded, valid = ImageInput(config, backbone)(tf.constant(rows))
     assert valid.numpy().all()
     assert _least_cosine(embedded, theirs) >= 0.9995
     squashed = BackboneConfig(f"hub:{path}", resize="squash")
-    others, _ = encode_images(backbone, squashed, tf.constant(rows))
+    others, _ = ImageInput(squashed, backbone)(tf.constant(rows))
     assert _least_cosine(others, theirs) < 0.9995, "the images are equal with any resizing"
 
 

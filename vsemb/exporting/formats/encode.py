@@ -133,6 +133,15 @@ class Encoder:
         if not isinstance(image, Image.Image):
             image = Image.open(image)
         image = ImageOps.exif_transpose(image)
+        if image.mode == "I" or image.mode.startswith("I;16"):
+            # Grey of 16 bits, which Pillow would clip at 255.
+            if "transparency" in image.info:
+                raise ValueError(
+                    "An image of 16 bits must have no transparent colour; it has one. Convert it to 8 bits."
+                )
+            image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+        if image.mode == "F":
+            raise ValueError("Pixels must be integers; they are floating-point numbers. Convert the image to 8 bits.")
         if image.has_transparency_data:
             image = image.convert("RGBA")
             white = Image.new("RGBA", image.size, "white")

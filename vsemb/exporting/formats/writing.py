@@ -80,7 +80,7 @@ def export_towers(
 
     Raises:
         InvalidArgumentError: for a model without towers, or without the tower `only`.
-        DataError: if a tower cannot be converted, or its outputs differ; nothing is written.
+        DataError: if there is no tower, one cannot be converted, or its outputs differ; nothing is written.
     """
     if not served.towers:
         raise invalid_argument("format", conversion.name, "savedmodel for a run without embeddings")
@@ -116,6 +116,9 @@ def _chosen(offered: Mapping[str, Tower | str], only: str | None) -> list[Tower]
     if only is not None and not chosen:
         other = next(name for name in TOWERS if name != only)
         raise invalid_argument("tower", only, other, f"The {only} tower is missing: {offered[only]}.")
+    if not chosen:
+        reasons = "; ".join(f"none for {name}: {reason}" for name, reason in offered.items())
+        raise DataError(f"The model must have a tower for images or texts; it has {reasons}. Export a SavedModel.")
     return chosen
 
 
