@@ -25,14 +25,13 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import keras
 import numpy as np
 
-from tests.benchmarks.unseen_words import Reduced, Subset
+from tests.benchmarks.subsets import Reduced, Subset, embedded, epochs_of
 from vsemb import recipes
 from vsemb.data.store import StoredDataset
-from vsemb.evaluation import Embedder, evaluate_retrieval
-from vsemb.evaluation.retrieval import RetrievalMetrics
+from vsemb.evaluation import evaluate_retrieval
 from vsemb.files import read_json, write_json
 from vsemb.printing import table
-from vsemb.recipes.retrieval import Retrieval, RetrievalJob
+from vsemb.recipes.retrieval import Retrieval
 
 _SUMS = ("held out", "measured once", "selected", "flattered by")
 
@@ -41,42 +40,23 @@ def divided(dataset: StoredDataset, held_out: int, seed: int) -> tuple[Reduced, 
     """Return the dataset without some training images, and these."""
     split = dataset.split("train")
     order, every = np.random.default_rng(seed).permutation(len(split)), np.ones(len(split.captions), bool)
-    return Reduced(dataset, Subset(split, np.sort(order[held_out:]), every)), Subset(
-        split, np.sort(order[:held_out]), every
-    )
-
-
-def recalls(model: Any, job: RetrievalJob, split: Any) -> RetrievalMetrics:
-    """Measure a model on images and their captions."""
-    embedder = Embedder(model)
-    images = embedder.images(job.recipe.image.images(split, job.store), len(split))
-    texts = embedder.texts(*job.tokenizer.encode(list(split.captions)))
-    owners = split.ids[split.rows_of(np.arange(len(split.captions)))]
-    return evaluate_retrieval(images, texts, split.ids, owners, model.similarity)
+    others, rest = (Subset(split, np.sort(rows), every) for rows in np.split(order, [held_out]))
+    return Reduced(dataset, rest), others
 
 
 def trained(dataset: StoredDataset, recipe: Retrieval, held_out: int) -> list[dict[str, Any]]:
     """Train a recipe without some images, and measure every epoch on them and on the validation split."""
     rest, others = divided(dataset, held_out, recipe.training.seed)
-    every = np.ones(len(dataset.split("val").captions), bool)
-    validation = Subset(dataset.split("val"), np.arange(len(dataset.split("val"))), every)
-    job = RetrievalJob(recipe, rest)
-    batches = job.batches()
-    model = job.model(recipe, recipe.training.training_dtype)
-    steps = batches.steps_per_epoch
-    model.compile(optimizer=recipe.optimizer.build(steps, recipe.training.epochs), loss=job.loss(steps))
-    bank = job.validation()
-    bank.set_model(model)
     epochs: list[dict[str, Any]] = []
-    for epoch in range(recipe.training.epochs):
-        model.fit(batches.dataset(epoch), epochs=1, steps_per_epoch=steps, verbose=0, shuffle=False)
-        if recipe.hub_bank is not None:
-            bank.on_epoch_end(epoch, {})
-        here, there = recalls(model, job, others), recalls(model, job, validation)
-        epochs.append({"held out": here.recall_sum, "val": there.recall_sum})
-        print(epoch + 1, epochs[-1], flush=True)
+    for job, model in epochs_of(rest, recipe):
+        parts = {"held out": others, "val": dataset.split("val")}
+        metrics = {
+            name: evaluate_retrieval(*embedded(model, job, part), model.similarity) for name, part in parts.items()
+        }
+        epochs.append({name: measured.recall_sum for name, measured in metrics.items()})
+        print(len(epochs), epochs[-1], flush=True)
         best = int(np.argmax([each["held out"] for each in epochs]))
-        if recipe.training.patience is not None and epoch - best >= recipe.training.patience:
+        if recipe.training.patience is not None and len(epochs) - 1 - best >= recipe.training.patience:
             break
     return epochs
 

@@ -29,12 +29,12 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import keras
 import numpy as np
 
+from tests.benchmarks.subsets import Reduced, Subset, embedded, epochs_of
 from vsemb import recipes
-from vsemb.data.store import Split, StoredDataset
-from vsemb.evaluation import Embedder, evaluate_retrieval, retrieval_ranks
+from vsemb.data.store import StoredDataset
+from vsemb.evaluation import evaluate_retrieval, retrieval_ranks
 from vsemb.files import read_json, write_json
 from vsemb.printing import table
-from vsemb.recipes.retrieval import RetrievalJob
 from vsemb.text.normalize import words_of
 from vsemb.text.vocabulary import count_words
 
@@ -49,48 +49,6 @@ CONFIGURATIONS = {
     "sentencepiece": ("text.tokenizer=sentencepiece",),
 }
 _MEASURES = ("unseen R@1", "unseen R@5", "unseen R@10", "without own R@10", "recall sum")
-
-
-class Subset:
-    """Some images of a split and some of their captions, in place of a `vsemb.data.store.Split`.
-
-    Args:
-        split: the split.
-        rows: rows of the images, ascending.
-        kept: for each caption of the split, whether it is left.
-    """
-
-    def __init__(self, split: Split, rows: np.ndarray, kept: np.ndarray) -> None:
-        captions, keys = list(split.captions), list(split.keys)
-        of_image = {row: [i for i in range(*split.caption_offsets[row : row + 2]) if kept[i]] for row in rows.tolist()}
-        left = [row for row, own in of_image.items() if own]
-        self.name, self.dataset, self.has_classes = split.name, None, False
-        self.ids, self.keys = split.ids[left], [keys[row] for row in left]
-        self.captions = [captions[place] for row in left for place in of_image[row]]
-        self.caption_offsets = np.cumsum([0, *(len(of_image[row]) for row in left)])
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def first_captions(self, count: int | None) -> Subset:
-        assert count is None
-        return self
-
-    def rows_of(self, captions: np.ndarray) -> np.ndarray:
-        return np.searchsorted(self.caption_offsets, captions, "right") - 1
-
-
-class Reduced:
-    """A dataset whose split `train` is a subset, in place of a `vsemb.data.store.StoredDataset`."""
-
-    def __init__(self, dataset: StoredDataset, train: Subset) -> None:
-        self._dataset, self._train = dataset, train
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._dataset, name)
-
-    def split(self, name: str) -> Any:
-        return self._train if name == "train" else self._dataset.split(name)
 
 
 def held_out(dataset: StoredDataset, size: int, count: int, seed: int) -> tuple[Reduced, set[str]]:
@@ -115,25 +73,12 @@ def held_out(dataset: StoredDataset, size: int, count: int, seed: int) -> tuple[
 def measured(dataset: Any, words: set[str], recipe: Any) -> dict[str, float]:
     """Trains a recipe and measures it on the validation split."""
     started = time.perf_counter()
-    job = RetrievalJob(recipe, dataset)
-    batches = job.batches()
-    model = job.model(recipe, recipe.training.training_dtype)
-    steps = batches.steps_per_epoch
-    model.compile(optimizer=recipe.optimizer.build(steps, recipe.training.epochs), loss=job.loss(steps))
-    validation = job.validation()
-    validation.set_model(model)
-    for epoch in range(recipe.training.epochs):
-        model.fit(batches.dataset(epoch), epochs=1, steps_per_epoch=steps, verbose=0, shuffle=False)
-    if recipe.hub_bank is not None:
-        validation.on_epoch_end(0, {})  # Fills the bank.
+    *_, (job, model) = epochs_of(dataset, recipe)
     seconds = time.perf_counter() - started
     val = job.val
-    embedder = Embedder(model)
-    images = embedder.images(recipe.image.images(val, job.store), len(val))
-    texts = embedder.texts(*job.tokenizer.encode(list(val.captions)))
-    ids = val.ids
-    whole = evaluate_retrieval(images, texts, ids, ids[val.caption_rows], model.similarity)
-    _, ranks = retrieval_ranks(images, texts, ids, ids[val.caption_rows], model.similarity)
+    images, texts, ids, owners = embedded(model, job, val)
+    whole = evaluate_retrieval(images, texts, ids, owners, model.similarity)
+    _, ranks = retrieval_ranks(images, texts, ids, owners, model.similarity)
     trained = set(count_words(dataset.split("train").captions))
     said = [set(each) for each in words_of(val.captions)]
     chosen = np.array([bool(each & words) for each in said])
