@@ -11,11 +11,11 @@ import tensorflow as tf
 from PIL import Image
 
 from tests.raising import raises_argument
+from vsemb.exporting.served_inputs import ImageInput
 from vsemb.image.backbones import BackboneConfig, build_backbone
 from vsemb.image.decode import decode_crops
 from vsemb.image.views import (
     decode_views,
-    encode_images,
     encode_views,
     random_crop_flip,
     ten_crop_source_size,
@@ -34,7 +34,7 @@ def test_ten_crops_are_averaged_and_a_bad_row_is_zero():
     config = BackboneConfig("SmallConvNet", size=32, crops=10)
     backbone = build_backbone(config)
     rows = tf.concat([encoded(2), [b"bad"]], axis=0)
-    features, valid = encode_images(backbone, config, rows)
+    features, valid = ImageInput(config, backbone)(rows)
     views, _ = decode_views(rows, config)
     assert views.shape == (3, 10, 32, 32, 3) and valid.numpy().tolist() == [True, True, False]
     by_view = encode_views(backbone, views).numpy()
@@ -90,16 +90,16 @@ def test_crops_larger_than_the_shorter_side():
         decode_crops(tf.constant([b""]), 32, 31)
 
 
-def test_encode_images_in_a_graph_with_any_number_of_rows():
-    backbone = build_backbone(SMALL)
+def test_images_in_a_graph_with_any_number_of_rows():
+    features = ImageInput(SMALL, build_backbone(SMALL))
     function = tf.function(
-        lambda rows: encode_images(backbone, SMALL, rows),
+        features,
         autograph=False,
         input_signature=[tf.TensorSpec([None], tf.string)],
     )
     assert function(tf.zeros([0], tf.string))[0].shape == (0, 256)
     rows = encoded(3)
-    np.testing.assert_allclose(function(rows)[0], encode_images(backbone, SMALL, rows)[0], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(function(rows)[0], features(rows)[0], rtol=1e-4, atol=1e-5)
     assert function.get_concrete_function().structured_outputs[0].shape.as_list() == [None, 256]
 
 

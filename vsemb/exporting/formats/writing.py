@@ -80,7 +80,7 @@ def export_towers(
 
     Raises:
         InvalidArgumentError: for a model without towers, or without the tower `only`.
-        DataError: if there is no tower, one cannot be converted, or its outputs differ; nothing is written.
+        DataError: if no tower exists, one cannot be converted, or its outputs differ; nothing is written.
     """
     if not served.towers:
         raise invalid_argument("format", conversion.name, "savedmodel for a run without embeddings")
