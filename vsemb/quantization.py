@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
 from vsemb.errors import invalid_argument, unknown_name
+
+if TYPE_CHECKING:
+    from vsemb.similarities import Similarity
 
 Precision = Literal["float32", "int8", "ubinary"]
 PRECISIONS: tuple[str, ...] = get_args(Precision)
@@ -79,6 +82,28 @@ def check_precision(precision: str) -> None:
         raise unknown_name("precision", precision, PRECISIONS)
 
 
+def check_quantizable(precision: Precision, compared_by: Similarity | None, dim: int | None = None) -> None:
+    """Check a precision for embeddings of a model, before they are computed.
+
+    Args:
+        precision: name of the precision.
+        compared_by: similarity of the model; None if it is not known.
+        dim: size of an embedding, if it is known.
+
+    Raises:
+        InvalidArgumentError: for an unknown precision, for another one than float32 if the similarity does not compare
+            directions, and for `ubinary` if dim is not a multiple of 8.
+    """
+    check_precision(precision)
+    if precision == "float32":
+        return
+    if compared_by is None or not compared_by.compares_directions:
+        allowed = f"float32 for a model with the similarity {getattr(compared_by, 'kind', None)!r}"
+        raise invalid_argument("precision", precision, allowed, "Only cosine similarity has int8 and ubinary.")
+    if precision == "ubinary" and dim is not None:
+        _require_whole_bytes(dim)
+
+
 def int8_codes(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Round vectors to one byte per dimension.
 
@@ -121,10 +146,14 @@ def pack_bits(vectors: np.ndarray, thresholds: np.ndarray | float) -> np.ndarray
     return np.packbits(np.asarray(vectors, np.float32) > thresholds, axis=1)
 
 
-def _bits(embeddings: np.ndarray) -> np.ndarray:
-    if embeddings.shape[1] % 8:
-        allowed = f"float32 or int8 for embeddings of {embeddings.shape[1]} numbers"
+def _require_whole_bytes(dim: int) -> None:
+    if dim % 8:
+        allowed = f"float32 or int8 for embeddings of {dim} numbers"
         raise invalid_argument("precision", "ubinary", allowed, "Bytes have eight bits: use int8.")
+
+
+def _bits(embeddings: np.ndarray) -> np.ndarray:
+    _require_whole_bytes(embeddings.shape[1])
     return pack_bits(embeddings, 0.0)
 
 

@@ -52,7 +52,7 @@ SURFACE = {
     "index": "run, *, images=None, data=None, split=None, captions=False, out=None, backend='exact', candidates=(), "
     "**options",
     "compare_backends": "source, *, data=None, split=None, captions=False",
-    "embed": "run, *, out, images=None, texts=None",
+    "embed": "run, *, out, images=None, texts=None, precision='float32'",
     "serve_demo": "source, *, images=None, data=None, split=None, run=None, host='127.0.0.1', port=7860, "
     "open_browser=False, token_file=None, tls_cert=None, tls_key=None, insecure=False, **options",
     "Model.encode_texts": "self, texts, *, batch_size=256, precision='float32', on_bad='fail', progress=None",

@@ -10,15 +10,19 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image
+from pyarrow import parquet
 
+from tests.raising import raises_argument
 from vsemb.data.features import files as feature_files
 from vsemb.errors import DataError
+from vsemb.quantization import quantize
 from vsemb.runs import embedding
-from vsemb.runs.embedding import Embedded, embed_files, embed_lines, known_in
+from vsemb.runs.embedding import Embedded, embed_files, embed_lines, known_in, write_vectors
 from vsemb.runs.images import embed_image
 from vsemb.runs.indexing import build_index, index_files
 from vsemb.runs.run import Run
 from vsemb.searching.backends.exact import Exact
+from vsemb.similarities import OrderViolation
 
 
 @pytest.fixture
@@ -154,6 +158,41 @@ def test_a_file_of_vectors_grows_by_new_images(tiny_pixel_run, photos, tmp_path,
         assert known_in(tiny_pixel_run, out) == {}
     out.write_bytes(b"torn")
     assert known_in(tiny_pixel_run, out) == {}
+
+
+@pytest.mark.parametrize("ending", ["npy", "parquet"])
+@pytest.mark.parametrize("precision", ["int8", "ubinary"])
+def test_a_quantized_file_of_vectors_grows_by_new_images(tiny_pixel_run, photos, tmp_path, ending, precision):
+    def stored(path):
+        if ending == "npy":
+            return np.load(path)
+        return np.array(parquet.read_table(path)["embedding"].to_pylist(), dtypes[precision])
+
+    dtypes = {"int8": np.int8, "ubinary": np.uint8}
+    out, whole = tmp_path / f"out.{ending}", tmp_path / f"whole.{ending}"
+    embed_files(tiny_pixel_run, photos[:4], out).write(out, "image", precision)
+    grown = write_vectors(tiny_pixel_run, "image", photos, out, precision=precision)
+    assert grown.kept == 3 and grown.precision == precision and len(stored(out)) == 7
+    exact = embed_files(tiny_pixel_run, photos, whole)
+    exact.write(whole, "image", precision)
+    assert stored(out).dtype == dtypes[precision]
+    np.testing.assert_array_equal(stored(out), stored(whole))
+    np.testing.assert_array_equal(stored(out), quantize(exact.embeddings, precision))
+    # Exact vectors can be rounded, but rounded ones are not exact, nor of another rule.
+    assert known_in(tiny_pixel_run, out) == {}
+    assert known_in(tiny_pixel_run, out, "ubinary" if precision == "int8" else "int8") == {}
+    exact.write(out, "image")
+    assert len(known_in(tiny_pixel_run, out, precision)) == 7
+
+
+def test_a_precision_is_checked_before_images_are_embedded(tiny_pixel_run, photos, tmp_path, monkeypatch):
+    monkeypatch.setattr(embedding, "embed_files", None)
+    odd = SimpleNamespace(recipe=tiny_pixel_run.recipe, embedding_dim=12)
+    with raises_argument("precision"):
+        write_vectors(odd, "image", photos, tmp_path / "out.npy", precision="ubinary")
+    ordered = SimpleNamespace(recipe=SimpleNamespace(similarity=OrderViolation()), embedding_dim=8)
+    with raises_argument("precision"):
+        write_vectors(ordered, "image", photos, tmp_path / "out.npy", precision="int8")
 
 
 @pytest.mark.parametrize("ending", ["npy", "parquet"])

@@ -93,7 +93,8 @@ def test_merged_requests_give_what_each_gives_alone(server: Server) -> None:
 
 
 def test_the_python_of_the_guide_runs(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), flags=re.DOTALL)
+    blocks = re.findall(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), flags=re.DOTALL)
+    (code,) = (block for block in blocks if "Client(" in block)
     assert '"grpc://localhost:8500", model="mine"' in code and "# or http://localhost:8501" in code
     (tmp_path / "dog.jpg").write_bytes(tf.io.encode_jpeg(tf.zeros((40, 40, 3), tf.uint8)).numpy())
     monkeypatch.chdir(tmp_path)

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from vsemb.acts import Fields, Option, act, chosen
 from vsemb.console import say
@@ -272,11 +272,13 @@ def embed(
     out: Annotated[str | os.PathLike[str], Option(by_place=False)],
     images: Sequence[str | os.PathLike[str]] | None = None,
     texts: Sequence[str] | None = None,
+    precision: Literal["float32", "int8", "ubinary"] = "float32",
 ) -> VectorFile:
     """Embed image files or texts into a file of vectors.
 
     A .npy file holds (n, dim) float32; the JSON file beside it names the rows. A .parquet file has the columns `image`
     or `text` and `embedding`. Vectors have the geometry of the run's similarity: unit length for cosine and order.
+    `int8` and `ubinary` have it after `vsemb.quantization.dequantize`.
     Unreadable images, texts without a known word and blank lines are listed and omitted; only line feeds end a line.
     An interrupted call resumes where it stopped. If the file exists, only new and changed images are embedded, and
     images that are no longer given are removed.
@@ -286,9 +288,12 @@ def embed(
         out: vectors.npy or vectors.parquet.
         images: image files: directories, globs, files, .txt lists of paths.
         texts: texts, or one file with one text per line.
+        precision: precision of the vectors: float32; int8, 1 byte per number; or ubinary, 1 bit. The last two need
+            cosine similarity.
 
     Raises:
-        InvalidArgumentError: without images or texts, with both, or for another ending of the file.
+        InvalidArgumentError: without images or texts, with both, for another ending of the file, or a precision that
+            the run does not have.
         DataError: if nothing can be embedded, or a file cannot be written.
 
     Example:
@@ -319,7 +324,7 @@ def embed(
 
     opened = Run.open(run, "retrieval")
     require_single_vector(opened, "A file of vectors", "`vsemb search` compares sets without one.")
-    written = write_vectors(opened, kind, names, out, blanks)
+    written = write_vectors(opened, kind, names, out, blanks, precision)
     if texts and blanks:
         more = " …" if len(blanks) > _LISTED else ""
         numbers = ", ".join(map(str, blanks[:_LISTED])) + more

@@ -187,6 +187,7 @@ COMMANDS = {
         "embed image files or texts into a file of vectors",
         (
             "vsemb embed runs/vsepp --images photos --out photos.npy",
+            "vsemb embed runs/vsepp --images photos --out photos.parquet --precision int8",
             "vsemb embed runs/vsepp --texts captions.txt --out captions.parquet",
             'vsemb embed runs/vsepp --texts "a dog on a beach" "a cat" --out two.npy',
         ),

@@ -21,6 +21,7 @@ from vsemb.evaluation import Embedder
 from vsemb.files import read_json, replacing, require_regular, sha256_bytes, sha256_file, write_json
 from vsemb.ops.tensorflow import tf
 from vsemb.printing import facts
+from vsemb.quantization import Precision, check_quantizable, dequantize, quantize
 from vsemb.results import Result
 from vsemb.runs.images import image_encoder, read_image_file
 from vsemb.runs.inputs import check_vectors_path
@@ -58,7 +59,7 @@ class Embedded:
     stamps: np.ndarray
     kept: int
 
-    def write(self, path: str | os.PathLike[str], kind: str) -> None:
+    def write(self, path: str | os.PathLike[str], kind: str, precision: Precision = "float32") -> None:
         """Write a `.parquet` file, or a `.npy` array with its row names beside it.
 
         A `.parquet` file has the columns `kind` and `embedding`, and `bytes` and `modified` of files. The row names of
@@ -67,15 +68,17 @@ class Embedded:
         Args:
             path: the file.
             kind: kind of the names, `image` or `text`.
+            precision: precision of the embeddings, see `vsemb.quantization.quantize`.
 
         Raises:
-            InvalidArgumentError: if the ending is neither `.parquet` nor `.npy`.
+            InvalidArgumentError: if the embeddings do not have the precision, or for another ending.
             DataError: if the file cannot be written.
         """
-        made: dict[str, Any] = {"run": self.run, "folder": os.getcwd()}
+        made: dict[str, Any] = {"run": self.run, "folder": os.getcwd(), "precision": precision}
+        embeddings = quantize(self.embeddings, precision)
         if check_vectors_path(path) == ".npy":
             with replacing(path) as temporary, open(temporary, "wb") as file:
-                np.save(file, self.embeddings, allow_pickle=False)
+                np.save(file, embeddings, allow_pickle=False)
             if self.stamps.size:
                 # `known_in` compares the digest, to detect an array that was changed or damaged after the names.
                 made = {**made, "sha256": sha256_file(path), "stamps": self.stamps.tolist()}
@@ -84,8 +87,8 @@ class Embedded:
         import pyarrow
         from pyarrow import parquet
 
-        flat = pyarrow.array(self.embeddings.ravel())
-        vectors = pyarrow.FixedSizeListArray.from_arrays(flat, self.embeddings.shape[1])
+        flat = pyarrow.array(embeddings.ravel())
+        vectors = pyarrow.FixedSizeListArray.from_arrays(flat, embeddings.shape[1])
         stamps = dict(zip(_STAMP, self.stamps.T, strict=False))
         table = pyarrow.table({kind: self.names, **stamps, "embedding": vectors}, metadata=made)
         with replacing(path) as temporary:
@@ -101,6 +104,7 @@ class VectorFile(Result):
         kind: kind of its rows, `image` or `text`.
         items: number of rows.
         dim: size of a vector.
+        precision: precision of the vectors.
         kept: number of vectors of unchanged image files.
         skipped: omitted file or text -> reason.
         blank_lines: numbers of the blank lines of a file of texts, from 1.
@@ -110,19 +114,26 @@ class VectorFile(Result):
     kind: str
     items: int
     dim: int
+    precision: Precision
     kept: int
     skipped: Mapping[str, str]
     blank_lines: tuple[int, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
-        counts = {"items": self.items, "kept": self.kept, "kind": self.kind, "dim": self.dim}
+        counts = {
+            "items": self.items,
+            "kept": self.kept,
+            "kind": self.kind,
+            "dim": self.dim,
+            "precision": self.precision,
+        }
         return {**counts, "skipped": dict(self.skipped), "blank_lines": list(self.blank_lines)}
 
     def __str__(self) -> str:
         kept = {"kept": f"{self.kept:,} unchanged"} if self.kept else {}
         items = {"items": counted(self.items, self.kind)}
-        return facts({**items, **kept, "dim": self.dim, "where": self.where})
+        return facts({**items, **kept, "dim": self.dim, "precision": self.precision, "where": self.where})
 
 
 def write_vectors(
@@ -131,6 +142,7 @@ def write_vectors(
     names: Sequence[str],
     out: str | os.PathLike[str],
     blank_lines: Sequence[int] = (),
+    precision: Precision = "float32",
 ) -> VectorFile:
     """Embed image files or texts into a file of vectors.
 
@@ -140,15 +152,21 @@ def write_vectors(
         names: the files or texts.
         out: the file, `.npy` or `.parquet`.
         blank_lines: numbers of the blank lines of the file of texts, for the result.
+        precision: precision of the vectors.
 
     Raises:
+        InvalidArgumentError: as `check_quantizable`.
         DataError: as `embed_files` and `embed_lines`.
     """
-    embedded = embed_files(run, names, out, known_in(run, out)) if kind == "image" else embed_lines(run, names, out)
-    embedded.write(out, kind)
+    check_quantizable(precision, run.recipe.similarity, run.embedding_dim)
+    if kind == "image":
+        embedded = embed_files(run, names, out, known_in(run, out, precision))
+    else:
+        embedded = embed_lines(run, names, out)
+    embedded.write(out, kind, precision)
     discard_work(out)
     count, dim = embedded.embeddings.shape
-    return VectorFile(os.fspath(out), kind, count, dim, embedded.kept, embedded.skipped, tuple(blank_lines))
+    return VectorFile(os.fspath(out), kind, count, dim, precision, embedded.kept, embedded.skipped, tuple(blank_lines))
 
 
 def embed_files(
@@ -245,12 +263,13 @@ def known_files(folder: str | os.PathLike[str], names: Sequence[str], stamps: An
     return {(path, *stamp): row for path, stamp, row in zip(paths, np.array(stamps).tolist(), embeddings, strict=True)}
 
 
-def known_in(run: Run, path: str | os.PathLike[str]) -> Known:
+def known_in(run: Run, path: str | os.PathLike[str], precision: Precision = "float32") -> Known:
     """Return the embeddings of image files in a file of vectors that `Embedded.write` wrote.
 
     Args:
         run: the run. Vectors of another run are not returned.
         path: the file. If it is missing, or has no images, or was changed since, nothing is returned.
+        precision: precision in which the embeddings are needed. Others than it and float32 are not returned.
     """
     try:
         if check_vectors_path(path) == ".npy":
@@ -266,8 +285,9 @@ def known_in(run: Run, path: str | os.PathLike[str]) -> Known:
             stamps = np.stack([table[name].to_numpy() for name in _STAMP], axis=1)
             embeddings = table["embedding"].combine_chunks().flatten().to_numpy().reshape(len(names), -1)
             made = {key.decode(): value.decode() for key, value in table.schema.metadata.items()}
-        usable = fresh and made["run"] == run.fingerprint
-        return known_files(made["folder"], names, stamps, embeddings) if usable else {}
+        usable = fresh and made["run"] == run.fingerprint and made["precision"] in ("float32", precision)
+        # Quantizing again gives the same codes.
+        return known_files(made["folder"], names, stamps, dequantize(embeddings)) if usable else {}
     except (OSError, VsembError, AttributeError, KeyError, TypeError, ValueError):
         return {}
 

@@ -11,7 +11,7 @@ import numpy as np
 from vsemb import console
 from vsemb.errors import DataError, invalid_argument, listed, one_line, unknown_name
 from vsemb.parts import Count, require
-from vsemb.quantization import Precision, check_precision, quantize
+from vsemb.quantization import Precision, check_quantizable, quantize
 from vsemb.unicode import has_surrogate
 
 if TYPE_CHECKING:
@@ -132,13 +132,9 @@ class EncodingMixin:
 
     def _quantized(self, embed: Embed, precision: Precision, on_bad: str) -> Embed:
         """Return the function that embeds a batch in a precision."""
-        check_precision(precision)
         if precision == "float32":
             return embed
-        if self.compared_by is None or not self.compared_by.compares_directions:
-            kind = getattr(self.compared_by, "kind", None)
-            allowed = f"float32 for a model with the similarity {kind!r}"
-            raise invalid_argument("precision", precision, allowed, "Only cosine similarity has int8 and ubinary.")
+        check_quantizable(precision, self.compared_by)
         if on_bad == "nan":
             raise invalid_argument("on_bad", on_bad, f"'fail' with precision={precision!r}, which has no NaN")
 
