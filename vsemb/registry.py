@@ -360,6 +360,7 @@ BASE = System(
             **dict.fromkeys(("infonce", "sigmoid"), "vsemb.losses.contrastive"),
         },
         "negatives": dict.fromkeys(("all", "hardest"), "vsemb.losses.ranking"),
+        "pairs": dict.fromkeys(("all", "small-loss"), "vsemb.losses.small_loss"),
         "optimizer": dict.fromkeys(("adam", "adamw", "rmsprop", "sgd"), "vsemb.training.optimizers"),
         "schedule": dict.fromkeys(("constant", "step", "exponential", "cosine"), "vsemb.training.optimizers"),
         "augmentation": dict.fromkeys(("randaugment", "autoaugment"), "vsemb.image.augmentation"),

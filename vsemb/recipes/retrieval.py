@@ -18,6 +18,7 @@ from vsemb.errors import counted, invalid_argument
 from vsemb.hubs import HubCorrection
 from vsemb.losses.in_batch import InBatchLoss, LossPart
 from vsemb.losses.ranking import Ranking
+from vsemb.losses.small_loss import AllPairs, TrainedPairs
 from vsemb.models import DualEncoder, LogitScale
 from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, NonNegative, Size, Whole
@@ -49,6 +50,7 @@ class Retrieval(Recipe, kind="retrieval"):
         image: the image tower.
         similarity: the similarity of image and text embeddings.
         loss: the loss over the candidates of a batch.
+        pairs: the pairs of a batch that are trained on.
         batches: the batches of pairs.
         validation: the validation that selects the best epoch.
         initialization: the initialization of weights.
@@ -67,6 +69,7 @@ class Retrieval(Recipe, kind="retrieval"):
     image: ImageTower = field(default_factory=Features)
     similarity: Similarity = field(default_factory=Cosine)
     loss: LossPart = field(default_factory=Ranking)
+    pairs: TrainedPairs = field(default_factory=AllPairs)
     batches: BatchesPart = field(default_factory=Pairs)
     validation: ValidationPart = field(default_factory=RecallSum)
     initialization: Initialization = field(default_factory=Random)
@@ -97,6 +100,8 @@ class Retrieval(Recipe, kind="retrieval"):
         if self.hub_bank is not None and not self.similarity.compares_directions:
             fix = f"Corrections are added to cosines; the similarity is {self.similarity.kind!r}."
             raise invalid_argument("hub_bank", self.hub_bank, "null with this similarity", fix)
+        if self.pairs.compares and self.loss.block_size is not None:
+            raise invalid_argument("loss.block_size", self.loss.block_size, f"null with pairs={self.pairs.kind}")
         if self.loss.over_classes and not self.batches.in_batch:
             raise invalid_argument("batches.negatives", "sampled", "'batch' for losses over classes")
 
@@ -242,7 +247,7 @@ class RetrievalJob(Job):
 
     def loss(self, steps_per_epoch: int) -> InBatchLoss:
         """Return the loss."""
-        return self.recipe.loss.build(steps_per_epoch)
+        return self.recipe.pairs.select(self.recipe.loss.build(steps_per_epoch), steps_per_epoch)
 
     def validation(self) -> keras.callbacks.Callback:
         """Return the callback that measures the split `val`."""
