@@ -5,8 +5,8 @@
 
 The dataset has features, see `vsemb features`. A share of the training captions is chosen at random, and these are
 exchanged among their images, as in Huang et al. 2021. The validation split stays as it is. Each row is the epoch with
-the best recall sum there. With `--set pairs=small-loss`, the share that is dropped is the share that was shuffled, unless
-`--set pairs.dropped=SHARE` names another.
+the best recall sum there. With `--set pairs=small-loss`, the share that is dropped is the share that was shuffled,
+unless `--set pairs.dropped=SHARE` names another.
 
 Finished rows of the JSON file are not measured again.
 """
