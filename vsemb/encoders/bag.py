@@ -10,7 +10,7 @@ import numpy as np
 from keras import ops
 
 from vsemb.configured import Configured, build_layers
-from vsemb.encoders.pooling import Pooling, SequencePooling, masked_sum
+from vsemb.encoders.pooling import Pooling, SequencePooling, masked_sum, step_terms
 from vsemb.encoders.text_encoder import TextSpec, WordEmbedding, WordEncoderPart, padding_mask, word_ids
 from vsemb.errors import invalid_argument
 
@@ -127,6 +127,10 @@ class LinearSentenceEncoder(Configured, keras.layers.Layer):
     def call(self, token_ids: Tensor, training: bool = False) -> Tensor:
         pooled = self._pool(self.words(token_ids, training=training), padding_mask(token_ids))
         return pooled if self.projection is None else self.projection(pooled)
+
+    def step_terms(self, token_ids: Tensor) -> Tensor:
+        """Split the embeddings into terms of the words, see `vsemb.encoders.pooling.step_terms`."""
+        return step_terms(self.words(token_ids), padding_mask(token_ids), self.pooling, self.projection)
 
     def compute_output_shape(self, input_shape: Any) -> tuple[Any, ...]:
         pooled = self._pool.compute_output_shape(self.words.compute_output_shape(input_shape))

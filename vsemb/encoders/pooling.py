@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from vsemb.configured import Configured
+from vsemb.errors import invalid_argument
 
 Tensor = Any
 
@@ -63,6 +64,29 @@ def masked_last(states: Tensor, mask: Tensor) -> Tensor:
     last = ops.max(last, axis=1, keepdims=True, initial=0)  # (batch, 1)
     chosen = ops.cast(ops.equal(number, last), states.dtype)  # (batch, steps), all zero for an empty row
     return ops.sum(states * ops.expand_dims(chosen, -1), axis=1)
+
+
+def step_terms(states: Tensor, mask: Tensor, pooling: str, projection: keras.layers.Layer | None) -> Tensor:
+    """Split the sum or mean of states, linearly mapped, into a term per step.
+
+    Args:
+        states: (batch, steps, dim) float.
+        mask: (batch, steps) bool, false for padding.
+        pooling: `sum` or `mean`.
+        projection: the linear map; each step has an equal part of its bias. None for no map.
+
+    Returns:
+        (batch, steps, projected dim), zero for padding; their sum over the steps is the embedding.
+
+    Raises:
+        InvalidArgumentError: for another pooling, whose result is not a sum over steps.
+    """
+    if pooling not in ("sum", "mean"):
+        raise invalid_argument("pooling", pooling, "sum or mean", "Only these are a sum over the steps of a text.")
+    weights = ops.expand_dims(ops.cast(mask, states.dtype), -1)
+    count = ops.maximum(ops.sum(weights, axis=1, keepdims=True), 1)
+    scaled = states if pooling == "mean" else states * count
+    return weights * (scaled if projection is None else projection(scaled)) / count
 
 
 #: Of the states of words; `mean+max` is both, side by side.

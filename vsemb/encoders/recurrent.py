@@ -13,7 +13,7 @@ from keras import ops
 
 from vsemb.configured import build_layers, uniform
 from vsemb.encoders.cells import PeepholeLSTMCell
-from vsemb.encoders.pooling import PooledSentenceEncoder, Pooling
+from vsemb.encoders.pooling import PooledSentenceEncoder, Pooling, step_terms
 from vsemb.encoders.text_encoder import WordEmbedding, WordEncoderPart, padding_mask
 from vsemb.ops.backend import has_gpu, is_portable
 from vsemb.parts import Positive, Share, Size
@@ -225,6 +225,12 @@ class RecurrentSentenceEncoder(PooledSentenceEncoder):
             return self.head(self._packed(token_ids, mask))
         states = self.recurrent(self.words(token_ids, training=training), mask=mask, training=training)
         return self.head(states if self.pooling == "last" else self._pool(states, mask), training)
+
+    def step_terms(self, token_ids: Tensor) -> Tensor:
+        """Split the embeddings into terms of the steps, see `vsemb.encoders.pooling.step_terms`."""
+        mask = padding_mask(token_ids)
+        states = self.recurrent(self.words(token_ids), mask=mask)
+        return step_terms(states, mask, self.pooling, self.projection)
 
     @property
     def _layers_by_direction(self) -> list[Any]:

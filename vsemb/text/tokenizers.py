@@ -54,6 +54,8 @@ class Tokenizer(tf.Module):
     token_shape: ClassVar[tuple[int, ...]] = ()
     #: Name of a token in messages, singular and plural.
     unit: ClassVar[tuple[str, str]] = ("word", "words")
+    #: Text between two tokens of a sentence.
+    between: ClassVar[str] = " "
 
     def __init__(self, vocabulary: Vocabulary, max_length: int = 64, *, lookup: bool = True) -> None:
         super().__init__()
@@ -246,6 +248,7 @@ class CharacterTokenizer(Tokenizer):
     """
 
     unit: ClassVar[tuple[str, str]] = ("character", "characters")
+    between: ClassVar[str] = ""
 
     def __init__(self, vocabulary: Vocabulary | None = None, max_length: int = 201) -> None:
         vocabulary = Vocabulary(ALPHABET) if vocabulary is None else vocabulary

@@ -43,6 +43,11 @@ SYSTEM = System(
             "classify the images of a split by class names",
             ("vsemb classify-split runs/vsepp --classes-file classes.txt --split test --json found.json",),
         ),
+        "trace": Command(
+            "vsemb.systems.zero_shot.api:trace",
+            "show which parts of a text speak for an image",
+            ('vsemb trace runs/birds cardinal.jpg "a red bird with a black face" --out traced.png',),
+        ),
     },
     examples={
         "train": ("vsemb train ds-sje-word-cnn-rnn --data data/birds --out runs/birds",),

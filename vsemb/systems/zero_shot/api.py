@@ -1,7 +1,8 @@
-"""Acts of zero-shot recognition: classification of images by class names."""
+"""Acts of zero-shot recognition: classification of images by class names, and the evidence of a text."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from vsemb.data.store import StoredDataset
     from vsemb.runs.run import Run
     from vsemb.systems.zero_shot.classify import ClassifiedImages, ClassPrompts, SplitClassification
+    from vsemb.systems.zero_shot.evidence import TracedScore
 
 
 @act
@@ -96,6 +98,53 @@ def classify_split(
 
     opened, prompts = open_prompts(run, classes, classes_file, template)
     return domain.classify_split(opened, opened.open_data(data), split, prompts)
+
+
+@act
+def trace(
+    run: Run | str | os.PathLike[str],
+    image: str | os.PathLike[str],
+    text: str,
+    *,
+    data: StoredDataset | str | os.PathLike[str] | None = None,
+    out: str | os.PathLike[str] | None = None,
+) -> TracedScore:
+    """Show which parts of a text speak for an image, and which against it.
+
+    The text encoder of the run adds up the states of its steps, or averages them, so the score is a sum over the steps
+    (Reed et al. 2016, section 4.2). A step of a convolutional encoder reads several words or characters; it is shown
+    with the text that steps before it have not read.
+
+    Args:
+        run: a run, or its directory.
+        image: an image file, or the key of an image in the dataset.
+        text: a text.
+        data: dataset of image keys; default: the training dataset.
+        out: draw the steps beside the image: a .png or .jpg file.
+
+    Raises:
+        InvalidArgumentError: for a run whose score is not such a sum, or a text without a known word.
+        DataError: if the image cannot be read.
+
+    Example:
+
+        traced = trace("runs/birds", "cardinal.jpg", "a red bird with a black face", out="traced.png")
+        [(step.text, step.evidence) for step in traced.steps]
+    """
+    from vsemb.drawing.pictures import check_picture_path, save_picture
+    from vsemb.runs.images import open_keys
+    from vsemb.runs.run import Run
+    from vsemb.systems.zero_shot.evidence import trace_score
+
+    name = os.fspath(image)
+    if out is not None:
+        check_picture_path(out, [name])
+    opened = Run.open(run, "retrieval")
+    traced = trace_score(opened, name, text, open_keys(opened, data, [name]))
+    if out is None:
+        return traced
+    save_picture(traced.drawn(), out)
+    return dataclasses.replace(traced, out=os.fspath(out))
 
 
 def open_prompts(

@@ -7,6 +7,7 @@
 | 5, 6, 7 | loss of both directions, over the hardest wrong class | `StructuredJointEmbedding` |
 | section 3 | one image of each class, one of its captions | `ClassBatches` |
 | 4.1, 4.2 | convolutions, and a recurrent network over their output | `ConvolutionalSentenceEncoder` |
+| 4.2 | score of each time step | `vsemb.systems.zero_shot.evidence` |
 | 4.3 | average of an LSTM's states | `vsemb.encoders.RecurrentSentenceEncoder` |
 | 4.4 | bag of words, word2vec, attributes | `BinaryBagOfWords`, `LinearSentenceEncoder`, `AttributeEncoder` |
 

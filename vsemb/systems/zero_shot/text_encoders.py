@@ -15,7 +15,7 @@ import numpy as np
 from keras import ops
 
 from vsemb.configured import Configured, build_layers
-from vsemb.encoders.pooling import masked_sum
+from vsemb.encoders.pooling import masked_sum, step_terms
 from vsemb.encoders.recurrent import GRU, LSTM
 from vsemb.encoders.text_encoder import (
     UNKNOWN_ID,
@@ -179,6 +179,42 @@ class ConvolutionalSentenceEncoder(Configured, keras.layers.Layer):
             self.projection.build((batch, self.units))
 
     def call(self, token_ids: Tensor, training: bool = False) -> Tensor:
+        states = self._states(token_ids, training)
+        states = states if self.recurrent is None else ops.mean(states, axis=1)
+        return self.projection(self._dropout_layer(states, training=training))
+
+    def step_terms(self, token_ids: Tensor) -> Tensor:
+        """Split the embeddings into terms of the recurrent layer's steps, see `vsemb.encoders.pooling.step_terms`.
+
+        Raises:
+            InvalidArgumentError: for an encoder without a recurrent layer.
+        """
+        if self.recurrent is None:
+            raise invalid_argument(
+                "recurrent", None, "rnn, gru or lstm", "A CNN's hidden layer reads all steps at once."
+            )
+        states = self._states(token_ids, training=False)
+        return step_terms(states, ops.ones_like(states[..., 0], "bool"), "mean", self.projection)
+
+    @property
+    def step_spans(self) -> list[tuple[int, int]]:
+        """First token that each of the last steps reads, and the one after its last.
+
+        Example:
+
+        >>> words = WordEmbedding(vocabulary_size=10, dim=4)
+        >>> ConvolutionalSentenceEncoder(words, dim=6, length=8, stages=((8, 3, 2, 2), (8, 2, 1, 1))).step_spans
+        [(0, 6), (2, 8)]
+        """
+        width = apart = 1
+        for _, filter_width, size, stride in self.stages:
+            width += (filter_width - 1) * apart
+            if size > 1:
+                width, apart = width + (size - 1) * apart, apart * stride
+        return [(apart * step, apart * step + width) for step in range(self.lengths[-1])]
+
+    def _states(self, token_ids: Tensor, training: bool) -> Tensor:
+        """Return the hidden layer, (batch, hidden), or the states of the recurrent layer, (batch, steps, units)."""
         token_ids = ops.pad(token_ids, [[0, 0], [0, self.length]])[:, : self.length]
         token_ids = ops.reshape(token_ids, (-1, self.length))
         states = self.words(token_ids, training=training)  # (batch, length, words.dim)
@@ -188,12 +224,10 @@ class ConvolutionalSentenceEncoder(Configured, keras.layers.Layer):
             if size > 1:
                 states = ops.max_pool(states, size, stride, padding="valid", data_format="channels_last")
         if self.recurrent is None:
-            states = self.summary(ops.reshape(states, (-1, self.lengths[-1] * states.shape[-1])))
-        else:
-            if self.recurrent == "rnn":
-                states = ops.pad(states, [[0, 0], [0, 0], [0, 1]], constant_values=1)
-            states = ops.mean(self.summary(states, training=training), axis=1)
-        return self.projection(self._dropout_layer(states, training=training))
+            return self.summary(ops.reshape(states, (-1, self.lengths[-1] * states.shape[-1])))
+        if self.recurrent == "rnn":
+            states = ops.pad(states, [[0, 0], [0, 0], [0, 1]], constant_values=1)
+        return self.summary(states, training=training)
 
     def compute_output_shape(self, input_shape: Any) -> tuple[Any, Any]:
         return input_shape[0], self.dim
@@ -271,6 +305,17 @@ class BinaryBagOfWords(Configured, keras.layers.Layer):
         previous = ops.pad(ids[:, :-1], [[0, 0], [1, 0]])
         counted = ops.logical_and(ops.greater(ids, UNKNOWN_ID), ops.not_equal(ids, previous))
         return masked_sum(self.words(ids, training=training), counted) + ops.cast(self.bias, self.compute_dtype)
+
+    def step_terms(self, token_ids: Tensor) -> Tensor:
+        """Split the embeddings into terms of the words; a word that is counted has an equal part of the bias."""
+        steps = ops.shape(token_ids)[1]
+        earlier = ops.tril(ops.ones((steps, steps), "bool"), -1)
+        equal = ops.equal(ops.expand_dims(token_ids, 2), ops.expand_dims(token_ids, 1))
+        repeated = ops.any(ops.logical_and(equal, earlier), axis=2)
+        counted = ops.logical_and(ops.greater(token_ids, UNKNOWN_ID), ops.logical_not(repeated))
+        weights = ops.expand_dims(ops.cast(counted, self.compute_dtype), -1)
+        shares = ops.cast(self.bias, self.compute_dtype) / ops.maximum(ops.sum(weights, axis=1, keepdims=True), 1)
+        return weights * (self.words(token_ids) + shares)
 
     def compute_output_shape(self, input_shape: Any) -> tuple[Any, Any]:
         return input_shape[0], self.dim
