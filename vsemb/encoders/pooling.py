@@ -130,6 +130,9 @@ class SequencePooling(Configured, keras.layers.Layer):
         self.keep_arguments(locals())
         self.supports_masking = True
 
+    def build(self, states_shape: Any, mask_shape: Any = None) -> None:
+        """Do nothing: the layer has no weights."""
+
     def compute_mask(self, *args: Any, **kwargs: Any) -> None:
         """Return None: the output has no steps to mask."""
 
@@ -161,15 +164,17 @@ class PooledSentenceEncoder(Configured, keras.layers.Layer):
     _pool: Any
     projection: Any
 
-    def add_head(self, size: int) -> None:
+    def add_head(self, size: int, pool: keras.layers.Layer | None = None) -> None:
         """Make the layers after the states; if sizes differ, the last one is a linear map to `dim`.
 
         Args:
             size: size of a state.
+            pool: layer that pools states with a pooling that is not one of `POOLINGS`; None if the subclass pools them.
         """
         own = self.pooling not in POOLINGS
+        self.state_size = size
         self.pooled_size = size if own else size * len(POOLINGS[self.pooling])
-        self._pool = None if own else SequencePooling(self.pooling, dtype=self.dtype_policy)
+        self._pool = pool if own else SequencePooling(self.pooling, dtype=self.dtype_policy)
         self._dropout_layer = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
         self.projection = None
         self.dim = self.dim or self.pooled_size

@@ -13,6 +13,7 @@ from keras import ops
 
 from vsemb.configured import build_layers, uniform
 from vsemb.encoders.cells import PeepholeLSTMCell
+from vsemb.encoders.generalized_pooling import GeneralizedPooling
 from vsemb.encoders.pooling import PooledSentenceEncoder, Pooling, step_terms
 from vsemb.encoders.text_encoder import WordEmbedding, WordEncoderPart, padding_mask
 from vsemb.ops.backend import has_gpu, is_portable
@@ -24,6 +25,7 @@ Cell = Literal["gru", "gru-reset-before", "lstm", "peephole-lstm"]
 Directions = Literal["forward", "concat", "average"]
 
 
+_LEARNED_POOLINGS = {"generalized": GeneralizedPooling}
 #: Dtype of the matrix products -> that of the state and of everything elementwise.
 _STATE_DTYPES = {"float32": "float32", "bfloat16": "float32", "float64": "float64"}
 
@@ -147,7 +149,8 @@ class RecurrentSentenceEncoder(PooledSentenceEncoder):
             recurrent matrix; slower), `"lstm"` (Keras'), or `"peephole-lstm"` (equations 1-5 of Kiros et al. 2014).
         units: size of the recurrent state per direction.
         directions: `"forward"`, or both directions: `"concat"` (concatenated) or `"average"`.
-        pooling: pooling of the states: `"last"` (the papers), `"mean"`, `"max"` or `"mean+max"`.
+        pooling: pooling of the states: `"last"` (the papers), `"mean"`, `"max"`, `"mean+max"`, or `"generalized"`, see
+            `GeneralizedPooling`.
         dropout: share of pooled entries set to 0 in training.
         init_scale: recurrent weights are initialized uniformly in [-init_scale, init_scale], with 0.08 in Kiros et al.;
             None for Keras' defaults (Glorot and orthogonal).
@@ -179,7 +182,7 @@ class RecurrentSentenceEncoder(PooledSentenceEncoder):
         cell: Cell = "gru",
         units: int = 1024,
         directions: Directions = "forward",
-        pooling: Pooling = "last",
+        pooling: Pooling | Literal["generalized"] = "last",
         dropout: float = 0.0,
         init_scale: float | None = None,
         **kwargs: Any,
@@ -188,7 +191,8 @@ class RecurrentSentenceEncoder(PooledSentenceEncoder):
         self.keep_arguments(locals())
         self._folded: Callable[[Tensor], tuple[list[Tensor], Tensor]] | None = None
         self.recurrent = self._recurrent_layer()
-        self.add_head(2 * units if directions == "concat" else units)
+        learned = [layer(dtype=self.dtype_policy) for name, layer in _LEARNED_POOLINGS.items() if name == pooling]
+        self.add_head(2 * units if directions == "concat" else units, *learned)
 
     def _recurrent_layer(self) -> keras.layers.Layer:
         # The last state comes out of Keras' own masking, also for the backward direction, whose last
@@ -216,6 +220,7 @@ class RecurrentSentenceEncoder(PooledSentenceEncoder):
         build_layers(
             (self.words, input_shape),
             (self.recurrent, self.words.compute_output_shape(input_shape)),
+            (self._pool, (*input_shape[:2], self.state_size)),
             (self.projection, (input_shape[0], self.pooled_size)),
         )
 
@@ -239,8 +244,10 @@ class RecurrentSentenceEncoder(PooledSentenceEncoder):
         return [self.recurrent.forward_layer, self.recurrent.backward_layer]
 
     def _is_fast(self) -> bool:
-        """Whether `packed_loop` serves all directions in inference."""
-        return all(isinstance(layer, FastLoop) and layer.own_loop_serves(False) for layer in self._layers_by_direction)
+        """Whether `packed_loop` serves all directions in inference, and the pooling its outputs."""
+        return hasattr(self._pool, "of_words") and all(
+            isinstance(layer, FastLoop) and layer.own_loop_serves(False) for layer in self._layers_by_direction
+        )
 
     def _packed(self, token_ids: Tensor, mask: Tensor) -> Tensor:
         """Return the pooled states, in less time than the layers; see `packed_loop`."""
@@ -308,7 +315,7 @@ class Recurrent(WordEncoderPart, kind="recurrent"):
         cell: `gru`, `gru-reset-before` (the original GRU), `lstm` or `peephole-lstm`.
         units: size of the recurrent state of each direction.
         directions: `forward`, or both directions, as `concat` or `average`.
-        pooling: pooling of the states: `last`, `mean`, `max` or `mean+max`.
+        pooling: pooling of the states: `last`, `mean`, `max`, `mean+max`, or `generalized`, which learns weights.
         dropout: share of pooled entries dropped in training.
         init_scale: recurrent weights are uniform in +- this; null for Keras' defaults.
     """
@@ -318,7 +325,7 @@ class Recurrent(WordEncoderPart, kind="recurrent"):
     cell: Cell = "gru"
     units: Size = 1024
     directions: Directions = "forward"
-    pooling: Literal["last", "mean", "max", "mean+max"] = "last"
+    pooling: Literal["last", "mean", "max", "mean+max", "generalized"] = "last"
     dropout: Share = 0.0
     init_scale: Positive | None = None
 
