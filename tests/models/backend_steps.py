@@ -19,6 +19,7 @@ import numpy as np
 
 from vsemb.encoders import ImageEncoder, LinearSentenceEncoder, RecurrentSentenceEncoder, WordEmbedding
 from vsemb.losses import InfoNCE, PairwiseRanking, SigmoidLoss
+from vsemb.losses.small_loss import SmallLoss
 from vsemb.models import DualEncoder, LogitScale
 
 WORDS, STEPS, ROWS = 9, 3, 6
@@ -48,7 +49,10 @@ def in_chunks() -> bool:
 
 def dual_encoder(case: str) -> Case:
     words = word_vectors()
-    texts = RecurrentSentenceEncoder(words, 4, units=6) if case == "vsepp" else LinearSentenceEncoder(words)
+    poolings = {"vsepp": "last", "generalized": "generalized"}
+    texts = LinearSentenceEncoder(words)
+    if case in poolings:
+        texts = RecurrentSentenceEncoder(words, 4, units=6, pooling=poolings[case])
     similarity = "order" if case == "order-embedding" else "cosine"
     scale = LogitScale(5.0, bias=-2.0) if case == "sigmoid" else None
     sizes = {"chunk_size": 4, "block_size": 4} if case == "sigmoid" and in_chunks() else {}
@@ -58,6 +62,8 @@ def dual_encoder(case: str) -> Case:
     loss = SigmoidLoss() if case == "sigmoid" else PairwiseRanking(0.3, "hardest", warmup_steps=3)
     if case == "contrastive":
         loss = InfoNCE(0.5)
+    if case == "small-loss":
+        loss = SmallLoss(loss, dropped=0.4, warmup_steps=2)
     ids = np.array([1, 2, 3, 1, 4, 5])
     batches = [
         ({"image": generator.normal(size=(ROWS, 5)).astype(np.float32), "text": text[0], "image_id": ids},)
@@ -66,10 +72,10 @@ def dual_encoder(case: str) -> Case:
     return model, loss, batches
 
 
+CASES = ("vsepp", "order-embedding", "contrastive", "sigmoid", "generalized", "small-loss")
+
 #: Name of a case -> makes it.
-BACKENDS: dict[str, Callable[[], Case]] = {
-    name: functools.partial(dual_encoder, name) for name in ("vsepp", "order-embedding", "contrastive", "sigmoid")
-}
+BACKENDS: dict[str, Callable[[], Case]] = {name: functools.partial(dual_encoder, name) for name in CASES}
 
 
 def train(case: Callable[[], Case], weights: list[np.ndarray] | None = None) -> dict[str, list[np.ndarray]]:

@@ -1,6 +1,7 @@
 """Encoders: Keras layers that map token ids or image features to one vector or a set of vectors."""
 
 from vsemb.encoders.bag import BagOfWordsEncoder, LinearSentenceEncoder
+from vsemb.encoders.generalized_pooling import GeneralizedPooling
 from vsemb.encoders.image import FeatureScaling, ImageEncoder, PixelEncoder
 from vsemb.encoders.pooling import SequencePooling
 from vsemb.encoders.recurrent import RecurrentSentenceEncoder
@@ -11,6 +12,7 @@ from vsemb.encoders.transformer import TransformerSentenceEncoder
 __all__ = [
     "BagOfWordsEncoder",
     "FeatureScaling",
+    "GeneralizedPooling",
     "SequenceAndBagEncoder",
     "ImageEncoder",
     "LinearSentenceEncoder",

@@ -8,9 +8,10 @@ from vsemb.errors import invalid_argument
 from vsemb.losses.contrastive import InfoNCE, SigmoidLoss
 from vsemb.losses.in_batch import CombinedLoss, InBatchLoss, KerasLoss
 from vsemb.losses.ranking import PairwiseRanking
+from vsemb.losses.small_loss import SmallLoss
 from vsemb.registry import find_part
 
-__all__ = ["CombinedLoss", "InBatchLoss", "InfoNCE", "KerasLoss", "PairwiseRanking", "SigmoidLoss", "get"]
+__all__ = ["CombinedLoss", "InBatchLoss", "InfoNCE", "KerasLoss", "PairwiseRanking", "SigmoidLoss", "SmallLoss", "get"]
 
 
 def get(identifier: str | keras.losses.Loss) -> InBatchLoss:

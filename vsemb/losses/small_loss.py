@@ -53,8 +53,9 @@ class SmallLoss(InBatchLoss):
     def call(self, labels: Tensor, scores: Tensor, mask: Tensor | None = None) -> Tensor:
         values = self.loss.call(labels, scores, mask)
         ordered = ops.sort(gather_across_replicas(ops.stop_gradient(values)))
-        queries = ops.cast(ops.shape(ordered)[0], "float32")
-        kept = ops.arange(queries) < ops.ceil((1.0 - self._dropped()) * queries)
+        queries = ops.shape(ordered)[0]
+        count = ops.ceil((1.0 - self._dropped()) * ops.cast(queries, "float32"))
+        kept = ops.cast(ops.arange(queries), "float32") < count
         largest = ops.max(ops.where(kept, ordered, -math.inf), initial=-math.inf)
         return ops.where(values <= largest, values, 0.0)
 
