@@ -28,7 +28,7 @@ from vsemb.systems.regions.similarities import (
     region_word_scores,
 )
 
-NAMES = ("max-sim", "sum-sim", "late-interaction", "cross-attention")
+NAMES = ("max-sim", "sum-sim", "late-interaction", "mutual-late-interaction", "cross-attention")
 
 
 def embeddings(rows: int, seed: int, items: int = 4) -> np.ndarray:
@@ -67,6 +67,14 @@ def test_late_interaction_by_hand() -> None:
     image = similarity.normalize(np.array([[[-1, -1], [0, 0]]], np.float32))
     np.testing.assert_allclose(similarity.scores(image, text), [[-(1.4 + 1) / 2 / np.sqrt(2)]], rtol=1e-6)
     assert float(similarity.scores(image, 0 * text)[0, 0]) == 0
+
+
+def test_mutual_late_interaction_by_hand() -> None:
+    # The best cosines are 0.6 and 0 of the words, and 0.6 and -0.8 of the regions. The rest is padding.
+    similarity = similarities.get("mutual-late-interaction")
+    image = similarity.normalize(np.array([[[2, 0], [0, -5], [0, 0]]], np.float32))
+    text = similarity.normalize(np.array([[[3, 4], [0, 2], [0, 0]]], np.float32))
+    np.testing.assert_allclose(similarity.scores(image, text), [[((0.6 + 0) / 2 + (0.6 - 0.8) / 2) / 2]], rtol=1e-6)
 
 
 @pytest.mark.parametrize(("attend", "temperature"), [("regions", 9.0), ("words", 4.0)])

@@ -14,9 +14,15 @@ SYSTEM = System(
         "text encoder": {"contextual-tokens": "vsemb.systems.regions.encoders"},
         "protocol": {"pointing": "vsemb.systems.regions.protocol"},
         "analysis": {"norms": "vsemb.systems.regions.norms"},
-        "loss": {"ranking-fragments": "vsemb.systems.regions.fragment_loss"},
+        "loss": {
+            "ranking-fragments": "vsemb.systems.regions.fragment_loss",
+            "ranking-sparse": "vsemb.systems.regions.sparse_alignment",
+        },
         "similarity": {
-            **dict.fromkeys(("max-sim", "sum-sim", "late-interaction"), "vsemb.systems.regions.similarities"),
+            **dict.fromkeys(
+                ("max-sim", "sum-sim", "late-interaction", "mutual-late-interaction"),
+                "vsemb.systems.regions.similarities",
+            ),
             "cross-attention": "vsemb.systems.regions.cross_attention",
         },
     },

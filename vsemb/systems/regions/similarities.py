@@ -122,15 +122,41 @@ class LateInteraction(MultiVectorSimilarity, kind="late-interaction"):
         return l2_normalize(embeddings)
 
     def scores(self, images: Tensor, texts: Tensor) -> Tensor:
-        return region_word_scores(images, texts, "max") / _word_counts(texts)
+        return region_word_scores(images, texts, "max") / _item_counts(texts)
 
     def pair_scores(self, images: Tensor, texts: Tensor) -> Tensor:
-        return region_word_pair_scores(images, texts, "max") / _word_counts(texts)
+        return region_word_pair_scores(images, texts, "max") / _item_counts(texts)
 
 
-def _word_counts(texts: Tensor) -> Tensor:
-    """Return the number of words of each text, (..., steps, dim) -> (...) float32, at least 1."""
-    return ops.maximum(ops.sum(ops.cast(item_mask(texts), "float32"), axis=-1), 1.0)
+@keras.saving.register_keras_serializable("vsemb")
+@dataclass(frozen=True)
+class MutualLateInteraction(LateInteraction, kind="mutual-late-interaction"):
+    """Mean of two late interactions: of words with their best regions, and of regions with their best words.
+
+        S_kl = 1/2 (mean over t of max over i of cos(v_i, s_t) + mean over i of max over t of cos(v_i, s_t))
+
+    FILIP (Yao et al. 2021, arXiv:2111.07783, equations 4 and 5) has the second half for images as queries, and the
+    first for texts. Here one score serves both.
+
+    Example: the words' best cosines are 1 and 0.6, the region's best is 1.
+
+    >>> regions, words = ops.array([[[1.0, 0.0]]]), ops.array([[[1.0, 0.0], [0.6, 0.8]]])
+    >>> round(float(MutualLateInteraction().scores(regions, words)[0, 0]), 3)
+    0.9
+    """
+
+    def scores(self, images: Tensor, texts: Tensor) -> Tensor:
+        of_regions = region_word_scores(texts, images, "max") / _item_counts(images)
+        return (super().scores(images, texts) + ops.transpose(of_regions)) / 2
+
+    def pair_scores(self, images: Tensor, texts: Tensor) -> Tensor:
+        of_regions = region_word_pair_scores(texts, images, "max") / _item_counts(images)
+        return (super().pair_scores(images, texts) + of_regions) / 2
+
+
+def _item_counts(sets: Tensor) -> Tensor:
+    """Return the number of vectors of each set, (..., items, dim) -> (...) float32, at least 1."""
+    return ops.maximum(ops.sum(ops.cast(item_mask(sets), "float32"), axis=-1), 1.0)
 
 
 def item_mask(vectors: Tensor) -> Tensor:
