@@ -68,7 +68,9 @@ class PseudoPositives(MatchingLoss):
 
     def call(self, labels: Tensor, scores: Tensor, mask: Tensor | None = None) -> Tensor:
         near = ops.greater_equal(scores, positive_scores(labels, scores))
-        return super().call(ops.cast(near, "int32"), scores, mask)
+        # XLA may compute the own score twice, and round it otherwise.
+        positive = ops.logical_or(ops.equal(labels, 1), near)
+        return super().call(ops.cast(positive, "int32"), scores, mask)
 
 
 @keras.saving.register_keras_serializable("vsemb")
