@@ -33,7 +33,7 @@ def slow_divergence(u: Sequence[float]) -> float:
 
 
 def matching_rows(labels: np.ndarray, mask: np.ndarray, logits: np.ndarray, *, pseudo: bool = False) -> np.ndarray:
-    """Binary cross entropy of each query, the mean over the candidates that count."""
+    """Binary cross entropy of each query, the sum over the candidates that count."""
     values = []
     for row, label, counts in zip(logits, labels, mask, strict=True):
         own = next(logit for logit, is_own in zip(row, label, strict=True) if is_own)
@@ -43,5 +43,5 @@ def matching_rows(labels: np.ndarray, mask: np.ndarray, logits: np.ndarray, *, p
                 positive = is_own or (pseudo and logit >= own)
                 probability = 1 / (1 + math.exp(-logit))
                 costs.append(-math.log(probability if positive else 1 - probability))
-        values.append(sum(costs) / len(costs))
+        values.append(sum(costs))
     return np.array(values)

@@ -15,7 +15,7 @@ from vsemb.systems.probabilistic.heads import GaussianImageEncoder, GaussianText
 from vsemb.systems.probabilistic.matching_loss import Matching
 
 # Large, so that all terms of the loss change the weights.
-_LOSS = Matching(pseudo_weight=0.5, prior_weight=0.5)
+_LOSS = Matching(pseudo_weight=0.5, prior_weight=0.1)
 
 
 def model(**options: Any) -> DualEncoder:

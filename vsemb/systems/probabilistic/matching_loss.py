@@ -17,54 +17,28 @@ Tensor = Any
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class MatchingLoss(SigmoidLoss):
-    """Binary cross entropy of the match probability, the mean over candidates (Chun 2024, equation 2).
-
-    The probability of a pair is sigmoid(score / temperature + bias). With the similarity `csd`, the score is the
-    negative distance -d, so this is sigmoid(-a d + b).
-
-    When to use it: with the similarity `csd`, together with `PseudoPositives`. It is `SigmoidLoss` divided by the
-    number of candidates.
-
-    Args:
-        temperature: divisor of the scores, 1 / a; > 0.
-        bias: b, added to the scaled scores.
-        **kwargs: arguments of `InBatchLoss`; the paper uses the mean over queries.
-
-    Example: a score of 0 costs log 2.
-
-    >>> round(float(MatchingLoss()([[1, 0], [0, 1]], [[0.0, 0.0], [0.0, 0.0]])), 4)
-    0.6931
-    """
-
-    # The number of candidates must be known.
-    additive = False
-
-    def call(self, labels: Tensor, scores: Tensor, mask: Tensor | None = None) -> Tensor:
-        compared = ops.ones_like(scores) if mask is None else ops.cast(mask, scores.dtype)
-        return super().call(labels, scores, mask) / ops.sum(compared, axis=1)
-
-
-@keras.saving.register_keras_serializable("vsemb")
-class PseudoPositives(MatchingLoss):
-    """`MatchingLoss` in which candidates that score at least as high as the own pair are positives (section 2.3).
+class PseudoPositives(SigmoidLoss):
+    """`SigmoidLoss` in which candidates that score at least as high as the own pair are positives (Chun 2024).
 
     Many pairs that datasets count as negatives match. If such a candidate scores as high as the own pair, this loss
-    does not push it away.
+    does not push it away (section 2.3).
 
-    When to use it: with a small weight beside `MatchingLoss`; alone, it does not rank the own pair before others.
+    When to use it: with a small weight beside `SigmoidLoss`; alone, it does not rank the own pair before others.
 
     Args:
-        temperature: as in `MatchingLoss`.
-        bias: as in `MatchingLoss`.
+        temperature: as in `SigmoidLoss`; 1 / a of the paper.
+        bias: as in `SigmoidLoss`; b of the paper.
         **kwargs: arguments of `InBatchLoss`.
 
     Example: the second candidate scores higher than the own pair, so a high score of it costs little.
 
     >>> labels, scores = [[1, 0]], [[0.0, 9.0]]
-    >>> round(float(MatchingLoss()(labels, scores)), 2), round(float(PseudoPositives()(labels, scores)), 2)
-    (4.85, 0.35)
+    >>> round(float(SigmoidLoss()(labels, scores)), 2), round(float(PseudoPositives()(labels, scores)), 2)
+    (9.69, 0.69)
     """
+
+    # A candidate is compared with the own pair.
+    additive = False
 
     def call(self, labels: Tensor, scores: Tensor, mask: Tensor | None = None) -> Tensor:
         near = ops.greater_equal(scores, positive_scores(labels, scores))
@@ -77,7 +51,8 @@ class PseudoPositives(MatchingLoss):
 class Prior(InBatchLoss):
     """Divergence of each text and its image from the standard normal distribution (VIB, section 2.2).
 
-    It keeps variances from collapsing to 0, see `vsemb.systems.probabilistic.gaussians.divergence`.
+    It keeps variances from collapsing to 0, see `vsemb.systems.probabilistic.gaussians.divergence`. It is multiplied by
+    the number of candidates, since `SigmoidLoss` is a sum over candidates. In the paper, both are means.
 
     When to use it: with the similarity `csd` and a small weight, in a `vsemb.losses.CombinedLoss`. It does not depend
     on pairs, so it does not train a model alone.
@@ -102,12 +77,13 @@ class Prior(InBatchLoss):
         """Compute the loss of each text with its own image; arguments as in `InBatchLoss`, with one row per item."""
         own = ops.argmax(ops.cast(ops.equal(labels, 1), "int32"), axis=1)
         # The product makes the gradient dense, as gathering over replicas needs it.
-        return divergence(ops.take(1.0 * images, own, axis=0)) + divergence(texts)
+        both = divergence(ops.take(1.0 * images, own, axis=0)) + divergence(texts)
+        return both * ops.cast(ops.shape(labels)[1], both.dtype)
 
 
 @dataclass(frozen=True)
 class Matching(Sigmoid, kind="matching"):
-    """The loss of PCME++: matching, pseudo-positives and a prior; use it with the similarity `csd`.
+    """The loss of PCME++: a sigmoid loss, pseudo-positives and a prior; use it with the similarity `csd`.
 
     Attributes:
         temperature: divisor of the scores, 1 / a; the initial value if it is learned.
@@ -124,6 +100,6 @@ class Matching(Sigmoid, kind="matching"):
 
     def build(self, steps_per_epoch: int) -> CombinedLoss:  # type: ignore[override]
         scale = (1.0, 0.0) if self.learn_temperature else (self.temperature, self.bias)
-        losses: list[InBatchLoss] = [MatchingLoss(*scale), PseudoPositives(*scale), Prior()]
+        losses: list[InBatchLoss] = [SigmoidLoss(*scale), PseudoPositives(*scale), Prior()]
         weights = [1.0, self.pseudo_weight, self.prior_weight]
         return CombinedLoss(losses, weights, reduction=self.reduction)
