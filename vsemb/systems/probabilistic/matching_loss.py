@@ -98,7 +98,7 @@ class Matching(Sigmoid, kind="matching"):
     pseudo_weight: NonNegative = 0.1
     prior_weight: NonNegative = 1e-4
 
-    def build(self, steps_per_epoch: int) -> CombinedLoss:  # type: ignore[override]
+    def build(self, steps_per_epoch: int) -> CombinedLoss:
         scale = (1.0, 0.0) if self.learn_temperature else (self.temperature, self.bias)
         losses: list[InBatchLoss] = [SigmoidLoss(*scale), PseudoPositives(*scale), Prior()]
         weights = [1.0, self.pseudo_weight, self.prior_weight]

@@ -5,7 +5,7 @@
 | 1 | closed-form sampled distance d of two normal distributions | `vsemb.systems.probabilistic.gaussians` |
 | section 2.2 | means of unit length, and log variances | `vsemb.systems.probabilistic.similarity` |
 | section 2.5 | heads of means and of log variances | `vsemb.systems.probabilistic.heads` |
-| 2 | binary cross entropy of sigmoid(-a d + b), learned a and b | `vsemb.systems.probabilistic.matching_loss` |
+| 2 | binary cross entropy of sigmoid(-a d + b), learned a and b | `vsemb.losses.SigmoidLoss` |
 | section 2.3 | pseudo-positives, weight alpha = 0.1 | `vsemb.systems.probabilistic.matching_loss` |
 | section 2.2 | divergence from N(0, 1) (VIB), weight beta = 0.0001 | `vsemb.systems.probabilistic.matching_loss` |
 | uncertainty | sum of the variances of an item | `vsemb.systems.probabilistic.gaussians` |
@@ -20,6 +20,8 @@ features, and the losses above. a and b start at 5, as in the authors' code. Dev
   words. The paper has CLIP's Transformers with pretrained weights, and a block of its own in each for the variances.
 - A log variance is the logarithm of an equal share of a total variance of 0.1, plus the output of its linear map. In
   the authors' code, the constant is 0. With it, the variances of 1,024 dimensions outweigh the means at the start.
+- The loss of a query is a sum over candidates, and beta is multiplied by their number. So the ratios of the losses are
+  the paper's. The paper has means, with which gradients of variances are so small that Adam's epsilon damps them.
 - Mixed sample augmentation of images (section 2.4) and the random removal of tokens are left out: they need pixels or
   maps, and towers here read one cached vector per image. The authors' label smoothing of 0.0001 is left out, too.
 - Other captions of an image in a batch are ignored, as in all recipes here. The authors' code counts them as positives.
