@@ -33,7 +33,7 @@ def test_bins_by_hand() -> None:
 
 def test_the_command(pcme_run, scenes, tmp_path, capsys) -> None:
     report = tmp_path / "uncertainty.json"
-    arguments = ["analyze", "uncertainty", str(pcme_run.path), "--split", "val", "--bins", "3", "--examples", "2"]
+    arguments = ["analyze", "uncertainty", str(pcme_run.path), "--split", "val", "--bins", "3", "--items", "2"]
     assert main([*arguments, "--json", str(report)]) == 0
     content, part = json.loads(report.read_text()), scenes.split("val")
     images, texts, rows = embedded(pcme_run, scenes, "val")

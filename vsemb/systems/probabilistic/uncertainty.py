@@ -29,11 +29,11 @@ class Uncertainty(Analysis, kind="uncertainty"):
 
     Attributes:
         bins: number of bins.
-        examples: number of the most and of the least uncertain images and texts to show.
+        items: number of the most and of the least uncertain images and texts to show.
     """
 
     bins: Count = 10
-    examples: Whole = 3
+    items: Whole = 3
 
     def analyze(self, runs: Sequence[Run], data: StoredDataset, split: str) -> Table:
         import numpy as np
@@ -62,7 +62,7 @@ class Uncertainty(Analysis, kind="uncertainty"):
         names: dict[str, Sequence[str]] = {"images": part.keys, "texts": part.captions}
         values: dict[str, Any] = {"split": split, "words_correlation": by_length}
         for name, side in sides.items():
-            shown = [_examples(side, names[name], order, self.examples) for order in (side.order, side.order[::-1])]
+            shown = [_examples(side, names[name], order, self.items) for order in (side.order, side.order[::-1])]
             values[name] = {
                 **side.summary(),
                 "rank_correlation": side.correlation,
