@@ -14,4 +14,5 @@ SYSTEMS = (
     "vsemb.systems.entailment",
     "vsemb.systems.benchmarks",
     "vsemb.systems.hyperbolic",
+    "vsemb.systems.probabilistic",
 )
