@@ -9,18 +9,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from vsemb.console import progress
-from vsemb.data.batches import pad_ids
 from vsemb.data.store import StoredDataset
-from vsemb.errors import DataError, invalid_argument
+from vsemb.errors import invalid_argument
 from vsemb.evaluation.retrieval import RetrievalMetrics, rank_metrics
 from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, require
 from vsemb.runs.run import Run
 from vsemb.systems.captions.captioning import image_inputs
-
-# Pairs of an image and a caption per batch.
-_IMAGES, _CAPTIONS = 8, 64
+from vsemb.systems.captions.likelihoods import Likelihoods, log_mean
 
 
 def measure_ranking(
@@ -61,52 +57,10 @@ def measure_ranking(
         image_inputs(run.images_of(dataset, part), np.arange(first)),
         image_inputs(run.images_of(dataset, train), of_train),
     ]
-    likelihoods = log_likelihoods(run, tf.concat(images, axis=0), *tokens)
-    scores = likelihoods[:first] - _log_mean(likelihoods[first:])
+    likelihoods = Likelihoods(run).of_all(tf.concat(images, axis=0), *tokens)
+    scores = likelihoods[:first] - log_mean(likelihoods[first:])
     of_images, of_captions = score_ranks(scores, own)
     return RetrievalMetrics(rank_metrics(of_images), rank_metrics(of_captions), first, len(own))
-
-
-def _log_mean(logarithms: np.ndarray) -> np.ndarray:
-    """Return the logarithm of the mean of each column of probabilities."""
-    largest = logarithms.max(axis=0)
-    return largest + np.log(np.exp(logarithms - largest).mean(axis=0))
-
-
-def log_likelihoods(run: Run, images: tf.Tensor, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Compute the log-likelihood of every caption for every image.
-
-    Args:
-        run: a run of `multimodal-rnn`.
-        images: (n, ...) inputs of its model.
-        ids: (tokens,) int32, the words of all captions, concatenated.
-        offsets: (m + 1,) int64, the place of each caption in `ids`.
-
-    Returns:
-        (n, m) float64 natural logarithms, each summed over the caption's words and its end.
-
-    Raises:
-        DataError: if one is NaN.
-    """
-    signature = [tf.TensorSpec((None, *images.shape[1:]), images.dtype), tf.TensorSpec((None, None), tf.int32)]
-
-    @tf.function(input_signature=signature, autograph=False)
-    def pairs(some: tf.Tensor, text: tf.Tensor) -> tf.Tensor:
-        rows, columns = tf.shape(some)[0], tf.shape(text)[0]
-        inputs = {"image": tf.repeat(some, columns, axis=0), "text": tf.tile(text, [rows, 1])}
-        return tf.reshape(tf.reduce_sum(run.model.log_likelihoods(inputs), axis=1), [rows, columns])
-
-    likelihoods = np.empty((len(images), len(offsets) - 1))
-    # Captions of similar length are batched together, to reduce padding.
-    order = np.argsort(np.diff(offsets), kind="stable")
-    for start in progress(range(0, len(order), _CAPTIONS), desc="likelihoods", unit="batch", leave=False):
-        captions = order[start : start + _CAPTIONS]
-        text = tf.constant(pad_ids(ids, offsets, captions), tf.int32)
-        for row in range(0, len(images), _IMAGES):
-            likelihoods[row : row + _IMAGES, captions] = pairs(images[row : row + _IMAGES], text).numpy()
-    if np.isnan(likelihoods).any():
-        raise DataError("The likelihoods hold NaN. The model is broken; nothing was ranked.")
-    return likelihoods
 
 
 def score_ranks(scores: np.ndarray, own: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
