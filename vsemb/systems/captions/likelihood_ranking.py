@@ -13,10 +13,9 @@ from vsemb.data.store import StoredDataset
 from vsemb.errors import invalid_argument
 from vsemb.evaluation.retrieval import RetrievalMetrics, rank_metrics
 from vsemb.ops.tensorflow import tf
-from vsemb.parts import Count, require
 from vsemb.runs.run import Run
 from vsemb.systems.captions.captioning import image_inputs
-from vsemb.systems.captions.likelihoods import Likelihoods, log_mean
+from vsemb.systems.captions.likelihoods import Likelihoods, log_mean, training_images
 
 
 def measure_ranking(
@@ -44,20 +43,15 @@ def measure_ranking(
 
         measure_ranking(Run.open("runs/captions"), Dataset.open("data/flickr8k"), first=100)
     """
-    part, train = dataset.split(split), dataset.split("train")
+    part = dataset.split(split)
     first = len(part) if first is None else first
     if not 1 <= first <= len(part):
         raise invalid_argument("first", first, f"an integer from 1 to {len(part)}, the number of images")
-    require("prior", prior, Count)
-    prior = min(prior, len(train))
+    of_prior = training_images(run, dataset, prior)
     own = part.caption_rows[: part.caption_offsets[first]]
     tokens = run.tokenizer.encode(part.captions[: len(own)])
-    of_train = np.linspace(0, len(train) - 1, prior).astype(np.int64)
-    images = [
-        image_inputs(run.images_of(dataset, part), np.arange(first)),
-        image_inputs(run.images_of(dataset, train), of_train),
-    ]
-    likelihoods = Likelihoods(run).of_all(tf.concat(images, axis=0), *tokens)
+    images = image_inputs(run.images_of(dataset, part), np.arange(first))
+    likelihoods = Likelihoods(run).of_all(tf.concat([images, of_prior], axis=0), *tokens)
     scores = likelihoods[:first] - log_mean(likelihoods[first:])
     of_images, of_captions = score_ranks(scores, own)
     return RetrievalMetrics(rank_metrics(of_images), rank_metrics(of_captions), first, len(own))

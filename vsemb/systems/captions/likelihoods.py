@@ -14,9 +14,12 @@ import numpy as np
 
 from vsemb.console import progress
 from vsemb.data.batches import pad_ids
+from vsemb.data.store import StoredDataset
 from vsemb.errors import DataError
 from vsemb.ops.tensorflow import tf
+from vsemb.parts import Count, require
 from vsemb.runs.run import Run
+from vsemb.systems.captions.captioning import image_inputs
 from vsemb.systems.captions.next_word import END_ID, START_ID
 
 # Images that the image encoder reads at a time.
@@ -41,6 +44,27 @@ def log_mean(logarithms: np.ndarray) -> np.ndarray:
     """
     largest = logarithms.max(axis=0)
     return largest + np.log(np.exp(logarithms - largest).mean(axis=0))
+
+
+def training_images(run: Run, dataset: StoredDataset, count: int) -> tf.Tensor:
+    """Return training images over which the probabilities of captions are averaged, evenly spaced.
+
+    Args:
+        run: the run that reads them.
+        dataset: a dataset with a split `train`.
+        count: number of images; all if there are fewer.
+
+    Returns:
+        (count, ...) inputs of the run's model.
+
+    Raises:
+        InvalidArgumentError: if the count is below 1.
+        DataError: if run and dataset do not match.
+    """
+    require("prior", count, Count)
+    train = dataset.split("train")
+    rows = np.linspace(0, len(train) - 1, min(count, len(train))).astype(np.int64)
+    return image_inputs(run.images_of(dataset, train), rows)
 
 
 class Likelihoods:
