@@ -10,7 +10,6 @@ import tensorflow as tf
 
 import vsemb
 from tests.raising import raises_argument
-from vsemb import Run
 from vsemb.cli.__main__ import main
 from vsemb.errors import DataError
 from vsemb.evaluation import retrieval_ranks
@@ -169,6 +168,7 @@ def test_the_search_command(tiny_run, caption_run, capsys) -> None:
     assert len(json.loads(capsys.readouterr().out)["results"]) == 3
 
 
+@pytest.mark.slow
 def test_a_run_reads_the_images_of_files(tiny_pixel_run, pixel_caption_run, scenes, tmp_path) -> None:
     files = tmp_path / "pictures"
     files.mkdir()
