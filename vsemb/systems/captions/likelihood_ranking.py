@@ -23,7 +23,7 @@ def measure_ranking(
 ) -> RetrievalMetrics:
     """Rank captions for images, and images for captions, by the likelihoods of a caption model.
 
-    Every caption is scored for every image, which takes minutes for 100 images with 500 captions on a CPU.
+    Every caption is scored for every image, which takes a minute for 100 images with 500 captions on a CPU core.
 
     Args:
         run: a run of `multimodal-rnn`.

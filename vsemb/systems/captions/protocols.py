@@ -161,7 +161,7 @@ class Perplexity(Protocol, kind="perplexity"):
 class Likelihood(Protocol, kind="likelihood"):
     """Retrieval by the likelihood of captions, as in m-RNN.
 
-    Every caption is scored for every image, which takes minutes for 100 images on a CPU.
+    Every caption is scored for every image, which takes a minute for 100 images on a CPU core.
 
     Attributes:
         first: rank the first images of the split, this many, and their captions; default: all.
