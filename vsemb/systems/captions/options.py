@@ -98,7 +98,7 @@ class RerankedSearch(SearchOption, kind="captions"):
 
     rerank: PathName | None = None
     rerank_first: Count = 20
-    rerank_weight: NonNegative = 0.01
+    rerank_weight: NonNegative = 0.0156
 
     def check(self) -> None:
         if self.rerank is None:
