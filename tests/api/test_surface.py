@@ -48,7 +48,7 @@ SURFACE = {
         "threads=None, versions=('latest',), label=mappingproxy({}), poll=1.0, grace=30.0"
     ),
     "find": "source, text=None, *, image=None, minus=(), plus=(), compose=(), abstract=(), data=None, split=None, "
-    "captions=False, k=10, resort=None, candidates=None, keep_query=False, run=None, out=None",
+    "captions=False, k=10, resort=None, candidates=None, keep_query=False, run=None, out=None, **options",
     "index": "run, *, images=None, data=None, split=None, captions=False, out=None, backend='exact', candidates=(), "
     "**options",
     "compare_backends": "source, *, data=None, split=None, captions=False",

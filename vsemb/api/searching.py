@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from vsemb.acts import Fields, Option, act, chosen
+from vsemb.acts import Fields, Option, act, additions, chosen
 from vsemb.console import say
 from vsemb.errors import counted, invalid_argument
 from vsemb.parts import Count
@@ -22,6 +22,7 @@ from vsemb.runs.inputs import (
     texts_and_blanks,
     typed_lines,
 )
+from vsemb.runs.options import SearchOption
 from vsemb.searching.backends.backend import SearchBackend
 from vsemb.unicode import require_unicode
 
@@ -56,6 +57,7 @@ def find(
     keep_query: bool = False,
     run: str | os.PathLike[str] | None = None,
     out: str | os.PathLike[str] | None = None,
+    **options: Annotated[Any, Fields("search option")],
 ) -> SearchResults | Iterator[SearchResults]:
     """Find the images of a dataset that match a text or an image, with words subtracted and added.
 
@@ -87,6 +89,7 @@ def find(
         keep_query: keep the query image in the results.
         run: run of the index, if the run was moved.
         out: contact sheet of the results, 400 at most, as .png or .jpg.
+        **options: fields of the options that systems add, such as `rerank`.
 
     Returns:
         The results of the query, best first. For several queries, an iterator of their results; an error is part of
@@ -104,6 +107,7 @@ def find(
     """
     from vsemb.drawing.pictures import check_picture_path
 
+    added = additions(SearchOption, options)
     if out is not None:
         check_picture_path(out)
     if keep_query and image is None:
@@ -115,16 +119,16 @@ def find(
     def opened() -> AbstractContextManager[SearchSession]:
         from vsemb.runs.searching import open_search
 
-        return open_search(source, run=run, data=data, split=split, captions=captions, report=say)
+        return open_search(source, run=run, data=data, split=split, captions=captions, report=say, options=added)
 
-    options = {"k": k, "resort": resort, "candidates": candidates, "keep_query": keep_query}
-    subtracted, added = tuple(minus), tuple(plus)
+    found = {"k": k, "resort": resort, "candidates": candidates, "keep_query": keep_query}
+    subtracted, summed = tuple(minus), tuple(plus)
     if text is None and image is None and not (compose or abstract):
-        return _answers(opened, subtracted, added, out, options)
+        return _answers(opened, subtracted, summed, out, found)
     named_image = None if image is None else os.fspath(image)
-    query = Query(text, named_image, subtracted, added, tuple(compose), tuple(abstract))
+    query = Query(text, named_image, subtracted, summed, tuple(compose), tuple(abstract))
     with opened() as search:
-        return search.answer(query, out, **options)
+        return search.answer(query, out, **found)
 
 
 def _answers(

@@ -201,7 +201,7 @@ def retrieval_ranks(
         ranks = scanned_ranks(images, texts, own, height, width)
         if ranks is not None:
             return ranks
-    score = _scorer(similarity)
+    score = scorer(similarity)
 
     def scored(row: int, column: int) -> Any:
         # The last tile has the size of the others, so it overlaps the tile before.
@@ -254,8 +254,8 @@ def _own_images(image_ids: np.ndarray, text_image_ids: np.ndarray) -> np.ndarray
     return order[np.searchsorted(image_ids, text_image_ids, sorter=order)]
 
 
-def _scorer(similarity: Similarity) -> Callable[[np.ndarray, np.ndarray], Any]:
-    """Return the function that scores arrays of embeddings."""
+def scorer(similarity: Similarity) -> Callable[[np.ndarray, np.ndarray], Any]:
+    """Return the function that scores arrays of embeddings: (n, ...) images and (m, ...) texts -> (n, m) float32."""
     if similarity.inner_product:
         return _inner_products
     if similarity.multi_vector:

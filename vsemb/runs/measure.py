@@ -114,6 +114,30 @@ def count_unknown_words(run: Run, dataset: StoredDataset, split: str) -> Unknown
     return run.coverage(part, ids, offsets).counts
 
 
+def difference_table(
+    title: str, differences: Mapping[str, PairedDifference], names: tuple[str, str] = ("first", "second")
+) -> str:
+    """Format the recalls of two rankings as a table, with the gain of the second.
+
+    Args:
+        title: title of the column of the recalls.
+        differences: result of `vsemb.evaluation.compare_ranks`.
+        names: names of the rankings.
+    """
+    rows = [
+        [
+            name.replace("_to_", " → ").replace("_", " "),
+            f"{each.first:.1f}",
+            f"{each.second:.1f}",
+            f"{each.difference:+.1f}",
+            "{:+.1f} to {:+.1f}".format(*each.interval_95),
+            f"{each.not_better:.3f}",
+        ]
+        for name, each in differences.items()
+    ]
+    return table([title, *names, "gain", "95 %", "share <= 0"], rows)
+
+
 @dataclass(frozen=True, repr=False)
 class RunComparison(Result):
     """The retrieval of two runs on the same images.
@@ -139,18 +163,7 @@ class RunComparison(Result):
         return {**runs, **measured, "unknown": {side: asdict(counts) for side, counts in self.unknown.items()}}
 
     def __str__(self) -> str:
-        rows = [
-            [
-                name.replace("_to_", " → ").replace("_", " "),
-                f"{each.first:.1f}",
-                f"{each.second:.1f}",
-                f"{each.difference:+.1f}",
-                "{:+.1f} to {:+.1f}".format(*each.interval_95),
-                f"{each.not_better:.3f}",
-            ]
-            for name, each in self.differences.items()
-        ]
-        lines = [table([self.split, "first", "second", "gain", "95 %", "share <= 0"], rows)]
+        lines = [difference_table(self.split, self.differences)]
         for side, counts in self.unknown.items():
             lines += [f"{side}: {note}" for note in counts.notes]
         return "\n".join(lines)

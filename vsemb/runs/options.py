@@ -1,4 +1,4 @@
-"""Options that systems add to `vsemb.export` and `vsemb.write_report`, as parts with the options as fields."""
+"""Options that systems add to `vsemb.export`, `vsemb.write_report` and `vsemb.find`, as parts with them as fields."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from vsemb.parts import Part
 
 if TYPE_CHECKING:
     from vsemb.exporting import Signature
+    from vsemb.runs.inputs import Query
     from vsemb.runs.run import Run
+    from vsemb.runs.searching import SearchResult, SearchSession
 
 
 @dataclass(frozen=True)
@@ -49,5 +51,46 @@ class ReportOption(Part, family="report option"):
 
         Raises:
             InvalidArgumentError: for such a run.
+        """
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class SearchOption(Part, family="search option"):
+    """Options of a search: a second stage, which orders the first results again.
+
+    Its module imports nothing heavy outside functions, because `--help` shows its fields.
+    """
+
+    @property
+    def results_read(self) -> int:
+        """Number of first results that are ordered again."""
+        raise NotImplementedError
+
+    def require(self, query: Query, kind: str) -> None:
+        """Refuse a query that the second stage cannot score.
+
+        Args:
+            query: the query.
+            kind: kind of the searched items, `image` or `text`.
+
+        Raises:
+            InvalidArgumentError: for such a query.
+        """
+        raise NotImplementedError
+
+    def reordered(self, search: SearchSession, query: Query, results: Sequence[SearchResult]) -> list[SearchResult]:
+        """Order results again.
+
+        Args:
+            search: the session that found them.
+            query: the query.
+            results: at most `results_read` results, best first.
+
+        Returns:
+            The same results in a new order, with new ranks from 1.
+
+        Raises:
+            VsembError: if they cannot be scored.
         """
         raise NotImplementedError

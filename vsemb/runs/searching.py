@@ -24,6 +24,7 @@ from vsemb.results import Result
 from vsemb.runs.images import embed_image, find_key, read_image_file
 from vsemb.runs.indexing import ALL, file_problem, index_directory, indexed_file, open_index, open_indexed, split_names
 from vsemb.runs.inputs import IMAGE_SUFFIXES, Query, check_counts, kind_of
+from vsemb.runs.options import SearchOption
 from vsemb.runs.run import Run
 from vsemb.runs.serve import check_run
 from vsemb.searching.arithmetic import OPERATIONS, combine
@@ -378,6 +379,7 @@ class SearchSession:
         split: split of the dataset to search, or `all`.
         captions: whether captions of the dataset are searched instead of images.
         report: called with progress lines and warnings: unknown words, an index being built.
+        options: second stages, which order the first results again.
 
     Raises:
         InvalidArgumentError: if neither dataset nor index is given, or the split is unknown.
@@ -399,6 +401,7 @@ class SearchSession:
         split: str = ALL,
         captions: bool = False,
         report: Callable[[str], None] = print,
+        options: Sequence[SearchOption] = (),
     ) -> None:
         if index is not None:
             check_run(index, run)
@@ -408,6 +411,7 @@ class SearchSession:
             split_names(dataset, split)
         self.run, self.dataset, self.index, self.report = run, dataset, index, report
         self._split, self._kind = split, "text" if captions else "image"
+        self._options = options
         self._items: SearchedItems | None = index
 
     def __enter__(self) -> Self:
@@ -455,10 +459,15 @@ class SearchSession:
         """
         check_counts(k=k, resort=resort)
         run, dataset = self.run, self.dataset
+        for option in self._options:
+            option.require(query, self._kind if self.index is None else self.index.source.kind)
+            if resort is not None:
+                raise invalid_argument("resort", resort, "omitted where the first results are ordered by other scores")
+        count = max([k, *(option.results_read for option in self._options)])
         if self._items is None:
             assert dataset is not None
             where, method = index_directory(run, dataset, self._split, self._kind), search_method_of(run)
-            method.check(run, query, where, k, resort, candidates)
+            method.check(run, query, where, count, resort, candidates)
         asked = EmbeddedQuery(run, dataset, self.index, query, self.report)
         if self._items is None:
             assert dataset is not None
@@ -468,10 +477,14 @@ class SearchSession:
             exclude = np.flatnonzero(np.isin(items.ids, list(asked.own))).tolist()
         query_kind = "image" if asked.by_image else "text"
         results = nearest(
-            items, asked.vector, k, query_kind=query_kind, exclude=exclude, resort=resort, candidates=candidates
+            items, asked.vector, count, query_kind=query_kind, exclude=exclude, resort=resort, candidates=candidates
         )
         if self.index is not None:
             results = [_with_file(self.index, result) for result in results]
+        for option in self._options:
+            read = option.results_read
+            results = [*option.reordered(self, query, results[:read]), *results[read:]]
+        results = results[:k]
         changed = [f"{result.item.key} ({result.problem})" for result in results if result.problem is not None]
         if changed:
             self.report(f"Warning: not as they were indexed: {listed(changed)}. Run `vsemb index` again.")
@@ -526,16 +539,19 @@ class SearchSession:
         for result in whole:
             item = result.item
             lines = [f"{result.score:.{digits}f}  {os.path.basename(item.key)}", *filter(None, [item.caption])]
-            tiles.append((read_picture(self._encoded(result), item.image_key, _SIDE), "\n".join(lines)))
+            tiles.append((read_picture(self.image_of(result), item.image_key, _SIDE), "\n".join(lines)))
         return contact_sheet(tiles, _SIDE)
 
-    def _encoded(self, result: SearchResult) -> bytes:
+    def image_of(self, result: SearchResult) -> bytes:
+        """Return the encoded image of a result.
+
+        Raises:
+            DataError: if it is damaged or missing, or its dataset is missing.
+        """
         if result.file is not None:
             return read_image_file(result.file, None).encoded
         if self.dataset is None:
-            raise DataError(
-                "A contact sheet needs the images of the index; its dataset is no longer there. Name it as `data`."
-            )
+            raise DataError("The images of the index are needed; its dataset is no longer there. Name it as `data`.")
         split = self.dataset.split(result.item.split)
         return split.read_image(split.keys.index(result.item.image_key))
 
@@ -556,6 +572,7 @@ def open_search(
     split: str | None = None,
     captions: bool = False,
     report: Callable[[str], None] = print,
+    options: Sequence[SearchOption] = (),
 ) -> Iterator[SearchSession]:
     """Open a dataset with a run, or an index, for search.
 
@@ -564,6 +581,7 @@ def open_search(
         run: run of the index, if it is no longer in its recorded directory.
         data: the dataset; None for the training dataset, or that of the index.
         split, captions, report: as `SearchSession`, for a run.
+        options: as `SearchSession`.
 
     Raises:
         InvalidArgumentError: for a run of an index without one.
@@ -573,12 +591,13 @@ def open_search(
         if not isinstance(source, Run) and kind_of(source) == "index":
             index, opened, dataset = open_indexed(source, run, data)
             stack.callback(index.close)
-            search = SearchSession(opened, dataset, index=index, report=report)
+            search = SearchSession(opened, dataset, index=index, report=report, options=options)
         else:
             if run is not None:
                 raise invalid_argument("run", run, "omitted unless the source is an index")
             opened = Run.open(source, "retrieval")
-            search = SearchSession(opened, opened.open_data(data), split=split or ALL, captions=captions, report=report)
+            chosen: dict[str, Any] = {"split": split or ALL, "captions": captions}
+            search = SearchSession(opened, opened.open_data(data), report=report, options=options, **chosen)
         yield stack.enter_context(search)
 
 

@@ -12,7 +12,8 @@ from tests.raising import raises_argument
 from vsemb import Run
 from vsemb.cli.__main__ import main
 from vsemb.evaluation import retrieval_ranks
-from vsemb.systems.captions.likelihood_ranking import log_likelihoods, measure_ranking, score_ranks
+from vsemb.systems.captions.likelihood_ranking import measure_ranking, score_ranks
+from vsemb.systems.captions.likelihoods import Likelihoods
 
 
 def test_ranks_are_those_of_retrieval() -> None:
@@ -29,7 +30,7 @@ def test_likelihoods_are_those_of_single_pairs(caption_run, scenes) -> None:
     part = scenes.split("val")
     captions = [part.captions[0], part.captions[7], "a"]
     images = caption_run.images_of(scenes, part).gather(np.arange(9))  # More than a block of images.
-    log_probs = log_likelihoods(caption_run, tf.constant(images), *caption_run.tokenizer.encode(captions))
+    log_probs = Likelihoods(caption_run).of_all(tf.constant(images), *caption_run.tokenizer.encode(captions))
     assert log_probs.shape == (9, 3)
     for column, caption in enumerate(captions):
         text = caption_run.tokenizer(tf.constant([caption]))
@@ -51,7 +52,7 @@ def test_common_captions_are_discounted_and_images_are_ranked_as_without(caption
     ids = caption_run.tokenizer.encode(part.captions[: len(own)])
     images = caption_run.images_of(scenes, part).gather(np.arange(4))
     prior = caption_run.images_of(scenes, train).gather(np.array([0, (len(train) - 1) // 2, len(train) - 1]))
-    of_images, of_prior = (log_likelihoods(caption_run, tf.constant(rows), *ids) for rows in (images, prior))
+    of_images, of_prior = (Likelihoods(caption_run).of_all(tf.constant(rows), *ids) for rows in (images, prior))
     scores = of_images - np.log(np.exp(of_prior).mean(axis=0))
     ranks, of_captions = score_ranks(scores, own)
     np.testing.assert_array_equal(of_captions, score_ranks(of_images, own)[1])

@@ -19,11 +19,12 @@ SYSTEM = System(
             "attentive": "vsemb.systems.captions.multimodal_rnn",
         },
         "protocol": dict.fromkeys(
-            ("captions", "region-captions", "perplexity", "likelihood"), "vsemb.systems.captions.protocols"
+            ("captions", "region-captions", "perplexity", "likelihood", "rerank"), "vsemb.systems.captions.protocols"
         ),
         "export option": {"captions": "vsemb.systems.captions.options"},
         "report option": {"captions": "vsemb.systems.captions.options"},
         "demo option": {"captions": "vsemb.systems.captions.options"},
+        "search option": {"captions": "vsemb.systems.captions.options"},
         "caption validation": dict.fromkeys(("perplexity", "cider"), "vsemb.systems.captions.validation"),
     },
     commands={
@@ -51,7 +52,9 @@ SYSTEM = System(
         "evaluate": (
             "vsemb evaluate runs/captions --beside runs/sc-nlm --examples 5",
             "vsemb evaluate runs/captions --protocol likelihood --first 100",
+            "vsemb evaluate runs/vsepp --protocol rerank --captioner runs/captions",
         ),
+        "search": ('vsemb search runs/vsepp "a dog on a beach" --rerank runs/captions',),
         "demo": ("vsemb demo runs/vsepp --captions runs/captions",),
         "export": ("vsemb export runs/captions savedmodels/captions --beam 7 --n-best 5",),
         "report": ("vsemb report runs/captions --split test",),

@@ -159,9 +159,24 @@ class MultimodalRNN(NextWordModel):
         return {"image": ops.cast(image, dtype), **seen, **dict.fromkeys(names, zeros)}
 
     def step(self, state: dict[str, Tensor], words: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        return self.step_projected(state, self.projected(words))
+
+    def projected(self, words: Tensor) -> Tensor:
+        """Return W_hx x of words.
+
+        Args:
+            words: (rows,) int32.
+
+        Returns:
+            (rows, `GATES[cell]` x units).
+        """
+        return self.projection(self.words(words))
+
+    def step_projected(self, state: dict[str, Tensor], projected: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Read the next word as `step`, from its row of `projected`."""
         image, names = state["image"], self._state_names()
         seen = {name: value for name, value in state.items() if name not in ("image", *names)}
-        sums = self.projection(self.words(words)) + image
+        sums = projected + image
         hidden, states = self.recurrent.cell(sums, [state[name] for name in names])
         if self.image_steps == "first":
             image = ops.zeros_like(image)

@@ -1,20 +1,24 @@
-"""Options that captions bring to acts of the base: export, report and demonstration."""
+"""Options that captions bring to acts of the base: export, report, demonstration and search."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from vsemb import registry
 from vsemb.demo.options import DemoOption
 from vsemb.errors import invalid_argument
-from vsemb.parts import Count, NonNegative
-from vsemb.runs.options import ExportOption, ReportOption
+from vsemb.parts import Count, NonNegative, PathName
+from vsemb.runs.options import ExportOption, ReportOption, SearchOption
 
 if TYPE_CHECKING:
+    from vsemb.runs.inputs import Query
     from vsemb.runs.run import Run
+    from vsemb.runs.searching import SearchResult, SearchSession
+    from vsemb.systems.captions.reranking import ImageReranker
 
 
 def _require_captions(run: Run, options: Mapping[str, Any]) -> None:
@@ -80,3 +84,42 @@ class CaptionQueries(DemoOption, kind="captions"):
         from vsemb.systems.captions.captioning import open_captioning_run
 
         return open_captioning_run(self.captions)
+
+
+@dataclass(frozen=True)
+class RerankedSearch(SearchOption, kind="captions"):
+    """Re-rank the first images of a text by the likelihood of the text as their caption.
+
+    Attributes:
+        rerank: run of multimodal-rnn that re-ranks; default: none.
+        rerank_first: images that are re-ranked.
+        rerank_weight: weight of the log-likelihood beside the score; `vsemb evaluate --protocol rerank` chooses one.
+    """
+
+    rerank: PathName | None = None
+    rerank_first: Count = 20
+    rerank_weight: NonNegative = 0.0156
+
+    def check(self) -> None:
+        if self.rerank is None:
+            raise invalid_argument("rerank", None, "a run of multimodal-rnn, which re-ranks")
+
+    @property
+    def results_read(self) -> int:
+        return self.rerank_first
+
+    def require(self, query: Query, kind: str) -> None:
+        if query.text is None or query.minus or query.plus or kind != "image":
+            raise invalid_argument("rerank", self.rerank, "omitted unless a text alone searches images")
+
+    def reordered(self, search: SearchSession, query: Query, results: Sequence[SearchResult]) -> list[SearchResult]:
+        assert query.text is not None
+        return self._reranker.reordered(search, query.text, results)
+
+    @cached_property
+    def _reranker(self) -> ImageReranker:
+        from vsemb.runs.run import Run
+        from vsemb.systems.captions.reranking import ImageReranker
+
+        assert self.rerank is not None
+        return ImageReranker(Run.open(self.rerank, "captions"), self.rerank_weight)

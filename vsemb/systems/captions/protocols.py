@@ -1,4 +1,4 @@
-"""Protocols `captions`, `region-captions`, `perplexity` and `likelihood` of `vsemb.evaluate`."""
+"""Protocols `captions`, `region-captions`, `perplexity`, `likelihood` and `rerank` of `vsemb.evaluate`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from vsemb.errors import DataError, invalid_argument, printable
 from vsemb.parts import Count, NonNegative, PathName, Whole
 from vsemb.printing import table
 from vsemb.results import Table
-from vsemb.runs.protocols import Protocol
+from vsemb.runs.protocols import RETRIEVAL, Protocol
 
 if TYPE_CHECKING:
     from vsemb.data.store import StoredDataset
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from vsemb.runs.run import Run
     from vsemb.systems.captions.caption_measure import CaptionTable, MeasuredCaptions
     from vsemb.systems.captions.captioner import CaptionOptions
+    from vsemb.systems.captions.reranking import Reranking
     from vsemb.systems.captions.validation import PerplexityRow
 
 _WRITES_WORDS = ("vsemb.systems.captions.task:NextWordTask",)
@@ -160,7 +161,7 @@ class Perplexity(Protocol, kind="perplexity"):
 class Likelihood(Protocol, kind="likelihood"):
     """Retrieval by the likelihood of captions, as in m-RNN.
 
-    Every caption is scored for every image, which takes minutes for 100 images on a CPU.
+    Every caption is scored for every image, which takes a minute for 100 images on a CPU core.
 
     Attributes:
         first: rank the first images of the split, this many, and their captions; default: all.
@@ -176,6 +177,43 @@ class Likelihood(Protocol, kind="likelihood"):
         from vsemb.systems.captions.likelihood_ranking import measure_ranking
 
         return measure_ranking(run, data, split, first=self.first, prior=self.prior)
+
+
+@dataclass(frozen=True)
+class Rerank(Protocol, kind="rerank"):
+    """Retrieval in two stages: a caption model re-ranks the first results by the likelihood of captions.
+
+    The weight of the log-likelihood is chosen on another split than the measured one.
+
+    Attributes:
+        captioner: run of multimodal-rnn that re-ranks.
+        first: results per query that are re-ranked.
+        weight: weight of the log-likelihood beside the score; default: the best on the split `tune`.
+        tune: split on which the weight is chosen.
+        tune_images: first images of that split on which it is chosen, this many.
+        prior: training images that give the probability of a caption.
+    """
+
+    captioner: PathName | None = None
+    first: Count = 20
+    weight: NonNegative | None = None
+    tune: str = "train"
+    tune_images: Count = 500
+    prior: Count = 100
+
+    tasks: ClassVar[Sequence[str]] = (RETRIEVAL,)
+
+    def check(self) -> None:
+        if self.captioner is None:
+            raise invalid_argument("captioner", None, "a run of multimodal-rnn, which re-ranks")
+
+    def measure(self, run: Run, data: StoredDataset, split: str) -> Reranking:
+        from vsemb.runs.run import Run
+        from vsemb.systems.captions.reranking import measure_reranking
+
+        assert self.captioner is not None
+        captioner = Run.open(self.captioner, "captions")
+        return measure_reranking(run, captioner, data, split, **self.arguments("captioner"))
 
 
 def captions_table(captions: CaptionTable, unit: str = "images") -> str:
