@@ -106,11 +106,19 @@ def test_what_is_refused():
 @pytest.mark.parametrize("dtype", ["float32", "int8"])
 def test_without_candidates_by_inner_product_all_items_are_scored(monkeypatch, tmp_path, dtype):
     # Inner products alone would choose (0, 2) for (.6, .8), whose violation is the second of the three.
-    monkeypatch.setattr(similarities.OrderViolation, "candidates_by_inner_product", False)
     monkeypatch.setattr(module, "EACH", 1)
     monkeypatch.setattr(module, "FEWEST", 1)
     keys = ["a", "b", "c"]
     index = write_index(tmp_path / "index", ITEMS, np.arange(3), keys, SOURCE, backend=Exact(dtype))
+    monkeypatch.setattr(similarities.OrderViolation, "candidates_by_inner_product", False)
     assert index.search(QUERY, 1)[0].tolist() == [[0]]
     with raises_argument("candidates"):
         index.search(QUERY, 1, candidates=2)
+
+
+def test_a_finder_that_would_not_be_read_is_not_built(monkeypatch, tmp_path):
+    monkeypatch.setattr(similarities.OrderViolation, "candidates_by_inner_product", False)
+    with raises_argument("backend"):
+        write_index(tmp_path / "index", ITEMS, np.arange(3), list("abc"), SOURCE, backend=Exact("int8"))
+    assert not (tmp_path / "index").exists()
+    write_index(tmp_path / "index", ITEMS, np.arange(3), list("abc"), SOURCE, backend=Exact("float16"))

@@ -8,8 +8,9 @@ from tests.raising import raises_argument
 from vsemb.errors import missing_extra
 from vsemb.searching.backends.exact import Exact
 from vsemb.searching.backends.faiss import FaissFlat
-from vsemb.searching.comparison import compare
+from vsemb.searching.comparison import BackendComparison, compare
 from vsemb.searching.index import IndexSource, SearchIndex
+from vsemb.similarities import Dot
 
 SOURCE = IndexSource("run", "data", ("val",), "image", "dot")
 
@@ -51,3 +52,13 @@ def test_what_is_not_installed_is_a_row(monkeypatch):
     assert row.recall is None and row.milliseconds is None
     with raises_argument("queries"):
         list(compare(index, queries[:0], backends=[]))
+
+
+def test_what_does_not_serve_a_similarity_is_a_row(monkeypatch):
+    monkeypatch.setattr(Dot, "candidates_by_inner_product", False)
+    index = SearchIndex(np.eye(3, dtype=np.float32), np.arange(3), list("abc"), SOURCE)
+    exact, binary, half = compare(index, index.embeddings, backends=[Exact("binary"), Exact("float16")])
+    assert exact.missing is None and half.missing is None
+    assert "backend" in binary.missing and "dot" in binary.missing and binary.recall is None
+    shown = str(BackendComparison((exact, binary, half), 3, 3, SOURCE, "3 texts"))
+    assert f"exact binary: {binary.missing}" in shown

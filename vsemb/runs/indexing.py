@@ -30,7 +30,14 @@ from vsemb.runs.serve import check_run
 from vsemb.searching.backends.backend import SearchBackend
 from vsemb.searching.backends.exact import Exact
 from vsemb.searching.comparison import BackendComparison, all_backends, candidate_recall, compare
-from vsemb.searching.index import IndexSource, Item, SearchIndex, StaleIndexError, check_candidates
+from vsemb.searching.index import (
+    IndexSource,
+    Item,
+    SearchIndex,
+    StaleIndexError,
+    check_backend,
+    check_candidates,
+)
 from vsemb.searching.storage import check_index_directory, read_index, stored_backend, write_index
 
 ALL = "all"
@@ -400,7 +407,9 @@ def make_index(
     """
     check_indexable(run)
     backend = backend or Exact()
-    for count in candidates:  # Checked before embedding starts.
+    # Checked before embedding starts.
+    check_backend(backend, run.recipe.similarity)
+    for count in candidates:
         check_candidates(count, BEST, run.recipe.similarity, approximate=backend.approximate)
     if files is not None:
         where = Path(out or files_directory(run, named or files))

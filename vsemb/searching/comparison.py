@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 
 from vsemb import registry
-from vsemb.errors import MissingExtraError, invalid_argument
+from vsemb.errors import InvalidArgumentError, MissingExtraError, invalid_argument
 from vsemb.printing import table
 from vsemb.results import Result
 from vsemb.searching.backends.backend import SearchBackend
 from vsemb.searching.backends.exact import Exact
-from vsemb.searching.index import IndexSource, SearchIndex
+from vsemb.searching.index import IndexSource, SearchIndex, check_backend
 from vsemb.searching.storage import BACKEND, write_index
 
 _K = 10
@@ -43,7 +43,8 @@ class Compared:
 
     Attributes:
         name: backend and dtype.
-        missing: error that names the package to install; the other fields are then None.
+        missing: error that names the package to install, or the reason why the backend does not serve the similarity.
+            The other fields are then None.
         bytes_a_vector: bytes searched per item, without embeddings that are kept for exact scores.
         megabytes: bytes searched in total, in 10^6 bytes.
         build_seconds: seconds to write the index.
@@ -121,6 +122,11 @@ def compare(
         )
 
     for each in (plain, *(one for one in backends if one != plain)):
+        try:
+            check_backend(each, index.source.scored_by)
+        except InvalidArgumentError as error:
+            yield Compared(each.label, missing=str(error))
+            continue
         with tempfile.TemporaryDirectory(prefix="vsemb-compare-") as folder:
             where = Path(folder) / "index"
             try:
@@ -232,12 +238,13 @@ class BackendComparison(Result):
         backend, dtype = best.name.split()
         title = f"{self.items:,} {self.source.kind}s of {', '.join(self.source.splits)}, {self.queries} as queries"
         shown = table(_HEADER, [_cells(row) for row in self.rows])
-        return f"{title}\n{shown}\n\n{_COLUMNS}\n\nRecommended: backend {backend}, dtype {dtype}. {why}"
+        left_out = "".join(f"{row.name}: {row.missing}\n" for row in self.rows if row.missing is not None)
+        return f"{title}\n{shown}\n{left_out}\n{_COLUMNS}\n\nRecommended: backend {backend}, dtype {dtype}. {why}"
 
 
 def _cells(row: Compared) -> list[str]:
     if row.missing is not None:
-        return [row.name, "not installed", *[""] * 12]
+        return [row.name, "left out", *[""] * 12]
     return [
         row.name,
         f"{row.bytes_a_vector or 0:.0f}",

@@ -352,3 +352,21 @@ def check_candidates(candidates: int, k: int, similarity: str | Similarity, *, a
         raise invalid_argument("candidates", candidates, f"omitted with the similarity {similarity.kind!r}", why)
     if candidates < k:
         raise invalid_argument("candidates", candidates, f"an integer >= {k}, the number of results")
+
+
+def check_backend(backend: SearchBackend, similarity: str | Similarity) -> None:
+    """Check that the finder of a backend serves a similarity.
+
+    Args:
+        backend: search backend of an index.
+        similarity: the similarity, or its kind.
+
+    Raises:
+        InvalidArgumentError: for a finder of candidates, if inner products do not predict the scores, so that all items
+            would be scored nevertheless.
+    """
+    similarity = similarities.get(similarity)
+    if backend.approximate and not similarity.candidates_by_inner_product:
+        allowed = f"exact with float32 or float16 for the similarity {similarity.kind!r}"
+        fix = "Inner products find no candidates for it, and all items are scored."
+        raise invalid_argument("backend", backend.label, allowed, fix)

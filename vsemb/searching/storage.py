@@ -32,7 +32,7 @@ from vsemb.errors import DataError, InvalidArgumentError, VsembError
 from vsemb.files import inside, read_json, reading, replacing_directory, require_contained, sha256_file, write_json
 from vsemb.searching.backends.backend import Finder, SearchBackend
 from vsemb.searching.backends.exact import Exact
-from vsemb.searching.index import IndexSource, Item, SearchIndex, StaleIndexError
+from vsemb.searching.index import IndexSource, Item, SearchIndex, StaleIndexError, check_backend
 
 FORMAT, VERSION = "vsemb-index", 3
 MANIFEST, BACKEND = "manifest.json", "backend"
@@ -247,7 +247,7 @@ def write_index(
         DataError: if the numbers of rows differ, an embedding is not finite, the directory holds other files, or a file
             cannot be written.
         MissingExtraError: if the backend is not installed.
-        InvalidArgumentError: if a field of the backend does not fit the items.
+        InvalidArgumentError: if a field of the backend does not fit the items, or its finder the similarity.
 
     Example:
 
@@ -268,6 +268,7 @@ def write_index(
     if len(bad):
         first = named[int(bad[0])]
         raise DataError(f"The embedding of {getattr(first, 'key', first)!r} is not finite; {len(bad)} are not.")
+    check_backend(backend, source.scored_by)
     check_index_directory(directory, backend)
     older = _manifest(directory)
     # Before the directory is replaced.
