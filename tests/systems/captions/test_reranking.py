@@ -56,7 +56,7 @@ def test_all_candidates_without_a_weight_have_the_ranks_of_retrieval() -> None:
 
 @pytest.fixture(scope="module")
 def reranked(tiny_run, caption_run, scenes):
-    return measure_reranking(tiny_run, caption_run, scenes, first=4, tune="test", prior=5)
+    return measure_reranking(tiny_run, caption_run, scenes, rerank_first=4, tune="test", prior=5)
 
 
 def test_before_is_the_retrieval_run(reranked, tiny_run, scenes) -> None:
@@ -70,7 +70,7 @@ def test_before_is_the_retrieval_run(reranked, tiny_run, scenes) -> None:
 
 
 def test_no_weight_changes_nothing(tiny_run, caption_run, scenes) -> None:
-    measured = measure_reranking(tiny_run, caption_run, scenes, first=4, weight=0.0, prior=5)
+    measured = measure_reranking(tiny_run, caption_run, scenes, rerank_first=4, weight=0.0, prior=5)
     assert measured.after == measured.before
     assert measured.chosen_on is None
 
@@ -108,7 +108,7 @@ def test_the_protocol_needs_a_run_of_captions(tiny_run) -> None:
 
 def test_the_command(tiny_run, caption_run, tmp_path, capsys) -> None:
     file = tmp_path / "reranked.json"
-    options = ["--captioner", str(caption_run.path), "--first", "3", "--tune-images", "6", "--prior", "2"]
+    options = ["--captioner", str(caption_run.path), "--rerank-first", "3", "--tune-images", "6", "--prior", "2"]
     assert main(["evaluate", str(tiny_run.path), "--protocol", "rerank", *options, "--json", str(file)]) == 0
     assert "chosen on the first 6 images of train" in capsys.readouterr().out
     values = json.loads(file.read_text())

@@ -187,7 +187,7 @@ class Rerank(Protocol, kind="rerank"):
 
     Attributes:
         captioner: run of multimodal-rnn that re-ranks.
-        first: results per query that are re-ranked.
+        rerank_first: results per query that are re-ranked.
         weight: weight of the log-likelihood beside the score; default: the best on the split `tune`.
         tune: split on which the weight is chosen.
         tune_images: first images of that split on which it is chosen, this many.
@@ -195,7 +195,7 @@ class Rerank(Protocol, kind="rerank"):
     """
 
     captioner: PathName | None = None
-    first: Count = 20
+    rerank_first: Count = 20
     weight: NonNegative | None = None
     tune: str = "train"
     tune_images: Count = 500

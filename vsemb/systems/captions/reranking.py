@@ -173,7 +173,7 @@ def measure_reranking(
     dataset: StoredDataset,
     split: str = "val",
     *,
-    first: int = 20,
+    rerank_first: int = 20,
     weight: float | None = None,
     tune: str = "train",
     tune_images: int = 500,
@@ -189,7 +189,7 @@ def measure_reranking(
         captioner: a run of `multimodal-rnn`, which reads images of the same dataset.
         dataset: the dataset, with a split `train`.
         split: name of the measured split.
-        first: number of results per query that are re-ranked.
+        rerank_first: number of results per query that are re-ranked.
         weight: weight of the log-likelihood; None to choose it.
         tune: split on which the weight is chosen.
         tune_images: its first images, this many; all if there are fewer.
@@ -211,7 +211,7 @@ def measure_reranking(
     images_of_prior = training_images(captioner, dataset, prior)
 
     def stages(part: Split, count: int) -> _Stages:
-        return _stages(run, captioner, dataset, part, count, first, likelihoods, images_of_prior)
+        return _stages(run, captioner, dataset, part, count, rerank_first, likelihoods, images_of_prior)
 
     chosen_on = None
     if weight is None:
@@ -226,7 +226,7 @@ def measure_reranking(
     before, after = (of_images.ranks, of_texts.ranks), measured.ranks(weight)
     return Reranking(
         split,
-        first,
+        rerank_first,
         weight,
         chosen_on,
         measured.metrics(before),
