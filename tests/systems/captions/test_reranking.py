@@ -78,7 +78,7 @@ def test_no_weight_changes_nothing(tiny_run, caption_run, scenes) -> None:
 def test_a_large_weight_ranks_all_by_the_normalized_likelihood(tiny_run, caption_run, scenes) -> None:
     from vsemb.systems.captions.likelihood_ranking import measure_ranking
 
-    every = {"first": 1000, "weight": 1e9, "prior": 5}
+    every = {"rerank_first": 1000, "weight": 1e9, "prior": 5}
     measured = measure_reranking(tiny_run, caption_run, scenes, **every)
     expected = measure_ranking(caption_run, scenes, prior=5)
     assert measured.after.image_to_text == expected.image_to_text
