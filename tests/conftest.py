@@ -183,12 +183,18 @@ def tiny_run(scenes, tiny_recipe, trained):
 
 
 @pytest.fixture(scope="session")
-def tiny_pixel_run(scenes, tiny_recipe, trained):
-    """A `Run` of two epochs on the pixels of `scenes`, with a SmallConvNet of its own."""
+def tiny_pixel_recipe(scenes, tiny_recipe):
+    """The recipe of `tiny_pixel_run`."""
     from vsemb.runs.fine_tune import with_backbone
 
-    recipe = with_backbone(tiny_recipe, scenes, "SmallConvNet").with_overrides(["image.size=32", "image.pooling=null"])
-    return trained("tiny-pixels", recipe, scenes)
+    overrides = ["image.size=32", "image.pooling=null"]
+    return with_backbone(tiny_recipe, scenes, "SmallConvNet").with_overrides(overrides)
+
+
+@pytest.fixture(scope="session")
+def tiny_pixel_run(scenes, tiny_pixel_recipe, trained):
+    """A `Run` of two epochs on the pixels of `scenes`, with a SmallConvNet of its own."""
+    return trained("tiny-pixels", tiny_pixel_recipe, scenes)
 
 
 @pytest.fixture(scope="session")

@@ -48,15 +48,13 @@ def servers() -> Iterator[Servers]:
 
 
 @pytest.mark.slow
-def test_a_run_with_a_service_is_the_run_without(scenes, tiny_pixel_run, tiny_recipe, servers, tmp_path) -> None:
-    from vsemb.runs.fine_tune import with_backbone
+def test_a_run_with_a_service_is_the_run_without(scenes, tiny_pixel_run, tiny_pixel_recipe, servers, tmp_path) -> None:
     from vsemb.runs.train import train
 
     address = servers.start("dispatcher", "--port", "0").rpartition(" ")[2]
     for _ in range(2):
         assert servers.start("worker", "--dispatcher", address.removeprefix("grpc://")).startswith("worker of")
-    recipe = with_backbone(tiny_recipe, scenes, "SmallConvNet").with_overrides(["image.size=32"])
-    run = train(recipe, scenes, tmp_path / "run", data_service=address)
+    run = train(tiny_pixel_recipe, scenes, tmp_path / "run", data_service=address)
     for one, other in zip(run.model.weights, tiny_pixel_run.model.weights, strict=True):
         np.testing.assert_array_equal(one.numpy(), other.numpy())
     servers.stop()
