@@ -64,7 +64,7 @@ def test_maximum_mean_and_minimum_by_hand(
     layer = GeneralizedPooling()
     states, mask = np.array([[[1.0], [3.0], [9.0]]], np.float32), np.array([[True, True, False]])
     layer(states, mask)
-    table = np.array([[*scores, 0.0]] * 4, np.float32)[..., None]
+    table = np.array([[*scores, 0.0]] * 3, np.float32)[..., None]
     monkeypatch.setattr(layer, "score", lambda hidden: tf.constant(table))
     # A difference of 5 at a temperature of 0.1 is a weight of 1.
     np.testing.assert_allclose(layer(states, mask), [[expected]], atol=1e-5)
@@ -78,6 +78,16 @@ def test_gradients_are_finite_and_reach_all_weights() -> None:
     found, *of_weights = tape.gradient(value, [states, *layer.trainable_weights])
     assert np.isfinite(found).all() and not found.numpy()[~MASK].any() and found.numpy()[MASK].any()
     assert len(of_weights) == 7 and all(np.abs(gradient).max() > 0 for gradient in of_weights)
+
+
+def test_no_row_of_the_decoder_is_without_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    # cuDNN refuses such rows.
+    layer, masks = GeneralizedPooling(), []
+    layer(random_states(), MASK)
+    decoder = layer.decoder
+    monkeypatch.setattr(layer, "decoder", lambda codes, mask: masks.append(mask.numpy()) or decoder(codes, mask=mask))
+    layer(random_states(), MASK)
+    assert masks[0].shape == (4, 4) and masks[0][:, 0].all()
 
 
 def test_contract(tmp_path) -> None:

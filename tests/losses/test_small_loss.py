@@ -72,6 +72,34 @@ def test_equal_losses_are_all_kept() -> None:
     np.testing.assert_allclose(float(loss(np.eye(6), equal)), loss.collapsed_value(6, 6) / 2, rtol=1e-6)
 
 
+@pytest.mark.parametrize("rows", [[0], [1, 2], [0, 1, 2, 3]])
+def test_nan_is_not_left_out(rows: list[int]) -> None:
+    scores = SCORES.copy()
+    scores[rows] = np.nan
+    for loss in (PairwiseRanking(0.2), InfoNCE(0.5)):
+        values = SmallLoss(loss, 0.5).call(LABELS, scores).numpy()
+        assert np.isnan(values[rows]).all()
+
+
+@pytest.mark.parametrize("queries", [10, 50, 100, 128])
+def test_the_share_is_exact(queries: int) -> None:
+    scores = np.random.default_rng(0).normal(size=(queries, queries)).astype(np.float32)
+    for tenths in range(10):
+        values = SmallLoss(InfoNCE(0.5), tenths / 10).call(np.eye(queries), scores).numpy()
+        assert np.count_nonzero(values == 0) == tenths * queries // 10
+
+
+def test_a_loss_with_terms_of_embeddings_is_refused() -> None:
+    # They would keep the pairs that are left out.
+    class OfItems(InfoNCE):
+        over_items = True
+
+    with raises_argument("loss"):
+        SmallLoss(OfItems(0.5), 0.2)
+    with raises_argument("loss"):
+        recipes.get("meru").with_overrides(["pairs=small-loss"])
+
+
 def test_no_queries_cost_nothing() -> None:
     assert float(SmallLoss(InfoNCE(0.5), 0.5, reduction="sum")(np.zeros((0, 3)), np.zeros((0, 3), np.float32))) == 0
 

@@ -77,13 +77,15 @@ class GeneralizedPooling(Configured, keras.layers.Layer):
             steps: the largest number of steps.
         """
         place = ops.arange(steps)
-        counted = ops.expand_dims(place, 0) < ops.expand_dims(ops.arange(steps + 1), 1)
-        codes = ops.broadcast_to(self._codes(place), (steps + 1, steps, self.positions))
+        # From one step on: cuDNN refuses rows without steps.
+        counted = ops.expand_dims(place, 0) <= ops.expand_dims(place, 1)
+        codes = ops.broadcast_to(self._codes(place), (steps, steps, self.positions))
         scores = ops.cast(self.score(self.decoder(codes, mask=counted))[..., 0], "float32") / self.temperature
         scores = ops.where(counted, scores, _LOWEST)
         # Keras' softmax warns where all texts have one word.
         weights = ops.exp(scores - ops.logsumexp(scores, axis=1, keepdims=True))
-        return ops.cast(ops.where(counted, weights, 0.0), self.compute_dtype)
+        weights = ops.pad(ops.where(counted, weights, 0.0), [[1, 0], [0, 0]])
+        return ops.cast(weights, self.compute_dtype)
 
     def _codes(self, place: Tensor) -> Tensor:
         """Return the codes of positions from 1 on, (steps, positions): sines in even places, cosines in odd ones."""

@@ -241,11 +241,15 @@ class LossPart(Part, family="loss"):
 
     Class attributes:
         over_classes: whether the candidates are classes, see `InBatchLoss.over_classes`.
+        over_items: whether the loss has terms of the embeddings themselves, see `InBatchLoss.over_items`.
         accepts: the type of embeddings, see `vsemb.similarities.Similarity.accepts`; None for all.
+        similarities: kinds of the similarities whose embeddings it reads; empty for all.
     """
 
     over_classes: ClassVar[bool] = False
+    over_items: ClassVar[bool] = False
     accepts: ClassVar[str | None] = None
+    similarities: ClassVar[tuple[str, ...]] = ()
 
     image_weight: NonNegative = 1.0
     text_weight: NonNegative = 1.0

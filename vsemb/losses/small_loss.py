@@ -9,9 +9,13 @@ from typing import Annotated, Any, ClassVar
 import keras
 from keras import ops
 
+from vsemb.errors import invalid_argument
 from vsemb.losses.in_batch import InBatchLoss, Tensor
 from vsemb.ops.replicas import gather_across_replicas
 from vsemb.parts import NonNegative, Part, Share, at_least
+
+# Of a product of a share and a number of queries.
+_ROUNDING = 1e-4
 
 
 @keras.saving.register_keras_serializable("vsemb")
@@ -29,7 +33,8 @@ class SmallLoss(InBatchLoss):
         **kwargs: arguments of `InBatchLoss`; the default reduction is that of `loss`, over all queries.
 
     Raises:
-        InvalidArgumentError: for a share outside [0, 1), or a negative number of steps.
+        InvalidArgumentError: for a share outside [0, 1), a negative number of steps, or a loss with terms of
+            embeddings.
 
     Example: the hinges of the rows are 0.1 and 0.5, see `PairwiseRanking`.
 
@@ -44,7 +49,10 @@ class SmallLoss(InBatchLoss):
     ) -> None:
         super().__init__(**{"reduction": loss.reduction, **kwargs})
         self.keep_arguments(locals())
-        self.over_classes, self.over_items = loss.over_classes, loss.over_items
+        if loss.over_items:
+            fix = "The terms of embeddings would keep the pairs that are left out."
+            raise invalid_argument("loss", type(loss).__name__, "a loss of scores alone", fix)
+        self.over_classes = loss.over_classes
 
     def bind_step(self, step: Any) -> None:
         super().bind_step(step)
@@ -54,13 +62,12 @@ class SmallLoss(InBatchLoss):
         values = self.loss.call(labels, scores, mask)
         ordered = ops.sort(gather_across_replicas(ops.stop_gradient(values)))
         queries = ops.shape(ordered)[0]
-        count = ops.ceil((1.0 - self._dropped()) * ops.cast(queries, "float32"))
-        kept = ops.cast(ops.arange(queries), "float32") < count
+        # A product such as 0.7 x 100 may be rounded down.
+        dropped = ops.floor(self._dropped() * ops.cast(queries, "float32") + _ROUNDING)
+        kept = ops.cast(ops.arange(queries), "float32") < ops.cast(queries, "float32") - dropped
         largest = ops.max(ops.where(kept, ordered, -math.inf), initial=-math.inf)
-        return ops.where(values <= largest, values, 0.0)
-
-    def of_items(self, images: Tensor, texts: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
-        return self.loss.of_items(images, texts, labels, mask)
+        # NaN is above nothing, and stays: trainings look for it.
+        return ops.where(values > largest, 0.0, values)
 
     def collapsed_query(self, candidates: int) -> float:
         # Equal losses are all kept.

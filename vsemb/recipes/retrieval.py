@@ -102,6 +102,11 @@ class Retrieval(Recipe, kind="retrieval"):
             raise invalid_argument("hub_bank", self.hub_bank, "null with this similarity", fix)
         if self.pairs.compares and self.loss.block_size is not None:
             raise invalid_argument("loss.block_size", self.loss.block_size, f"null with pairs={self.pairs.kind}")
+        if self.pairs.compares and self.loss.over_items:
+            raise invalid_argument("loss", self.loss.kind, f"a loss of scores alone with pairs={self.pairs.kind}")
+        if self.loss.similarities and self.similarity.kind not in self.loss.similarities:
+            allowed = f"{' or '.join(self.loss.similarities)} with loss={self.loss.kind}"
+            raise invalid_argument("similarity", self.similarity.kind, allowed)
         if self.loss.over_classes and not self.batches.in_batch:
             raise invalid_argument("batches.negatives", "sampled", "'batch' for losses over classes")
 

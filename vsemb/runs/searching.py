@@ -482,8 +482,11 @@ class SearchSession:
         if self.index is not None:
             results = [_with_file(self.index, result) for result in results]
         for option in self._options:
-            read = option.results_read
-            results = [*option.reordered(self, query, results[:read]), *results[read:]]
+            # Files that are not as they were indexed follow; a warning names them.
+            read = [result for result in results[: option.results_read] if result.problem is None]
+            others = [result for result in results if result not in read]
+            ordered = [*(option.reordered(self, query, read) if read else ()), *others]
+            results = [dataclasses.replace(result, rank=rank) for rank, result in enumerate(ordered, 1)]
         results = results[:k]
         changed = [f"{result.item.key} ({result.problem})" for result in results if result.problem is not None]
         if changed:

@@ -169,7 +169,7 @@ def test_the_search_command(tiny_run, caption_run, capsys) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_reads_the_images_of_files(tiny_pixel_run, pixel_caption_run, scenes, tmp_path) -> None:
+def test_a_run_reads_the_images_of_files(tiny_pixel_run, pixel_caption_run, scenes, tmp_path, capsys) -> None:
     files = tmp_path / "pictures"
     files.mkdir()
     for row in range(5):
@@ -179,3 +179,10 @@ def test_a_run_reads_the_images_of_files(tiny_pixel_run, pixel_caption_run, scen
     found, reranked = (vsemb.find(tmp_path / "index", TEXT, **more) for more in ({}, options))
     assert {each.item.key for each in found} == {each.item.key for each in reranked}
     assert not np.allclose([each.score for each in reranked], [each.score for each in found])
+    # A file that is gone is named and comes last, also among those that are read.
+    (files / "2.png").unlink()
+    capsys.readouterr()
+    left = vsemb.find(tmp_path / "index", TEXT, **options)
+    assert [each.item.key for each in left if each.problem] == [left[-1].item.key] == [str(files / "2.png")]
+    assert [each.rank for each in left] == [1, 2, 3, 4, 5]
+    assert "2.png" in capsys.readouterr().err

@@ -11,6 +11,7 @@ from keras import ops
 from tests.contract import check_config
 from tests.ops.test_lorentz import slow_distance, slow_violation, vectors
 from tests.raising import raises_argument
+from vsemb import recipes
 from vsemb.models import LogitScale
 from vsemb.models.in_batch import InBatchObjective
 from vsemb.systems.hyperbolic.entailment_loss import ConeEntailment, ContrastiveEntailment
@@ -57,3 +58,8 @@ def test_each_text_meets_its_own_image() -> None:
     values = ConeEntailment().of_items(images, texts, ops.array(labels), labels == 1)
     expected = [slow_violation(images[row], text) for row, text in zip((2, 0, 3), texts, strict=True)]
     np.testing.assert_allclose(values, expected, rtol=1e-3, atol=1e-3)
+
+
+def test_another_geometry_is_refused() -> None:
+    with raises_argument("similarity"):
+        recipes.get("meru").with_overrides(["similarity=cosine"])

@@ -13,6 +13,7 @@ from tests.contract import check_config, check_loss
 from tests.losses.slow import finite_differences, random_labels
 from tests.raising import raises_argument
 from tests.systems.probabilistic.slow import matching_rows, rows, slow_distance, slow_divergence
+from vsemb import recipes
 from vsemb.models import LogitScale
 from vsemb.models.in_batch import InBatchObjective
 from vsemb.systems.probabilistic.matching_loss import Matching, Prior, PseudoPositives
@@ -94,3 +95,11 @@ def test_the_loss_of_a_batch_is_the_papers(block_size: int | None, learned: bool
     # The mean over five queries, times five candidates.
     expected += 0.7 * sum(slow_divergence(row) for row in [*images, *texts])
     assert float(computed) == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_similarity_without_variances_is_refused() -> None:
+    for change in ("similarity=cosine", "similarity=order"):
+        with raises_argument("similarity"):
+            recipes.get("pcme").with_overrides([change])
+    with raises_argument("similarity"):
+        recipes.get("contrastive").with_overrides(["loss=matching"])

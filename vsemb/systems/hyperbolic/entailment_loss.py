@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 from keras import ops
@@ -55,12 +55,15 @@ class ConeEntailment(InBatchLoss):
 
 @dataclass(frozen=True)
 class ContrastiveEntailment(Contrastive, kind="infonce-entailment"):
-    """InfoNCE and the entailment loss of MERU; use it with the similarity `lorentz`.
+    """InfoNCE and the entailment loss of MERU, for the similarity `lorentz`.
 
     Attributes:
         entailment_weight: weight of the entailment loss; InfoNCE has the weights of its directions.
         min_radius: distance from the root at which cones begin to narrow, K of the paper.
     """
+
+    over_items: ClassVar[bool] = True
+    similarities: ClassVar[tuple[str, ...]] = ("lorentz",)
 
     entailment_weight: Positive = 0.2
     min_radius: Positive = MIN_RADIUS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 from keras import ops
@@ -83,7 +83,7 @@ class Prior(InBatchLoss):
 
 @dataclass(frozen=True)
 class Matching(Sigmoid, kind="matching"):
-    """The loss of PCME++: a sigmoid loss, pseudo-positives and a prior; use it with the similarity `csd`.
+    """The loss of PCME++: a sigmoid loss, pseudo-positives and a prior, for the similarity `csd`.
 
     Attributes:
         temperature: divisor of the scores, 1 / a; the initial value if it is learned.
@@ -92,6 +92,9 @@ class Matching(Sigmoid, kind="matching"):
         pseudo_weight: weight of the loss with pseudo-positives, alpha of the paper.
         prior_weight: weight of the divergence from the standard normal distribution, beta of the paper.
     """
+
+    over_items: ClassVar[bool] = True
+    similarities: ClassVar[tuple[str, ...]] = ("csd",)
 
     temperature: Positive = 0.2
     bias: Finite = 5.0

@@ -89,6 +89,7 @@ class RankingFragments(Ranking, kind="ranking-fragments"):
     """
 
     accepts: ClassVar[str] = "multi_vector"
+    over_items: ClassVar[bool] = True
 
     fragment_weight: Positive = 1.0
     fragment_margin: Positive = 1.0

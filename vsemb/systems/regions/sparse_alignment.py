@@ -105,6 +105,7 @@ class RankingSparse(RankingInfoNCE, kind="ranking-sparse"):
     """
 
     accepts: ClassVar[str] = "multi_vector"
+    over_items: ClassVar[bool] = True
 
     sparse_weight: Positive = 1.0
     sparse_temperature: Positive = 0.07

@@ -105,7 +105,7 @@ def trace_score(run: Run, image: str, text: str, dataset: StoredDataset | None =
         raise invalid_argument("run", f"{run.path}, of recipe {run.recipe.name!r}", allowed, fix)
     read = read_text(run, text, "text", say)
     ids = run.tokenizer(read)
-    terms = encoder.step_terms(ids).numpy()[0]
+    terms = encoder.step_terms(ids).numpy()[0].astype(np.float32)
     embedding, source = embed_image(run, dataset, image)
     whole = terms.sum(axis=0)
     # A cosine divides the sum by its length.
