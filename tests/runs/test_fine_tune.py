@@ -58,7 +58,8 @@ def test_all_else_is_drawn_from_the_seed_of_the_new_recipe(tiny_pixel_run: Run, 
 @pytest.mark.slow
 def test_a_run_opens_when_the_one_it_started_from_is_gone(tiny_pixel_run, other_recipe, scenes, tmp_path):
     first = shutil.copytree(tiny_pixel_run.path, tmp_path / "first")
-    recipe = with_backbone(other_recipe, scenes, str(first)).with_overrides(["training.epochs=1"])
+    other = other_recipe.with_overrides(["image.pooling=null", "training.epochs=1"])
+    recipe = with_backbone(other, scenes, str(first))
     # Its own pooling is taken over where the recipe names none.
     assert recipe.image.config.pooling == tiny_pixel_run.recipe.image.config.pooling
     run = train(recipe, scenes, tmp_path / "second")
