@@ -42,6 +42,9 @@ three parts. All vectors have unit length, and the score of a sentence is the me
 InfoNCE. The optimizer is Adam. `cross-attention` is `tuned` with the score of Lee et al. 2018 (arXiv:1803.08024)
 instead of equation 8. With `--set image.max_regions=1`, each variant uses only the whole image, as a baseline without
 regions.
+
+Later work, measured in docs/results/captions.md: `--set loss=ranking-sparse` adds SPARC's alignment, and `--set
+similarity=mutual-late-interaction` is FILIP's score.
 """
 
 from __future__ import annotations
