@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import base64
 import bisect
+import dataclasses
 import io
 import math
 import os
 import textwrap
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont, ImageOps, UnidentifiedImageError
@@ -31,6 +32,7 @@ _FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}
 _QUALITY, _SMALL_QUALITY, _WEBP_QUALITY = 92, 80, 50
 _TILE_PAPER = "#f4efe6"
 Rectangle = tuple[int, int, int, int]
+R = TypeVar("R", bound=Any)
 Font: TypeAlias = "ImageFont.FreeTypeFont | ImageFont.ImageFont"
 
 
@@ -73,6 +75,23 @@ def save_picture(picture: Image.Image, path: str | os.PathLike[str]) -> None:
     options = {"quality": _QUALITY} if format == "JPEG" else {}
     with replacing(path) as temporary:
         picture.save(temporary, format, **options)
+
+
+def with_drawing(result: R, draw: Callable[[], Image.Image], out: str | os.PathLike[str] | None) -> R:
+    """Write the drawing of a result.
+
+    Args:
+        result: a dataclass with a field `out`.
+        draw: draws the picture.
+        out: the file, as of `save_picture`; None for no drawing.
+
+    Returns:
+        The result, with the file as `out` if there is one.
+    """
+    if out is None:
+        return result
+    save_picture(draw(), out)
+    return dataclasses.replace(result, out=os.fspath(out))
 
 
 def read_picture(encoded: bytes, name: str, side: int | None = None) -> Image.Image:

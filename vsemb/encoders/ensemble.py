@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 from keras import ops
 
 from vsemb.configured import Configured, build_layers
 from vsemb.encoders.sequence_and_bag import SequenceAndBag
-from vsemb.encoders.text_encoder import TextCorpus, TextEncoderPart, TextSpec
+from vsemb.encoders.text_encoder import OuterTextEncoderPart, TextCorpus, TextEncoderPart, TextSpec
 from vsemb.errors import invalid_argument
 from vsemb.parts import Size
-
-if TYPE_CHECKING:
-    from vsemb.text.tokenizers import TokenizerPart
 
 Tensor = Any
 
@@ -68,7 +65,7 @@ class EnsembleEncoder(Configured, keras.layers.Layer):
 
 
 @dataclass(frozen=True)
-class Ensemble(TextEncoderPart, kind="ensemble"):
+class Ensemble(OuterTextEncoderPart, kind="ensemble"):
     """Several encoders of one kind with random weights of their own; use it with the similarity `mean-cosine`.
 
     Attributes:
@@ -78,13 +75,6 @@ class Ensemble(TextEncoderPart, kind="ensemble"):
 
     encoder: TextEncoderPart = field(default_factory=SequenceAndBag)
     members: Size = 3
-
-    def check(self) -> None:
-        if self.encoder.produces != "vector":
-            raise invalid_argument("text.encoder.encoder", self.encoder.kind, "an encoder of one vector per text")
-
-    def check_tokenizer(self, tokenizer: TokenizerPart) -> None:
-        self.encoder.check_tokenizer(tokenizer)
 
     def build(self, dim: int | None, spec: TextSpec, dtype: str) -> EnsembleEncoder:
         if dim is None or dim % self.members:

@@ -13,7 +13,7 @@ from vsemb.configured import Configured, build_layers
 from vsemb.encoders.pooling import Tensor
 from vsemb.parts import Positive, Size
 
-# Finite stand-ins for minus infinity, see `vsemb.encoders.pooling`.
+# A finite stand-in for minus infinity, see `vsemb.encoders.pooling`.
 _LOWEST = -1e30
 
 

@@ -25,7 +25,7 @@ Cell = Literal["gru", "gru-reset-before", "lstm", "peephole-lstm"]
 Directions = Literal["forward", "concat", "average"]
 
 
-_LEARNED_POOLINGS = {"generalized": GeneralizedPooling}
+_LEARNED_POOLINGS: dict[str, type[GeneralizedPooling]] = {"generalized": GeneralizedPooling}
 #: Dtype of the matrix products -> that of the state and of everything elementwise.
 _STATE_DTYPES = {"float32": "float32", "bfloat16": "float32", "float64": "float64"}
 
@@ -191,8 +191,9 @@ class RecurrentSentenceEncoder(PooledSentenceEncoder):
         self.keep_arguments(locals())
         self._folded: Callable[[Tensor], tuple[list[Tensor], Tensor]] | None = None
         self.recurrent = self._recurrent_layer()
-        learned = [layer(dtype=self.dtype_policy) for name, layer in _LEARNED_POOLINGS.items() if name == pooling]
-        self.add_head(2 * units if directions == "concat" else units, *learned)
+        learned = _LEARNED_POOLINGS.get(pooling)
+        pool = None if learned is None else learned(dtype=self.dtype_policy)
+        self.add_head(2 * units if directions == "concat" else units, pool)
 
     def _recurrent_layer(self) -> keras.layers.Layer:
         # The last state comes out of Keras' own masking, also for the backward direction, whose last

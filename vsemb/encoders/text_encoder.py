@@ -155,6 +155,31 @@ class TextEncoderPart(Part, family="text encoder"):
         return None
 
 
+@dataclass(frozen=True)
+class OuterTextEncoderPart(TextEncoderPart):
+    """Base of the text encoders that change the embedding of another one, the attribute `encoder` of their layer.
+
+    Attributes:
+        encoder: the other encoder, of one vector per text.
+    """
+
+    encoder: TextEncoderPart
+
+    def check(self) -> None:
+        if self.encoder.produces != "vector":
+            raise invalid_argument("text.encoder.encoder", self.encoder.kind, "an encoder of one vector per text")
+
+    def check_tokenizer(self, tokenizer: TokenizerPart) -> None:
+        self.encoder.check_tokenizer(tokenizer)
+
+    @property
+    def vectors_file(self) -> str | None:
+        return self.encoder.vectors_file
+
+    def initialize(self, layer: keras.layers.Layer, corpus: TextCorpus) -> None:
+        self.encoder.initialize(layer.encoder, corpus)
+
+
 @keras.saving.register_keras_serializable("vsemb")
 class WordEmbedding(Configured, keras.layers.Layer):
     """Look up word vectors.

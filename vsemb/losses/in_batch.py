@@ -117,6 +117,19 @@ class InBatchLoss(Configured, keras.losses.Loss):
         return total / ops.cast(queries, total.dtype)
 
 
+class ItemLoss(InBatchLoss):
+    """Base of the losses that have terms of the embeddings alone, see `InBatchLoss.of_items`.
+
+    They do not rank, so they are used in a `CombinedLoss`.
+    """
+
+    over_items = True
+
+    def call(self, labels: Tensor, scores: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Return 0 for each query: the loss does not depend on the scores of pairs."""
+        return ops.zeros_like(scores[:, 0])
+
+
 @keras.saving.register_keras_serializable("vsemb")
 class KerasLoss(InBatchLoss):
     """Use any Keras loss of (labels, scores) over the batch, such as `CategoricalCrossentropy(from_logits=True)`.
@@ -223,6 +236,13 @@ def positive_scores(labels: Tensor, scores: Tensor) -> Tensor:
     return ops.take_along_axis(scores, own, axis=1)
 
 
+def own_items(images: Tensor, labels: Tensor) -> Tensor:
+    """Return the image of each text, (texts, ...), from all images and labels, see `InBatchLoss.of_items`."""
+    own = ops.argmax(ops.cast(ops.equal(labels, 1), "int32"), axis=1)
+    # The product makes the gradient dense, as gathering over replicas needs it: that of `take` is a list of rows.
+    return ops.take(1.0 * images, own, axis=0)
+
+
 def is_negative(labels: Tensor, mask: Tensor | None) -> Tensor:
     """Return (queries, candidates) bool, true where a candidate is a negative."""
     negative = ops.equal(labels, 0)
@@ -241,13 +261,11 @@ class LossPart(Part, family="loss"):
 
     Class attributes:
         over_classes: whether the candidates are classes, see `InBatchLoss.over_classes`.
-        over_items: whether the loss has terms of the embeddings themselves, see `InBatchLoss.over_items`.
         accepts: the type of embeddings, see `vsemb.similarities.Similarity.accepts`; None for all.
         similarities: kinds of the similarities whose embeddings it reads; empty for all.
     """
 
     over_classes: ClassVar[bool] = False
-    over_items: ClassVar[bool] = False
     accepts: ClassVar[str | None] = None
     similarities: ClassVar[tuple[str, ...]] = ()
 

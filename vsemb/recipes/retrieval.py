@@ -100,10 +100,10 @@ class Retrieval(Recipe, kind="retrieval"):
         if self.hub_bank is not None and not self.similarity.compares_directions:
             fix = f"Corrections are added to cosines; the similarity is {self.similarity.kind!r}."
             raise invalid_argument("hub_bank", self.hub_bank, "null with this similarity", fix)
-        if self.pairs.compares and self.loss.block_size is not None:
-            raise invalid_argument("loss.block_size", self.loss.block_size, f"null with pairs={self.pairs.kind}")
-        if self.pairs.compares and self.loss.over_items:
-            raise invalid_argument("loss", self.loss.kind, f"a loss of scores alone with pairs={self.pairs.kind}")
+        if self.pairs.compares:
+            if self.loss.block_size is not None:
+                raise invalid_argument("loss.block_size", self.loss.block_size, f"null with pairs={self.pairs.kind}")
+            self.pairs.select(self.loss.build(1), 1)  # Refuses losses that cannot be selected.
         if self.loss.similarities and self.similarity.kind not in self.loss.similarities:
             allowed = f"{' or '.join(self.loss.similarities)} with loss={self.loss.kind}"
             raise invalid_argument("similarity", self.similarity.kind, allowed)

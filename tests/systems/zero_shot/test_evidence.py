@@ -114,3 +114,10 @@ def test_a_run_without_such_a_sum(tiny_run, scenes, monkeypatch) -> None:
     monkeypatch.delattr(type(tiny_run.model.text_encoder), "step_terms")
     with raises_argument("run"):
         trace(tiny_run, scenes.split("val").keys[0], "a red circle")
+
+
+def test_a_run_with_a_correction_for_hubs(trained, scenes) -> None:
+    # Its embeddings have further entries, which are not a sum over the steps.
+    run = trained("linear-hubs", tiny(recipes.get("kiros2014-linear"), "hub_bank=20"), scenes)
+    with raises_argument("run"):
+        trace(run, scenes.split("val").keys[0], "a red circle")

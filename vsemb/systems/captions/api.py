@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -113,7 +112,7 @@ def caption_regions(
         regions = caption_regions("runs/snippets", "dog.jpg", most=3, out="regions.png")
         regions.captions[0].text
     """
-    from vsemb.drawing.pictures import check_picture_path, save_picture
+    from vsemb.drawing.pictures import check_picture_path, with_drawing
     from vsemb.runs.images import open_keys
     from vsemb.systems.captions import region_captions
     from vsemb.systems.captions.captioning import open_captioning_run
@@ -133,7 +132,4 @@ def caption_regions(
         boxes=boxes,
         report=say,
     )
-    if out is None:
-        return regions
-    save_picture(regions.drawn(), out)
-    return dataclasses.replace(regions, out=os.fspath(out))
+    return with_drawing(regions, regions.drawn, out)

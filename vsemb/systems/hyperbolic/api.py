@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from typing import TYPE_CHECKING, Annotated
 
@@ -52,7 +51,7 @@ def traverse(
         traversal = traverse("runs/meru", "dog.jpg", out="traversal.png")
         [found.text for found in traversal.texts]
     """
-    from vsemb.drawing.pictures import check_picture_path, save_picture
+    from vsemb.drawing.pictures import check_picture_path, with_drawing
     from vsemb.runs.images import embed_image, open_keys
     from vsemb.runs.run import Run
     from vsemb.systems.hyperbolic.traversal import picture_of, require_hyperbolic, text_pool, traverse_image
@@ -67,7 +66,4 @@ def traverse(
     embedding, _ = embed_image(opened, dataset, name)
     pool = text_pool(opened, dataset, split, texts)
     traversal = traverse_image(name, embedding, picture, pool, steps, entailing=entailing)
-    if out is None:
-        return traversal
-    save_picture(traversal.drawn(), out)
-    return dataclasses.replace(traversal, out=os.fspath(out))
+    return with_drawing(traversal, traversal.drawn, out)

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import keras
-from keras import ops
 
 from vsemb.losses.contrastive import Contrastive
-from vsemb.losses.in_batch import CombinedLoss, InBatchLoss
+from vsemb.losses.in_batch import CombinedLoss, InBatchLoss, ItemLoss, own_items
 from vsemb.ops.lorentz import MIN_RADIUS, cone_violation
 from vsemb.parts import Positive
 
@@ -17,7 +16,7 @@ Tensor = Any
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class ConeEntailment(InBatchLoss):
+class ConeEntailment(ItemLoss):
     """The angle by which an image lies outside the entailment cone of its text, see `vsemb.ops.lorentz.cone_violation`.
 
     When to use it: with the similarity `lorentz`, together with `InfoNCE` in a `vsemb.losses.CombinedLoss`. It does not
@@ -30,27 +29,21 @@ class ConeEntailment(InBatchLoss):
     Example: the first image lies behind its text. The second lies between its text and the root: its angle is pi, and
     the half aperture of the cone is 0.1711.
 
+    >>> from keras import ops
     >>> images, texts = ops.array([[2.0, 0.0], [0.0, 0.5]]), ops.array([[1.0, 0.0], [0.0, 1.0]])
     >>> ConeEntailment().of_items(images, texts, ops.eye(2), ops.ones((2, 2), "bool")).numpy().round(3).tolist()
     [0.0, 2.9709999561309814]
     """
 
     default_reduction = "mean"
-    over_items = True
 
     def __init__(self, min_radius: Positive = MIN_RADIUS, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.keep_arguments(locals())
 
-    def call(self, labels: Tensor, scores: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Return 0 for each query: the loss does not depend on the scores of pairs."""
-        return ops.zeros_like(scores[:, 0])
-
     def of_items(self, images: Tensor, texts: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         """Compute the loss of each text with its own image; arguments as in `InBatchLoss`, with one vector per item."""
-        own = ops.argmax(ops.cast(ops.equal(labels, 1), "int32"), axis=1)
-        # The product makes the gradient dense, as gathering over replicas needs it.
-        return cone_violation(ops.take(1.0 * images, own, axis=0), texts, self.min_radius)
+        return cone_violation(own_items(images, labels), texts, self.min_radius)
 
 
 @dataclass(frozen=True)
@@ -62,7 +55,6 @@ class ContrastiveEntailment(Contrastive, kind="infonce-entailment"):
         min_radius: distance from the root at which cones begin to narrow, K of the paper.
     """
 
-    over_items: ClassVar[bool] = True
     similarities: ClassVar[tuple[str, ...]] = ("lorentz",)
 
     entailment_weight: Positive = 0.2

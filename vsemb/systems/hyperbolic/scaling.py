@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 from keras import ops
@@ -12,12 +12,9 @@ from keras import ops
 from vsemb.configured import Configured, build_layers
 from vsemb.encoders.image import Affine, ImageEncoder
 from vsemb.encoders.recurrent import Recurrent
-from vsemb.encoders.text_encoder import TextCorpus, TextEncoderPart, TextSpec
+from vsemb.encoders.text_encoder import OuterTextEncoderPart, TextEncoderPart, TextSpec
 from vsemb.errors import invalid_argument
 from vsemb.parts import Positive
-
-if TYPE_CHECKING:
-    from vsemb.text.tokenizers import TokenizerPart
 
 Tensor = Any
 
@@ -158,7 +155,7 @@ class ScaledAffine(Affine, kind="scaled-affine"):
 
 
 @dataclass(frozen=True)
-class Scaled(TextEncoderPart, kind="scaled"):
+class Scaled(OuterTextEncoderPart, kind="scaled"):
     """A text encoder and a learned factor.
 
     Attributes:
@@ -170,19 +167,5 @@ class Scaled(TextEncoderPart, kind="scaled"):
     encoder: TextEncoderPart = field(default_factory=Recurrent)
     initial: Positive | None = None
 
-    def check(self) -> None:
-        if self.encoder.produces != "vector":
-            raise invalid_argument("text.encoder.encoder", self.encoder.kind, "an encoder of one vector per text")
-
-    def check_tokenizer(self, tokenizer: TokenizerPart) -> None:
-        self.encoder.check_tokenizer(tokenizer)
-
-    @property
-    def vectors_file(self) -> str | None:
-        return self.encoder.vectors_file
-
     def build(self, dim: int | None, spec: TextSpec, dtype: str) -> ScaledTextEncoder:
         return ScaledTextEncoder(self.encoder.build(dim, spec, dtype), self.initial, dtype=dtype)
-
-    def initialize(self, layer: keras.layers.Layer, corpus: TextCorpus) -> None:
-        self.encoder.initialize(layer.encoder, corpus)

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 
 from vsemb.configured import Configured, build_layers
 from vsemb.encoders.image import Affine, ImageEncoder
 from vsemb.encoders.recurrent import Recurrent
-from vsemb.encoders.text_encoder import TextCorpus, TextEncoderPart, TextSpec
-from vsemb.errors import invalid_argument
+from vsemb.encoders.text_encoder import OuterTextEncoderPart, TextEncoderPart, TextSpec
 from vsemb.parts import Positive
 from vsemb.systems.probabilistic.gaussians import require_even, with_start
-
-if TYPE_CHECKING:
-    from vsemb.text.tokenizers import TokenizerPart
 
 Tensor = Any
 
@@ -115,7 +111,7 @@ class GaussianAffine(Affine, kind="gaussian-affine"):
 
 
 @dataclass(frozen=True)
-class Gaussian(TextEncoderPart, kind="gaussian"):
+class Gaussian(OuterTextEncoderPart, kind="gaussian"):
     """A text encoder of means and log variances; the embedding has twice as many entries as dimensions.
 
     Attributes:
@@ -126,19 +122,5 @@ class Gaussian(TextEncoderPart, kind="gaussian"):
     encoder: TextEncoderPart = field(default_factory=Recurrent)
     variance: Positive = START
 
-    def check(self) -> None:
-        if self.encoder.produces != "vector":
-            raise invalid_argument("text.encoder.encoder", self.encoder.kind, "an encoder of one vector per text")
-
-    def check_tokenizer(self, tokenizer: TokenizerPart) -> None:
-        self.encoder.check_tokenizer(tokenizer)
-
-    @property
-    def vectors_file(self) -> str | None:
-        return self.encoder.vectors_file
-
     def build(self, dim: int | None, spec: TextSpec, dtype: str) -> GaussianTextEncoder:
         return GaussianTextEncoder(self.encoder.build(dim, spec, dtype), self.variance, dtype=dtype)
-
-    def initialize(self, layer: keras.layers.Layer, corpus: TextCorpus) -> None:
-        self.encoder.initialize(layer.encoder, corpus)

@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from vsemb.losses.contrastive import Sigmoid, SigmoidLoss
-from vsemb.losses.in_batch import CombinedLoss, InBatchLoss, positive_scores
+from vsemb.losses.in_batch import CombinedLoss, InBatchLoss, ItemLoss, own_items, positive_scores
 from vsemb.parts import Finite, NonNegative, Positive
 from vsemb.systems.probabilistic.gaussians import divergence
 
@@ -48,7 +48,7 @@ class PseudoPositives(SigmoidLoss):
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class Prior(InBatchLoss):
+class Prior(ItemLoss):
     """Divergence of each text and its image from the standard normal distribution (VIB, section 2.2).
 
     It keeps variances from collapsing to 0, see `vsemb.systems.probabilistic.gaussians.divergence`. It is multiplied by
@@ -67,17 +67,10 @@ class Prior(InBatchLoss):
     """
 
     default_reduction = "mean"
-    over_items = True
-
-    def call(self, labels: Tensor, scores: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Return 0 for each query: the loss does not depend on the scores of pairs."""
-        return ops.zeros_like(scores[:, 0])
 
     def of_items(self, images: Tensor, texts: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         """Compute the loss of each text with its own image; arguments as in `InBatchLoss`, with one row per item."""
-        own = ops.argmax(ops.cast(ops.equal(labels, 1), "int32"), axis=1)
-        # The product makes the gradient dense, as gathering over replicas needs it.
-        both = divergence(ops.take(1.0 * images, own, axis=0)) + divergence(texts)
+        both = divergence(own_items(images, labels)) + divergence(texts)
         return both * ops.cast(ops.shape(labels)[1], both.dtype)
 
 
@@ -93,7 +86,6 @@ class Matching(Sigmoid, kind="matching"):
         prior_weight: weight of the divergence from the standard normal distribution, beta of the paper.
     """
 
-    over_items: ClassVar[bool] = True
     similarities: ClassVar[tuple[str, ...]] = ("csd",)
 
     temperature: Positive = 0.2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -90,7 +89,7 @@ def align(
         aligned = align("runs/dvsa", "dog.jpg", "a brown dog chases a child", out="aligned.png")
         [(phrase.text, phrase.box) for phrase in aligned.phrases]
     """
-    from vsemb.drawing.pictures import check_picture_path, save_picture
+    from vsemb.drawing.pictures import check_picture_path, with_drawing
     from vsemb.runs.images import open_keys
     from vsemb.runs.run import Run
     from vsemb.systems.regions.aligning import align_image
@@ -101,10 +100,7 @@ def align(
     opened = Run.open(run, "retrieval")
     dataset = open_keys(opened, data, [name])
     aligned = align_image(opened, name, sentence, dataset, affinity=affinity, boxes=boxes, report=say)
-    if out is None:
-        return aligned
-    save_picture(aligned.drawn(fade), out)
-    return dataclasses.replace(aligned, out=os.fspath(out))
+    return with_drawing(aligned, lambda: aligned.drawn(fade), out)
 
 
 @act
@@ -142,7 +138,7 @@ def search_regions(
         buses = search_regions("runs/dvsa", "red bus", k=5)
         buses[0].key, buses[0].box
     """
-    from vsemb.drawing.pictures import check_picture_path, save_picture
+    from vsemb.drawing.pictures import check_picture_path, with_drawing
     from vsemb.runs.run import Run
     from vsemb.systems.regions import region_search
 
@@ -153,7 +149,4 @@ def search_regions(
     best = region_search.search_regions(
         opened, dataset, text, k=k, split=split, all_regions=all_regions, parts=parts, report=say
     )
-    if out is None or not best:
-        return best
-    save_picture(region_search.region_sheet(dataset, best), out)
-    return dataclasses.replace(best, out=os.fspath(out))
+    return with_drawing(best, lambda: region_search.region_sheet(dataset, best), out if best else None)

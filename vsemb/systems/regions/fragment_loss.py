@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from vsemb.errors import invalid_argument
-from vsemb.losses.in_batch import CombinedLoss, InBatchLoss
+from vsemb.losses.in_batch import CombinedLoss, InBatchLoss, ItemLoss
 from vsemb.losses.ranking import Ranking
 from vsemb.parts import Positive
 from vsemb.systems.regions.similarities import all_products, item_mask, turned
@@ -18,7 +18,7 @@ Tensor = Any
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class FragmentAlignment(InBatchLoss):
+class FragmentAlignment(ItemLoss):
     """Hinges on the inner products of words and regions, with latent positives (DeFrag, section 3.3.1).
 
     A word s_t is assumed to describe some regions of its own image and no region of other images:
@@ -46,15 +46,9 @@ class FragmentAlignment(InBatchLoss):
     0.75
     """
 
-    over_items = True
-
     def __init__(self, margin: Positive = 1.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.keep_arguments(locals())
-
-    def call(self, labels: Tensor, scores: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Return 0 for each query: the loss does not depend on the scores of pairs."""
-        return ops.zeros_like(scores[:, 0])
 
     def of_items(self, images: Tensor, texts: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         products = all_products(ops.cast(images, "float32"), turned(texts))  # (images, regions, words, texts)
@@ -89,7 +83,6 @@ class RankingFragments(Ranking, kind="ranking-fragments"):
     """
 
     accepts: ClassVar[str] = "multi_vector"
-    over_items: ClassVar[bool] = True
 
     fragment_weight: Positive = 1.0
     fragment_margin: Positive = 1.0

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import keras
 from keras import ops
 
-from vsemb.losses.in_batch import CombinedLoss, InBatchLoss
+from vsemb.losses.in_batch import CombinedLoss, InBatchLoss, ItemLoss, own_items
 from vsemb.losses.ranking import RankingInfoNCE
 from vsemb.ops.geometry import l2_normalize
 from vsemb.parts import Positive
@@ -20,7 +20,7 @@ _LOWEST = -1e30
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class SparseAlignment(InBatchLoss):
+class SparseAlignment(ItemLoss):
     """Contrast the words of a text with their groups of regions, inside the text (SPARC, section 3.2).
 
     The products s_ti of the words of a text with the P regions of its own image are scaled to [0, 1] for each word.
@@ -49,20 +49,13 @@ class SparseAlignment(InBatchLoss):
     0.3133
     """
 
-    over_items = True
-
     def __init__(self, temperature: Positive = 0.07, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.keep_arguments(locals())
 
-    def call(self, labels: Tensor, scores: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Return 0 for each query: the loss does not depend on the scores of pairs."""
-        return ops.zeros_like(scores[:, 0])
-
     def of_items(self, images: Tensor, texts: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         words = ops.cast(texts, "float32")
-        # The product makes the gradient dense, as gathering over replicas needs it: that of `take` is a list of rows.
-        own = ops.take(1.0 * ops.cast(images, "float32"), ops.argmax(ops.equal(labels, 1), axis=1), axis=0)
+        own = own_items(ops.cast(images, "float32"), labels)
         groups = ops.matmul(_weights(item_products(words, own), item_mask(own)), own)  # (texts, T, dim)
         counted = item_mask(words)
         cosines = ops.matmul(l2_normalize(groups), ops.swapaxes(l2_normalize(words), 1, 2)) / self.temperature
@@ -105,7 +98,6 @@ class RankingSparse(RankingInfoNCE, kind="ranking-sparse"):
     """
 
     accepts: ClassVar[str] = "multi_vector"
-    over_items: ClassVar[bool] = True
 
     sparse_weight: Positive = 1.0
     sparse_temperature: Positive = 0.07

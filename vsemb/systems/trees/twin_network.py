@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import keras
 from keras import ops
@@ -11,12 +11,8 @@ from keras import ops
 from vsemb.configured import Configured, build_layers
 from vsemb.encoders.image import ImageEncoder, Projection
 from vsemb.encoders.recurrent import Recurrent
-from vsemb.encoders.text_encoder import TextCorpus, TextEncoderPart, TextSpec
-from vsemb.errors import invalid_argument
+from vsemb.encoders.text_encoder import OuterTextEncoderPart, TextEncoderPart, TextSpec
 from vsemb.parts import Share
-
-if TYPE_CHECKING:
-    from vsemb.text.tokenizers import TokenizerPart
 
 Tensor = Any
 
@@ -91,7 +87,7 @@ class ProjectionMLP(Configured, keras.layers.Layer):
 
 
 @dataclass(frozen=True)
-class MLPText(TextEncoderPart, kind="projection-mlp"):
+class MLPText(OuterTextEncoderPart, kind="projection-mlp"):
     """A text encoder and a two-layer network, in place of the encoder's own map to the embedding.
 
     Attributes:
@@ -102,20 +98,10 @@ class MLPText(TextEncoderPart, kind="projection-mlp"):
     encoder: TextEncoderPart = field(default_factory=Recurrent)
     activate_first: bool = True
 
-    def check(self) -> None:
-        if self.encoder.produces != "vector":
-            raise invalid_argument("text.encoder.encoder", self.encoder.kind, "an encoder of one vector per text")
-
-    def check_tokenizer(self, tokenizer: TokenizerPart) -> None:
-        self.encoder.check_tokenizer(tokenizer)
-
     def build(self, dim: int | None, spec: TextSpec, dtype: str) -> ProjectionMLP:
         inner = self.encoder.build(None, spec, dtype)
         size = inner.compute_output_shape((None, None))[-1] if dim is None else dim
         return ProjectionMLP(inner, size, activate_first=self.activate_first, dtype=dtype)
-
-    def initialize(self, layer: keras.layers.Layer, corpus: TextCorpus) -> None:
-        self.encoder.initialize(layer.encoder, corpus)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -131,7 +130,7 @@ def trace(
         traced = trace("runs/birds", "cardinal.jpg", "a red bird with a black face", out="traced.png")
         [(step.text, step.evidence) for step in traced.steps]
     """
-    from vsemb.drawing.pictures import check_picture_path, save_picture
+    from vsemb.drawing.pictures import check_picture_path, with_drawing
     from vsemb.runs.images import open_keys
     from vsemb.runs.run import Run
     from vsemb.systems.zero_shot.evidence import trace_score
@@ -141,10 +140,7 @@ def trace(
         check_picture_path(out, [name])
     opened = Run.open(run, "retrieval")
     traced = trace_score(opened, name, text, open_keys(opened, data, [name]))
-    if out is None:
-        return traced
-    save_picture(traced.drawn(), out)
-    return dataclasses.replace(traced, out=os.fspath(out))
+    return with_drawing(traced, traced.drawn, out)
 
 
 def open_prompts(

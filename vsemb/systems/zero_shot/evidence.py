@@ -52,7 +52,6 @@ class TracedScore(Result):
     Attributes:
         image: file or key of the image.
         text: the text.
-        score: the score; the sum of all evidence.
         steps: the steps, in the order of the text.
         picture: the image.
         out: file of the drawing, if there is one.
@@ -60,10 +59,14 @@ class TracedScore(Result):
 
     image: str
     text: str
-    score: float
     steps: tuple[StepEvidence, ...]
     picture: Image.Image
     out: str | None = None
+
+    @property
+    def score(self) -> float:
+        """The score, which is the sum of all evidence."""
+        return self.steps[-1].score
 
     def drawn(self) -> Image.Image:
         """Draw the image, and beside it a bar for each step: green for the image, red against it."""
@@ -99,7 +102,9 @@ def trace_score(run: Run, image: str, text: str, dataset: StoredDataset | None =
         DataError: if the image cannot be read.
     """
     encoder = run.model.text_encoder
-    if not isinstance(run.recipe.similarity, Dot) or not hasattr(encoder, "step_terms"):
+    # A correction for hubs is not part of the sum.
+    additive = isinstance(run.recipe.similarity, Dot) and not run.recipe.added_dim
+    if not additive or not hasattr(encoder, "step_terms"):
         fix = "The recipes ds-sje-char-cnn-rnn, ds-sje-word-lstm and kiros2014-linear make such runs."
         allowed = "a run whose score is an inner product with a sum or mean over the steps of a text"
         raise invalid_argument("run", f"{run.path}, of recipe {run.recipe.name!r}", allowed, fix)
@@ -118,7 +123,7 @@ def trace_score(run: Run, image: str, text: str, dataset: StoredDataset | None =
         steps.append(StepEvidence(run.tokenizer.between.join(pieces[done:end]), value, score))
         done = end
     encoded = source if isinstance(source, bytes) else source[0].read_image(source[1])
-    return TracedScore(image, text, float(evidence.sum()), tuple(steps), read_picture(encoded, image))
+    return TracedScore(image, text, tuple(steps), read_picture(encoded, image))
 
 
 def draw_evidence(image: Image.Image, steps: tuple[StepEvidence, ...]) -> Image.Image:
