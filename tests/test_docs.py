@@ -97,6 +97,15 @@ def test_notebooks_run_and_are_small(path, tmp_path, monkeypatch):
     assert all(cell.outputs or "=" in cell.source for cell in stored.cells if cell.cell_type == "code")
 
 
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda path: path.stem)
+def test_links_of_parts_lead_somewhere_from_every_page(page):
+    """A part of a page is read in other folders, too; the build of the site, which also finds this, is slow."""
+    for source, name in re.findall(r'^--8<-- "(\S+\.md):(\S+)"$', page.read_text(encoding="utf-8"), re.MULTILINE):
+        part = (ROOT / source).read_text(encoding="utf-8").split(f"[start:{name}]")[1].split(f"[end:{name}]")[0]
+        for link in re.findall(r"\]\((?!\w+:)([^)#]+)", part):
+            assert (page.parent / link).exists(), f"{source}:{name} -> {link}"
+
+
 @pytest.mark.slow
 def test_site_builds_strictly(tmp_path):
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
