@@ -398,6 +398,26 @@ def test_what_the_loop_does_not_have_is_keras(kind: Any, options: dict[str, Any]
 
 
 @pytest.mark.parametrize("kind", [GRU, LSTM], ids=["gru", "lstm"])
+@pytest.mark.parametrize("backwards", [False, True], ids=["forward", "backwards"])
+def test_with_a_gpu_no_row_is_without_steps_and_results_are_keras(kind: Any, backwards: bool, monkeypatch) -> None:
+    # cuDNN stops a compiled function at a row whose mask is empty, or not a row of True before False.
+    theirs, ours = both(kind, return_sequences=True, return_state=True, go_backwards=backwards)
+    expected = outputs_and_gradients(theirs, inputs_of(), mask_of("right"), True, graph=False)
+    keras_loop, given = KERAS[kind].inner_loop, []
+
+    def spy(layer: Any, sequences: Any, initial_state: Any, mask: Any, training: bool = False) -> Any:
+        given.append(np.array(mask))
+        return keras_loop(layer, sequences, initial_state, mask, training)
+
+    monkeypatch.setattr(KERAS[kind], "inner_loop", spy)
+    monkeypatch.setattr("vsemb.encoders.recurrent.has_gpu", lambda: True)
+    received = outputs_and_gradients(ours, inputs_of(), mask_of("right"), True, graph=False)
+    for one, other in zip(expected, received, strict=True):
+        np.testing.assert_allclose(other, one, **EXACT)
+    np.testing.assert_array_equal(given[0], np.arange(STEPS) < np.maximum(LENGTHS, 1)[:, None])
+
+
+@pytest.mark.parametrize("kind", [GRU, LSTM], ids=["gru", "lstm"])
 def test_dropout_is_keras(kind: Any) -> None:
     layer = kind(UNITS, dropout=0.5, seed=1)
     x = inputs_of("float32")

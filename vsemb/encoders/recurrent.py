@@ -42,11 +42,11 @@ class FastLoop:
     def inner_loop(self, sequences: Tensor, initial_state: Any, mask: Any, training: bool = False) -> Any:
         """Return the last output, all outputs and the last states, as `keras.layers.RNN.inner_loop` does."""
         layer: Any = self
+        mask = mask[0] if isinstance(mask, (list, tuple)) else mask
         if not self.own_loop_serves(training):
-            return super().inner_loop(sequences, initial_state, mask, training)  # type: ignore[misc]
+            return self._loop_of_keras(sequences, initial_state, mask, training)
         from vsemb.ops.recurrent_loops import LOOPS
 
-        mask = mask[0] if isinstance(mask, (list, tuple)) else mask
         inputs = ops.transpose(sequences, (1, 0, 2))
         if layer.go_backwards:
             inputs = ops.flip(inputs, axis=0)
@@ -64,6 +64,19 @@ class FastLoop:
         if layer.zero_output_for_mask and mask is not None:
             outputs = ops.where(mask, outputs, ops.zeros((), outputs.dtype))
         return last[0], ops.transpose(outputs, (1, 0, 2)), last
+
+    def _loop_of_keras(self, sequences: Tensor, initial_state: Any, mask: Any, training: bool) -> Any:
+        """Run the loop of Keras, where cuDNN stops a compiled step at a row without words: that row runs one step."""
+        keras_loop = super().inner_loop  # type: ignore[misc]
+        if mask is None:
+            return keras_loop(sequences, initial_state, mask, training)
+        mask = ops.cast(mask, "bool")
+        empty = ops.logical_not(ops.any(mask, axis=1, keepdims=True))
+        first = ops.arange(mask.shape[1] or ops.shape(mask)[1]) == 0
+        run = ops.logical_or(mask, ops.logical_and(empty, first))
+        last, outputs, states = keras_loop(sequences, initial_state, run, training)
+        states = [ops.where(empty, before, state) for before, state in zip(initial_state, states, strict=True)]
+        return ops.where(empty, 0, last), ops.where(empty[..., None], 0, outputs), states
 
     def direction(self) -> tuple[Tensor, Tensor, bool]:
         """Return the recurrent matrix, in the dtype of the products, the bias, and `go_backwards`."""
