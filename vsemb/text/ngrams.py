@@ -104,7 +104,7 @@ class NGramTokenizer(WordTokenizer):
         self,
         vocabulary: Vocabulary,
         max_length: int = 64,
-        buckets: int = 20_000,
+        buckets: int = 5_000,
         shortest: int = 3,
         longest: int = 6,
     ) -> None:
@@ -227,7 +227,7 @@ class NGrams(LearnedVocabulary, kind="ngrams"):
     token_shape: ClassVar[tuple[int, ...]] = NGramTokenizer.token_shape
     tokenizer: ClassVar[type[Tokenizer]] = NGramTokenizer
 
-    buckets: Count = 20_000
+    buckets: Count = 5_000
     shortest: Size = 3
     longest: Size = 6
 
