@@ -180,6 +180,28 @@ def test_collapse_warning(capsys) -> None:
     assert collapsed("ranking", 2 * 128 * 127 * 0.2, capsys)
 
 
+@pytest.mark.parametrize(
+    ("recalls", "expected"),
+    [
+        # VSE++ passes the value in its third epoch, with a recall sum that was 100.5 before.
+        ((97.7, 100.5, 147.1, 148.0), [True, True, False, True]),
+        ((1.5, 1.4, 1.6), [True, True, True]),
+        ((None, None), [True, True]),
+    ],
+)
+def test_a_model_that_learns_only_passes_the_value(recalls, expected, capsys) -> None:
+    loss = PairwiseRanking(0.2, "hardest")
+    warning = CollapseWarning(128)
+    warning.set_model(make_model(loss))
+    warning.model.optimizer.iterations.assign(100)
+    told = []
+    for epoch, recall in enumerate(recalls):
+        logs = {"loss": loss.collapsed_value(128, 128)}
+        warning.on_epoch_end(epoch, logs if recall is None else {**logs, "val_recall_sum": recall})
+        told.append("one point" in capsys.readouterr().err)
+    assert told == expected
+
+
 def combined(reduction: str) -> CombinedLoss:
     return CombinedLoss([PairwiseRanking(0.2, "hardest"), InfoNCE(0.05)], [1.0, 0.7], reduction=reduction)
 

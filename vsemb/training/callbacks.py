@@ -22,6 +22,8 @@ from vsemb.files import read_bytes, replacing
 from vsemb.weights import save_weights
 
 _TOLERANCE = 0.01
+# Factor of the recall sum from which a model learns, whatever its loss.
+_LEARNS = 1.25
 # Number of first steps to ignore, in which a model with random weights also has the loss of a collapsed model.
 _EARLY = 100
 # Steps between readings of the loss, which wait for the step. It is also read before weights are kept.
@@ -148,7 +150,8 @@ class CollapseWarning(keras.callbacks.Callback):
     """Warn when the loss of an epoch is still at the value of a collapsed model after 100 steps.
 
     If all embeddings are equal, losses on hardest negatives are at a saddle point. A longer warm-up or a lower learning
-    rate avoids this. The value of the loss is `InBatchLoss.collapsed_value`.
+    rate avoids this. The value of the loss is `InBatchLoss.collapsed_value`. A model that learns can pass this value:
+    an epoch whose `val_recall_sum` is higher by a quarter has no warning.
 
     Args:
         batch_size: pairs per batch, over all replicas.
@@ -158,6 +161,7 @@ class CollapseWarning(keras.callbacks.Callback):
         super().__init__()
         self.batch_size = batch_size
         self.collapsed = False
+        self._recall = math.inf
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         plateau = losses.get(self.model.loss).collapsed_value(self.batch_size, self.batch_size)
@@ -165,7 +169,9 @@ class CollapseWarning(keras.callbacks.Callback):
             return
         plateau *= (self.model.image_weight + self.model.text_weight) / 2
         late = int(self.model.optimizer.iterations.numpy()) >= _EARLY
-        self.collapsed = late and abs(float(logs["loss"]) - plateau) < _TOLERANCE * plateau
+        before, self._recall = self._recall, float(logs.get("val_recall_sum", math.inf))
+        learns = self._recall > _LEARNS * before
+        self.collapsed = late and not learns and abs(float(logs["loss"]) - plateau) < _TOLERANCE * plateau
         if self.collapsed:
             say(
                 f"warning: the loss is {float(logs['loss']):.3f}, that of a model whose embeddings are one "
