@@ -13,6 +13,7 @@ SYSTEM = System(
         "text encoder": {
             "tree-lstm": "vsemb.systems.trees.tree_lstm",
             "child-sum-tree-lstm": "vsemb.systems.trees.tree_lstm",
+            "sdt-rnn": "vsemb.systems.trees.sdt_rnn",
             "dependency-edges": "vsemb.systems.trees.dependency_edges",
             "projection-mlp": "vsemb.systems.trees.twin_network",
         },
