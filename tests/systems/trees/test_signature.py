@@ -247,36 +247,39 @@ def test_the_card_tells_that_it_cannot_parse(tree_export):
     assert "A tree is read up to 9 tokens." in card and "bytes is not read" not in card
 
 
+@pytest.fixture(scope="module")
+def served_labelled() -> ServedModel:
+    keras.utils.set_random_seed(6)
+    tokenizer = LabelledTreeTokenizer(Vocabulary(WORDS), max_length=9)
+    text = SDTRNNEncoder(WordEmbedding(len(tokenizer.vocabulary), 5), DIM, units=4)
+    model = DualEncoder(ImageEncoder(DIM), text, "dot")
+    model.build({"image": (None, 8), "text": (None, None, 3)})
+    return ServedModel(model, ParsedTextInput(tokenizer, lambda texts: [f"{text}\t0\troot" for text in texts]))
+
+
 class TestParsedTexts:
     """A model that reads relations takes parsed texts."""
 
     GOOD = ("the\t2\tdet\ndog\t3\tnsubj\nruns\t0\troot", "ball\t0\troot")
     BAD = ("the dog runs", "the\t2\tdet\ndog\t1\tdet", "", "the\t0\t")
 
-    @pytest.fixture(scope="class")
-    def served(self) -> ServedModel:
-        keras.utils.set_random_seed(6)
-        tokenizer = LabelledTreeTokenizer(Vocabulary(WORDS), max_length=9)
-        text = SDTRNNEncoder(WordEmbedding(len(tokenizer.vocabulary), 5), DIM, units=4)
-        model = DualEncoder(ImageEncoder(DIM), text, "dot")
-        model.build({"image": (None, 8), "text": (None, None, 3)})
-        return ServedModel(model, ParsedTextInput(tokenizer, lambda texts: [f"{text}\t0\troot" for text in texts]))
-
-    def test_rows(self, served: ServedModel) -> None:
-        answer = answers(served.functions["encode_text"], tf.constant([*self.GOOD, *self.BAD]))
+    def test_rows(self, served_labelled: ServedModel) -> None:
+        answer = answers(served_labelled.functions["encode_text"], tf.constant([*self.GOOD, *self.BAD]))
         assert answer["valid"].tolist() == [True] * 2 + [False] * 4
-        wanted = served.model.encode_texts(served.tokenizer(tf.constant(self.GOOD)))
+        wanted = served_labelled.model.encode_texts(served_labelled.tokenizer(tf.constant(self.GOOD)))
         np.testing.assert_allclose(answer["embedding"][:2], wanted, atol=1e-6)
         assert not answer["embedding"][2:].any()
 
-    def test_python_parses_first(self, served: ServedModel) -> None:
-        answer = answers(served.encode_text, np.array(["ball", self.GOOD[0]], object))
-        wanted = served.model.encode_texts(served.tokenizer(tf.constant([self.GOOD[1], self.GOOD[0]])))
+    def test_python_parses_first(self, served_labelled: ServedModel) -> None:
+        answer = answers(served_labelled.encode_text, np.array(["ball", self.GOOD[0]], object))
+        wanted = served_labelled.model.encode_texts(
+            served_labelled.tokenizer(tf.constant([self.GOOD[1], self.GOOD[0]]))
+        )
         np.testing.assert_allclose(answer["embedding"], wanted, atol=1e-6)
 
     @pytest.mark.slow
-    def test_the_export(self, served: ServedModel, tmp_path) -> None:
-        path = export_savedmodel(served, tmp_path / "trees", fingerprint="c0ffee")
+    def test_the_export(self, served_labelled: ServedModel, tmp_path) -> None:
+        path = export_savedmodel(served_labelled, tmp_path / "trees", fingerprint="c0ffee")
         assert not verify_model(path.parent).failed
         loaded = tf.saved_model.load(str(path)).signatures["encode_text"]
         answer = {name: value.numpy() for name, value in loaded(text=tf.constant([*self.GOOD, *self.BAD])).items()}
