@@ -20,7 +20,7 @@ Tensor = Any
 
 
 def sdt_rnn_states(inputs: Tensor, recurrent: Tensor, heads: Tensor, relations: Tensor, mask: Tensor) -> Tensor:
-    """Compute the states of an SDT-RNN at all nodes (Socher et al. 2014, section 3).
+    """Compute the states of an SDT-RNN at all nodes (Socher et al. 2014).
 
         h_i = tanh((x_i + sum over children j of l(j) h_j W_rel(j)) / l(i))
 
@@ -73,7 +73,7 @@ def sdt_rnn_states(inputs: Tensor, recurrent: Tensor, heads: Tensor, relations: 
 class SDTRNNEncoder(PooledSentenceEncoder):
     """Words, heads and relations -> SDT-RNN -> state of the root -> (if sizes differ) a linear map to `dim`.
 
-    Socher et al. 2014, section 3, with a matrix per relation between a word and its head:
+    Socher et al. 2014, with a matrix per relation between a word and its head:
 
     | equation | here |
     | --- | --- |
@@ -82,7 +82,8 @@ class SDTRNNEncoder(PooledSentenceEncoder):
     | h_i, tanh of the mean over the words of the subtree | `vsemb.systems.trees.sdt_rnn.sdt_rnn_states` |
     | the sentence vector, the h of the root | `pooling="root"` |
 
-    The sums have no bias, as in the paper.
+    These equations are the paper's, where sums have no bias. The initialization, the other poolings and the map to `dim`
+    are choices made here.
 
     Args:
         words: the word vectors.
