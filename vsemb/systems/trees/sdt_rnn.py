@@ -82,7 +82,7 @@ class SDTRNNEncoder(PooledSentenceEncoder):
     | h_i, tanh of the mean over the words of the subtree | `vsemb.systems.trees.sdt_rnn.sdt_rnn_states` |
     | the sentence vector, the h of the root | `pooling="root"` |
 
-    These equations are the paper's, where sums have no bias. The initialization, the other poolings and the map to `dim`
+    These equations are the paper's, where sums have no bias. Initialization, the other poolings and the map to `dim`
     are choices made here.
 
     Args:
