@@ -59,6 +59,7 @@ ADDED = {
     "features data/photos": "--size 32",
     "features data/tiny": "--size 32",
     "train sc-nlm": "--set model.writing.stopwords=stopwords.txt",
+    "train additive": "--set model.writing.stopwords=stopwords.txt",
     "train multiplicative": "--set model.writing.stopwords=stopwords.txt",
 }
 #: Sizes that pages give and that must be those of tests/tiny.py.

@@ -11,22 +11,25 @@ from tests.contract import BFLOAT16, SAME, check_config
 from tests.oracles import TOLERANCE, oracle
 from tests.raising import raises_argument
 from vsemb.systems.captions.next_word import NextWordCrossEntropy, NextWordModel
+from vsemb.systems.language.additive import Additive
 from vsemb.systems.language.log_bilinear import LogBilinear
 from vsemb.systems.language.multiplicative import Multiplicative
 from vsemb.systems.language.structure_content import StructureContent
 
 WORDS, DIM, CONTEXT, CONTENT, FACTORS, TAGS, STRUCTURE = 7, 4, 2, 5, 3, 4, 2
-KINDS = ("log-bilinear", "multiplicative", "sc-nlm")
+KINDS = ("log-bilinear", "additive", "multiplicative", "sc-nlm")
 
 
 def make_model(kind: str, **options) -> NextWordModel:
     keras.utils.set_random_seed(1)
     options = {"dim": DIM, "context": CONTEXT, "init_scale": 1.0} | options
     if kind != "log-bilinear":
-        options = {"content_dim": CONTENT, "factors": FACTORS} | options
+        options = {"content_dim": CONTENT} | options
+    if kind in ("multiplicative", "sc-nlm"):
+        options = {"factors": FACTORS} | options
     if kind == "sc-nlm":
         options = {"tags": TAGS, "structure": STRUCTURE} | options
-    classes = {"log-bilinear": LogBilinear, "multiplicative": Multiplicative, "sc-nlm": StructureContent}
+    classes = dict(zip(KINDS, (LogBilinear, Additive, Multiplicative, StructureContent), strict=True))
     model = classes[kind](WORDS, **options)
     model.build()
     generator = np.random.default_rng(2)
@@ -67,8 +70,10 @@ class Loop:
         """Of every word after `context`, farthest word first; `tags` are those of the word and the next."""
         maps = [kernel.T for kernel in self["context_kernels"]]  # C^(i)
         table = self["words/table"]
-        if self.kind == "log-bilinear":
+        if self.kind in ("log-bilinear", "additive"):
             predicted = sum(c @ table[word] for c, word in zip(maps, context, strict=True))
+            if self.kind == "additive":
+                predicted = predicted + self["content_kernel"].T @ content
             return softmax(table @ predicted + self["/bias"])
         wfk, wfv, wfd = self["dim_factors"], table.T, self["attribute_factors"].T
         folded = wfk.T @ wfv  # E
@@ -112,6 +117,27 @@ def test_log_bilinear_oracle() -> None:
     assign(model, {"words/table": given["R"], "context_kernels": kernels, "/bias": given["b"]})
     logits = model({"text": np.array([given["context"]])})[0, -1]
     np.testing.assert_allclose(softmax(logits.numpy()), expected["p"], **TOLERANCE)
+
+
+def test_additive_by_hand() -> None:
+    # One context word w = (1, 2), C = identity, u = 3 and C^(m) = (1, -1): r = (1, 2) + 3 (1, -1) = (4, -1).
+    # The vectors of END, unknown and the word are (0, 0), (1, 0) and (1, 2), so that the logits are 0, 4 and 2.
+    model = Additive(3, dim=2, context=1, content_dim=1)
+    model.build()
+    table = [[0.0, 0.0], [1.0, 0.0], [1.0, 2.0]]
+    assign(model, {"words/table": table, "context_kernels": [np.eye(2)], "content_kernel": [[1.0, -1.0]]})
+    logits = model({"text": np.array([[2]]), "content": np.array([[3.0]], np.float32)})[0, -1]
+    np.testing.assert_allclose(logits, [0.0, 4.0, 2.0], **TOLERANCE)
+
+
+def test_content_shifts_log_odds_alike_after_every_context() -> None:
+    inputs = make_inputs()
+    other = {**inputs, "content": inputs["content"] + 1}
+    for kind in ("additive", "multiplicative"):
+        model = make_model(kind)
+        shift = model(other).numpy() - model(inputs).numpy()
+        same = np.allclose(shift, shift[:, :1], rtol=1e-4, atol=1e-4)
+        assert same == (kind == "additive")
 
 
 @pytest.mark.parametrize("kind", ["multiplicative", "sc-nlm"])
@@ -303,6 +329,7 @@ def test_the_bias_starts_at_frequencies() -> None:
         ("log-bilinear", "dim", 0),
         ("log-bilinear", "context", 0),
         ("log-bilinear", "word_dropout", 1.0),
+        ("additive", "content_dim", 0),
         ("multiplicative", "content_dim", 0),
         ("multiplicative", "factors", 0),
         ("sc-nlm", "tags", 0),

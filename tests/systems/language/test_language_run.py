@@ -22,6 +22,7 @@ from vsemb.files import write_json
 from vsemb.runs.train import train
 from vsemb.systems.captions.sentences import sentence_batches
 from vsemb.systems.captions.validation import LikelihoodMeasure, PerplexityValidation
+from vsemb.systems.language.additive import Additive
 from vsemb.systems.language.conditioning import (
     check_encoder,
     encoder_of,
@@ -158,9 +159,14 @@ def test_content_helps(bilinear_run, language_run) -> None:
 INFO = {"content_dim": 12, "tag_names": ["DT", "NN", "VB", "<unk>"]}
 
 
-@pytest.mark.parametrize("name", ["log-bilinear", "multiplicative", "sc-nlm"])
+@pytest.mark.parametrize("name", ["log-bilinear", "additive", "multiplicative", "sc-nlm"])
 def test_every_variant_is_built(name: str) -> None:
-    classes = {"log-bilinear": LogBilinear, "multiplicative": Multiplicative, "sc-nlm": StructureContent}
+    classes = {
+        "log-bilinear": LogBilinear,
+        "additive": Additive,
+        "multiplicative": Multiplicative,
+        "sc-nlm": StructureContent,
+    }
     for recipe in recipes.variants(name).values():
         model = recipe.build(50, INFO, "float32")
         assert type(model) is classes[name]

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import logging
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.systems.trees.tree_model import DIM, TEXTS, chain, parse, tree_corpus, tree_parts
+from tests.systems.trees.tree_model import DIM, TEXTS, WORDS, chain, parse, tree_corpus, tree_parts
+from vsemb.encoders import ImageEncoder, WordEmbedding
 from vsemb.exporting import ServedModel, export_savedmodel
 from vsemb.exporting.contract import Contract, contract_path
 from vsemb.exporting.reference_outputs import compare, golden_k
 from vsemb.exporting.servable import PROBES, check_servable
 from vsemb.exporting.verify import verify_model
-from vsemb.systems.trees.signature import from_the_left, golden_trees
-from vsemb.systems.trees.tree_tokenizer import parsed_texts
+from vsemb.models import DualEncoder
+from vsemb.systems.trees.sdt_rnn import SDTRNNEncoder
+from vsemb.systems.trees.signature import ParsedTextInput, from_the_left, golden_trees
+from vsemb.systems.trees.tree_tokenizer import LabelledTreeTokenizer, parsed_texts
+from vsemb.text import Vocabulary
 
 SENTENCES = {"encode_tree", "search_tree", "serving_default"}
 
@@ -240,3 +245,42 @@ def test_the_card_tells_that_it_cannot_parse(tree_export):
     assert "A SavedModel cannot parse: send tokens and heads (`encode_tree`)" in card
     assert "The parser used for training was not recorded." in card
     assert "A tree is read up to 9 tokens." in card and "bytes is not read" not in card
+
+
+@pytest.fixture(scope="module")
+def served_labelled() -> ServedModel:
+    keras.utils.set_random_seed(6)
+    tokenizer = LabelledTreeTokenizer(Vocabulary(WORDS), max_length=9)
+    text = SDTRNNEncoder(WordEmbedding(len(tokenizer.vocabulary), 5), DIM, units=4)
+    model = DualEncoder(ImageEncoder(DIM), text, "dot")
+    model.build({"image": (None, 8), "text": (None, None, 3)})
+    return ServedModel(model, ParsedTextInput(tokenizer, lambda texts: [f"{text}\t0\troot" for text in texts]))
+
+
+class TestParsedTexts:
+    """A model that reads relations takes parsed texts."""
+
+    GOOD = ("the\t2\tdet\ndog\t3\tnsubj\nruns\t0\troot", "ball\t0\troot")
+    BAD = ("the dog runs", "the\t2\tdet\ndog\t1\tdet", "", "the\t0\t")
+
+    def test_rows(self, served_labelled: ServedModel) -> None:
+        answer = answers(served_labelled.functions["encode_text"], tf.constant([*self.GOOD, *self.BAD]))
+        assert answer["valid"].tolist() == [True] * 2 + [False] * 4
+        wanted = served_labelled.model.encode_texts(served_labelled.tokenizer(tf.constant(self.GOOD)))
+        np.testing.assert_allclose(answer["embedding"][:2], wanted, atol=1e-6)
+        assert not answer["embedding"][2:].any()
+
+    def test_python_parses_first(self, served_labelled: ServedModel) -> None:
+        answer = answers(served_labelled.encode_text, np.array(["ball", self.GOOD[0]], object))
+        wanted = served_labelled.model.encode_texts(
+            served_labelled.tokenizer(tf.constant([self.GOOD[1], self.GOOD[0]]))
+        )
+        np.testing.assert_allclose(answer["embedding"], wanted, atol=1e-6)
+
+    @pytest.mark.slow
+    def test_the_export(self, served_labelled: ServedModel, tmp_path) -> None:
+        path = export_savedmodel(served_labelled, tmp_path / "trees", fingerprint="c0ffee")
+        assert not verify_model(path.parent).failed
+        loaded = tf.saved_model.load(str(path)).signatures["encode_text"]
+        answer = {name: value.numpy() for name, value in loaded(text=tf.constant([*self.GOOD, *self.BAD])).items()}
+        assert answer["valid"].tolist() == [True] * 2 + [False] * 4

@@ -11,8 +11,9 @@ import tensorflow as tf
 from tests.raising import raises_argument
 from tests.systems.trees.random_trees import WORDS, random_tree
 from vsemb.errors import DataError
+from vsemb.systems.trees.relations import RELATIONS
 from vsemb.systems.trees.tree_lstm import valid_trees
-from vsemb.systems.trees.tree_tokenizer import TreeTokenizer, tree_vocabulary
+from vsemb.systems.trees.tree_tokenizer import LabelledTreeTokenizer, TreeTokenizer, tree_vocabulary
 from vsemb.systems.trees.trees import Tree
 from vsemb.text import Vocabulary
 
@@ -397,3 +398,31 @@ def test_texts_longer_than_a_tokenizer_are_counted_whole() -> None:
     assert set(tree_vocabulary([tree.text]).words) == {word for word in WORDS if word not in ("dog", "Dog")} | {
         "dog" if tree.words.count("dog") >= tree.words.count("Dog") else "Dog"
     }
+
+
+class TestRelations:
+    """The third column of a parsed text."""
+
+    def test_of_each_word(self) -> None:
+        tokenizer = LabelledTreeTokenizer(VOCABULARY)
+        texts = ["a\t2\tDET\nb\t3\tnmod:poss\nc\t0\tno such label", "a\t2\nb\t0\troot", "a\t0\t", "a\t1\tdet", ""]
+        tokens = tokenizer(texts).numpy()
+        names = [[RELATIONS[number] for number in row] for row in tokens[:2, :, 2]]
+        assert names == [["det", "nmod", "dep"], ["dep", "root", "dep"]]
+        assert not tokens[2:].any()
+
+    def test_a_tokenizer_of_heads_passes_over_them(self) -> None:
+        tokenizer = TreeTokenizer(VOCABULARY)
+        labelled = "A\t2\tdet\nDOG\t3\tnsubj\nruns\t0\troot"
+        np.testing.assert_array_equal(tokenizer([labelled]), tokenizer([A_DOG_RUNS]))
+        np.testing.assert_array_equal(LabelledTreeTokenizer(VOCABULARY)([labelled])[..., :2], tokenizer([labelled]))
+        assert tree_vocabulary([labelled]).words == tree_vocabulary([A_DOG_RUNS]).words
+
+    def test_of_words_that_are_left(self) -> None:
+        tokens = LabelledTreeTokenizer(VOCABULARY, max_length=2)(["a\t3\tdet\nb\t3\tamod\nc\t0\troot"]).numpy()
+        assert tokens[0, :, 1].tolist() == [0, 1]
+        assert [RELATIONS[number] for number in tokens[0, :, 2]] == ["det", "amod"]
+
+    def test_tokens_and_heads_without_them(self) -> None:
+        tokens = LabelledTreeTokenizer(VOCABULARY).from_tokens([["a", "dog"]], [[2, 0]])
+        assert tokens.numpy().tolist() == [[[2, 2, 0], [3, 0, 0]]]

@@ -24,6 +24,16 @@ def test_trees(tree: Tree) -> None:
     assert Tree.from_text(tree.text) == replace(tree, tags=(), relations=())
 
 
+def test_the_text_with_relations() -> None:
+    assert TREE.labelled_text == "A\t2\tdet\ndog\t3\tnsubj\nruns\t0\troot"
+    assert CROSSING.labelled_text == CROSSING.text
+    assert is_parsed(TREE.labelled_text) and not is_parsed("a\t0\t") and not is_parsed("a\t0\tb\tc")
+    assert Tree.from_text(TREE.labelled_text) == replace(TREE, tags=())
+    for text in ("a\t2\tdet\nb\t0", "a\t0\tb\tc"):
+        with pytest.raises(DataError):
+            Tree.from_text(text)
+
+
 def test_the_text_of_a_tree() -> None:
     assert TREE.text == "A\t2\ndog\t3\nruns\t0"
     assert len(TREE) == 3

@@ -6,6 +6,7 @@ SYSTEM = System(
     name="language",
     recipes={
         "log-bilinear": "vsemb.systems.language.kiros2014_language:LOG_BILINEAR",
+        "additive": "vsemb.systems.language.kiros2014_language:ADDITIVE",
         "multiplicative": "vsemb.systems.language.kiros2014_language:MULTIPLICATIVE",
         "sc-nlm": "vsemb.systems.language.kiros2014_language:SC_NLM",
     },
@@ -15,6 +16,7 @@ SYSTEM = System(
         "annotation": {"pos-tags": "vsemb.systems.language.annotation"},
         "language model": {
             "log-bilinear": "vsemb.systems.language.log_bilinear",
+            "additive": "vsemb.systems.language.additive",
             "multiplicative": "vsemb.systems.language.multiplicative",
             "sc-nlm": "vsemb.systems.language.structure_content",
         },

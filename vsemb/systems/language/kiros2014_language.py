@@ -3,6 +3,7 @@
 | equation | content | code |
 | --- | --- | --- |
 | 7, 8 | log-bilinear model | `vsemb.systems.language.log_bilinear.LogBilinear` |
+| "additive variant", section 2.4 | MLBL-B: a content vector is added | `vsemb.systems.language.additive.Additive` |
 | 9, 10 | multiplicative model with a factored tensor | `vsemb.systems.language.multiplicative.Multiplicative` |
 | 11 | SC-NLM: parts of speech and content | `vsemb.systems.language.structure_content.StructureContent` |
 | u | embedding of the sentence itself, so that training requires text only | `--inputs encoder=RUN`, of `kiros2014` |
@@ -59,6 +60,7 @@ from vsemb.systems.captions.captioner import Captioner, CaptionOptions
 from vsemb.systems.captions.sentences import SentenceBatches, Sentences, sentence_batches
 from vsemb.systems.captions.task import CaptionBatches, NextWordJob, NextWordTask, WordText
 from vsemb.systems.captions.validation import Likelihood, LikelihoodMeasure, PerplexityValidation
+from vsemb.systems.language.additive import AdditivePart
 from vsemb.systems.language.conditioning import (
     ENCODER,
     check_encoder,
@@ -258,5 +260,6 @@ def _variants(model: LanguageModel, paper: LanguageModel | None = None) -> dict[
 
 
 LOG_BILINEAR = _variants(LogBilinearPart())
+ADDITIVE = _variants(AdditivePart())
 MULTIPLICATIVE = _variants(MultiplicativePart())
 SC_NLM = _variants(StructureContentPart(), paper=StructureContentPart(writing=Writing(sampled=True)))

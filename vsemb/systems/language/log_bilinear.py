@@ -87,11 +87,15 @@ class ContextModel(NextWordModel):
         """Return the factors of the predicted vector, (n, 1 or steps + 1, width); None for a model without them."""
         raise NotImplementedError
 
+    def _conditioned(self, predicted: Tensor, gates: Tensor) -> Tensor:
+        """Combine the predicted vector with the result of `_gates`."""
+        return predicted * gates
+
     def _logits(self, vectors: Tensor, gates: Tensor | None, training: bool = False) -> Tensor:
         """Compute the logits of all words: context vectors (..., context * width) -> (..., V) float32."""
         predicted = ops.matmul(vectors, self._cast(self._context_matrix()))
         if gates is not None:
-            predicted = predicted * gates
+            predicted = self._conditioned(predicted, gates)
         predicted = self._dropout_layer(predicted, training=training)
         scores = ops.matmul(predicted, ops.transpose(self._cast(self.words.table)))
         return ops.cast(scores, "float32") + self.output_bias
@@ -165,7 +169,7 @@ class LogBilinear(ContextModel):
     def _context_matrix(self) -> Tensor:
         return ops.reshape(self.context_kernels, (-1, self.dim))
 
-    def _gates(self, inputs: Mapping[str, Tensor]) -> None:
+    def _gates(self, inputs: Mapping[str, Tensor]) -> Tensor | None:
         return None
 
 

@@ -114,18 +114,15 @@ class Writing(Part):
 
 
 @dataclass(frozen=True)
-class MultiplicativePart(LanguageModel, kind="multiplicative"):
-    """Multiplicative model, conditioned on an embedding of the sentence (Kiros et al. 2014, equations 9 and 10).
+class ContentPart(LanguageModel):
+    """Base of the models that are conditioned on an embedding of the sentence.
 
     Attributes:
-        factors: number of factors of the tensor.
         writing: settings of caption generation.
     """
 
-    model: ClassVar[type[keras.Model]] = Multiplicative
     reads_content: ClassVar[bool] = True
 
-    factors: Size = 100
     writing: Writing = field(default_factory=Writing)
 
     @property
@@ -134,3 +131,16 @@ class MultiplicativePart(LanguageModel, kind="multiplicative"):
 
     def sizes(self, info: RunInfo) -> dict[str, int]:
         return {"content_dim": untyped(info)["content_dim"]}
+
+
+@dataclass(frozen=True)
+class MultiplicativePart(ContentPart, kind="multiplicative"):
+    """Multiplicative model, conditioned on an embedding of the sentence (Kiros et al. 2014, equations 9 and 10).
+
+    Attributes:
+        factors: number of factors of the tensor.
+    """
+
+    model: ClassVar[type[keras.Model]] = Multiplicative
+
+    factors: Size = 100

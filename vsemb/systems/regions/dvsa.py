@@ -9,6 +9,7 @@
 | 8 | the same score with each word's best region only | `vsemb.systems.regions.similarities.MaxSim` |
 | 9 | max-margin in both directions | `vsemb.losses.PairwiseRanking(margin=1)` |
 | DeFrag | multiple-instance objective beside equation 7 | `vsemb.systems.regions.fragment_loss.FragmentAlignment` |
+| DeFrag, equation 1 | dependency edges | `vsemb.systems.trees.dependency_edges.DependencyEdgeEncoder` |
 | 10-12 | Markov random field over neighbouring words | `vsemb.systems.regions.viterbi.best_chain` |
 | section 6.1 | norms of words and regions | `vsemb analyze norms` |
 
@@ -30,6 +31,10 @@ least five occurrences. Deviations, and values missing in the paper:
   decay, and does not give them. Here weights do not decay.
 - Captions are cut after 40 words. Training ends after 3 epochs without a better one, and at the latest after 15.
 - With `loss=ranking-fragments`, the objective of DeFrag is added to equation 9 with a weight of 1.
+- `--set text.tokenizer=labelled-trees --set text.encoder=dependency-edges` replaces the network over words with
+  dependency edges, as in the row "DepTree edges"; with `similarity=sum-sim` and `loss=ranking-fragments` it is DeFrag.
+  The root has an edge, too, with a vector of zeros as head. The relations are the 59 of
+  `vsemb.systems.trees.relations.RELATIONS`. Word vectors are trained, in place of fixed ones.
 - In the paper, word vectors are fixed 300-d word2vec vectors. `--set text.encoder.words.vectors=PATH --set
   text.encoder.words.trainable=false` does the same. By default they are random and trained; the paper finds "little
   change" with such vectors.

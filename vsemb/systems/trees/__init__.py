@@ -6,10 +6,15 @@ SYSTEM = System(
     name="trees",
     recipes={"tree-twin": "vsemb.systems.trees.tree_twin:TREE_TWIN"},
     parts={
-        "tokenizer": {"trees": "vsemb.systems.trees.parse_texts"},
+        "tokenizer": {
+            "trees": "vsemb.systems.trees.parse_texts",
+            "labelled-trees": "vsemb.systems.trees.parse_texts",
+        },
         "text encoder": {
             "tree-lstm": "vsemb.systems.trees.tree_lstm",
             "child-sum-tree-lstm": "vsemb.systems.trees.tree_lstm",
+            "sdt-rnn": "vsemb.systems.trees.sdt_rnn",
+            "dependency-edges": "vsemb.systems.trees.dependency_edges",
             "projection-mlp": "vsemb.systems.trees.twin_network",
         },
         "projection": {"mlp": "vsemb.systems.trees.twin_network"},

@@ -136,7 +136,7 @@ def _forward(rule: Any, plan: Any, x: Tensor, recurrent: Tensor) -> tuple[Tensor
         here, parent = plan.here[edges], plan.parent[edges] - first
         h = tf.gather(tf.concat([h, leaf_h[leaves]], 0), here)
         c = tf.gather(tf.concat([c, leaf_c[leaves]], 0), here)
-        z = _multiply(h, matrices, _child_sizes(plan, number))
+        z = multiply_blocks(h, matrices, _child_sizes(plan, number))
         sums, cells, kept = _arrive(rule, z, c, forget[first:end], parent, plan.slot[edges], end - first)
         h, c, saved = _node(rule, wide[first:end] + sums, cells)
         values = [h, *saved, *kept]
@@ -172,7 +172,7 @@ def _backward(
         saved, kept = [t[first:end] for t in of_nodes], [t[edges] for t in of_edges]
         dpre, dcells = _node_gradient(rule, dh + upstream[first:end], dc, saved)
         dz, dc = _arrive_gradient(rule, dpre, dcells, kept, plan.parent[edges] - first, plan.slot[edges])
-        dh = _multiply(dz, matrices, _child_sizes(plan, number))
+        dh = multiply_blocks(dz, matrices, _child_sizes(plan, number))
         back = tf.math.invert_permutation(plan.here[edges])
         dh, dc = tf.gather(dh, back), tf.gather(dc, back)
         inner = tf.shape(dh)[0] - (leaves.stop - leaves.start)
@@ -281,7 +281,7 @@ def _child_sizes(plan: Any, number: Tensor) -> Tensor:
     return tf.where(number > 0, plan.sizes[tf.maximum(number - 1, 0)], 0)
 
 
-def _multiply(rows: Tensor, matrices: list[Tensor], sizes: Tensor) -> Tensor:
+def multiply_blocks(rows: Tensor, matrices: list[Tensor], sizes: Tensor) -> Tensor:
     """Multiply rows, sorted by slot with `sizes` rows per slot, with the matrices of their slots."""
     if len(matrices) == 1:
         return rows @ matrices[0]

@@ -15,8 +15,8 @@ from vsemb.files import read_json, write_json
 from vsemb.runs.run import Run, replacing_kept
 from vsemb.systems.trees.parsers import Parser, ParserInfo, copy_parser, open_parser, parser_files
 from vsemb.systems.trees.parses import Parses
-from vsemb.systems.trees.signature import TreeInput
-from vsemb.systems.trees.tree_tokenizer import TreeTokenizer, parsed_texts, tree_vocabulary
+from vsemb.systems.trees.signature import ParsedTextInput, TreeInput
+from vsemb.systems.trees.tree_tokenizer import LabelledTreeTokenizer, TreeTokenizer, parsed_texts, tree_vocabulary
 from vsemb.systems.trees.trees import Tree
 from vsemb.text.tokenizers import LearnedVocabulary, TextReader, Tokenizer, WordReader
 from vsemb.text.vocabulary import Vocabulary
@@ -140,18 +140,35 @@ class TreeReader(WordReader):
         """
         return parsed_texts(super().__call__(raw), self._parse)
 
+    def text_of(self, tree: Tree) -> str:
+        """Return a tree as the parsed text that the tokenizer reads."""
+        return tree.text
+
     def _parse(self, sentences: list[str]) -> list[str]:
         words = {text for text in sentences if self.knows(text) or (self.parser is None and text.isalnum())}
         others = [text for text in sentences if text not in words]
-        parsed = {text: Tree((text,), (0,)).text for text in words}
+        parsed = {text: self.text_of(Tree((text,), (0,), relations=("root",))) for text in words}
         if others and self.parser is None:
             raise DataError(
                 f"A run on dependency trees needs a parser for {others[0][:80]!r}; {self._run} has none recorded. "
                 f"Give it one: vsemb parser {self._run} en_core_web_sm"
             )
         if others and self.parser is not None:
-            parsed |= zip(others, (tree.text for tree in self.parser(others)), strict=True)
+            parsed |= zip(others, map(self.text_of, self.parser(others)), strict=True)
         return [parsed[text] for text in sentences]
+
+
+class LabelledTreeReader(TreeReader):
+    r"""Parse raw texts to parsed texts with relations, as `TreeReader` does.
+
+    Example:
+
+    >>> LabelledTreeReader(Vocabulary(["dogs"]), Path("runs/edges"))(["dogs"])
+    ['dogs\t0\troot']
+    """
+
+    def text_of(self, tree: Tree) -> str:
+        return tree.labelled_text
 
 
 def use_parser(run: Run, name: str | os.PathLike[str], *, report: Callable[[str], None] | None = None) -> ParserInfo:
@@ -193,10 +210,14 @@ class Trees(LearnedVocabulary, kind="trees"):
                 f"Split {split.name!r} must belong to a dataset on disk, which has parses; got a split in memory."
             )
         texts: list[list[str]] = [[] for _ in range(len(split))]
-        trees = find_parses(split.dataset).texts(split)
+        trees = self.texts(find_parses(split.dataset), split)
         for row, tree in zip(split.caption_rows.tolist(), trees, strict=True):
             texts[row].append(tree)
         return split.with_captions(texts)
+
+    def texts(self, parses: Parses, split: Split) -> list[str]:
+        """Return the parsed text of each caption of a split."""
+        return parses.texts(split)
 
     def describe(self, dataset: StoredDataset) -> dict[str, Any]:
         return {"parses": find_parses(dataset).fingerprint}
@@ -217,3 +238,22 @@ class Trees(LearnedVocabulary, kind="trees"):
 
     def reader(self, vocabulary: Vocabulary, run: Path) -> TreeReader:
         return TreeReader(vocabulary, run)
+
+
+@dataclass(frozen=True)
+class LabelledTrees(Trees, kind="labelled-trees"):
+    """Words of dependency trees, the numbers of their heads and the relations to them, for encoders of relations."""
+
+    produces: ClassVar[str] = "labelled-trees"
+    tokenizer: ClassVar[type[Tokenizer]] = LabelledTreeTokenizer
+    token_shape: ClassVar[tuple[int, ...]] = LabelledTreeTokenizer.token_shape
+
+    def texts(self, parses: Parses, split: Split) -> list[str]:
+        return parses.labelled_texts(split)
+
+    def text_input(self, tokenizer: Tokenizer, reader: TextReader) -> ParsedTextInput:
+        assert isinstance(reader, LabelledTreeReader)
+        return ParsedTextInput(tokenizer, reader, reader.parser_name)
+
+    def reader(self, vocabulary: Vocabulary, run: Path) -> LabelledTreeReader:
+        return LabelledTreeReader(vocabulary, run)

@@ -110,6 +110,24 @@ class Parses(CaptionAnnotation):
         """
         return self.read(split, _trees_name(split.name), lambda file: self.unpacked(file).split(_BETWEEN))
 
+    def labelled_texts(self, split: Split) -> list[str]:
+        """Return each caption of a split as a parsed text with relations (`Tree.labelled_text`).
+
+        Args:
+            split: as for `texts`.
+
+        Raises:
+            DataError: as `texts`, and if a tree has no relations.
+        """
+        trees = self.trees(split)
+        without = next((tree for tree in trees if not tree.relations), None)
+        if without is not None:
+            raise DataError(
+                f"{self.path} must have the relation of every word to its head; got none for "
+                f"{' '.join(without.words)[:80]!r}. Use a parser or a file with relations (column DEPREL)."
+            )
+        return [tree.labelled_text for tree in trees]
+
 
 find = Parses.find
 

@@ -52,7 +52,8 @@ class TreeInput(TextInput):
 
     def from_strings(self, served: Any) -> Callable[[tf.Tensor], Outputs]:
         # Parsing runs in Python; the steps after it are compiled.
-        encode_ids = function_of(served.id_rows, tf.TensorSpec([None, None, 2], tf.int32, name="ids"))
+        shape = [None, None, *self.tokenizer.token_shape]
+        encode_ids = function_of(served.id_rows, tf.TensorSpec(shape, tf.int32, name="ids"))
 
         def encode_text(text: tf.Tensor) -> Outputs:
             raw = [line.decode(errors="replace") for line in tf.convert_to_tensor(text).numpy().tolist()]
@@ -72,6 +73,40 @@ class TreeInput(TextInput):
             "A SavedModel cannot parse: send tokens and heads (`encode_tree`). The parser used for training was "
             f"{self.parser or 'not recorded'}. `vsemb.serving.Client(parser=…)` and `vsemb search` parse before the "
             "call."
+        ]
+
+
+class ParsedTextInput(TreeInput):
+    """Input of dependency trees with relations: `encode_text` and `search_text` of parsed texts.
+
+    A parsed text has one line per word: the word, its head and its relation, with tabs between them
+    (`vsemb.systems.trees.trees.Tree.labelled_text`). A row that is not a tree has `valid = False`.
+    """
+
+    name: ClassVar[str] = TextInput.name
+    specs = TextInput.specs
+    max_bytes: ClassVar[int | None] = TextInput.max_bytes
+
+    @property
+    def takes(self) -> str:
+        return "parsed texts"
+
+    @property
+    def instance(self) -> Mapping[str, Any]:
+        return {"text": "a\t2\tdet\ndog\t3\tnsubj\nruns\t0\troot"}
+
+    def ids(self, text: tf.Tensor) -> tf.Tensor:  # type: ignore[override]
+        return self.tokenizer(one_row_at_least(text))
+
+    def examples(self, short: bool = False) -> Arrays:
+        word = (self.tokenizer.vocabulary.words or ("dog",))[0]
+        rows = [f"{word}\t0\troot", f"{word}\t2\tdet\n{word}\t0\troot", f"{word}\t1\tdet", f"{word} runs", ""]
+        return {"text": np.array(rows, object)}
+
+    def cannot(self) -> list[str]:
+        return [
+            "A SavedModel cannot parse: send parsed texts. The parser used for training was "
+            f"{self.parser or 'not recorded'}."
         ]
 
 

@@ -338,7 +338,7 @@ def _forget_is_one(shape: tuple[int, ...], dtype: Any = None) -> Tensor:
 
 @dataclass(frozen=True)
 class TreeEncoderPart(WordEncoderPart):
-    """Fields of both Tree-LSTMs.
+    """Fields of the recursive networks over trees.
 
     Attributes:
         units: size of a node's state.
@@ -347,21 +347,26 @@ class TreeEncoderPart(WordEncoderPart):
         init_scale: weights start uniform in +- this; null for Glorot's range.
     """
 
-    accepts: ClassVar[tuple[str, ...]] = ("trees",)
-    children: ClassVar[str]
-    layer: ClassVar[type[keras.layers.Layer]] = TreeLSTMEncoder
-
     units: Size = 300
     pooling: TreePooling = "root"
     dropout: Share = 0.0
     init_scale: Positive | None = None
+
+
+@dataclass(frozen=True)
+class _TreeLSTMPart(TreeEncoderPart):
+    """Base of both Tree-LSTMs."""
+
+    accepts: ClassVar[tuple[str, ...]] = ("trees",)
+    children: ClassVar[str]
+    layer: ClassVar[type[keras.layers.Layer]] = TreeLSTMEncoder
 
     def layer_arguments(self, spec: TextSpec) -> dict[str, Any]:
         return {**self.arguments(), "children": self.children}
 
 
 @dataclass(frozen=True)
-class TreeLSTM(TreeEncoderPart, kind="tree-lstm"):
+class TreeLSTM(_TreeLSTMPart, kind="tree-lstm"):
     """The dependency Tree-LSTM of imgcap, with matrices per child slot.
 
     Attributes:
@@ -374,7 +379,7 @@ class TreeLSTM(TreeEncoderPart, kind="tree-lstm"):
 
 
 @dataclass(frozen=True)
-class ChildSumTreeLSTM(TreeEncoderPart, kind="child-sum-tree-lstm"):
+class ChildSumTreeLSTM(_TreeLSTMPart, kind="child-sum-tree-lstm"):
     """The child-sum Tree-LSTM of Tai et al. 2015, which adds the states of a node's children."""
 
     children: ClassVar[str] = "sum"

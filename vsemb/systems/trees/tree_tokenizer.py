@@ -9,6 +9,7 @@ from typing import ClassVar
 from vsemb.errors import DataError, InvalidArgumentError, invalid_argument
 from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, require
+from vsemb.systems.trees.relations import RELATIONS
 from vsemb.systems.trees.trees import is_parsed
 from vsemb.text.composition import composed
 from vsemb.text.tokenizers import Tokenizer
@@ -19,7 +20,7 @@ from vsemb.unicode import readable_part
 Parse = Callable[[list[str]], Sequence[str]]
 
 _WORD = r"[^\t\n\r\x00]+"
-_LINE = r"[^\t]*\t[0-9]{1,9}"
+_LINE = r"[^\t]*\t[0-9]{1,9}(?:\t[^\t\r\x00]+)?"
 _NO_HEAD = "-1"
 _ALL = 2**31 - 1
 
@@ -90,15 +91,51 @@ class TreeTokenizer(Tokenizer):
         lengths = tf.maximum(lengths, 0)  # Over zero steps, the maximum is the smallest integer.
         inside = places <= lengths[:, tf.newaxis]
         words = _rows(_readable(tf.boolean_mask(tokens, inside)), lengths)
+        relations = tf.zeros_like(words.flat_values)
         # A cast to int32 must not turn an impossible head into a possible one.
         heads = tf.clip_by_value(tf.cast(tf.boolean_mask(heads, inside), tf.int64), -1, _ALL)
-        return self._padded(self._tokens(words, tf.cast(heads, tf.int32)))
+        return self._padded(self._tokens(words, tf.cast(heads, tf.int32), relations))
 
-    def _tokens(self, words: tf.RaggedTensor, heads: tf.Tensor) -> tf.RaggedTensor:
-        words, heads = _cut(words, heads, self.max_length)
+    def _tokens(self, words: tf.RaggedTensor, heads: tf.Tensor, relations: tf.Tensor) -> tf.RaggedTensor:
+        words, heads, relations = _cut(words, heads, relations, self.max_length)
         # Lower case after splitting: the lower case of a Greek sigma depends on the next character.
         ids = self.table.lookup(tf.strings.lower(words.flat_values, encoding="utf-8"))
-        return words.with_flat_values(tf.stack([ids, heads], axis=1))
+        return words.with_flat_values(tf.stack(self._columns(ids, heads, relations), axis=1))
+
+    def _columns(self, ids: tf.Tensor, heads: tf.Tensor, relations: tf.Tensor) -> list[tf.Tensor]:
+        """Return the numbers of each token, one tensor (words,) int32 per entry of a token."""
+        return [ids, heads]
+
+
+class LabelledTreeTokenizer(TreeTokenizer):
+    r"""Tokenizer of parsed texts with relations: word ids, head numbers and relation numbers.
+
+    A token is (word id, head, relation), where the relation is its place in `vsemb.systems.trees.relations.RELATIONS`,
+    0 for a label that is not in the list and for a missing one. Everything else is as in `TreeTokenizer`; a word whose
+    head is cut off keeps its relation.
+
+    Args:
+        vocabulary: as for `TreeTokenizer`.
+        max_length: maximum words; default 64.
+
+    Example:
+
+    >>> tokenizer = LabelledTreeTokenizer(Vocabulary(["a", "dog"]))
+    >>> tokens = tokenizer(["A\t2\tdet\ndog\t0\troot"]).numpy()[0]
+    >>> tokens[:, :2].tolist(), [RELATIONS[number] for number in tokens[:, 2]]
+    ([[2, 2], [3, 0]], ['det', 'root'])
+    """
+
+    token_shape: ClassVar[tuple[int, ...]] = (3,)
+
+    def __init__(self, vocabulary: Vocabulary, max_length: int = 64) -> None:
+        super().__init__(vocabulary, max_length)
+        names, numbers = tf.constant(RELATIONS), tf.range(len(RELATIONS))
+        self.relation_table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(names, numbers), 0)
+
+    def _columns(self, ids: tf.Tensor, heads: tf.Tensor, relations: tf.Tensor) -> list[tf.Tensor]:
+        universal = tf.strings.regex_replace(tf.strings.lower(relations, encoding="utf-8"), ":.*", "")
+        return [ids, heads, self.relation_table.lookup(universal)]
 
 
 def tree_vocabulary(texts: Iterable[str], min_count: int = 1, size: int | None = None) -> Vocabulary:
@@ -157,16 +194,21 @@ def _lower(words: Iterable[str]) -> list[str]:
     return [word.decode() for word in lower.numpy().tolist()]
 
 
-def _lines(texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
-    """Split texts into words (batch, None) and their heads (words,) int32, -1 if missing."""
+def _lines(texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
+    """Split texts into words (batch, None), their heads (words,) int32, -1 if missing, and relations (words,) or ""."""
     lines = tf.strings.split(_readable(texts), "\n")
     flat = lines.flat_values
-    heads = tf.where(tf.strings.regex_full_match(flat, _LINE), tf.strings.regex_replace(flat, r".*\t", ""), _NO_HEAD)
-    words = tf.strings.regex_replace(flat, r"\t[^\t]*$", "")
-    return lines.with_flat_values(words), tf.strings.to_number(heads, tf.int32)
+    columns = tf.strings.regex_replace(flat, r"^[^\t]*\t", "")
+    numbers = tf.strings.regex_replace(columns, r"\t.*", "")
+    heads = tf.where(tf.strings.regex_full_match(flat, _LINE), numbers, _NO_HEAD)
+    relations = tf.strings.regex_replace(columns, r"^[^\t]*\t?", "")
+    words = lines.with_flat_values(tf.strings.regex_replace(flat, r"\t.*", ""))
+    return words, tf.strings.to_number(heads, tf.int32), relations
 
 
-def _cut(words: tf.RaggedTensor, heads: tf.Tensor, size: int) -> tuple[tf.RaggedTensor, tf.Tensor]:
+def _cut(
+    words: tf.RaggedTensor, heads: tf.Tensor, relations: tf.Tensor, size: int
+) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
     """Empty the rows that are not a tree, and cut longer trees.
 
     Pointer doubling over the words of all rows follows all ancestors at once. Its cost is O(words log(longest)), so one
@@ -175,10 +217,11 @@ def _cut(words: tf.RaggedTensor, heads: tf.Tensor, size: int) -> tuple[tf.Ragged
     Args:
         words: (batch, None) ragged string, valid UTF-8.
         heads: (words,) int32, counted from 1 in each row.
+        relations: (words,) string.
         size: maximum words.
 
     Returns:
-        The remaining words and heads.
+        The remaining words, heads and relations.
     """
     flat = words.flat_values
     lengths = tf.cast(words.row_lengths(), tf.int32)
@@ -216,7 +259,8 @@ def _cut(words: tf.RaggedTensor, heads: tf.Tensor, size: int) -> tuple[tf.Ragged
 
     left = kept & tf.gather(trees, rows)
     lengths = tf.where(trees, tf.minimum(lengths, size), 0)
-    return _rows(tf.boolean_mask(flat, left), lengths), tf.boolean_mask(heads, left)
+    kept_words = _rows(tf.boolean_mask(flat, left), lengths)
+    return kept_words, tf.boolean_mask(heads, left), tf.boolean_mask(relations, left)
 
 
 def _readable(texts: tf.Tensor) -> tf.Tensor:

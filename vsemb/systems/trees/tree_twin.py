@@ -24,6 +24,9 @@ Tree-LSTM, dimension of the columns, batch size and learning rate. `vs` is the d
 
 - `--set text.encoder.encoder=child-sum-tree-lstm` selects the other Tree-LSTM (Tai et al. 2015, arXiv:1503.00075,
   equations 2-8).
+- `--set text.tokenizer=labelled-trees --set text.encoder.encoder=sdt-rnn` selects the SDT-RNN (Socher et al. 2014), a
+  recursive network with a matrix per relation (`vsemb.systems.trees.sdt_rnn.SDTRNNEncoder`). Its paper has a linear map
+  of images in place of the columns.
 - `--set text.tokenizer=words --set text.encoder.encoder=recurrent` reads the words in sentence order, with the same
   columns.
 

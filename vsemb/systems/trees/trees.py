@@ -22,7 +22,8 @@ from vsemb.files import open_regular, reading, replacing
 _HEAD = re.compile(r"[0-9]{1,9}")
 # A word, tag or relation, without separators and lone surrogates, which UTF-8 cannot encode.
 _TOKEN = re.compile("[^\t\n\r\0\ud800-\udfff]+")
-_PARSED = re.compile(r"[^\t\n\r\0]+\t[0-9]{1,9}(?:\n[^\t\n\r\0]+\t[0-9]{1,9})*")
+_LINE = r"[^\t\n\r\0]+\t[0-9]{1,9}(?:\t[^\t\n\r\0]+)?"
+_PARSED = re.compile(rf"{_LINE}(?:\n{_LINE})*")
 
 _COMMENT = re.compile(r"#\s*(sent_id|text)\s*= ?(.*)")
 _ID = re.compile(r"\S|\S[^\r\n]*\S")
@@ -66,24 +67,41 @@ class Tree:
         """The parsed text: one line per word, with the word, a tab and its head, without tags and relations."""
         return "\n".join(f"{word}\t{head}" for word, head in zip(self.words, self.heads, strict=True))
 
+    @property
+    def labelled_text(self) -> str:
+        r"""The parsed text with a third column, the relation of each word to its head.
+
+        Without relations, it is the same as `text`.
+
+        Example:
+
+        >>> Tree(("A", "dog"), (2, 0), relations=("det", "root")).labelled_text
+        'A\t2\tdet\ndog\t0\troot'
+        """
+        if not self.relations:
+            return self.text
+        lines = zip(self.text.split("\n"), self.relations, strict=True)
+        return "\n".join(f"{line}\t{relation}" for line, relation in lines)
+
     @classmethod
     def from_text(cls, text: str) -> Tree:
-        """Read a parsed text, see `text`.
+        """Read a parsed text, see `text` and `labelled_text`.
 
         Raises:
             DataError: if the text is not a parsed text, or not a tree.
         """
-        words, heads = [], []
+        words, heads, relations = [], [], []
         for number, line in enumerate(text.split("\n"), 1):
-            word, tab, head = line.partition("\t")
-            if not tab or not _HEAD.fullmatch(head):
+            word, *columns = line.split("\t", 2)
+            if not columns or not _HEAD.fullmatch(columns[0]):
                 raise DataError(
                     f"Line {number} of a parsed text must be a word, a tab and the number of its head; got "
                     f"{line[:80]!r}."
                 )
             words.append(word)
-            heads.append(int(head))
-        tree = cls(tuple(words), tuple(heads))
+            heads.append(int(columns[0]))
+            relations += columns[1:]
+        tree = cls(tuple(words), tuple(heads), relations=tuple(relations))
         tree.check("A parsed text")
         return tree
 
@@ -138,7 +156,9 @@ class Tree:
 
 
 def is_parsed(text: str) -> bool:
-    r"""Return whether a text is a parsed text; it need not be a tree. In a raw text, a tab is white space.
+    r"""Return whether a text is a parsed text, with or without relations; it need not be a tree.
+
+    In a raw text, a tab is white space.
 
     Example:
 
