@@ -59,7 +59,7 @@ class Variant:
 
     @property
     def channels(self) -> list[int]:
-        """Channels before each stack, and after the last; those of the stem are fixed."""
+        """Channels before each stack, and after the last; the stem has the same in all sizes."""
         return [_CHANNELS[0], *(_rounded(self.width * channels) for channels in _CHANNELS[1:])]
 
     @property

@@ -193,9 +193,9 @@ class ImagePreset(Preset):
 
 
 def _inner_maps(network: Mapping[str, Any]) -> list[str]:
-    """Return the layer of the finest map of the last but one level of keras-hub's feature pyramid, if there is one.
+    """Return the layer of the last but one level of keras-hub's feature pyramid, if there is one.
 
-    Its map has twice the height and width of the last one.
+    Its map has twice the height and width of the last level's.
     """
     built = build_network(network)
     pyramid = getattr(built, "pyramid_outputs", {})
