@@ -28,6 +28,9 @@ from vsemb.weights import load_weights, save_weights
 # Part of every feature fingerprint: raise it when decoding, resizing, cropping or scaling changes.
 PREPROCESSING_VERSION = "vsemb-image-2"
 
+#: The network of image features that are made without the name of one.
+DEFAULT_BACKBONE = "MobileNetV2"
+
 # The papers' names of VGG's fully connected layers (after ReLU) -> Keras' names.
 _FULLY_CONNECTED = {"fc6": "fc1", "fc7": "fc2"}
 # (channels, side of the kernel, stride) of each block of SmallConvNet.
@@ -48,7 +51,7 @@ class Architecture:
             `"torch"` (to 0..1, minus mean, over deviation), or `"none"` (the network scales them itself).
         pooling: the default pooling.
         layers: names of inner layers that can replace the last map: `fc6` and `fc7`, or maps. The layers above such a
-            map can be trained (`build_top`).
+            map can be trained (`build_top`); of several maps, the first is the default.
         levels: Keras' names of the inner layers whose mean `"multilevel"` and `"regional"` pooling add.
         poolings: the other supported poolings.
     """
@@ -103,8 +106,8 @@ class BackboneConfig:
             over the map and over each ninth of it, which keeps rough positions. For transformers in presets also
             `"token"`, the class token; for CLIP and SigLIP `"embedding"`, their joint embedding.
         layer: an inner layer in place of the last map: `"fc6"` or `"fc7"` of VGG, the 4096-d features of the papers,
-            which need the weights of the whole network and size 224; or a map, `"block_13_project_BN"` of MobileNetV2
-            or `"block2_relu"` of SmallConvNet, whose default pooling is `"flat"`.
+            which need the weights of the whole network and size 224; or one of `inner_maps`, such as
+            `"block_13_project_BN"` of MobileNetV2, whose default pooling is `"flat"`.
         crops: 1 (the whole image, or its centre) or 10 (features averaged over ten crops).
         resize: `"squash"`, the whole image to a square, with no regard to its aspect ratio; or `"short-side"`, the
             shorter side to 256 pixels for crops of 224, and the same ratio for other sizes, as in Vendrov et al. 2016,
@@ -164,11 +167,22 @@ class BackboneConfig:
             InvalidArgumentError: for an unknown name.
         """
         if self.network is not None:
-            poolings = self.network.poolings
-            return Architecture(self.network.size, "none", poolings[0], poolings=poolings)
+            poolings, maps = self.network.poolings, tuple(self.network.inner_maps)
+            return Architecture(self.network.size, "none", poolings[0], layers=maps, levels=maps, poolings=poolings)
         if self.name not in ARCHITECTURES:
             raise unknown_name("backbone", self.name, ARCHITECTURES)
         return ARCHITECTURES[self.name]
+
+    @property
+    def inner_maps(self) -> tuple[str, ...]:
+        """The inner layers whose maps the network can give, with layers above that can be trained.
+
+        Example:
+
+        >>> BackboneConfig("SmallConvNet").inner_maps, BackboneConfig("VGG16").inner_maps
+        (('block2_relu',), ())
+        """
+        return tuple(layer for layer in self.architecture.layers if layer not in _FULLY_CONNECTED)
 
     @property
     def poolings(self) -> tuple[str, ...]:
@@ -198,6 +212,12 @@ class BackboneConfig:
         return Resizing(**(self.network.resizing or {}))
 
     @property
+    def levels(self) -> tuple[str, ...]:
+        """The inner layers whose means are part of the features."""
+        added = self.layer is None and self.pooling in ("multilevel", "regional")
+        return self.architecture.levels if added else ()
+
+    @property
     def inner_map(self) -> bool:
         """Whether `layer` is a map, with layers above that can be trained."""
         return self.layer is not None and self.layer not in _FULLY_CONNECTED
@@ -222,10 +242,17 @@ class BackboneConfig:
         return values
 
     def identity(self) -> dict[str, Any]:
-        """Return the fields that determine the features, for fingerprints: a preset's network, but not its path."""
+        """Return the fields that determine the features, for fingerprints.
+
+        Of a preset, these are its network, and its inner maps if they are used, but not its path.
+        """
         fields = self.to_json()
         if self.preset:
             fields["name"] = self.name.partition(":")[0] + ":"
+            used = {name: value for name, value in self.preset.items() if name != "inner_maps"}
+            if self.levels:
+                used["inner_maps"] = list(self.levels)
+            fields["preset"] = used
         return fields
 
     @classmethod
@@ -241,18 +268,6 @@ class BackboneConfig:
             # The constructor would open the preset by its name, and a stored configuration may come from others.
             raise invalid_argument("backbone", value, "an object with the key `preset`, as it was stored")
         return cls(**value)
-
-
-def inner_maps(name: str) -> tuple[str, ...]:
-    """Return the inner maps of a network, with layers above that can be trained; none for presets.
-
-    Example:
-
-    >>> inner_maps("SmallConvNet"), inner_maps("VGG16")
-    (('block2_relu',), ())
-    """
-    layers = ARCHITECTURES[name].layers if name in ARCHITECTURES else ()
-    return tuple(layer for layer in layers if layer not in _FULLY_CONNECTED)
 
 
 def build_backbone(config: BackboneConfig, weights: str | os.PathLike[str] | None = None, seed: int = 0) -> keras.Model:
@@ -291,11 +306,7 @@ def build_backbone(config: BackboneConfig, weights: str | os.PathLike[str] | Non
         _load(base, config, Path(weights))
     pixels = keras.Input((config.size, config.size, 3), name="pixels")
     network, levels = base, []
-    inner: tuple[Any, ...] = ()
-    if config.inner_map:
-        inner = (config.layer,)
-    elif config.pooling in ("multilevel", "regional") and config.layer is None:
-        inner = config.architecture.levels
+    inner: tuple[Any, ...] = (config.layer,) if config.inner_map else config.levels
     if inner:
         # The last map stays an output, so that the network keeps all its weights.
         outputs = [*(base.get_layer(name).output for name in inner), base.output]
@@ -338,15 +349,20 @@ def build_top(config: BackboneConfig, weights: str | Path | None = None, pooling
     """
     if not config.inner_map or config.pooling != "flat":
         raise invalid_argument("config", config, "of an inner map with pooling='flat'")
-    base = _network(config, include_top=False)
+    if config.network is not None:
+        base = config.network.build(config.name, 0, own_weights=False)
+    else:
+        base = _network(config, include_top=False)
     if weights is not None:
         _load(base, config, Path(weights))
     names = [layer.name for layer in base.layers]
     above = [name for name in config.architecture.levels if names.index(name) > names.index(config.layer)]
     start = base.get_layer(config.layer).output
     top = keras.Model(start, [*(base.get_layer(name).output for name in above), base.output], name="top")
-    flat = keras.Input((math.prod(start.shape[1:]),), name="map")
-    below = keras.layers.Reshape(start.shape[1:])(flat)
+    # Networks of presets are built for images of any size.
+    shape = keras.Model(base.inputs, start).compute_output_shape((None, config.size, config.size, 3))[1:]
+    flat = keras.Input((math.prod(shape),), name="map")
+    below = keras.layers.Reshape(shape)(flat)
     *levels, last = keras.tree.flatten(top(below))
     return keras.Model(flat, pooled_map(last, pooling, [below, *levels]), name="backbone")
 

@@ -1,4 +1,4 @@
-"""The strongest retrieval model from MobileNetV2 that was measured here.
+"""The strongest retrieval model from a small image network that was measured here.
 
 | equation | content | code |
 | --- | --- | --- |
@@ -9,8 +9,9 @@
 
 It is variant `tuned` of the recipe `vsepp` with eight changes:
 
-- The layers of the network above `block_13_project_BN` are trained with the text encoders, at a tenth of the learning
-  rate and with stored statistics of batch normalization. The layers below are computed once.
+- The layers of the network above an inner map, `block_13_project_BN` of MobileNetV2, are trained with the text
+  encoders, at a tenth of the learning rate and with stored statistics of batch normalization. The layers below are
+  computed once.
 - Two copies of these layers are trained, each for two of the text encoders.
 - Images have 288 x 288 pixels. The network was trained on 224 x 224.
 - The maximum of each channel is taken over overlapping regions of the last map, and averaged over them (`regional`

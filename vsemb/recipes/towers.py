@@ -22,7 +22,7 @@ from vsemb.encoders.text_encoder import TextCorpus, TextEncoderPart, TextSpec
 from vsemb.errors import DataError, invalid_argument
 from vsemb.files import hard_link_or_copy, read_json, reading, write_json
 from vsemb.image.augmentation import Augmentation, ImageAugmenter
-from vsemb.image.backbones import ARCHITECTURES, BackboneConfig, build_backbone, build_top, inner_maps
+from vsemb.image.backbones import ARCHITECTURES, BackboneConfig, build_backbone, build_top
 from vsemb.image.presets import Preset, display_name, preset_class
 from vsemb.parts import Part, Positive, Probability, Share, Size
 from vsemb.printing import command_line
@@ -41,8 +41,6 @@ _ROWS = 256
 
 #: Names of weights that are neither a file nor a run.
 PUBLISHED = ("imagenet", "preset", "random")
-# The map of MobileNetV2 from which the best measured layers are trained.
-_TOP_LAYER = "block_13_project_BN"
 #: Files of the backbone behind cached features, in a run directory.
 BACKBONE, BACKBONE_CONFIG, BACKBONE_WEIGHTS = "backbone", "backbone.json", "backbone.weights.h5"
 
@@ -354,7 +352,7 @@ class Top(Features, kind="top"):
     The layers below are computed once, so an epoch takes a fraction of the time of training from pixels.
 
     Attributes:
-        layer: the inner layer.
+        layer: the inner layer; null for the network's own choice.
         pooling: pooling of the last map, to which means of inner maps are added, see `vsemb features`.
         mirror: whether an image's embedding, outside training, is the mean of its own and its mirror image's.
         learning_rate_share: factor of the learning rate for the layers of the network.
@@ -362,7 +360,7 @@ class Top(Features, kind="top"):
             map and dropout of its own; use it with the similarity `mean-cosine`.
     """
 
-    layer: str = _TOP_LAYER
+    layer: str | None = None
     pooling: Literal["regional", "mean", "max", "mean+max"] = "regional"
     mirror: bool = True
     learning_rate_share: Positive = 0.1
@@ -373,24 +371,24 @@ class Top(Features, kind="top"):
         return {"size": self.size, "layer": self.layer}
 
     def below(self, backbone: str) -> Top:
-        layers = inner_maps(backbone)
-        if self.layer in layers:
-            return self
-        if self.layer == _TOP_LAYER and layers:
-            return replace(self, layer=layers[0])
-        if layers:
+        layers = BackboneConfig(backbone).inner_maps
+        if not layers:
+            having = ", ".join(name for name in ARCHITECTURES if BackboneConfig(name).inner_maps)
+            fix = f"Use {having}, a preset of a convolutional network, or image features (image=features)."
+            raise invalid_argument("backbone", backbone, "a network with inner maps", fix)
+        if self.layer is not None and self.layer not in layers:
             raise invalid_argument(
                 "image.layer", self.layer, f"one of {', '.join(layers)} for {backbone}", "Leave image.layer out."
             )
-        having = " or ".join(name for name in ARCHITECTURES if inner_maps(name))
-        fix = f"Use {having}, or image features (image=features)."
-        raise invalid_argument("backbone", backbone, "a network with inner maps", fix)
+        return replace(self, layer=self.layer or layers[0])
 
     def open(self, dataset: StoredDataset) -> FeatureStore:
-        store = FeatureStore.find(dataset, self.fingerprint, self.layer)
-        if store.backbone is None or store.backbone.layer != self.layer:
+        store = FeatureStore.find(dataset, self.fingerprint, maps=True, layer=self.layer)
+        network = store.backbone
+        if network is None or not network.inner_map or unlike(network, {"layer": self.layer}):
             fix = "Train with `backbone`, such as MobileNetV2, which makes them."
-            raise invalid_argument("image.fingerprint", self.fingerprint, f"features of the layer {self.layer}", fix)
+            allowed = f"maps of {f'the layer {self.layer}' if self.layer else 'an inner layer'}"
+            raise invalid_argument("image.fingerprint", self.fingerprint, allowed, fix)
         return self._with_mirror_images(store)
 
     def open_for(self, dataset: StoredDataset, info: RunInfo, path: Path) -> FeatureStore:

@@ -69,7 +69,7 @@ def features(
         mirror: also store features of mirror images; default: with one crop and without training crops.
         size: width and height of the input in pixels; default: the network's.
         pooling: pooling over grid cells; default: the network's.
-        layer: inner layer in place of the pooled map: fc6 or fc7 of VGG16, VGG19.
+        layer: inner layer in place of the pooled map, such as fc6 or fc7 of VGG16.
         batch_size: images per batch.
 
     Returns:
@@ -133,7 +133,8 @@ def with_features(
         reads = "no images" if image is None else image.kind
         allowed = f"omitted for a recipe that reads {reads}; it is for recipes that read cached features"
         raise invalid_argument("backbone", backbone, allowed)
-    if backbone is not None:
-        image = image.below(backbone)
+    from vsemb.image.backbones import DEFAULT_BACKBONE
+
+    image = image.below(backbone or DEFAULT_BACKBONE)
     store = features(dataset, backbone, weights, **{**image.network, **options})
     return replace(recipe, image=replace(image, fingerprint=store.fingerprint))  # type: ignore[call-arg]

@@ -15,7 +15,7 @@ import keras
 from vsemb.data.features.store import FeatureStore
 from vsemb.data.store import StoredDataset
 from vsemb.errors import DataError, invalid_argument
-from vsemb.image.backbones import ARCHITECTURES, BackboneConfig, save_backbone_weights
+from vsemb.image.backbones import ARCHITECTURES, DEFAULT_BACKBONE, BackboneConfig, save_backbone_weights
 from vsemb.image.presets import display_name, is_preset
 from vsemb.parts import fields_of
 from vsemb.recipes.schema import Recipe
@@ -162,7 +162,7 @@ def lent_backbone(
     given = {name: value for name, value in network.items() if value is not None}
     path = Path(weights)
     if str(weights) in PUBLISHED or not path.is_dir():
-        name = given.pop("backbone", "MobileNetV2")
+        name = given.pop("backbone", DEFAULT_BACKBONE)
         yield BackboneConfig(name, **given), weights if isinstance(weights, str) else path
         return
     config, trained = run_backbone(path, "weights")

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import keras
 import numpy as np
 import pytest
 
+import vsemb
 from tests.raising import raises_argument
+from tests.tiny import tiny
+from vsemb import recipes
 from vsemb.data.features.store import feature_fingerprint
 from vsemb.errors import DataError
-from vsemb.image.backbones import BackboneConfig, build_backbone, save_backbone_weights, weights_sha256
+from vsemb.image.backbones import BackboneConfig, build_backbone, build_top, save_backbone_weights, weights_sha256
 from vsemb.image.pooling import pooled_map
+from vsemb.runs.train import train
 
 PRESET_PIXELS = np.random.default_rng(0).integers(0, 256, (3, 32, 32, 3)).astype(np.float32)
 #: The same operations in the same order but for constant folding.
@@ -79,12 +86,90 @@ def test_poolings_of_patches(preset_path) -> None:
         assert build_backbone(config).output_shape == (None, size)
 
 
-@pytest.mark.parametrize("pooling", ["mean+max", "regional"])
-def test_a_map_takes_other_sizes_and_patches_do_not(pooling, preset_path) -> None:
-    config = BackboneConfig(f"hub:{preset_path('resnet')}", size=64, pooling=pooling)
+def test_a_map_takes_other_sizes_and_patches_do_not(preset_path) -> None:
+    config = BackboneConfig(f"hub:{preset_path('resnet')}", size=64, pooling="mean+max")
     assert build_backbone(config).output_shape == (None, 128)
     with raises_argument("size"):
         BackboneConfig(f"hub:{preset_path('vit')}", size=64)
+
+
+def pyramid_means(path: Path) -> np.ndarray:
+    """Means of the maps of keras-hub's pyramid that are twice as large as the last one."""
+    import keras_hub
+
+    network = keras_hub.models.Backbone.from_preset(str(path))
+    below = sorted(network.pyramid_outputs)[-2]
+    converted = keras_hub.layers.ImageConverter.from_preset(str(path))(PRESET_PIXELS)
+    maps = keras.Model(network.inputs, network.pyramid_outputs[below])(converted)
+    return keras.ops.convert_to_numpy(maps).mean((1, 2))
+
+
+@pytest.mark.parametrize("kind", ["resnet", "efficientnet"])
+def test_inner_maps_are_those_of_the_pyramid(kind: str, preset_path, tmp_path) -> None:
+    name = f"hub:{preset_path(kind)}"
+    whole = build_backbone(BackboneConfig(name, pooling="mean+max"), "preset")
+    for pooling in ("multilevel", "regional"):
+        config = BackboneConfig(name, pooling=pooling)
+        assert len(config.inner_maps) == 1 and config.levels == config.inner_maps
+        backbone = build_backbone(config, "preset")
+        features = keras.ops.convert_to_numpy(backbone(PRESET_PIXELS))
+        means = pyramid_means(preset_path(kind))
+        np.testing.assert_allclose(features[:, -means.shape[1] :], means, **CLOSE)
+        assert weights_sha256(backbone) == weights_sha256(whole)
+        # The file has the whole network, and opens without the preset.
+        save_backbone_weights(backbone, tmp_path / f"{pooling}.weights.h5")
+        kept = BackboneConfig.from_json({**config.to_json(), "name": "hub:gone"})
+        again = build_backbone(kept, tmp_path / f"{pooling}.weights.h5")
+        np.testing.assert_array_equal(keras.ops.convert_to_numpy(again(PRESET_PIXELS)), features)
+    assert not BackboneConfig(name).levels
+    assert BackboneConfig(f"hub:{preset_path('vit')}").inner_maps == ()
+
+
+@pytest.mark.parametrize("kind", ["resnet", "efficientnet"])
+def test_layers_above_an_inner_map_are_the_rest_of_the_network(kind: str, preset_path, tmp_path) -> None:
+    name, file = f"hub:{preset_path(kind)}", tmp_path / "whole.weights.h5"
+    whole = build_backbone(BackboneConfig(name, pooling="multilevel", size=64), "preset")
+    save_backbone_weights(whole, file)
+    config = BackboneConfig(name, size=64, layer=BackboneConfig(name).inner_maps[0])
+    pixels = np.random.default_rng(2).uniform(0, 255, (2, 64, 64, 3)).astype(np.float32)
+    maps = build_backbone(config, "preset")(pixels)
+    features = build_top(config, file, "multilevel")(maps)
+    wanted = keras.ops.convert_to_numpy(whole(pixels))
+    np.testing.assert_allclose(keras.ops.convert_to_numpy(features), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_unused_inner_maps_do_not_change_fingerprints(preset_path) -> None:
+    def without(config: BackboneConfig) -> BackboneConfig:
+        content = config.to_json()
+        return BackboneConfig.from_json({**content, "preset": {**content["preset"], "inner_maps": []}})
+
+    name = f"hub:{preset_path('resnet')}"
+    plain, regional = BackboneConfig(name), BackboneConfig(name, pooling="regional")
+    assert feature_fingerprint(plain, "w") == feature_fingerprint(without(plain), "w")
+    # Features of before have no level, and keep their meaning.
+    assert feature_fingerprint(regional, "w") != feature_fingerprint(without(regional), "w")
+    assert build_backbone(without(regional)).output_shape == (None, 128)
+
+
+@pytest.mark.slow
+def test_best_trains_the_layers_above_the_inner_map(preset_path, scenes_copy, tmp_path) -> None:
+    preset = shutil.copytree(preset_path("efficientnet"), tmp_path / "preset")
+    shutil.rmtree(scenes_copy.path / "features")
+    recipe = tiny(recipes.get("best"), "image.size=32", "image.networks=2")
+    run = train(recipe, scenes_copy, tmp_path / "run", backbone=f"hub:{preset}")
+    assert run.recipe.image.layer == BackboneConfig(f"hub:{preset}").inner_maps[0]
+    start = build_backbone(BackboneConfig(f"hub:{preset}"), "preset")
+    kernel = next(weight for weight in start.weights if "top_conv" in weight.path)
+    moved = [weight for weight in run.model.image_encoder.trainable_weights if "top_conv" in weight.path]
+    assert len(moved) == 2
+    assert all(0 < np.abs(weight.numpy() - kernel.numpy()).max() < 0.05 for weight in moved)
+    # Bytes are embedded without the preset, as cached maps are.
+    shutil.rmtree(preset)
+    split = scenes_copy.split("val")
+    pixels = vsemb.load(run.path).encode_images(split.read_images(np.arange(3)))
+    images = run.recipe.image.images(split, run.recipe.image.open(scenes_copy))
+    maps = images.finish(images.gather(np.arange(3)), None)
+    np.testing.assert_allclose(run.model.encode_images(maps), pixels, rtol=1e-2, atol=1e-3)
 
 
 def test_what_does_not_go_together(preset_path) -> None:

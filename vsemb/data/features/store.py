@@ -106,6 +106,8 @@ class FeatureFolder(Result):
         cls,
         dataset: StoredDataset,
         fingerprint: str | None = None,
+        *,
+        maps: bool = False,
         layer: str | None = None,
         preferred: Mapping[str, Any] | None = None,
     ) -> Self:
@@ -114,8 +116,8 @@ class FeatureFolder(Result):
         Args:
             dataset: the dataset.
             fingerprint: the folder's, or its beginning; None for the only one.
-            layer: the inner layer whose maps are wanted; None for features that are not maps. Not used with a
-                fingerprint.
+            maps: whether maps of an inner layer are wanted. Not used with a fingerprint.
+            layer: the layer of these maps; None for any.
             preferred: name of a field of `BackboneConfig` -> value, for the choice among several.
 
         Raises:
@@ -125,7 +127,8 @@ class FeatureFolder(Result):
         fitting = [path for path in stored if path.name.startswith(fingerprint or "")]
         if fingerprint is None:
             networks = {path: cls._network(path) for path in fitting}
-            fitting = [path for path in fitting if _map_of(networks[path]) == layer]
+            fitting = [path for path in fitting if _gives_map(networks[path]) == maps]
+            fitting = [path for path in fitting if not unlike(networks[path], {"layer": layer if maps else None})]
             if len(fitting) > 1 and preferred:
                 fitting = [path for path in fitting if not unlike(networks[path], preferred)] or fitting
         if len(fitting) == 1:
@@ -139,7 +142,7 @@ class FeatureFolder(Result):
         if stored:
             if fingerprint:
                 raise DataError(f"No {cls.plural()} {fingerprint!r} in {folder}. There are: {names}.")
-            wanted = f"of the layer {layer}" if layer else "of a whole network"
+            wanted = f"of {f'the layer {layer}' if layer else 'an inner layer'}" if maps else "of a whole network"
             raise DataError(f"No {cls.plural()} {wanted} in {folder}. There are: {names}. Train with a `backbone`.")
         raise DataError(f"No {cls.plural()} in {folder}. {cls.fix} vsemb {cls.plural()} {dataset.path}")
 
@@ -320,8 +323,8 @@ class FeatureFolder(Result):
         remember(self.directory, digests)
 
 
-def _map_of(network: BackboneConfig | None) -> str | None:
-    return network.layer if network is not None and network.inner_map else None
+def _gives_map(network: BackboneConfig | None) -> bool:
+    return network is not None and network.inner_map
 
 
 def unlike(network: BackboneConfig | None, wanted: Mapping[str, Any]) -> dict[str, Any]:

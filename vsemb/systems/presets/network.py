@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -98,10 +98,16 @@ class ImagePreset(Preset):
                     f"`image_size` in {directory / CONVERTER} must be {list(sides)}, the size of the network; got "
                     f"{list(converter.image_size)}."
                 )
-            preset = cls(int(sides[0]), converter.resizing._asdict(), network, converter.scale, converter.offset)
+            preset = cls(
+                int(sides[0]),
+                converter.resizing._asdict(),
+                network=network,
+                scale=converter.scale,
+                offset=converter.offset,
+            )
             # Values that are read later must be right, too.
             _ = preset.any_size, preset.poolings
-        return preset
+        return replace(preset, inner_maps=_inner_maps(network)) if preset.gives_map else preset
 
     @property
     def kind(self) -> str:
@@ -184,6 +190,20 @@ class ImagePreset(Preset):
     @staticmethod
     def display_name(name: str) -> str:
         return display_name(name)
+
+
+def _inner_maps(network: Mapping[str, Any]) -> list[str]:
+    """Return the layer of the last but one level of keras-hub's feature pyramid, if there is one.
+
+    Its map has twice the height and width of the last level's.
+    """
+    built = build_network(network)
+    pyramid = getattr(built, "pyramid_outputs", {})
+    for name in sorted(pyramid, reverse=True)[1:2]:
+        layer = pyramid[name]._keras_history.operation
+        if layer in built.layers and len(pyramid[name].shape) == 4:
+            return [layer.name]
+    return []
 
 
 def image_network(network: keras.Model) -> keras.Model:
