@@ -146,10 +146,10 @@ class BackboneConfig:
             raise invalid_argument("size", self.size, "a number of pixels >= 32")
         if self.network is not None and self.size != self.network.size and not self.network.any_size:
             raise invalid_argument("size", self.size, f"{self.network.size} for {self.name}")
-        if self.pooling not in self.poolings:
+        if not self.has_pooling(self.pooling):
             raise unknown_name("pooling", self.pooling, self.poolings)
-        if self.layer is not None and self.layer not in architecture.layers:
-            allowed = f"None, or one of {', '.join(architecture.layers)}" if architecture.layers else "None"
+        if self.layer is not None and self.layer not in self._layers:
+            allowed = f"None, or one of {', '.join(self._layers)}" if self._layers else "None"
             raise invalid_argument("layer", self.layer, f"{allowed} for {self.name}")
         if self.crops not in (1, 10):
             raise invalid_argument("crops", self.crops, "1 or 10")
@@ -167,8 +167,8 @@ class BackboneConfig:
             InvalidArgumentError: for an unknown name.
         """
         if self.network is not None:
-            poolings, maps = self.network.poolings, tuple(self.network.inner_maps)
-            return Architecture(self.network.size, "none", poolings[0], layers=maps, levels=maps, poolings=poolings)
+            poolings = self.network.poolings
+            return Architecture(self.network.size, "none", poolings[0], poolings=poolings)
         if self.name not in ARCHITECTURES:
             raise unknown_name("backbone", self.name, ARCHITECTURES)
         return ARCHITECTURES[self.name]
@@ -182,13 +182,25 @@ class BackboneConfig:
         >>> BackboneConfig("SmallConvNet").inner_maps, BackboneConfig("VGG16").inner_maps
         (('block2_relu',), ())
         """
-        return tuple(layer for layer in self.architecture.layers if layer not in _FULLY_CONNECTED)
+        return tuple(layer for layer in self._layers if layer not in _FULLY_CONNECTED)
+
+    @property
+    def _layers(self) -> tuple[str, ...]:
+        # To find the inner maps of a preset, its network is built: only where they are asked for.
+        return self.architecture.layers if self.network is None else self.network.inner_maps
+
+    @property
+    def _all_levels(self) -> tuple[str, ...]:
+        return self.architecture.levels if self.network is None else self.network.inner_maps
 
     @property
     def poolings(self) -> tuple[str, ...]:
         """The poolings that the network has."""
-        architecture = self.architecture
-        return (*architecture.poolings, "multilevel") if architecture.levels else architecture.poolings
+        return tuple(pooling for pooling in (*self.architecture.poolings, "multilevel") if self.has_pooling(pooling))
+
+    def has_pooling(self, pooling: object) -> bool:
+        """Whether the network has a pooling."""
+        return pooling in self.architecture.poolings or (pooling == "multilevel" and bool(self._all_levels))
 
     def fitting(self, pooling: str | None) -> str | None:
         """Return a recipe's pooling for this network: None in place of the mean of a map that it does not have.
@@ -198,7 +210,7 @@ class BackboneConfig:
         >>> BackboneConfig("ResNet50").fitting("mean")
         'mean'
         """
-        return None if pooling == "mean" and "mean" not in self.poolings else pooling
+        return None if pooling == "mean" and not self.has_pooling("mean") else pooling
 
     @property
     def _default_resize(self) -> str:
@@ -215,7 +227,7 @@ class BackboneConfig:
     def levels(self) -> tuple[str, ...]:
         """The inner layers whose means are part of the features."""
         added = self.layer is None and self.pooling in ("multilevel", "regional")
-        return self.architecture.levels if added else ()
+        return self._all_levels if added else ()
 
     @property
     def inner_map(self) -> bool:
@@ -249,10 +261,7 @@ class BackboneConfig:
         fields = self.to_json()
         if self.preset:
             fields["name"] = self.name.partition(":")[0] + ":"
-            used = {name: value for name, value in self.preset.items() if name != "inner_maps"}
-            if self.levels:
-                used["inner_maps"] = list(self.levels)
-            fields["preset"] = used
+            fields["preset"] = {**self.preset, **({"inner_maps": list(self.levels)} if self.levels else {})}
         return fields
 
     @classmethod
@@ -356,7 +365,7 @@ def build_top(config: BackboneConfig, weights: str | Path | None = None, pooling
     if weights is not None:
         _load(base, config, Path(weights))
     names = [layer.name for layer in base.layers]
-    above = [name for name in config.architecture.levels if names.index(name) > names.index(config.layer)]
+    above = [name for name in config._all_levels if names.index(name) > names.index(config.layer)]
     start = base.get_layer(config.layer).output
     top = keras.Model(start, [*(base.get_layer(name).output for name in above), base.output], name="top")
     # Networks of presets are built for images of any size.

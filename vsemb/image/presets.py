@@ -6,7 +6,7 @@ A system registers the class of its networks under their prefix, see `vsemb.regi
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,13 +25,10 @@ class Preset:
     Attributes:
         size: side of the images that it was trained on, in pixels.
         resizing: fields of the `vsemb.image.resizing.Resizing` of its images; None for the one of other networks.
-        inner_maps: names of inner layers that give a map. Their means are levels of `"multilevel"` and `"regional"`
-            pooling, and the layers above the first can be trained, see `vsemb.image.backbones.Architecture`.
     """
 
     size: int
     resizing: dict[str, Any] | None = None
-    inner_maps: list[str] = field(default_factory=list)
 
     @classmethod
     def open(cls, name: str) -> Self:
@@ -55,6 +52,18 @@ class Preset:
     @property
     def poolings(self) -> tuple[str, ...]:
         """Poolings of the network's output, the default first."""
+        raise NotImplementedError
+
+    @property
+    def inner_maps(self) -> tuple[str, ...]:
+        """Names of inner layers that give a map.
+
+        Their means are levels of `"multilevel"` and `"regional"` pooling, and the layers above the first can be
+        trained, see `vsemb.image.backbones.Architecture`.
+
+        Raises:
+            DataError: if the network cannot be built.
+        """
         raise NotImplementedError
 
     def build(self, name: str, seed: int, *, own_weights: bool) -> keras.Model:

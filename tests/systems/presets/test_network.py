@@ -138,17 +138,24 @@ def test_layers_above_an_inner_map_are_the_rest_of_the_network(kind: str, preset
     np.testing.assert_allclose(keras.ops.convert_to_numpy(features), wanted, rtol=1e-4, atol=1e-5)
 
 
-def test_unused_inner_maps_do_not_change_fingerprints(preset_path) -> None:
-    def without(config: BackboneConfig) -> BackboneConfig:
-        content = config.to_json()
-        return BackboneConfig.from_json({**content, "preset": {**content["preset"], "inner_maps": []}})
-
+def test_networks_are_built_only_where_inner_maps_are_used(preset_path, monkeypatch) -> None:
     name = f"hub:{preset_path('resnet')}"
-    plain, regional = BackboneConfig(name), BackboneConfig(name, pooling="regional")
-    assert feature_fingerprint(plain, "w") == feature_fingerprint(without(plain), "w")
-    # Features of before have no level, and keep their meaning.
-    assert feature_fingerprint(regional, "w") != feature_fingerprint(without(regional), "w")
-    assert build_backbone(without(regional)).output_shape == (None, 128)
+    level = BackboneConfig(name).inner_maps[0]
+
+    def build(*_: object, **__: object) -> None:
+        raise AssertionError("a network was built")
+
+    # A description can name a network that fills the memory.
+    monkeypatch.setattr("vsemb.systems.presets.network.build_network", build)
+    plain = BackboneConfig(name)
+    assert level not in str(plain.identity()) and plain.fitting("mean") == "mean" and not plain.levels
+    assert BackboneConfig.from_json(plain.to_json()) == plain
+    for options in ({"pooling": "multilevel"}, {"layer": level}):
+        with pytest.raises(AssertionError):
+            BackboneConfig(name, **options)
+    monkeypatch.undo()
+    # Features that have a level are others.
+    assert level in str(BackboneConfig(name, pooling="regional").identity())
 
 
 @pytest.mark.slow

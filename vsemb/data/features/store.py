@@ -344,7 +344,7 @@ def unlike(network: BackboneConfig | None, wanted: Mapping[str, Any]) -> dict[st
     if network is None:
         return {}
     named = {name: value for name, value in wanted.items() if value is not None}
-    if network.layer is not None or named.get("pooling") not in network.poolings:
+    if network.layer is not None or not network.has_pooling(named.get("pooling")):
         named.pop("pooling", None)
     return {name: getattr(network, name) for name, value in named.items() if getattr(network, name) != value}
 

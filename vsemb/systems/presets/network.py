@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -98,16 +99,10 @@ class ImagePreset(Preset):
                     f"`image_size` in {directory / CONVERTER} must be {list(sides)}, the size of the network; got "
                     f"{list(converter.image_size)}."
                 )
-            preset = cls(
-                int(sides[0]),
-                converter.resizing._asdict(),
-                network=network,
-                scale=converter.scale,
-                offset=converter.offset,
-            )
+            preset = cls(int(sides[0]), converter.resizing._asdict(), network, converter.scale, converter.offset)
             # Values that are read later must be right, too.
             _ = preset.any_size, preset.poolings
-        return replace(preset, inner_maps=_inner_maps(network)) if preset.gives_map else preset
+        return preset
 
     @property
     def kind(self) -> str:
@@ -142,6 +137,22 @@ class ImagePreset(Preset):
         if self.kind == "patches" and not self.before_patches:
             return tuple(pooling for pooling in _POOLINGS["patches"] if pooling != "token")
         return _POOLINGS[self.kind]
+
+    @functools.cached_property
+    def inner_maps(self) -> tuple[str, ...]:
+        """The layer of the last but one level of keras-hub's feature pyramid, if there is one.
+
+        Its map has twice the height and width of the last level's.
+        """
+        if not self.gives_map:
+            return ()
+        built = build_network(self.network)
+        pyramid = getattr(built, "pyramid_outputs", {})
+        for name in sorted(pyramid, reverse=True)[1:2]:
+            layer = pyramid[name]._keras_history.operation
+            if layer in built.layers and len(pyramid[name].shape) == 4:
+                return (layer.name,)
+        return ()
 
     def build(self, name: str, seed: int, *, own_weights: bool = False) -> keras.Model:
         network = image_network(build_network(self.network))
@@ -190,20 +201,6 @@ class ImagePreset(Preset):
     @staticmethod
     def display_name(name: str) -> str:
         return display_name(name)
-
-
-def _inner_maps(network: Mapping[str, Any]) -> list[str]:
-    """Return the layer of the last but one level of keras-hub's feature pyramid, if there is one.
-
-    Its map has twice the height and width of the last level's.
-    """
-    built = build_network(network)
-    pyramid = getattr(built, "pyramid_outputs", {})
-    for name in sorted(pyramid, reverse=True)[1:2]:
-        layer = pyramid[name]._keras_history.operation
-        if layer in built.layers and len(pyramid[name].shape) == 4:
-            return [layer.name]
-    return []
 
 
 def image_network(network: keras.Model) -> keras.Model:
