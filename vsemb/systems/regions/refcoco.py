@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import pickle
-import pickletools
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,12 +28,11 @@ from vsemb.data.readers.source import (
 )
 from vsemb.data.records import ImageRecord
 from vsemb.errors import DataError, one_line
-from vsemb.files import open_regular, read_json, reading
+from vsemb.files import read_json
+from vsemb.pickles import read_plain_pickle
 
 _NAME, _BOXES = re.compile(r"refs\(\w+\)\.p"), "instances.json"
 _FOLDERS = ("images", "train2014", "images/train2014")
-# Maximum depth of lists and dictionaries in a pickle.
-_DEPTH = 50
 
 
 @dataclass
@@ -90,52 +87,6 @@ class RefCoco(Reader, kind="refcoco"):
                 )
         bad.require(file, records)
         return Source("refcoco", path.resolve().name, records, files=(file, file.parent / _BOXES), bad=tuple(bad))
-
-
-def read_plain_pickle(path: Path) -> Any:
-    """Read a pickle of dictionaries, lists, strings and numbers.
-
-    A pickle can name any class or function to call. This function refuses such files, so they cannot run code. It also
-    refuses places of stored values beyond the size of the file, for which `pickle` would allocate that much memory. It
-    refuses values that are nested deeply or hold each other again and again, since printing them would never end.
-
-    Raises:
-        DataError: if the file is missing, broken, or has anything else than these types.
-    """
-    with reading(path):
-        try:
-            with open_regular(path) as file:
-                size = os.fstat(file.fileno()).st_size
-                for operation, argument, _ in pickletools.genops(file):
-                    if operation.name in ("PUT", "BINPUT", "LONG_BINPUT") and (argument or 0) > size:
-                        raise pickle.UnpicklingError(f"it stores a value at {argument}, in a file of {size} bytes")
-                file.seek(0)
-                content = _PlainUnpickler(file, encoding="utf-8", errors="replace").load()
-                _check_size(content, size)
-                return content
-        except OSError:
-            raise
-        # A broken pickle can raise errors of any type.
-        except Exception as error:
-            raise DataError(f"{path} must be a pickle of plain values: {one_line(str(error), 100)}.") from error
-
-
-def _check_size(content: Any, most: int) -> None:
-    left = [(content, 0)]
-    while left:
-        value, depth = left.pop()
-        most -= 1
-        if most < 0 or depth > _DEPTH:
-            raise pickle.UnpicklingError("its values are nested too deeply, or hold each other again and again")
-        if isinstance(value, dict):
-            left += [(entry, depth + 1) for entry in value.values()]
-        elif isinstance(value, list | tuple | set | frozenset):
-            left += [(entry, depth + 1) for entry in value]
-
-
-class _PlainUnpickler(pickle.Unpickler):
-    def find_class(self, module_name: str, global_name: str) -> Any:
-        raise pickle.UnpicklingError(f"it names {module_name}.{global_name}, which is not loaded")
 
 
 def _files(path: Path) -> list[Path]:
