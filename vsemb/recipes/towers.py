@@ -387,7 +387,7 @@ class Top(Features, kind="top"):
         network = store.backbone
         if network is None or not network.inner_map or unlike(network, {"layer": self.layer}):
             fix = "Train with `backbone`, such as MobileNetV2, which makes them."
-            allowed = f"maps of {f'the layer {self.layer}' if self.layer else 'an inner layer'}"
+            allowed = f"maps of {self.layer or 'an inner layer'}"
             raise invalid_argument("image.fingerprint", self.fingerprint, allowed, fix)
         return self._with_mirror_images(store)
 

@@ -13,6 +13,7 @@ import tensorflow as tf
 from tests.contract import SAME, check_layer, check_padding
 from tests.oracles import TOLERANCE
 from tests.raising import raises_argument
+from tests.systems.trees.test_sdt_rnn import DET, IDS, NSUBJ, ROOT
 from tests.tiny import tiny
 from vsemb import recipes
 from vsemb.data.store import StoredDataset
@@ -25,16 +26,6 @@ from vsemb.systems.trees.parses import write_parses
 from vsemb.systems.trees.relations import RELATIONS
 from vsemb.systems.trees.trees import Tree
 
-DET, NSUBJ, ROOT = (RELATIONS.index(name) for name in ("det", "nsubj", "root"))
-# `the dog runs`, `runs`, and three words that hang on the first.
-IDS = np.array(
-    [
-        [[2, 2, DET], [3, 3, NSUBJ], [4, 0, ROOT], [0, 0, 0]],
-        [[4, 0, ROOT], [0, 0, 0], [0, 0, 0], [0, 0, 0]],
-        [[4, 0, ROOT], [3, 1, NSUBJ], [1, 1, 0], [5, 1, NSUBJ]],
-    ],
-    np.int32,
-)
 OVERRIDES = ("text.tokenizer=labelled-trees", "text.encoder=dependency-edges", "text.encoder.words.dim=16")
 
 

@@ -23,6 +23,7 @@ from vsemb.systems.trees.sdt_rnn import SDTRNNEncoder, sdt_rnn_states
 UNITS, COUNT = 3, 4
 EXACT = {"rtol": 1e-12, "atol": 1e-12}
 DET, NSUBJ, ROOT = (RELATIONS.index(name) for name in ("det", "nsubj", "root"))
+# `the dog runs`, `runs`, and three words that hang on the first.
 IDS = np.array(
     [
         [[2, 2, DET], [3, 3, NSUBJ], [4, 0, ROOT], [0, 0, 0]],

@@ -117,7 +117,7 @@ class FeatureFolder(Result):
             dataset: the dataset.
             fingerprint: the folder's, or its beginning; None for the only one.
             maps: whether maps of an inner layer are wanted. Not used with a fingerprint.
-            layer: the layer of these maps; None for any.
+            layer: the inner layer that the features must be of; None for any.
             preferred: name of a field of `BackboneConfig` -> value, for the choice among several.
 
         Raises:
@@ -128,7 +128,7 @@ class FeatureFolder(Result):
         if fingerprint is None:
             networks = {path: cls._network(path) for path in fitting}
             fitting = [path for path in fitting if _gives_map(networks[path]) == maps]
-            fitting = [path for path in fitting if not unlike(networks[path], {"layer": layer if maps else None})]
+            fitting = [path for path in fitting if not unlike(networks[path], {"layer": layer})]
             if len(fitting) > 1 and preferred:
                 fitting = [path for path in fitting if not unlike(networks[path], preferred)] or fitting
         if len(fitting) == 1:
@@ -142,8 +142,8 @@ class FeatureFolder(Result):
         if stored:
             if fingerprint:
                 raise DataError(f"No {cls.plural()} {fingerprint!r} in {folder}. There are: {names}.")
-            wanted = f"of {f'the layer {layer}' if layer else 'an inner layer'}" if maps else "of a whole network"
-            raise DataError(f"No {cls.plural()} {wanted} in {folder}. There are: {names}. Train with a `backbone`.")
+            wanted = layer or ("an inner layer" if maps else "a whole network")
+            raise DataError(f"No {cls.plural()} of {wanted} in {folder}. There are: {names}. Train with a `backbone`.")
         raise DataError(f"No {cls.plural()} in {folder}. {cls.fix} vsemb {cls.plural()} {dataset.path}")
 
     @classmethod

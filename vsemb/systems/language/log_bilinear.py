@@ -84,7 +84,7 @@ class ContextModel(NextWordModel):
         raise NotImplementedError
 
     def _gates(self, inputs: Mapping[str, Tensor]) -> Tensor | None:
-        """Return the factors of the predicted vector, (n, 1 or steps + 1, width); None for a model without them."""
+        """Return what `_conditioned` reads, (n, 1 or steps + 1, width); None for a model without a condition."""
         raise NotImplementedError
 
     def _conditioned(self, predicted: Tensor, gates: Tensor) -> Tensor:
