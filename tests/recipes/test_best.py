@@ -97,7 +97,7 @@ def test_without_mirror_images(run, tmp_path) -> None:
 def test_features_of_the_whole_network_are_refused(scenes_copy) -> None:
     shutil.rmtree(scenes_copy.path / "features")
     features(scenes_copy, "SmallConvNet", "random", size=32)
-    with pytest.raises(DataError, match="No features of the layer block2_relu in .*Train with a `backbone`"):
+    with pytest.raises(DataError, match="block2_relu"):
         small("top", f"image.layer={LAYER}").image.open(scenes_copy)
     chosen = FeatureStore.find(scenes_copy).fingerprint
     with raises_argument("image.fingerprint"):
