@@ -351,7 +351,9 @@ def check_candidates(candidates: int, k: int, similarity: str | Similarity, *, a
     if why is not None:
         raise invalid_argument("candidates", candidates, f"omitted with the similarity {similarity.kind!r}", why)
     if candidates < k:
-        raise invalid_argument("candidates", candidates, f"an integer >= {k}, the number of results")
+        raise invalid_argument(
+            "candidates", candidates, f"an integer >= {k}, the number of results that are found or ordered again"
+        )
 
 
 def check_backend(backend: SearchBackend, similarity: str | Similarity) -> None:
