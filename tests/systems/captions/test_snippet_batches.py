@@ -10,7 +10,7 @@ import pytest
 from tests.raising import raises_argument
 from vsemb.errors import DataError
 from vsemb.systems.captions.sentences import SentenceBatches
-from vsemb.systems.captions.snippets import Snippets, snippet_sentences
+from vsemb.systems.captions.snippets import SnippetImages, Snippets, snippet_sentences
 from vsemb.systems.regions.region_store import RegionStore
 from vsemb.text import Vocabulary, WordTokenizer
 
@@ -39,7 +39,7 @@ def tokenizer() -> WordTokenizer:
 
 
 def snippet_batches(snippets, store, tokenizer, size: int, seed: int = 0, memory: int = 1 << 30) -> SentenceBatches:
-    sentences = snippet_sentences(snippets, store, tokenizer, memory=memory)
+    sentences = snippet_sentences(snippets, SnippetImages(snippets, store, memory=memory), tokenizer)
     return SentenceBatches(sentences, batch_size=size, seed=seed, unit="snippets")
 
 

@@ -13,7 +13,7 @@ SYSTEM = System(
             "captions": "vsemb.systems.captions.recipe",
             "region-captions": "vsemb.systems.captions.recipe",
         },
-        "image tower": {"snippet-regions": "vsemb.systems.captions.recipe"},
+        "image tower": dict.fromkeys(("snippet-regions", "regions-in-context"), "vsemb.systems.captions.recipe"),
         "decoder": {
             "recurrent": "vsemb.systems.captions.multimodal_rnn",
             "attentive": "vsemb.systems.captions.multimodal_rnn",

@@ -9,6 +9,7 @@
 | section 3.2 | START, END, beam search | `vsemb.systems.captions.decoding` |
 | section 6.5 | b_o starts at log frequencies | `vsemb.systems.captions.next_word.frequency_bias` |
 | 10-12 | captions cut into snippets of regions | `vsemb.systems.captions.snippets` |
+| section 6.4 | [CNN(region); CNN(image)] in place of CNN(I) in 13 | `vsemb.systems.captions.recipe.RegionsInContext` |
 
 Variant `paper` follows sections 3.2 and 3.3: 512 units with ReLU, the image at the first step only, RMSprop, and
 a vocabulary of words seen at least five times. It also has what section 3.3 says of the alignment model: batches of
@@ -42,7 +43,14 @@ Deviations, and choices that the paper leaves open:
   captions generated for the validation images selects it.
 
 `multimodal-rnn-regions` is trained on regions and snippets in place of whole images and captions. The snippets are
-found by an alignment (`--inputs alignment=RUN`, a run of `dvsa`).
+found by an alignment (`--inputs alignment=RUN`, a run of `dvsa`). Its variant `context` is `tuned` with the whole image
+beside each region (`image=regions-in-context`). Section 6.4, on errors "when not enough context is available in the
+bounding box": "We found that one effective way of using the contextual information and improving the predictions is to
+concatenate the fullframe feature CNN vector to the vector of the region of interest, giving 8192-dimensional input
+vector the to RNN. However, we chose to omit these experiments in our paper".
+
+- The paper gives no figure and no further setting of this input. Here the whole image has itself as context, and both
+  vectors are scaled to unit length together, before they are standardized.
 """
 
 from __future__ import annotations
@@ -59,6 +67,7 @@ from vsemb.systems.captions.recipe import (
     CaptionText,
     PairBatchesOfCaptions,
     RegionCaptioning,
+    RegionsInContext,
     SnippetRegions,
 )
 from vsemb.systems.captions.task import WordBatches
@@ -118,7 +127,7 @@ _ATTENTION = replace(
 
 MULTIMODAL_RNN = {"tuned": _TUNED, "paper": _RNN, "attention": _ATTENTION}
 
-MULTIMODAL_RNN_REGIONS = {
+_REGIONS = {
     recipe.variant: RegionCaptioning(
         name="multimodal-rnn-regions",
         variant=recipe.variant,
@@ -132,3 +141,11 @@ MULTIMODAL_RNN_REGIONS = {
     )
     for recipe, decoder, dropout in ((_TUNED, _TUNED_DECODER, 0.5), (_RNN, _PAPER_DECODER, 0.0))
 }
+
+_CONTEXT = replace(
+    _REGIONS["tuned"],
+    variant="context",
+    image=RegionsInContext(standardize=True, dropout=0.5, projection=Affine(use_bias=False)),
+)
+
+MULTIMODAL_RNN_REGIONS = {**_REGIONS, "context": _CONTEXT}

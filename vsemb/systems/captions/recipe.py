@@ -6,7 +6,7 @@ The task of regions is trained on snippets, which an alignment cuts from caption
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -15,6 +15,7 @@ import keras
 import numpy as np
 
 from vsemb.data.batches import BatchSource, PairBatches
+from vsemb.data.sources import ImageSource
 from vsemb.data.store import Split, StoredDataset
 from vsemb.data.tokens import encoded_captions
 from vsemb.encoders.image import Affine
@@ -22,7 +23,7 @@ from vsemb.encoders.text_encoder import TextCorpus, TextSpec, WordVectors
 from vsemb.errors import invalid_argument
 from vsemb.ops.tensorflow import tf
 from vsemb.parts import NonNegative, Part, between
-from vsemb.recipes.info import untyped
+from vsemb.recipes.info import feature_dim, untyped
 from vsemb.recipes.towers import Features, ImageTower
 from vsemb.runs.run import Run, read_status
 from vsemb.systems.captions.captioner import Captioner, CaptionOptions, NeuralCaptioner
@@ -30,6 +31,7 @@ from vsemb.systems.captions.decoding import Sampler, SearchOptions
 from vsemb.systems.captions.multimodal_rnn import Decoder, MultimodalRNN, RecurrentDecoder
 from vsemb.systems.captions.sentences import SentenceBatches, Sentences, sentence_batches
 from vsemb.systems.captions.snippets import (
+    SideBySide,
     SnippetImages,
     Snippets,
     check_same_regions,
@@ -45,6 +47,7 @@ from vsemb.systems.captions.validation import (
     PerplexityValidation,
 )
 from vsemb.systems.regions.image_tower import CachedRegions, RegionImages, keeps_network, kept_extractor, regions_of
+from vsemb.systems.regions.region_store import RegionStore
 from vsemb.systems.regions.signature import WholeImageInput
 
 if TYPE_CHECKING:
@@ -282,21 +285,65 @@ class SnippetRegions(CachedRegions, kind="snippet-regions"):
 
     projection: Affine = field(default_factory=Affine)
 
-    def images(self, split: Split, store: Any, *, training: bool = False, service: str | None = None) -> WholeImages:
+    def images(self, split: Split, store: Any, *, training: bool = False, service: str | None = None) -> ImageSource:
         return WholeImages(store, split, 1)
 
+    def snippet_images(self, snippets: Snippets, store: RegionStore, *, memory: int = 4 << 30) -> ImageSource:
+        """Return the inputs of the regions of snippets, one row per snippet; see `SnippetImages`."""
+        return SnippetImages(snippets, store, memory=memory)
+
+    def inputs(self, regions: np.ndarray) -> np.ndarray:
+        """Return the inputs of the regions of one image, see `NextWordTask.region_inputs`."""
+        return regions
+
     def input_shape(self, info: RunInfo) -> tuple[int | None, ...]:
-        return None, info["feature_dim"]
+        return None, feature_dim(info)
 
     def build(self, dim: int | None, info: RunInfo, *, seed: int, dtype: str) -> keras.layers.Layer:
         assert dim is not None
-        size, dropout, standardize = info["feature_dim"], self.dropout, self.standardize
+        size, dropout, standardize = self.input_shape(info)[-1], self.dropout, self.standardize
         return self.projection.build(size, dim, dropout=dropout, standardize=standardize, dtype=dtype)
 
     def image_input(self, path: Path) -> WholeImageInput | None:
         if not keeps_network(path):
             return None
         return WholeImageInput.of(kept_extractor(path, 1, source="grid", rank="objectness"))
+
+
+class WholeImageTwice(WholeImageInput):
+    """Image bytes to the features of the whole image, in place of a region and beside it."""
+
+    def __call__(self, encoded: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        features, valid = super().__call__(encoded)
+        return tf.concat([features, features], axis=-1), valid
+
+
+@dataclass(frozen=True)
+class RegionsInContext(SnippetRegions, kind="regions-in-context"):
+    """Cached regions, each with the whole image as its context: [CNN(region); CNN(image)] is the input of the decoder.
+
+    Karpathy and Fei-Fei 2015, section 6.4: "concatenate the fullframe feature CNN vector to the vector of the region
+    of interest, giving 8192-dimensional input vector". The whole image has itself as context.
+    """
+
+    def images(self, split: Split, store: Any, *, training: bool = False, service: str | None = None) -> ImageSource:
+        whole = super().images(split, store)
+        return SideBySide(whole, whole)
+
+    def snippet_images(self, snippets: Snippets, store: RegionStore, *, memory: int = 4 << 30) -> ImageSource:
+        regions = super().snippet_images(snippets, store, memory=memory)
+        of_whole_images = replace(snippets, regions=np.zeros_like(snippets.regions))
+        return SideBySide(regions, super().snippet_images(of_whole_images, store, memory=memory))
+
+    def inputs(self, regions: np.ndarray) -> np.ndarray:
+        return np.concatenate([regions, np.broadcast_to(regions[:1], regions.shape)], axis=-1)
+
+    def input_shape(self, info: RunInfo) -> tuple[int | None, ...]:
+        return None, 2 * feature_dim(info)
+
+    def image_input(self, path: Path) -> WholeImageTwice | None:
+        whole = super().image_input(path)
+        return None if whole is None else WholeImageTwice.of(whole.extractor)
 
 
 @dataclass(frozen=True)
@@ -319,6 +366,9 @@ class RegionCaptioning(CaptionTask, kind="region-captions"):
 
     def prepare(self, data: Any, out: Path, inputs: Mapping[str, Run]) -> SnippetJob:
         return SnippetJob(self, data, out, inputs.get("alignment"))
+
+    def region_inputs(self, regions: np.ndarray) -> np.ndarray:
+        return self.image.inputs(regions)
 
     def card_facts(self, run: Run) -> dict[str, Any]:
         note = "It was trained on phrases of regions; a served caption is of the whole image."
@@ -378,15 +428,17 @@ class SnippetJob(CaptionJob):
         """Return the features of some training regions."""
         train = self.snippets["train"]
         some = np.arange(0, len(train), max(1, len(train) // _REGIONS))
-        return SnippetImages(train, self.store, memory=0).gather(some)
+        return self.recipe.image.snippet_images(train, self.store, memory=0).gather(some)
 
     def batches(self) -> BatchSource:
         """Return the training batches."""
         size, seed = self.recipe.batches.size, self.recipe.training.seed
-        sentences = snippet_sentences(self.snippets["train"], self.store, self.tokenizer)
-        return SentenceBatches(sentences, batch_size=size, seed=seed, unit=self.unit)
+        return SentenceBatches(self._sentences("train"), batch_size=size, seed=seed, unit=self.unit)
 
     def validation(self) -> PerplexityValidation:
         """Return the callback that measures the snippets of the validation split."""
-        sentences = snippet_sentences(self.snippets["val"], self.store, self.tokenizer)
-        return PerplexityValidation(sentence_batches(sentences))
+        return PerplexityValidation(sentence_batches(self._sentences("val")))
+
+    def _sentences(self, name: str) -> Sentences:
+        snippets = self.snippets[name]
+        return snippet_sentences(snippets, self.recipe.image.snippet_images(snippets, self.store), self.tokenizer)

@@ -159,7 +159,8 @@ def caption_regions(
     if parts:
         numbers = numbers[numbers != 0]
     rectangles = regions.boxes.numpy()[0, numbers]  # (regions, 4)
-    best = [captions[0] for captions in written_of(captioner(tf.gather(regions.features[0], numbers)))]
+    inputs = run.recipe.region_inputs(regions.features.numpy()[0])[numbers]
+    best = [captions[0] for captions in written_of(captioner(tf.constant(inputs)))]
     texts = [text for text, _ in best]
     words = split_words(tf.constant(texts, tf.string)).row_lengths().numpy()
     scores = np.array([log_prob for _, log_prob in best]) / (words + 1)

@@ -8,7 +8,7 @@ Human agreement measures one text of a region against its other texts.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -85,10 +85,10 @@ def measure_region_captions(
 
     for run in runs:
         captioner = run.recipe.captioner(run, dataclasses.replace(options or CaptionOptions(), n_best=1))
-        features = region_features(run, part, rows, boxes)
+        images = region_features(run, part, rows, boxes, run.recipe.region_inputs)
         best = []
-        for start in range(0, len(features), _BATCH):
-            written = written_of(captioner(tf.constant(features[start : start + _BATCH])))
+        for start in range(0, len(images), _BATCH):
+            written = written_of(captioner(tf.constant(images[start : start + _BATCH])))
             best += [captions[0] for captions in written]
         texts, log_probs = [text for text, _ in best], [log_prob for _, log_prob in best]
         measure(str(run.path), texts, wanted, recipe=run.recipe.name, log_probs=log_probs)
@@ -107,7 +107,13 @@ def measure_region_captions(
     return CaptionTable(part.name, keys, wanted, None, measured, notes)
 
 
-def region_features(run: Run, part: Split, rows: np.ndarray, boxes: np.ndarray) -> np.ndarray:
+def region_features(
+    run: Run,
+    part: Split,
+    rows: np.ndarray,
+    boxes: np.ndarray,
+    inputs: Callable[[np.ndarray], np.ndarray] = lambda regions: regions,
+) -> np.ndarray:
     """Compute the features of given boxes with the image network of a run.
 
     Args:
@@ -115,9 +121,11 @@ def region_features(run: Run, part: Split, rows: np.ndarray, boxes: np.ndarray) 
         part: the split of the images.
         rows: int64 (n,), row of each box's image, ascending.
         boxes: float32 (n, 4), `[x, y, w, h]` as fractions.
+        inputs: function from the features of the regions of one image, the whole image first, (regions, dim), to the
+            rows to return; default: the features.
 
     Returns:
-        float32 (n, dim).
+        float32 (n, dim), or as wide as the result of `inputs`.
 
     Raises:
         DataError: if the run's image network is unknown.
@@ -134,7 +142,8 @@ def region_features(run: Run, part: Split, rows: np.ndarray, boxes: np.ndarray) 
     most = int(np.unique(rows, return_counts=True)[1].max())
     settings = dataclasses.replace(settings, source="detections", rank="confidence", overlap=1.0, count=most)
     extract = RegionExtractor(config, settings, build_backbone(config, weights))
-    features = np.zeros((len(rows), extract.dim), np.float32)
+    width = inputs(np.zeros((1, extract.dim), np.float32)).shape[-1]
+    features = np.zeros((len(rows), width), np.float32)
     for row in progress(np.unique(rows), desc="regions", unit="image", leave=False):
         (places,) = np.nonzero(rows == row)
         proposals = np.zeros((1, most, 4), np.float32)
@@ -142,7 +151,7 @@ def region_features(run: Run, part: Split, rows: np.ndarray, boxes: np.ndarray) 
         regions = extract(tf.constant([part.read_image(int(row))]), tf.constant(proposals))
         # A box that is nearly the whole image is dropped by the extractor; the best match is the first region.
         same = box_iou(boxes[places], regions.boxes.numpy()[0]).argmax(axis=1)
-        features[places] = regions.features.numpy()[0, same]
+        features[places] = inputs(regions.features.numpy()[0])[same]
     return features
 
 

@@ -194,21 +194,33 @@ class SnippetImages(ImageSource):
         return self._features[self._places[rows]].astype(np.float32)
 
 
-def snippet_sentences(
-    snippets: Snippets, store: RegionStore, tokenizer: Tokenizer, *, memory: int = 4 << 30
-) -> Sentences:
-    """Return snippets as sentences, with the features of their regions as images.
+class SideBySide(ImageSource):
+    """Vectors of several sources, concatenated.
+
+    Args:
+        *sources: sources of one vector per row, with the same rows.
+    """
+
+    def __init__(self, *sources: ImageSource) -> None:
+        self._sources = sources
+
+    @property
+    def spec(self) -> tf.TensorSpec:
+        return tf.TensorSpec((sum(source.spec.shape[0] for source in self._sources),), tf.float32)
+
+    def gather(self, rows: np.ndarray) -> np.ndarray:
+        """Return the vectors of some rows: (n,) rows to (n, sum of sizes) float32."""
+        return np.concatenate([source.gather(rows) for source in self._sources], axis=-1)
+
+
+def snippet_sentences(snippets: Snippets, images: ImageSource, tokenizer: Tokenizer) -> Sentences:
+    """Return snippets as sentences, with their regions as images.
 
     Args:
         snippets: the snippets, see `find_snippets`.
-        store: the regions of their dataset.
+        images: the inputs of their regions, one row per snippet, such as `SnippetImages`.
         tokenizer: tokenizer of the snippets.
-        memory: see `SnippetImages`.
-
-    Raises:
-        DataError: if the snippets are of other regions.
     """
-    images = SnippetImages(snippets, store, memory=memory)
     return Sentences(*tokenizer.encode(snippets.texts), images=images, image_rows=np.arange(len(snippets)))
 
 

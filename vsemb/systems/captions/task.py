@@ -21,6 +21,8 @@ from vsemb.systems.captions.validation import Likelihood, Perplexity
 from vsemb.text.tokenizers import Words
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from vsemb.exporting import Corpus, ServedModel, Signature
     from vsemb.recipes.info import RunInfo
     from vsemb.runs.run import Run
@@ -119,6 +121,17 @@ class NextWordTask(Recipe):
             InvalidArgumentError: if an option is out of range or not supported.
         """
         raise NotImplementedError
+
+    def region_inputs(self, regions: np.ndarray) -> np.ndarray:
+        """Return the captioner's inputs for the regions of one image; by default their features.
+
+        Args:
+            regions: float32 (regions, dim), features of the regions, the whole image first.
+
+        Returns:
+            float32 (regions, size).
+        """
+        return regions
 
     def served(
         self,
