@@ -35,6 +35,9 @@ _COUNTS = pytest.StashKey[tuple[list[int], int]]()
 #: Seconds that a test may take, and that one on real data may take, which trains for up to an hour.
 _PATIENCE, _PATIENCE_REAL = 900.0, 7200.0
 
+#: New objects at which garbage is looked for.
+_GARBAGE = 10_000
+
 #: Libraries that tests import, in the order of need: imported first where so many files are run.
 _FIRST, _LATE, _MANY = ("tensorflow", "keras"), ("gradio", "nltk", "keras_hub", "sklearn.cross_decomposition"), 30
 
@@ -74,6 +77,8 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
         running[worker.reports] = worker
         return True
 
+    # Imports and traces make objects that live on, through which the default, at every 700, looks again and again.
+    gc.set_threshold(_GARBAGE)
     try:
         _import(*_FIRST)
         if len(files) > _MANY:

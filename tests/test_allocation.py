@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import platform
 import subprocess
@@ -45,3 +46,15 @@ def test_commands_keep_memory_except_servers(monkeypatch, tmp_path):
     assert not called
     assert cli.main(["info", str(tmp_path / "missing")]) == 1
     assert called
+
+
+def test_garbage_is_searched_for_less_often_in_the_process_of_a_command_only(monkeypatch, tmp_path):
+    monkeypatch.setattr(cli, "keep_freed_memory", lambda: None)
+    arguments, before = ["info", str(tmp_path / "missing")], gc.get_threshold()
+    try:
+        gc.set_threshold(700)
+        assert cli.main(arguments) == 1 and gc.get_threshold()[0] == 700
+        monkeypatch.setattr(sys, "argv", ["vsemb", *arguments])
+        assert cli.main() == 1 and gc.get_threshold()[0] == 10_000
+    finally:
+        gc.set_threshold(*before)

@@ -59,30 +59,33 @@ def write_photos(folder: Path, records: list) -> None:
             table.writerows([f"{number}.jpg", caption, record.split, "scene"] for caption in record.captions)
 
 
+# The first of the README searches with a pretrained model, which tests/e2e has a stand-in for.
+OF_README, OF_KERAS = blocks(ROOT / "README.md", "python")[1], blocks(ROOT / "docs/guides/keras.md", "python")[-1]
+#: Python that tests of its own run, so that tests/e2e leaves it out.
+EXAMPLES = (OF_README, OF_KERAS)
+
+
 @pytest.mark.slow
 def test_readme_is_short_and_its_python_runs(tmp_path, monkeypatch, capsys):
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    # The first searches with a pretrained model, which tests/e2e has a stand-in for.
-    _, example = blocks(ROOT / "README.md", "python")
     assert len(text.splitlines()) <= 200
     write_photos(tmp_path, list(generate({"train": 40, "val": 8, "test": 8}, seed=5, image_size=32)))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(vsemb, "train", train_small)
-    exec(compile(example, "README.md", "exec"), {})
+    exec(compile(OF_README, "README.md", "exec"), {})
     assert "R@10" in capsys.readouterr().out and (tmp_path / "savedmodels/python/1").is_dir()
 
 
 @pytest.mark.slow
 def test_keras_example_is_short_and_runs(tmp_path, monkeypatch, capsys):
-    example = blocks(ROOT / "docs/guides/keras.md", "python")[-1]
-    code = [line for line in example.splitlines() if line.strip() and not line.startswith(("import", "from"))]
+    code = [line for line in OF_KERAS.splitlines() if line.strip() and not line.startswith(("import", "from"))]
     assert len(code) < 25
     records = list(generate({"train": 260, "val": 20}, seed=3))
     write_dataset(records, tmp_path / "quickstart" / "scenes", name="scenes", source={"format": "scenes"})
     monkeypatch.chdir(tmp_path)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "`shuffle=True` was passed")
-        exec(compile(example, "keras.md", "exec"), {})
+        exec(compile(OF_KERAS, "keras.md", "exec"), {})
     printed = capsys.readouterr().out
     assert "val_recall_sum" in printed
     assert list((tmp_path / "quickstart" / "logs").rglob("events.out.*"))

@@ -6,6 +6,7 @@ import contextlib
 import csv
 import io
 import json
+import re
 import shlex
 import socket
 import subprocess
@@ -25,28 +26,29 @@ from tests.systems.entailment.entailment_files import write_snli
 from tests.systems.presets.checkpoint_files import write_siglip2_checkpoint
 from tests.systems.regions.test_entities import write_entities
 from tests.systems.regions.test_refcoco import REFS, write_refcoco
-from tests.test_readme import PAGES, ROOT, code, train_small
+from tests.test_readme import EXAMPLES, PAGES, ROOT, code, train_small
 from tests.tiny import settings
 from vsemb import recipes
 from vsemb.cli.__main__ import main
 from vsemb.data.synthetic import generate
 
-#: They serve until they are stopped, need other machines, or annotations of regions; tests/cli, tests/runs,
-#: tests/training and tests/systems/captions run them.
+#: They serve until they are stopped, need other machines, annotations of regions, or a process of their own, whose
+#: devices and backend are chosen once; tests/cli, tests/runs, tests/training and tests/systems/captions run them.
 LEFT_OUT = (
     "vsemb serve",
     "vsemb demo",
     "vsemb push",
     "vsemb evaluate runs/snippets --protocol region-captions",
-    "vsemb train vsepp --strategy multiworker",
-    "vsemb train vsepp --strategy mirrored --data",
+    "vsemb train vsepp --strategy",
+    "vsemb train vsepp --workers",
+    "vsemb train vsepp --backend jax",
 )
-#: Devices of TensorFlow, and the backend of Keras, can be chosen once in a process.
-OWN_PROCESS = ("--strategy", "--workers", "jax")
+#: Beside what tests/tiny.py makes small.
+LANGUAGE = "--set model.dim=16 --set model.writing.candidates=12 --set model.writing.stopwords=stopwords.txt"
 #: Options that make a command small, or name what stands in for a download.
 ADDED = {
-    "scenes --out data/scenes": "--train 60 --val 12 --test 12 --size 32",
-    "scenes --out data/many-scenes": "--val 12 --test 12 --size 32",
+    "scenes --out data/scenes": "--train 60 --val 12 --test 12 --compositional 12 --size 32",
+    "scenes --out data/many-scenes": "--val 12 --test 12 --compositional 12 --size 32",
     "annotate data/flickr8k pos-tags": "--file tags.txt",
     "evaluate runs/captions": "--no-meteor",
     "evaluate runs/many-captions": "--no-meteor",
@@ -58,12 +60,10 @@ ADDED = {
     "features data/flickr8k": "--size 32",
     "features data/photos": "--size 32",
     "features data/tiny": "--size 32",
-    "train sc-nlm": "--set model.writing.stopwords=stopwords.txt",
-    "train additive": "--set model.writing.stopwords=stopwords.txt",
-    "train multiplicative": "--set model.writing.stopwords=stopwords.txt",
+    "train sc-nlm": LANGUAGE,
+    "train additive": LANGUAGE,
+    "train multiplicative": LANGUAGE,
 }
-#: Sizes that pages give and that must be those of tests/tiny.py.
-NARROW = {"text.encoder.words.dim=512": "text.encoder.words.dim=16"}
 RECORDS = {"train": 60, "val": 12, "test": 12}
 TAGS = {"a": "DT", "the": "DT", "and": "CC", "of": "IN", "on": "IN", "is": "VBZ"}
 
@@ -138,10 +138,13 @@ def small(line: str, stand_ins: dict[str, str]) -> list[str]:
             place = words.index("--epochs")
             del words[place : place + 2]
         variant = words[words.index("--variant") + 1] if "--variant" in words else None
-        sizes = [setting for setting in settings(recipes.get(words[1], variant)) if "batches.size" not in setting]
         if "--seeds" in words:
             words[words.index("--seeds") + 1] = "2"
-        given = [NARROW.get(word, word) for name, word in zip(words, words[1:], strict=False) if name == "--set"]
+        given = [word for name, word in zip(words, words[1:], strict=False) if name == "--set"]
+        # Fields of image networks are there only when the command has made one of them.
+        recipe = recipes.get(words[1], variant).with_overrides(
+            [word for word in given if not word.startswith("image.")]
+        )
         if "--fine-tune" in words:
             given.append("image.size=32")
         if "--backbone" in words:
@@ -149,9 +152,9 @@ def small(line: str, stand_ins: dict[str, str]) -> list[str]:
         if words[1] == "best":
             given += ["image.size=32", *(["image.layer=block2_relu"] if variant is None else [])]
         images = 4 if {"data/cub", "data/cub-all", "data/tiny"} & set(words) else 16
-        parts = tuple(f"{setting.split('=')[0]}." for setting in given)
-        sizes = [setting for setting in sizes if not setting.startswith(parts)]
-        chosen = [*sizes, *(setting for setting in given if "batches.size" not in setting), f"batches.size={images}"]
+        # The last value of a field holds. A precision that a page gives stays.
+        sizes = [size for size in settings(recipe) if not size.startswith("training.precision=")]
+        chosen = [*given, *sizes, f"batches.size={images}", "training.epochs=1"]
         words = [word for place, word in enumerate(words) if "--set" not in words[max(place - 1, 0) : place + 1]]
         words += [word for setting in chosen for word in ("--set", setting)]
     return words
@@ -194,8 +197,10 @@ class Reader:
         names: dict[str, object] = {}
         with contextlib.ExitStack() as servers:
             for language, block in page:
+                if block in EXAMPLES:
+                    continue
                 if language == "python":
-                    block = block.replace("epochs=20", "epochs=1")
+                    block = re.sub(r"epochs=\d+", "epochs=1", block).replace("(224, 224, 3)", "(32, 32, 3)")
                     for word in ("imagenet", "MobileNetV2", "hub:clip_vit_base_patch32"):
                         block = block.replace(f'"{word}"', f'"{self.stand_ins[word]}"')
                     self._try(f"{name}: {block}", lambda block=block: exec(compile(block, name, "exec"), names))
@@ -220,10 +225,7 @@ class Reader:
             return
         self.ran.add(tuple(words))
         print("$ vsemb", shlex.join(words), flush=True)
-        if any(option in words for option in OWN_PROCESS):
-            subprocess.run([sys.executable, "-m", "vsemb.cli", *words], check=True)
-        else:
-            assert main(words) == 0, words
+        assert main(words) == 0, words
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -23,6 +24,9 @@ from vsemb.errors import VsembError, escaped, one_line, unknown_name
 
 if TYPE_CHECKING:
     from vsemb.cli.parser import Parser
+
+#: New objects after which Python searches for garbage in the process of a command.
+_NEW_OBJECTS = 10_000
 
 _WITHOUT = "`vsemb train --backend jax` needs no TensorFlow."
 
@@ -91,6 +95,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ["KERAS_BACKEND"] = backend if backend in command.backends else command.backends[0]
     if command.keeps_memory:
         keep_freed_memory()
+        if argv is None:
+            # The libraries make half a million objects that stay, and the default searches them again and again.
+            gc.set_threshold(_NEW_OBJECTS)
     main_thread = threading.current_thread() is threading.main_thread()
     before = {number: signal.signal(number, _terminate) for number in _ending()} if main_thread else {}
     try:
