@@ -10,7 +10,6 @@ state is rounded for the product, but not from step to step.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -209,40 +208,45 @@ def packed_loop(
     starts = tf.cumsum(active, exclusive=True)
     # The loop's order of words is by step, then by rank: where each word stands in it.
     orders = [tf.gather(starts, left if backwards else numbers) + ranks for *_, backwards in directions]
-    inputs, products = [], []
-    for (recurrent, bias, _), table, order in zip(directions, tables, orders, strict=True):
-        inputs.append(tf.gather(table, tf.gather(places, tf.math.invert_permutation(order))))
-        _, *of_state = tf.unstack(tf.reshape(bias, [-1, bias.shape[-1]]))
-        products.append(functools.partial(_state_product, recurrent, of_state))
+    recurrents, biases, _ = zip(*directions, strict=True)
+    (units, width), count = recurrents[0].shape, len(directions)
+    # Directions stand side by side, and each operation slices, adds or stores all of them: the time of a step for one
+    # text grows with the number of its operations.
+    words = [tf.gather(places, tf.math.invert_permutation(order)) for order in orders]
+    inputs = tf.concat([tf.gather(table, own) for table, own in zip(tables, words, strict=True)], 1)
+    of_state = [tf.unstack(tf.reshape(bias, (-1, width)))[1:] for bias in biases]
+    added = [tf.concat(parts, 0) for parts in zip(*of_state, strict=True)]
+    begins = tf.stack([starts, tf.zeros_like(starts)], 1)
+    sizes = tf.stack([active, -tf.ones_like(active)], 1)
 
-    def body(number: Tensor, states: Any, arrays: Any) -> tuple[Any, Any, Any]:
-        start, count = starts[number], active[number]
-        # Of each direction: its states of the rows that have a word at this step.
-        states = [[state[:count] for state in own] for own in states]
-        x = [words[start : start + count] for words in inputs]
-        sums = [product(own[0]) for product, own in zip(products, states, strict=True)]
-        # What is elementwise is computed for both directions at once.
-        arguments = [x, sums, *zip(*states, strict=True)]
-        values = step(*(tf.concat(parts, 0) for parts in arguments))[:states_of]
-        states = list(zip(*(tf.split(value, len(directions)) for value in values), strict=True))
-        return number + 1, states, [array.write(number, own[0]) for array, own in zip(arrays, states, strict=True)]
+    def body(number: Tensor, states: Any, array: Any) -> tuple[Any, Any, Any]:
+        # The rows that have a word at this step.
+        size = tf.gather(sizes, number)
+        x = tf.slice(inputs, tf.gather(begins, number), size)
+        states = [tf.slice(state, (0, 0), size) for state in states]
+        parts = zip(tf.split(states[0], [units] * count, 1), recurrents, strict=True)
+        sums = sum(added, tf.concat([_product(*part) for part in parts], 1))
+        # For the elementwise operations, each direction of a text is a row.
+        arguments = [tf.reshape(values, (-1, width)) for values in (x, sums)]
+        arguments += [tf.reshape(state, (-1, units)) for state in states]
+        states = tuple(tf.reshape(value, (-1, count * units)) for value in step(*arguments)[:states_of])
+        return number + 1, states, array.write(number, states[0])
 
-    units, dtype = directions[0][0].shape[0], inputs[0].dtype
-    zero, shape = tf.zeros((tf.shape(mask)[0], units), dtype), tf.TensorShape((None, units))
-    arrays = [tf.TensorArray(dtype, steps + 1, element_shape=(None, units), infer_shape=False) for _ in directions]
-    arrays = [array.write(steps, zero[:0]) for array in arrays]  # Eagerly, nothing cannot be joined.
-    _, _, arrays = tf.while_loop(
+    zero, shape = tf.zeros((tf.shape(mask)[0], count * units), inputs.dtype), tf.TensorShape((None, count * units))
+    array = tf.TensorArray(zero.dtype, steps + 1, element_shape=shape, infer_shape=False)
+    _, _, array = tf.while_loop(
         lambda number, *_: number < steps,
         body,
-        (0, [(zero,) * states_of] * len(directions), arrays),
-        (tf.TensorShape(()), [(shape,) * states_of] * len(directions), [tf.TensorShape(None)] * len(directions)),
+        (0, (zero,) * states_of, array.write(steps, zero[:0])),  # Eagerly, nothing cannot be joined.
+        (tf.TensorShape(()), (shape,) * states_of, tf.TensorShape(None)),
         parallel_iterations=1,
     )
     outputs = []
-    for (*_, backwards), order, array in zip(directions, orders, arrays, strict=True):
-        states = tf.gather(array.concat(), order)
+    by_direction = tf.split(array.concat(), [units] * count, 1)
+    for (*_, backwards), order, states in zip(directions, orders, by_direction, strict=True):
+        states = tf.gather(states, order)
         ended = tf.where(tf.equal(numbers if backwards else left, 0))
-        last = tf.scatter_nd(tf.gather(rows, ended), tf.gather_nd(states, ended), tf.shape(zero))
+        last = tf.scatter_nd(tf.gather(rows, ended), tf.gather_nd(states, ended), (tf.shape(mask)[0], units))
         outputs.append((states, last))
     return outputs, rows
 
@@ -277,11 +281,6 @@ def _lstm_step(x: Tensor, sums: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, .
     g = tf.tanh(total[:, 2 * units : 3 * units])
     new_c = i_f[:, units:] * c + i_f[:, :units] * g
     return o * tf.tanh(new_c), new_c, tf.concat([i_f, g, o], 1)
-
-
-def _state_product(kernel: Tensor, biases: Sequence[Tensor], states: Tensor) -> Tensor:
-    """Return the product of states and a kernel, with the biases that the cell adds to it."""
-    return sum(biases, _product(states, kernel))
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
