@@ -8,6 +8,11 @@ in plain Python, packs by length and runs in inference mode, in a process of its
 rounding. CPU time, in turns. Where the processor
 multiplies bfloat16, what `vsemb export --precision mixed_bfloat16` writes is measured too, beside the same
 float32 peer.
+
+    python -m tests.benchmarks.latency --shares [--variants tuned paper] [--rounds 41]
+
+Shares of the time of one text, without a peer: the call, the tokenizer, the loop, and the recurrent products, each
+alone. The remainder is in other operations.
 """
 
 from __future__ import annotations
@@ -28,7 +33,7 @@ import numpy as np
 import tensorflow as tf
 
 from tests.benchmarks.peers import Peer
-from tests.benchmarks.timing import beside, cpu_seconds, growth_rows, interleaved, print_rows, set_threads
+from tests.benchmarks.timing import beside, cpu_seconds, growth_rows, interleaved, print_rows, row, set_threads
 from tests.benchmarks.training import recurrent_part
 from vsemb import recipes
 from vsemb.data import synthetic as scenes
@@ -43,6 +48,7 @@ from vsemb.runs.train import train
 NAME = "SavedModel {}, batch {} / torch eager"
 ROUNDED = "SavedModel {} in bfloat16, batch {} / torch eager"
 GROWTH = "SavedModel {}, growth with texts"
+SHARE = "{} / SavedModel {}, batch 1"
 _CALLS = {1: 20, 8: 10}
 #: Row -> how far an embedding, which is a unit vector, may be from the peer's.
 _TOLERANCES = {NAME: 1e-5, ROUNDED: 2e-2}
@@ -152,6 +158,53 @@ def measure(variant: str, batches: list[int], threads: int, rounds: int) -> list
     return rows + growth_rows(GROWTH.format(variant), batches, taken)
 
 
+def shares(variant: str, rounds: int) -> list[dict[str, Any]]:
+    """The rows of the shares of one variant: seconds of a part divided by the seconds of all for one text."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths, run = export(variant, Path(folder))
+        loaded = tf.saved_model.load(str(paths[NAME]))
+    text = tf.constant(random_texts(run.tokenizer.vocabulary.words, 1))
+    steps = int(run.tokenizer(text).shape[1])
+    weights = torch_weights(run.model.text_encoder)
+    recurrent = [np.ascontiguousarray(values.T) for name, values in weights.items() if "weight_hh" in name]
+    units, strings = len(recurrent[0]), [tf.TensorSpec([None], tf.string)]
+
+    def looped(product: Callable[[tf.Tensor, tf.Tensor], tf.Tensor], texts: tf.Tensor) -> Any:
+        def step(number: tf.Tensor, *states: tf.Tensor) -> Any:
+            return number + 1, *(product(*pair)[:, :units] for pair in zip(states, recurrent, strict=True))
+
+        return tf.while_loop(lambda number, *_: number < steps, step, (0, *[tf.ones((1, units))] * len(recurrent)))
+
+    whole = loaded.signatures["encode_text"]
+    functions = {
+        "call": lambda texts: tf.identity(texts),  # Named arguments of TensorFlow's own would take longer.
+        "tokenizer": lambda texts: run.tokenizer(texts),
+        "empty loop": partial(looped, lambda state, _: state),
+        "recurrent products": partial(looped, tf.matmul),
+    }
+    ways = {"whole": lambda: whole(text=text)}
+    for name, function in functions.items():
+        concrete = tf.function(function, input_signature=strings, autograph=False).get_concrete_function()
+        ways[name] = partial(concrete, text)
+    # The least, since other programs can only add to the time of a part.
+    times = [{name: cpu_seconds(way, 20) for name, way in ways.items()} for _ in range(rounds)]
+    seconds = {name: min(each[name] for each in times) for name in ways}
+    total = seconds.pop("whole")
+    seconds["recurrent products"] -= seconds["empty loop"]
+    for name in ("tokenizer", "empty loop"):
+        seconds[name] -= seconds["call"]
+    seconds["other operations"] = total - sum(seconds.values())
+    rows = [
+        row(SHARE.format(name, variant), f"{steps} words", taken / total, seconds=taken)
+        for name, taken in seconds.items()
+    ]
+    read = steps * sum(matrix.nbytes for matrix in recurrent)
+    for each in rows:
+        if "products" in each["name"]:
+            each["gigabytes_per_second"] = float(f"{read / each['seconds'] / 1e9:.3g}")
+    return rows
+
+
 def main() -> None:
     """Runs the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -159,12 +212,16 @@ def main() -> None:
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 8, 64])
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--shares", action="store_true", help="where the time of one text goes, without a peer")
     parser.add_argument("--json", metavar="FILE")
     arguments = parser.parse_args()
     set_threads(arguments.threads)
     rows = []
     for variant in arguments.variants:
-        rows += measure(variant, arguments.batches, arguments.threads, arguments.rounds)
+        if arguments.shares:
+            rows += shares(variant, arguments.rounds)
+        else:
+            rows += measure(variant, arguments.batches, arguments.threads, arguments.rounds)
     print_rows(rows)
     if arguments.json:
         write_json(arguments.json, {"threads": arguments.threads, "rows": rows})
