@@ -67,6 +67,16 @@ def test_the_graph_holds_core_operations_only(exported):
     assert not any("gpu" in node.device.lower() for node in nodes)
 
 
+@pytest.mark.slow
+def test_files_of_one_model_number_its_variables_alike(tiny_run, tmp_path):
+    served = ServedModel(tiny_run.model, tiny_run.tokenizer)
+    shapes = []
+    for number in range(2):
+        savedmodel.write(served, tmp_path / str(number))
+        shapes.append(dict(tf.train.list_variables(str(tmp_path / str(number) / "variables" / "variables"))))
+    assert len(shapes[0]) > 3 and shapes[0] == shapes[1]
+
+
 @pytest.fixture
 def changeable(tiny_pixel_run):
     """The run; its text weights are put back afterwards."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib import metadata
@@ -144,14 +144,23 @@ def write(served: Exportable, directory: Path) -> list[str]:
         signatures = {"serving_default": signatures[served.default.name], **signatures}
         # Only variables of the functions, without optimizer and dropout seeds. Keras objects would require Keras when
         # the SavedModel is loaded in Python.
-        variables = {id(v): v for function in concrete.values() for v in function.graph.variables}
-        module.weights = list(variables.values())
+        module.weights = _captured_variables(concrete.values())
         try:
             with _quiet():
                 tf.saved_model.save(module, str(directory), signatures=signatures)
         except tf.errors.OpError as error:
             raise DataError(f"Cannot write the SavedModel: {error.message}.") from error
     return sentences
+
+
+def _captured_variables(functions: Collection[Any]) -> list[tf.Variable]:
+    """Return the variables of concrete functions in the order in which they were captured.
+
+    TensorFlow gives them in the order of a set, which differs from trace to trace, and files number them.
+    """
+    variables = {id(v.handle): v for function in functions for v in function.graph.variables}
+    captured = dict.fromkeys(id(each) for function in functions for each in function.captured_inputs)
+    return [variables[handle] for handle in captured if handle in variables]
 
 
 def verify(
