@@ -154,7 +154,9 @@ def small(line: str, stand_ins: dict[str, str]) -> list[str]:
         images = 4 if {"data/cub", "data/cub-all", "data/tiny"} & set(words) else 16
         # The last value of a field holds. A precision that a page gives stays.
         sizes = [size for size in settings(recipe) if not size.startswith("training.precision=")]
-        chosen = [*given, *sizes, f"batches.size={images}", "training.epochs=1"]
+        # Kept weights are those of several epochs.
+        epochs = 2 if any(word.startswith("training.keep=") for word in given) else 1
+        chosen = [*given, *sizes, f"batches.size={images}", f"training.epochs={epochs}"]
         words = [word for place, word in enumerate(words) if "--set" not in words[max(place - 1, 0) : place + 1]]
         words += [word for setting in chosen for word in ("--set", setting)]
     return words
