@@ -194,15 +194,12 @@ def shares(variant: str, rounds: int) -> list[dict[str, Any]]:
     for name in ("tokenizer", "empty loop"):
         seconds[name] -= seconds["call"]
     seconds["other operations"] = total - sum(seconds.values())
-    rows = [
-        row(SHARE.format(name, variant), f"{steps} words", taken / total, seconds=taken)
+    read = steps * sum(matrix.nbytes for matrix in recurrent)
+    rates = {"recurrent products": {"gigabytes_per_second": read / seconds["recurrent products"] / 1e9}}
+    return [
+        row(SHARE.format(name, variant), f"{steps} words", taken / total, seconds=taken, **rates.get(name, {}))
         for name, taken in seconds.items()
     ]
-    read = steps * sum(matrix.nbytes for matrix in recurrent)
-    for each in rows:
-        if "products" in each["name"]:
-            each["gigabytes_per_second"] = float(f"{read / each['seconds'] / 1e9:.3g}")
-    return rows
 
 
 def main() -> None:
@@ -212,7 +209,9 @@ def main() -> None:
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 8, 64])
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--shares", action="store_true", help="where the time of one text goes, without a peer")
+    parser.add_argument(
+        "--shares", action="store_true", help="where the time of one text goes, without a peer or batches"
+    )
     parser.add_argument("--json", metavar="FILE")
     arguments = parser.parse_args()
     set_threads(arguments.threads)

@@ -240,6 +240,8 @@ def serving() -> Iterator[None]:
                 break
             assert server.poll() is None, "the server ended"
             time.sleep(0.2)
+        else:
+            pytest.fail("the server opened no port")
         yield
     finally:
         server.terminate()
