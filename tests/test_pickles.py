@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import pickle
@@ -66,3 +67,15 @@ def test_objects_outside_the_pickle() -> None:
     file.seek(0)
     with pytest.raises(pickle.UnpicklingError, match="outside"):
         load_pickle(file)
+
+
+@pytest.mark.parametrize("state", [(None, {"__defaults__": (1,)}), {"kept": 1}])
+def test_a_pickle_cannot_change_a_function_that_it_names(state: Any) -> None:
+    def function(value: int = 7) -> int:
+        return value
+
+    # BUILD sets attributes; the pickle of the state is without its first two bytes and its end.
+    content = b"\x80\x02cmodule\nfunction\n" + pickle.dumps(state, 2)[2:-1] + b"b0cmodule\nfunction\n)R."
+    with contextlib.suppress(Exception):
+        load_pickle(io.BytesIO(content), {"module.function": function})
+    assert function() == 7 and not vars(function)

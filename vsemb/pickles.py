@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import pickle
 import pickletools
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import MappingProxyType
+from types import FunctionType, MappingProxyType
 from typing import Any, BinaryIO
 
 from vsemb.errors import DataError, one_line
@@ -23,12 +24,14 @@ def load_pickle(
 ) -> Any:
     """Load the pickle that begins at a file's place, and leave the place behind it.
 
-    A pickle can name any class or function to call. Only the given names are loaded, so a file cannot run other code.
-    Places of stored values beyond the size of the file are refused, too: `pickle` would allocate that much memory.
+    A pickle can name any class or function to call. Only the given names are loaded, so a file cannot run other code,
+    and it cannot change the functions that have these names. Places of stored values beyond the size of the file are
+    refused, too: `pickle` would allocate that much memory.
 
     Args:
         file: a binary file that can be sought.
-        names: the names that are loaded, as `module.name` -> their meaning here.
+        names: the names that are loaded, as `module.name` -> their meaning here: functions, and values that cannot
+            change.
         persistent: meaning of an object's id outside the pickle; None to refuse them.
 
     Raises:
@@ -81,7 +84,9 @@ class _NamedUnpickler(pickle.Unpickler):
         name = f"{module_name}.{global_name}"
         if name not in self._names:
             raise pickle.UnpicklingError(f"it names {name}, which is not loaded")
-        return self._names[name]
+        meaning = self._names[name]
+        # A pickle can set attributes of what it has loaded, such as the defaults of a function.
+        return functools.partial(meaning) if isinstance(meaning, FunctionType) else meaning
 
     def persistent_load(self, pid: Any) -> Any:
         if self._persistent is None:
