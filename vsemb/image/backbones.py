@@ -174,6 +174,11 @@ class BackboneConfig:
         return ARCHITECTURES[self.name]
 
     @property
+    def published(self) -> str:
+        """The name of the network's published weights, see `build_backbone`."""
+        return "imagenet" if self.network is None else "preset"
+
+    @property
     def inner_maps(self) -> tuple[str, ...]:
         """The inner layers whose maps the network can give, with layers above that can be trained.
 
@@ -301,7 +306,7 @@ def build_backbone(config: BackboneConfig, weights: str | os.PathLike[str] | Non
     >>> build_backbone(BackboneConfig("SmallConvNet")).output_shape
     (None, 256)
     """
-    own = "imagenet" if config.network is None else "preset"
+    own = config.published
     if weights in {"imagenet", "preset"} - {own}:
         raise invalid_argument("weights", weights, f"{own!r}, a path or 'random' for {config.name}")
     if config.network is not None:

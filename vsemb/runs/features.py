@@ -85,13 +85,12 @@ def features(
     """
     from vsemb.data.features.compute import cache_features
     from vsemb.data.store import StoredDataset
-    from vsemb.image.presets import is_preset
     from vsemb.runs.fine_tune import lent_backbone
 
     if mirror is None:
         mirror = crops == 1 and not training_crops
     network = {"backbone": backbone, "size": size, "pooling": pooling, "layer": layer, "crops": crops, "resize": resize}
-    with lent_backbone(weights or ("preset" if is_preset(backbone) else "imagenet"), network) as (config, source):
+    with lent_backbone(weights, network) as (config, source):
         return cache_features(
             StoredDataset.of(data),
             config,

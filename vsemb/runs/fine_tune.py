@@ -56,8 +56,7 @@ def with_backbone(recipe: Recipe, dataset: StoredDataset, backbone: str | None =
             raise DataError(f"{backbone} must be a backbone or a run that was trained from pixels; it does not exist.")
     if backbone is not None:
         given["pooling"] = BackboneConfig(backbone).fitting(given.get("pooling"))
-        published = "preset" if is_preset(backbone) else "imagenet"
-        weights = None if backbone in FROM_SCRATCH else published
+        weights = None if backbone in FROM_SCRATCH else BackboneConfig(backbone).published
         return recipe.with_pixels(_named(Pixels(backbone, **given, weights=weights)))
     store = FeatureStore.find(dataset, getattr(image, "fingerprint", None))
     if store.backbone is None or store.weights_path is None:
@@ -142,12 +141,13 @@ def _described(config: BackboneConfig) -> str:
 
 @contextlib.contextmanager
 def lent_backbone(
-    weights: str | os.PathLike[str], network: Mapping[str, Any]
-) -> Iterator[tuple[BackboneConfig, str | Path]]:
+    weights: str | os.PathLike[str] | None, network: Mapping[str, Any]
+) -> Iterator[tuple[BackboneConfig, str | os.PathLike[str]]]:
     """Yield a network's configuration and weights. Weights of a run are in a temporary file.
 
     Args:
-        weights: as in `build_backbone`, or the directory of a run that was trained from pixels.
+        weights: as in `build_backbone`, or the directory of a run that was trained from pixels; None for the published
+            weights of the network.
         network: requested fields of `BackboneConfig`, None for others. `backbone` is the name, by default MobileNetV2.
             For the network of a run, only `pooling`, `crops` and `resize` can be requested.
 
@@ -160,11 +160,11 @@ def lent_backbone(
             cache_features(dataset, config, weights=weights)
     """
     given = {name: value for name, value in network.items() if value is not None}
-    path = Path(weights)
-    if str(weights) in PUBLISHED or not path.is_dir():
-        name = given.pop("backbone", DEFAULT_BACKBONE)
-        yield BackboneConfig(name, **given), weights if isinstance(weights, str) else path
+    if weights is None or str(weights) in PUBLISHED or not Path(weights).is_dir():
+        config = BackboneConfig(given.pop("backbone", DEFAULT_BACKBONE), **given)
+        yield config, config.published if weights is None else weights
         return
+    path = Path(weights)
     config, trained = run_backbone(path, "weights")
     for name in sorted(given.keys() - {"pooling", "crops", "resize"}):
         raise invalid_argument(name, given[name], f"omitted with `weights` {path}, a run with its own network")

@@ -8,9 +8,9 @@ import pytest
 
 from tests.raising import raises_argument
 from vsemb.cli.__main__ import main
-from vsemb.image.backbones import weights_sha256
+from vsemb.image.backbones import build_backbone, weights_sha256
 from vsemb.systems.regions import api
-from vsemb.systems.regions.region_store import RegionStore
+from vsemb.systems.regions.region_store import RegionStore, region_fingerprint
 from vsemb.systems.regions.sources import Grid
 
 DETECTIONS = ["--from", "detections", "--file"]
@@ -121,3 +121,11 @@ def test_the_function_refuses_what_a_source_does_not_take(scenes):
     ):
         with raises_argument(name):
             api.regions(scenes, **options)
+
+
+def test_a_preset_gives_its_own_weights(scenes_copy, preset_path):
+    backbone = f"hub:{preset_path('resnet')}"
+    assert regions(scenes_copy, "--backbone", backbone, "--count", 2, "--size", 32) == 0
+    store = RegionStore.find(scenes_copy)
+    sha256 = weights_sha256(build_backbone(store.backbone, "preset"))
+    assert store.fingerprint == region_fingerprint(store.backbone, sha256, store.regions)

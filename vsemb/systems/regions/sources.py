@@ -43,8 +43,9 @@ class Boxes(RegionSource):
         count: boxes per image, besides the whole image.
         overlap: maximum overlap (IoU) of boxes.
         pooling: average the last feature map over each box, or embed each crop.
-        backbone: a keras.applications network, or SmallConvNet; default: MobileNetV2.
-        weights: imagenet, random, a weights file, or a run trained from pixels.
+        backbone: a keras.applications network, SmallConvNet, or hub:PRESET; default: MobileNetV2.
+        weights: imagenet, preset, random, a weights file, or a run trained from pixels; default: preset for a preset,
+            else imagenet.
         size: width and height of the input in pixels; default: the network's.
         batch_size: images per batch.
     """
@@ -53,7 +54,7 @@ class Boxes(RegionSource):
     overlap: Probability = 0.5
     pooling: Literal["map", "crops"] = "map"
     backbone: str | None = None
-    weights: str | os.PathLike[str] = "imagenet"
+    weights: str | os.PathLike[str] | None = None
     size: Count | None = None
     batch_size: Count = 32
 
