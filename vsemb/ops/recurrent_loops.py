@@ -199,53 +199,59 @@ def packed_loop(
     shown = tf.where(mask)  # (words, 2), sorted by row
     tables, places = input_sums(tf.gather_nd(ids, shown))
     rows = tf.cast(shown[:, 0], tf.int32)
-    lengths = tf.reduce_sum(tf.cast(mask, tf.int32), 1)
-    numbers = tf.range(tf.size(places)) - tf.gather(tf.cumsum(lengths, exclusive=True), rows)
-    left = tf.gather(lengths, rows) - 1 - numbers
-    ranks = tf.gather(tf.math.invert_permutation(tf.argsort(-lengths, stable=True)), rows)
+    counts = tf.cast(mask, tf.int32)
+    lengths = tf.reduce_sum(counts, 1)
+    # Of each word, the number of words of its row before it, and after it.
+    before, after = (
+        tf.gather_nd(tf.cumsum(counts, 1, exclusive=True, reverse=reverse), shown) for reverse in (False, True)
+    )
+    ranks = tf.gather(tf.math.invert_permutation(tf.argsort(lengths, direction="DESCENDING", stable=True)), rows)
     steps = tf.maximum(tf.reduce_max(lengths), 0)  # The maximum of no row is the least integer.
-    active = tf.reduce_sum(tf.cast(lengths > tf.range(steps)[:, None], tf.int32), 1)
+    # Steps are numbered down to 1, as a number of steps to count up to would be a further variable of the loop. Number
+    # 0 has no rows.
+    active = tf.reduce_sum(tf.cast(lengths > tf.range(steps, -1, -1)[:, None], tf.int32), 1)
     starts = tf.cumsum(active, exclusive=True)
-    # The loop's order of words is by step, then by rank: where each word stands in it.
-    orders = [tf.gather(starts, left if backwards else numbers) + ranks for *_, backwards in directions]
+    # The loop's order of words is by number, then by rank: where each word stands in it.
+    orders = [tf.gather(starts, steps - (after if backwards else before)) + ranks for *_, backwards in directions]
     recurrents, biases, _ = zip(*directions, strict=True)
     (units, width), count = recurrents[0].shape, len(directions)
     # Directions stand side by side, and each operation slices, adds or stores all of them: the time of a step for one
-    # text grows with the number of its operations.
+    # text grows with the number of its operations and of the loop's variables, which all tensors from outside are.
     words = [tf.gather(places, tf.math.invert_permutation(order)) for order in orders]
     inputs = tf.concat([tf.gather(table, own) for table, own in zip(tables, words, strict=True)], 1)
     of_state = [tf.unstack(tf.reshape(bias, (-1, width)))[1:] for bias in biases]
     added = [tf.concat(parts, 0) for parts in zip(*of_state, strict=True)]
-    begins = tf.stack([starts, tf.zeros_like(starts)], 1)
-    sizes = tf.stack([active, -tf.ones_like(active)], 1)
+    # For the elementwise operations, each direction of a text is a row.
+    pieces, array = (
+        tf.TensorArray(inputs.dtype, steps + 1, element_shape=(None, size), infer_shape=False)
+        for size in (width, units)
+    )
+    pieces = pieces.split(tf.reshape(inputs, (-1, width)), active * count)
 
     def body(number: Tensor, states: Any, array: Any) -> tuple[Any, Any, Any]:
-        # The rows that have a word at this step.
-        size = tf.gather(sizes, number)
-        x = tf.slice(inputs, tf.gather(begins, number), size)
-        states = [tf.slice(state, (0, 0), size) for state in states]
-        parts = zip(tf.split(states[0], [units] * count, 1), recurrents, strict=True)
-        sums = sum(added, tf.concat([_product(*part) for part in parts], 1))
-        # For the elementwise operations, each direction of a text is a row.
-        arguments = [tf.reshape(values, (-1, width)) for values in (x, sums)]
-        arguments += [tf.reshape(state, (-1, units)) for state in states]
-        states = tuple(tf.reshape(value, (-1, count * units)) for value in step(*arguments)[:states_of])
-        return number + 1, states, array.write(number, states[0])
+        x = pieces.read(number)
+        # The rows that have a word at this step. The width of x, which is larger than theirs, cuts nothing off.
+        states = [tf.strided_slice(state, (0, 0), tf.shape(x)) for state in states]
+        for state in states:
+            state.set_shape((None, units))
+        parts = zip(tf.split(tf.reshape(states[0], (-1, count * units)), count, 1), recurrents, strict=True)
+        products = tf.concat([_product(*part) for part in parts], 1)
+        states = tuple(step(x, tf.reshape(sum(added, products), (-1, width)), *states)[:states_of])
+        return number - 1, states, array.write(number, states[0])
 
-    zero, shape = tf.zeros((tf.shape(mask)[0], count * units), inputs.dtype), tf.TensorShape((None, count * units))
-    array = tf.TensorArray(zero.dtype, steps + 1, element_shape=shape, infer_shape=False)
+    zero, shape = tf.zeros((tf.shape(mask)[0] * count, units), inputs.dtype), tf.TensorShape((None, units))
     _, _, array = tf.while_loop(
-        lambda number, *_: number < steps,
+        lambda number, *_: number > 0,
         body,
-        (0, (zero,) * states_of, array.write(steps, zero[:0])),  # Eagerly, nothing cannot be joined.
+        (steps, (zero,) * states_of, array.write(0, zero[:0])),  # Eagerly, nothing cannot be joined.
         (tf.TensorShape(()), (shape,) * states_of, tf.TensorShape(None)),
         parallel_iterations=1,
     )
     outputs = []
-    by_direction = tf.split(array.concat(), [units] * count, 1)
+    by_direction = tf.split(tf.reshape(array.concat(), (-1, count * units)), count, 1)
     for (*_, backwards), order, states in zip(directions, orders, by_direction, strict=True):
         states = tf.gather(states, order)
-        ended = tf.where(tf.equal(numbers if backwards else left, 0))
+        ended = tf.where(tf.equal(before if backwards else after, 0))
         last = tf.scatter_nd(tf.gather(rows, ended), tf.gather_nd(states, ended), (tf.shape(mask)[0], units))
         outputs.append((states, last))
     return outputs, rows
