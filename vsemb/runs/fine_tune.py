@@ -55,8 +55,9 @@ def with_backbone(recipe: Recipe, dataset: StoredDataset, backbone: str | None =
         if Path(backbone).name != backbone:
             raise DataError(f"{backbone} must be a backbone or a run that was trained from pixels; it does not exist.")
     if backbone is not None:
-        given["pooling"] = BackboneConfig(backbone).fitting(given.get("pooling"))
-        weights = None if backbone in FROM_SCRATCH else BackboneConfig(backbone).published
+        config = BackboneConfig(backbone)
+        given["pooling"] = config.fitting(given.get("pooling"))
+        weights = None if backbone in FROM_SCRATCH else config.published
         return recipe.with_pixels(_named(Pixels(backbone, **given, weights=weights)))
     store = FeatureStore.find(dataset, getattr(image, "fingerprint", None))
     if store.backbone is None or store.weights_path is None:

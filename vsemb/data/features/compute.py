@@ -37,7 +37,7 @@ def cache_features(
     dataset: StoredDataset,
     backbone: BackboneConfig,
     *,
-    weights: str | os.PathLike[str] | None = "imagenet",
+    weights: str | os.PathLike[str] | None,
     crops: int | None = None,
     batch_size: int = 64,
     keep_crops: bool = False,

@@ -35,7 +35,7 @@ def cache_regions(
     backbone: BackboneConfig,
     regions: RegionConfig,
     *,
-    weights: str | os.PathLike[str] | None = "imagenet",
+    weights: str | os.PathLike[str] | None,
     detections: Detections | None = None,
     batch_size: int = 32,
 ) -> RegionStore:
@@ -48,7 +48,7 @@ def cache_regions(
         dataset: dataset; regions of all splits are computed.
         backbone: configuration of the network, with one crop.
         regions: configuration of the regions.
-        weights: see `build_backbone`; default `"imagenet"`.
+        weights: as in `build_backbone`.
         detections: result of `read_detections`, if `regions.source` is `"detections"`; else None.
         batch_size: images per batch; default 32.
 

@@ -119,7 +119,8 @@ def read_detections(
 
     ```python
     detections = read_detections("detections.json", Dataset.open("data/coco"))
-    store = cache_regions(dataset, backbone, RegionConfig("detections"), detections=detections)
+    config = RegionConfig("detections")
+    store = cache_regions(dataset, backbone, config, weights="imagenet", detections=detections)
     ```
     """
     path = Path(path)
