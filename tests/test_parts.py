@@ -457,6 +457,7 @@ def test_a_field_that_is_not_read_does_not_exist(choices: list[str], path: str) 
             "`initialization` must be .*unless features pass an affine map.*; got 'cca'",
         ),
         (["image.projection=none", "embedding_dim=null", "initialization=cca"], "unless features pass an affine map"),
+        (["image.projection=pooled-map", "initialization=cca"], "unless features pass an affine map"),
         (["loss.image_weight=0", "loss.text_weight=0"], "image_weight, text_weight.*one of them > 0"),
     ],
 )

@@ -353,7 +353,10 @@ BASE = System(
             "transformer": "vsemb.encoders.transformer",
         },
         "image tower": dict.fromkeys(("features", "top", "pixels"), "vsemb.recipes.towers"),
-        "projection": dict.fromkeys(("affine", "none"), "vsemb.encoders.image"),
+        "projection": {
+            **dict.fromkeys(("affine", "none"), "vsemb.encoders.image"),
+            "pooled-map": "vsemb.encoders.pooled_map",
+        },
         "similarity": dict.fromkeys(("cosine", "mean-cosine", "dot", "order", "order-reversed"), "vsemb.similarities"),
         "loss": {
             **dict.fromkeys(("ranking", "ranking-infonce"), "vsemb.losses.ranking"),

@@ -70,6 +70,14 @@ def test_maximum_mean_and_minimum_by_hand(
     np.testing.assert_allclose(layer(states, mask), [[expected]], atol=1e-5)
 
 
+def test_without_a_mask_all_steps_count() -> None:
+    layer, states = GeneralizedPooling(), random_states()
+    found = layer(states).numpy()
+    # The same weights, in rows of a batch or alone.
+    np.testing.assert_allclose(found, layer(states, np.ones_like(MASK)), atol=1e-6)
+    np.testing.assert_allclose(found[0], slow(layer, states[0].astype(np.float64)), atol=1e-5)
+
+
 def test_gradients_are_finite_and_reach_all_weights() -> None:
     layer, states = GeneralizedPooling(), tf.constant(random_states())
     with tf.GradientTape() as tape:

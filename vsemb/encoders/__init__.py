@@ -3,6 +3,7 @@
 from vsemb.encoders.bag import BagOfWordsEncoder, LinearSentenceEncoder
 from vsemb.encoders.generalized_pooling import GeneralizedPooling
 from vsemb.encoders.image import FeatureScaling, ImageEncoder, PixelEncoder
+from vsemb.encoders.pooled_map import PooledMapEncoder
 from vsemb.encoders.pooling import SequencePooling
 from vsemb.encoders.recurrent import RecurrentSentenceEncoder
 from vsemb.encoders.sequence_and_bag import SequenceAndBagEncoder
@@ -18,6 +19,7 @@ __all__ = [
     "LinearSentenceEncoder",
     "NGramEmbedding",
     "PixelEncoder",
+    "PooledMapEncoder",
     "RecurrentSentenceEncoder",
     "SequencePooling",
     "TransformerSentenceEncoder",

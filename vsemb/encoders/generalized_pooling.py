@@ -34,7 +34,8 @@ class GeneralizedPooling(Configured, keras.layers.Layer):
 
     Call args:
         states: (batch, steps, dim) float.
-        mask: (batch, steps) bool, false for padding, on the right.
+        mask: (batch, steps) bool, false for padding, on the right; None if all rows have all steps, as the cells of a
+            map do.
 
     Returns:
         (batch, dim); zero for a row without steps.
@@ -60,8 +61,11 @@ class GeneralizedPooling(Configured, keras.layers.Layer):
     def compute_mask(self, *args: Any, **kwargs: Any) -> None:
         """Return None: the output has no steps to mask."""
 
-    def call(self, states: Tensor, mask: Tensor) -> Tensor:
+    def call(self, states: Tensor, mask: Tensor | None = None) -> Tensor:
         steps = ops.shape(states)[1]
+        if mask is None:
+            weights = self._weights(ops.arange(steps), ops.ones((1, steps), "bool"))  # (1, steps)
+            return ops.sum(-ops.sort(-states, axis=1) * ops.expand_dims(weights, -1), axis=1)
         lengths = ops.sum(ops.cast(mask, "int32"), axis=1)  # (batch,)
         # Row n has the weights of n steps; batches have more rows than lengths.
         weights = ops.take(self.weights_of_lengths(steps), lengths, axis=0)  # (batch, steps)
@@ -79,13 +83,16 @@ class GeneralizedPooling(Configured, keras.layers.Layer):
         place = ops.arange(steps)
         # From one step on: cuDNN refuses rows without steps.
         counted = ops.expand_dims(place, 0) <= ops.expand_dims(place, 1)
-        codes = ops.broadcast_to(self._codes(place), (steps, steps, self.positions))
+        return ops.pad(self._weights(place, counted), [[1, 0], [0, 0]])
+
+    def _weights(self, place: Tensor, counted: Tensor) -> Tensor:
+        """Return the weights of rows whose first steps are counted, (rows, steps), of `counted` of that shape."""
+        codes = ops.broadcast_to(self._codes(place), (*ops.shape(counted), self.positions))
         scores = ops.cast(self.score(self.decoder(codes, mask=counted))[..., 0], "float32") / self.temperature
         scores = ops.where(counted, scores, _LOWEST)
         # Keras' softmax warns where all texts have one word.
         weights = ops.exp(scores - ops.logsumexp(scores, axis=1, keepdims=True))
-        weights = ops.pad(ops.where(counted, weights, 0.0), [[1, 0], [0, 0]])
-        return ops.cast(weights, self.compute_dtype)
+        return ops.cast(ops.where(counted, weights, 0.0), self.compute_dtype)
 
     def _codes(self, place: Tensor) -> Tensor:
         """Return the codes of positions from 1 on, (steps, positions): sines in even places, cosines in odd ones."""

@@ -252,10 +252,12 @@ class Projection(Part, family="projection"):
     Class attributes:
         needs_size: whether the features' size must be known when it is built.
         keeps_size: whether the embedding has the size of the features.
+        affine: whether the layer has an attribute `affine`, the whole map from features to the embedding.
     """
 
     needs_size: ClassVar[bool] = False
     keeps_size: ClassVar[bool] = False
+    affine: ClassVar[bool] = False
 
     def build(self, features: int | None, dim: int, **options: Any) -> keras.layers.Layer:
         """Build the layer from features to the embedding.
@@ -276,6 +278,8 @@ class Affine(Projection, kind="affine"):
         use_bias: whether the map has a bias.
         init_scale: the map is initialized uniformly in +- this; null for Glorot's initializer.
     """
+
+    affine: ClassVar[bool] = True
 
     use_bias: bool = True
     init_scale: Positive | None = None

@@ -91,7 +91,8 @@ class Retrieval(Recipe, kind="retrieval"):
                 raise invalid_argument(name, part.kind, f"another with similarity={self.similarity.kind!r}")
         projection = getattr(self.image, "projection", None)
         keeps_size = projection is not None and projection.keeps_size
-        if self.initialization.maps_features and (self.image.from_pixels or keeps_size):
+        affine = projection is not None and projection.affine
+        if self.initialization.maps_features and (self.image.from_pixels or not affine):
             allowed = "random, unless features pass an affine map"
             raise invalid_argument("initialization", self.initialization.kind, allowed)
         if keeps_size != (self.embedding_dim is None):
