@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import keras
 import numpy as np
 import pytest
@@ -72,6 +75,22 @@ class Rows(BatchSource):
 
 def rows_of(lengths: list[np.ndarray], **options) -> Rows:
     return Rows(lengths, **{"batch_size": 10, "seed": 4, **options})
+
+
+def test_a_source_is_freed_with_its_datasets() -> None:
+    source = rows_of([np.ones(25)])
+    dataset, held = source.dataset().map(lambda rows: rows + 0), weakref.ref(source)
+    steps, iterator = source.steps_per_epoch, iter(dataset)
+    del source
+    gc.collect()
+    assert len(list(dataset.as_numpy_iterator())) == steps
+    del dataset
+    gc.collect()
+    # The iterator alone still reads all.
+    assert len(list(iterator)) == steps
+    del iterator
+    gc.collect()
+    assert held() is None
 
 
 def random_lengths(count: int, high: int, seed: int = 0) -> np.ndarray:

@@ -7,6 +7,7 @@ different purposes, seeds and epochs have independent draws.
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
@@ -180,7 +181,7 @@ class BatchSource:
         def finish(*batch: Any) -> Any:
             return self.finish(batch if len(batch) > 1 else batch[0])
 
-        dataset = tf.data.Dataset.from_generator(one_epoch, output_signature=self.signature())
+        dataset = _generated(one_epoch, self.signature())
         dataset = dataset.map(finish, num_parallel_calls=2)
         return dataset.apply(tf.data.experimental.assert_cardinality(self.steps_per_epoch - step)).prefetch(2)
 
@@ -477,6 +478,24 @@ def text_batches(ids: np.ndarray, offsets: np.ndarray, batch_size: int = 256) ->
     return row_batches(order, lambda rows: {"text": pad_ids(ids, offsets, rows)}, signature, batch_size), order
 
 
+def _generated(batches: Callable[[], Iterator[Any]], signature: Any) -> tf.data.Dataset:
+    """Return a dataset of generated batches, which frees them with the dataset.
+
+    TensorFlow's `from_generator` keeps what it is given, and so the features of all trainings, until the process ends.
+    """
+    weak = weakref.ref(batches)
+
+    def made() -> Iterator[Any]:
+        batches = weak()
+        # Iterators and datasets made of this one hold it.
+        assert batches is not None
+        return batches()
+
+    dataset = tf.data.Dataset.from_generator(made, output_signature=signature)
+    dataset._vsemb_batches = batches
+    return dataset
+
+
 def image_batches(images: ImageSource, rows: np.ndarray, batch_size: int = 256) -> Any:
     """Batch some rows of an image source: a dataset of {"image": (n, ...)}."""
 
@@ -519,7 +538,7 @@ def row_batches(
 
     if keras.backend.backend() != "tensorflow":
         return _Repeated(batches)
-    dataset = tf.data.Dataset.from_generator(batches, output_signature=signature())
+    dataset = _generated(batches, signature())
     if images is not None:
 
         @tf.autograph.experimental.do_not_convert
