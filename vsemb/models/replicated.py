@@ -13,6 +13,7 @@ from keras import ops
 from vsemb.configured import import_classes
 from vsemb.encoders import WordEmbedding
 from vsemb.errors import invalid_argument, unknown_name
+from vsemb.ops.gradients import freed_with_graph
 from vsemb.ops.replicas import (
     batch_spec,
     clip_after_sum,
@@ -43,6 +44,8 @@ class ReplicatedModel(keras.Model):
     - Keras normalizes a replica's rows by their own statistics. Here batch normalization uses the statistics of the
       whole batch, except in chunks.
     - Keras gives each replica all rows of `train_on_batch`. Here they are divided, as in `fit`.
+    - Keras and TensorFlow keep the graphs of all steps, with the weights in them, until the process ends. Here they are
+      freed with the model.
     - Keras averages the logs of several workers along an axis that scalars do not have. Here scalars are averaged.
 
     Inputs with other names than `input_names` are refused, since they would not be read. A subclass that overrides
@@ -230,6 +233,7 @@ class ReplicatedModel(keras.Model):
         if steps != 1 and getattr(strategy, "num_replicas_in_sync", 1) > 1:
             fix = "Leave it out of compile(): replicas meet in each step."
             raise invalid_argument("steps_per_execution", steps, "1 under a strategy", fix)
+        step_function = freed_with_graph(step_function)
         if spans_workers(strategy):
             return step_of_workers(strategy, step_function)
         function = super()._make_function(step_function, *args, **kwargs)
