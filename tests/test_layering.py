@@ -52,7 +52,7 @@ SYSTEMS = [name.rpartition(".")[2] for name in systems.SYSTEMS]
 
 # Written with Keras alone, so that they run on any of its backends; what no `keras.ops` offers stands in functions.
 ANY_BACKEND = {"configured", "ops", "encoders", "hubs", "similarities", "losses", "models"}
-BACKENDS_OWN = {"replicas", "chunks", "backend", "recurrent_loops", "row_means"}
+BACKENDS_OWN = {"replicas", "chunks", "backend", "recurrent_loops", "row_means", "gradients"}
 # Gives TensorFlow to modules that are imported where it is missing, too.
 STAND_IN = "vsemb.ops.tensorflow"
 
