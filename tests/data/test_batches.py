@@ -93,6 +93,12 @@ def test_a_source_is_freed_with_its_datasets() -> None:
     assert held() is None
 
 
+def test_a_dataset_that_is_made_in_a_graph() -> None:
+    made = tf.data.Dataset.range(2).interleave(lambda _: rows_of([np.ones(25)]).dataset())
+    gc.collect()
+    assert len(list(made)) == 2 * rows_of([np.ones(25)]).steps_per_epoch
+
+
 def random_lengths(count: int, high: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(1, high, count)
 

@@ -483,10 +483,11 @@ def _generated(batches: Callable[[], Iterator[Any]], signature: Any) -> tf.data.
 
     TensorFlow's `from_generator` keeps what it is given, and so the features of all trainings, until the process ends.
     """
-    weak = weakref.ref(batches)
+    # In a graph, as in `interleave`, the dataset is gone before it is read.
+    held = weakref.ref(batches) if tf.executing_eagerly() else lambda: batches
 
     def made() -> Iterator[Any]:
-        batches = weak()
+        batches = held()
         # Iterators and datasets made of this one hold it.
         assert batches is not None
         return batches()
