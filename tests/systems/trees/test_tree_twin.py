@@ -308,10 +308,9 @@ def test_the_start_sees_through_the_columns(bag: bool, chained, tmp_path) -> Non
     assert model.encode_texts(tokens).shape == (3, 8)
 
 
-def test_canonical_correlation_has_no_map_to_set(scenes) -> None:
-    recipe = small(*WORDS, "initialization=cca")
+def test_canonical_correlation_has_no_map_to_set() -> None:
     with raises_argument("initialization"):
-        RetrievalJob(recipe, scenes).model(recipe, "float32")
+        small(*WORDS, "initialization=cca")
 
 
 @pytest.mark.slow
