@@ -17,6 +17,28 @@ from vsemb.parts import Count, Size
 Tensor = Any
 
 
+def channels_of(size: int, cells: int) -> int:
+    """Return the channels of a flat map.
+
+    Args:
+        size: size of the map's row, cells x channels.
+        cells: number of cells.
+
+    Raises:
+        InvalidArgumentError: if `size` is not a multiple of `cells`.
+
+    Example:
+
+    >>> channels_of(49 * 1280, 49)
+    1280
+    """
+    channels, rest = divmod(size, cells)
+    if rest or not channels:
+        fix = "Features with pooling='flat' have height x width cells."
+        raise invalid_argument("features", size, f"a multiple of cells={cells} in a row", fix)
+    return channels
+
+
 @keras.saving.register_keras_serializable("vsemb")
 class PooledMapEncoder(Configured, keras.layers.Layer):
     """Embed the map of a convolutional network: an affine map of each cell, then generalized pooling over the cells.
@@ -58,11 +80,7 @@ class PooledMapEncoder(Configured, keras.layers.Layer):
         return getattr(self.encoder, "scaling", None)
 
     def build(self, input_shape: Any) -> None:
-        channels, rest = divmod(input_shape[-1], self.cells)
-        if rest or not channels:
-            fix = "Features with pooling='flat' have height x width cells."
-            raise invalid_argument("features", input_shape[-1], f"a multiple of cells={self.cells} in a row", fix)
-        of_cells = (input_shape[0], self.cells, channels)
+        of_cells = (input_shape[0], self.cells, channels_of(input_shape[-1], self.cells))
         build_layers((self.encoder, input_shape), (self.cell_map, of_cells), (self.pooling, (*of_cells[:2], self.dim)))
 
     def call(self, features: Tensor, training: bool = False) -> Tensor:

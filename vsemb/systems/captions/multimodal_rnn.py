@@ -15,6 +15,7 @@ from keras import ops
 from vsemb.configured import Configured, build_layers, uniform
 from vsemb.encoders import PixelEncoder, WordEmbedding
 from vsemb.encoders.cells import ProjectedGRUCell, ProjectedLSTMCell, ReLUCell
+from vsemb.encoders.pooled_map import channels_of
 from vsemb.errors import invalid_argument
 from vsemb.image.backbones import build_backbone
 from vsemb.image.presets import display_name
@@ -296,11 +297,7 @@ class SpatialFeatureEncoder(Configured, keras.layers.Layer):
         self.affine = keras.layers.Dense(dim, use_bias=False, dtype=self.dtype_policy, name="affine")
 
     def build(self, input_shape: Any) -> None:
-        channels, rest = divmod(input_shape[-1], self.cells)
-        if rest or not channels:
-            allowed = f"a multiple of cells={self.cells} in a row"
-            raise invalid_argument("features", input_shape[-1], allowed)
-        self.affine.build((input_shape[0], self.cells, channels))
+        self.affine.build((input_shape[0], self.cells, channels_of(input_shape[-1], self.cells)))
         self.position = self.add_weight(shape=(self.cells, self.dim), initializer="zeros", name="position")
 
     def call(self, features: Tensor, training: bool = False) -> Tensor:
