@@ -5,7 +5,7 @@ VENV ?= .venv
 WORKERS ?= 3
 BIN = $(VENV)/bin
 
-.PHONY: quickstart check test peers test-slow test-all test-lowest test-newest faults fuzz soak audit sbom coverage lint release docs benchmark pretrained-check clean
+.PHONY: quickstart check test peers test-slow test-all test-lowest test-newest faults fuzz soak audit sbom coverage lint ruff mypy pyright release docs benchmark pretrained-check clean
 
 $(VENV)/installed: setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -14,11 +14,12 @@ $(VENV)/installed: setup.cfg pyproject.toml
 	touch $@
 
 # In one go: `models` needs an older TensorFlow than a user's environment has. `models` and `regions` each bring an
-# OpenCV, and the latter's, with selective search, must be the last.
+# OpenCV, and the latter's, with selective search, must be the last. Most of the 28,000 modules are never imported; what is
+# imported is compiled then.
 $(VENV)/installed-dev: setup.cfg pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --upgrade pip
-	$(BIN)/python -m pip install -e '.[dev,models,tfds,hf,datasets,serving,sign,onnx,litert,index,milvus,report,demo,parse,regions,captions,beam,dask,docs]'
+	$(BIN)/python -m pip install --no-compile -e '.[dev,models,tfds,hf,datasets,serving,sign,onnx,litert,index,milvus,report,demo,parse,regions,captions,beam,dask,docs]'
 	touch $(VENV)/installed $@
 
 quickstart: $(VENV)/installed
@@ -30,8 +31,12 @@ check: lint
 	tests=$$($(BIN)/python -m tests.affected --base $(BASE)) && \
 	    { test -z "$$tests" || $(BIN)/python -m pytest -q -m 'not slow and not real_data' --processes $(WORKERS) $$tests; }
 
+# The files that take minutes begin, so that none of them is alone at the end.
+LONGEST = tests/e2e tests/runs/test_devices.py tests/runs/test_jax.py tests/test_docs.py tests/training/test_strategies.py
+# The quick tests. With MARKS= all, in one go, so that tests of a file that share a training share it.
+MARKS ?= not slow and not real_data
 test: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -m 'not slow and not real_data' --processes $(WORKERS)
+	$(BIN)/python -m pytest -m '$(MARKS)' --processes $(WORKERS) $(LONGEST) tests
 
 # transformers and open_clip, which slow tests compare with where they are installed: 6 GB, in an environment of their
 # own, because torch needs a newer setuptools than TensorBoard.
@@ -45,10 +50,11 @@ peers: $(VENV)/peers/installed
 # The long ones: trainings on several devices, every command of the documentation, real data.
 # Files without such tests are not even collected.
 test-slow: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -m 'slow or real_data' --processes $(WORKERS) \
+	$(BIN)/python -m pytest -m 'slow or real_data' --processes $(WORKERS) $(LONGEST) \
 	    $$(grep -rlE 'mark\.(slow|real_data)' tests --include='test_*.py' | sort)
 
-test-all: test test-slow
+test-all: MARKS =
+test-all: test
 
 # The quick tests with the oldest releases that setup.cfg allows, in an environment of their own. uv resolves them.
 test-lowest:
@@ -97,10 +103,17 @@ coverage: $(VENV)/installed-dev
 	$(BIN)/python -m coverage combine -q
 	$(BIN)/python -m coverage report --skip-covered
 
-lint: $(VENV)/installed-dev
+# `make --jobs 2 lint` runs both checks of types at once.
+lint: ruff mypy pyright
+
+ruff: $(VENV)/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+mypy: $(VENV)/installed-dev
 	$(BIN)/mypy
+
+pyright: $(VENV)/installed-dev
 	$(BIN)/basedpyright --pythonpath $(BIN)/python
 
 # The distributions in dist/, and the tag. The version of vsemb/__init__.py must have a section in the changelog.

@@ -67,6 +67,12 @@ def test_tests_are_chosen_as_without_processes(said) -> None:
     assert status == 0 and "2 passed, 1 deselected" in text
 
 
+def test_files_run_once_in_the_order_of_their_names(said) -> None:
+    status, text = said("test_late.py", "test_fine.py", "-vv", "test_late.py", "test_fine.py::test_one", "--processes=1")
+    assert status == 0 and "3 passed" in text
+    assert text.index("test_late.py::test_late") < text.index("test_fine.py::test_one")
+
+
 def test_a_file_without_chosen_tests_does_not_fail_after_another_one(said) -> None:
     status, text = said("test_broken.py", "test_wrong.py", "test_fine.py", "test_late.py", "-k", "not late")
     assert status == 1 and "before this test did" not in text
