@@ -68,7 +68,8 @@ def test_tests_are_chosen_as_without_processes(said) -> None:
 
 
 def test_files_run_once_in_the_order_of_their_names(said) -> None:
-    status, text = said("test_late.py", "test_fine.py", "-vv", "test_late.py", "test_fine.py::test_one", "--processes=1")
+    named = ("test_late.py", "test_fine.py", "test_late.py", "test_fine.py::test_one")
+    status, text = said(*named, "-vv", "--processes=1")
     assert status == 0 and "3 passed" in text
     assert text.index("test_late.py::test_late") < text.index("test_fine.py::test_one")
 
