@@ -14,12 +14,11 @@ $(VENV)/installed: setup.cfg pyproject.toml
 	touch $@
 
 # In one go: `models` needs an older TensorFlow than a user's environment has. `models` and `regions` each bring an
-# OpenCV, and the latter's, with selective search, must be the last. Most of the 28,000 modules are never imported; what is
-# imported is compiled then.
+# OpenCV, and the latter's, with selective search, must be the last.
 $(VENV)/installed-dev: setup.cfg pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --upgrade pip
-	$(BIN)/python -m pip install --no-compile -e '.[dev,models,tfds,hf,datasets,serving,sign,onnx,litert,index,milvus,report,demo,parse,regions,captions,beam,dask,docs]'
+	$(BIN)/python -m pip install -e '.[dev,models,tfds,hf,datasets,serving,sign,onnx,litert,index,milvus,report,demo,parse,regions,captions,beam,dask,docs]'
 	touch $(VENV)/installed $@
 
 quickstart: $(VENV)/installed
