@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from vsemb.errors import DataError
 from vsemb.exporting import ServedModel
 from vsemb.serving import Client
 from vsemb.serving.server import Server
-from vsemb.systems.trees.client import TextParser, to_trees, trees_in_parts
+from vsemb.systems.trees.client import TextParser, to_labelled_texts, to_trees, trees_in_parts
 from vsemb.systems.trees.signature import TreeInput
 from vsemb.systems.trees.trees import Tree
 from vsemb.text.normalize import MAX_BYTES
@@ -263,6 +264,18 @@ def test_odd_words_are_sent_as_they_are():
     with raises_argument("trees[1][0]"):
         to_trees([(["a"], [0]), (["\ud800"], [0])])
     assert heads.dtype == np.int32 and to_trees([])[0].shape == (0, 1)
+
+
+def test_trees_with_relations_are_sent_as_parsed_texts():
+    tree = Tree(("a", "dog"), (2, 0), relations=("det", "root"))
+    assert to_labelled_texts([tree, ([b"\xff"], [0]), ([], [])]) == [tree.labelled_text.encode(), b"\xff\t0", b""]
+    for wrong in (
+        replace(tree, relations=("det",)),
+        replace(tree, words=("a\tb", "dog")),
+        replace(tree, words=("a", "\n")),
+    ):
+        with raises_argument("trees"):
+            to_labelled_texts([wrong])
 
 
 def test_parsers_that_are_none():

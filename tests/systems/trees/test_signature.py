@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import keras
 import numpy as np
@@ -17,9 +18,12 @@ from vsemb.exporting.reference_outputs import compare, golden_k
 from vsemb.exporting.servable import PROBES, check_servable
 from vsemb.exporting.verify import verify_model
 from vsemb.models import DualEncoder
+from vsemb.serving import Client
+from vsemb.serving.server import Server
 from vsemb.systems.trees.sdt_rnn import SDTRNNEncoder
-from vsemb.systems.trees.signature import ParsedTextInput, from_the_left, golden_trees
+from vsemb.systems.trees.signature import LabelledTreeInput, from_the_left, golden_trees
 from vsemb.systems.trees.tree_tokenizer import LabelledTreeTokenizer, parsed_texts
+from vsemb.systems.trees.trees import Tree
 from vsemb.text import Vocabulary
 
 SENTENCES = {"encode_tree", "search_tree", "serving_default"}
@@ -254,17 +258,17 @@ def served_labelled() -> ServedModel:
     text = SDTRNNEncoder(WordEmbedding(len(tokenizer.vocabulary), 5), DIM, units=4)
     model = DualEncoder(ImageEncoder(DIM), text, "dot")
     model.build({"image": (None, 8), "text": (None, None, 3)})
-    return ServedModel(model, ParsedTextInput(tokenizer, lambda texts: [f"{text}\t0\troot" for text in texts]))
+    return ServedModel(model, LabelledTreeInput(tokenizer, lambda texts: [f"{text}\t0\troot" for text in texts]))
 
 
-class TestParsedTexts:
+class TestLabelledTrees:
     """A model that reads relations takes parsed texts."""
 
     GOOD = ("the\t2\tdet\ndog\t3\tnsubj\nruns\t0\troot", "ball\t0\troot")
     BAD = ("the dog runs", "the\t2\tdet\ndog\t1\tdet", "", "the\t0\t")
 
     def test_rows(self, served_labelled: ServedModel) -> None:
-        answer = answers(served_labelled.functions["encode_text"], tf.constant([*self.GOOD, *self.BAD]))
+        answer = answers(served_labelled.functions["encode_labelled_tree"], tf.constant([*self.GOOD, *self.BAD]))
         assert answer["valid"].tolist() == [True] * 2 + [False] * 4
         wanted = served_labelled.model.encode_texts(served_labelled.tokenizer(tf.constant(self.GOOD)))
         np.testing.assert_allclose(answer["embedding"][:2], wanted, atol=1e-6)
@@ -281,6 +285,21 @@ class TestParsedTexts:
     def test_the_export(self, served_labelled: ServedModel, tmp_path) -> None:
         path = export_savedmodel(served_labelled, tmp_path / "trees", fingerprint="c0ffee")
         assert not verify_model(path.parent).failed
-        loaded = tf.saved_model.load(str(path)).signatures["encode_text"]
+        loaded = tf.saved_model.load(str(path)).signatures["encode_labelled_tree"]
         answer = {name: value.numpy() for name, value in loaded(text=tf.constant([*self.GOOD, *self.BAD])).items()}
         assert answer["valid"].tolist() == [True] * 2 + [False] * 4
+
+    @pytest.mark.slow
+    def test_the_client_parses_first(self, served_labelled: ServedModel, tmp_path) -> None:
+        path = export_savedmodel(served_labelled, tmp_path / "trees", fingerprint="c0ffee")
+        tree = Tree.from_text(self.GOOD[0])
+        with Server({"trees": path.parent}, port=0, rest_port=0, poll=0) as server:
+            url = f"http://127.0.0.1:{server.rest_port}"
+            with Client(url, "trees", timeout=60, parser=lambda texts: [tree for _ in texts]) as client:
+                parsed = client.encode_text(["the dog runs", "", self.GOOD[1]])
+                sent = client.encode_labelled_tree([tree, replace(tree, relations=())])
+        assert parsed.valid.tolist() == [True, False, True] and sent.valid.all()
+        rows = tf.constant([*self.GOOD, tree.text])
+        wanted = served_labelled.model.encode_texts(served_labelled.tokenizer(rows)).numpy()
+        np.testing.assert_allclose(parsed.embedding[parsed.valid], wanted[:2], atol=1e-6)
+        np.testing.assert_allclose(sent.embedding, wanted[[0, 2]], atol=1e-6)

@@ -39,6 +39,11 @@ SYSTEM = System(
     client_methods={
         "encode_tree": "vsemb.systems.trees.client:encode_tree",
         "search_tree": "vsemb.systems.trees.client:search_tree",
+        "encode_labelled_tree": "vsemb.systems.trees.client:encode_labelled_tree",
+        "search_labelled_tree": "vsemb.systems.trees.client:search_labelled_tree",
     },
-    client_texts={"tree": "vsemb.systems.trees.client:TextParser"},
+    client_texts={
+        "tree": "vsemb.systems.trees.client:TextParser",
+        "labelled_tree": "vsemb.systems.trees.client:TextParser",
+    },
 )

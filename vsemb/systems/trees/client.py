@@ -74,6 +74,77 @@ def search_tree(client: Client, trees: Sequence[AnyTree], k: int = 10) -> Found:
     return joined([client.search("search_tree", k, tokens=tokens, heads=heads) for tokens, heads in parts])
 
 
+def encode_labelled_tree(client: Client, trees: Sequence[AnyTree]) -> Embeddings:
+    """Embed dependency trees with relations.
+
+    Args:
+        client: client of the model.
+        trees: n trees as for `encode_tree`, with `relations`, such as `vsemb.systems.trees.trees.Tree`. In a tree
+            without relations, each counts as `dep`.
+
+    Returns:
+        Embeddings (n, dim). Rows that are not a tree have `valid = False`.
+
+    Raises:
+        InvalidArgumentError: if an entry is not a tree, or its words, heads and relations differ in length.
+        ServingError: as `Client.predict`.
+
+    Example:
+
+        client.encode_labelled_tree([Tree(("dogs", "run"), (2, 0), relations=("nsubj", "root"))]).embedding.shape
+    """
+    return client.encode("encode_labelled_tree", text=to_labelled_texts(trees))
+
+
+def search_labelled_tree(client: Client, trees: Sequence[AnyTree], k: int = 10) -> Found:
+    """Find the best items of the exported corpus for dependency trees with relations.
+
+    Args:
+        client: client of the model.
+        trees: n queries, as for `encode_labelled_tree`.
+        k: results per query, 1 to 1,000; default 10.
+
+    Raises:
+        VsembError: as `encode_labelled_tree`.
+    """
+    return client.search("search_labelled_tree", k, text=to_labelled_texts(trees))
+
+
+def to_labelled_texts(trees: Sequence[AnyTree]) -> list[bytes]:
+    r"""Convert trees to the input `text` of a model that reads relations: parsed texts.
+
+    Args:
+        trees: n trees, see `encode_labelled_tree`.
+
+    Returns:
+        One parsed text per tree, UTF-8; b"" for a tree without words.
+
+    Raises:
+        InvalidArgumentError: as `encode_labelled_tree`, and for a tab or line end in a word or relation.
+
+    Example:
+
+    >>> from vsemb.systems.trees.trees import Tree
+    >>> to_labelled_texts([Tree(("dogs", "run"), (2, 0), relations=("nsubj", "root"))])
+    [b'dogs\t2\tnsubj\nrun\t0\troot']
+    """
+    pairs = zip(trees, _pairs(trees), strict=True)
+    return [_labelled_text(tree, *pair, number) for number, (tree, pair) in enumerate(pairs)]
+
+
+def _labelled_text(tree: Any, words: list[bytes], heads: np.ndarray, number: int) -> bytes:
+    relations = [str(relation).encode() for relation in getattr(tree, "relations", ())]
+    if relations and len(relations) != len(words):
+        received = f"{len(words)} words and {len(relations)} relations in tree {number}"
+        raise invalid_argument("trees", received, "one relation per word")
+    for text in (*words, *relations):
+        if b"\t" in text or b"\n" in text:
+            allowed = "words and relations without tabs and line ends"
+            raise invalid_argument("trees", text.decode(errors="replace"), allowed, f"This is tree {number}.")
+    columns = (words, [b"%d" % head for head in heads.tolist()], *([relations] if relations else []))
+    return b"\n".join(b"\t".join(line) for line in zip(*columns, strict=True))
+
+
 def to_trees(trees: Sequence[AnyTree]) -> tuple[np.ndarray, np.ndarray]:
     """Convert trees to the inputs `tokens` and `heads` of a model.
 

@@ -15,7 +15,7 @@ from vsemb.files import read_json, write_json
 from vsemb.runs.run import Run, replacing_kept
 from vsemb.systems.trees.parsers import Parser, ParserInfo, copy_parser, open_parser, parser_files
 from vsemb.systems.trees.parses import Parses
-from vsemb.systems.trees.signature import ParsedTextInput, TreeInput
+from vsemb.systems.trees.signature import LabelledTreeInput, TreeInput
 from vsemb.systems.trees.tree_tokenizer import LabelledTreeTokenizer, TreeTokenizer, parsed_texts, tree_vocabulary
 from vsemb.systems.trees.trees import Tree
 from vsemb.text.tokenizers import LearnedVocabulary, TextReader, Tokenizer, WordReader
@@ -251,9 +251,9 @@ class LabelledTrees(Trees, kind="labelled-trees"):
     def texts(self, parses: Parses, split: Split) -> list[str]:
         return parses.labelled_texts(split)
 
-    def text_input(self, tokenizer: Tokenizer, reader: TextReader) -> ParsedTextInput:
+    def text_input(self, tokenizer: Tokenizer, reader: TextReader) -> LabelledTreeInput:
         assert isinstance(reader, LabelledTreeReader)
-        return ParsedTextInput(tokenizer, reader, reader.parser_name)
+        return LabelledTreeInput(tokenizer, reader, reader.parser_name)
 
     def reader(self, vocabulary: Vocabulary, run: Path) -> LabelledTreeReader:
         return LabelledTreeReader(vocabulary, run)

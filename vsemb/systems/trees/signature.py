@@ -76,14 +76,14 @@ class TreeInput(TextInput):
         ]
 
 
-class ParsedTextInput(TreeInput):
-    """Input of dependency trees with relations: `encode_text` and `search_text` of parsed texts.
+class LabelledTreeInput(TreeInput):
+    """Input of dependency trees with relations: `encode_labelled_tree` and `search_labelled_tree` of parsed texts.
 
-    A parsed text has one line per word: the word, its head and its relation, with tabs between them
-    (`vsemb.systems.trees.trees.Tree.labelled_text`). A row that is not a tree has `valid = False`.
+    The input is `text` string (batch,). A parsed text has one line per word: the word, its head and its relation, with
+    tabs between them (`vsemb.systems.trees.trees.Tree.labelled_text`). A row that is not a tree has `valid = False`.
     """
 
-    name: ClassVar[str] = TextInput.name
+    name: ClassVar[str] = "labelled_tree"
     specs = TextInput.specs
     max_bytes: ClassVar[int | None] = TextInput.max_bytes
 
@@ -105,8 +105,9 @@ class ParsedTextInput(TreeInput):
 
     def cannot(self) -> list[str]:
         return [
-            "A SavedModel cannot parse: send parsed texts. The parser used for training was "
-            f"{self.parser or 'not recorded'}."
+            "A SavedModel cannot parse: send parsed texts (`encode_labelled_tree`). The parser used for training was "
+            f"{self.parser or 'not recorded'}. `vsemb.serving.Client(parser=…)` and `vsemb search` parse before the "
+            "call."
         ]
 
 
