@@ -156,8 +156,7 @@ def cone_violation(specific: Tensor, general: Tensor, min_radius: float = MIN_RA
     >>> [round(float(cone_violation(point, [1.0, 0.0])), 3) for point in ([2.0, 0.0], [0.0, 1.0])]
     [0.0, 2.396]
     """
-    (x, s), (y, r) = _polar(specific), _polar(general)
-    return ops.relu(_exterior(r, s, _pairs(x, y)) - _aperture(r, min_radius))
+    return ops.relu(exterior_angle(general, specific) - half_aperture(general, min_radius))
 
 
 def cone_violation_matrix(specific: Tensor, general: Tensor, min_radius: float = MIN_RADIUS) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from PIL import Image
 
 from tests.ops.test_lorentz import slow_distance, slow_violation, vectors
 from tests.raising import raises_argument
+from vsemb import analyze
 from vsemb.cli.__main__ import main
 from vsemb.runs.measure import embedded
 from vsemb.systems.hyperbolic.api import traverse
@@ -84,6 +86,19 @@ def test_the_analysis_of_distances(meru_run, scenes, tmp_path, capsys) -> None:
     assert content["nearer"] == measure_distances(images, texts, rows).nearer
     with Image.open(out) as picture:
         assert picture.format == "PNG"
+
+
+def test_cones_have_the_radius_of_the_training(meru_run, scenes) -> None:
+    loss = replace(meru_run.recipe.loss, min_radius=3.0)
+    run = replace(meru_run, recipe=replace(meru_run.recipe, loss=loss))
+    images, texts, rows = embedded(meru_run, scenes, "val")
+    measured = analyze("root-distances", [run], split="val").to_json()
+    wide, narrow = (measure_distances(images, texts, rows, radius) for radius in (3.0, 0.1))
+    assert measured["outside_own"] == pytest.approx(wide.outside_own) != pytest.approx(narrow.outside_own)
+    found = traverse(run, scenes.split("val").keys[3], split="val", steps=9, entailing=True)
+    nearest, _, _ = nearest_on_the_way(images[3], texts, 9, entailing=True, min_radius=3.0)
+    names = [*scenes.split("val").captions, ROOT]
+    assert [each.text for each in found.texts] == list(dict.fromkeys(names[row] for row in nearest))
 
 
 def test_mistakes_are_one_line(meru_run, tiny_run, scenes, tmp_path, capsys) -> None:

@@ -54,16 +54,16 @@ def traverse(
     from vsemb.drawing.pictures import check_picture_path, with_drawing
     from vsemb.runs.images import embed_image, open_keys
     from vsemb.runs.run import Run
-    from vsemb.systems.hyperbolic.traversal import picture_of, require_hyperbolic, text_pool, traverse_image
+    from vsemb.systems.hyperbolic.traversal import cone_radius, picture_of, text_pool, traverse_image
 
     name = os.fspath(image)
     if out is not None:
         check_picture_path(out, [name])
     opened = Run.open(run, "retrieval")
-    require_hyperbolic(opened)
+    radius = cone_radius(opened)
     dataset = opened.open_data(data) if texts is None else open_keys(opened, data, [name])
     picture = picture_of(dataset, name)
     embedding, _ = embed_image(opened, dataset, name)
     pool = text_pool(opened, dataset, split, texts)
-    traversal = traverse_image(name, embedding, picture, pool, steps, entailing=entailing)
+    traversal = traverse_image(name, embedding, picture, pool, steps, entailing=entailing, min_radius=radius)
     return with_drawing(traversal, traversal.drawn, out)

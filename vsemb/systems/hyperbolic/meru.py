@@ -12,7 +12,7 @@
 | traversals | nearest texts on the way from an image to the root | `vsemb.systems.hyperbolic.traversal` |
 
 An embedding is the tangent vector v. Its length is the distance of the point to the root, and points have no other
-parameter. Scores compute the exponential map.
+parameter. Scores come from lengths and angles of these vectors, without coordinates.
 
 The variant `default` is `contrastive`, variant `default`, with the Lorentz distance in place of the cosine, learned
 factors, and the entailment loss. Deviations:

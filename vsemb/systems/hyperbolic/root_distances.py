@@ -47,14 +47,14 @@ class RootDistances(Analysis, kind="root-distances"):
         from vsemb.runs.measure import embedded
         from vsemb.systems.hyperbolic.distances import measure_distances
         from vsemb.systems.hyperbolic.drawing import draw_histograms
-        from vsemb.systems.hyperbolic.traversal import require_hyperbolic
+        from vsemb.systems.hyperbolic.traversal import cone_radius
 
         if len(runs) > 1:
             raise invalid_argument("runs", [str(run.path) for run in runs], "one run for root-distances")
-        require_hyperbolic(runs[0])
+        radius = cone_radius(runs[0])
         if self.out is not None:
             check_picture_path(self.out)
-        measured = measure_distances(*embedded(runs[0], data, split))
+        measured = measure_distances(*embedded(runs[0], data, split), radius)
         of_texts = measured.of_texts()
         kinds = {"images": measured.images, "texts": measured.texts}
         summary = {

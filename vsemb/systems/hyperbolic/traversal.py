@@ -95,8 +95,8 @@ class Traversal(Result):
         return with_picture(f"{about}\n{table(header, rows, text=(4,))}", self.out)
 
 
-def require_hyperbolic(run: Run) -> None:
-    """Check that a run embeds into hyperbolic space.
+def cone_radius(run: Run) -> float:
+    """Return K of the entailment cones of a run in hyperbolic space: of its loss, or the paper's without such a loss.
 
     Raises:
         InvalidArgumentError: for a run with another similarity.
@@ -106,6 +106,7 @@ def require_hyperbolic(run: Run) -> None:
         received = f"{run.path}, of similarity {similarity.kind!r}"
         fix = "The recipe meru has it, or train another with --set similarity=lorentz."
         raise invalid_argument("run", received, f"a run with the similarity {Lorentz.kind!r}", fix)
+    return getattr(run.recipe.loss, "min_radius", MIN_RADIUS)
 
 
 def nearest_on_the_way(
@@ -189,8 +190,7 @@ def traverse_image(
     picture: Image.Image,
     texts: tuple[Sequence[str], np.ndarray],
     steps: int,
-    *,
-    entailing: bool = False,
+    **cones: Any,
 ) -> Traversal:
     """Find the texts on the way from an image to the root.
 
@@ -200,10 +200,10 @@ def traverse_image(
         picture: the decoded image.
         texts: texts and embeddings from `text_pool`.
         steps: number of points on the way, at least 2.
-        entailing: see `nearest_on_the_way`.
+        **cones: `entailing` and `min_radius` of `nearest_on_the_way`.
     """
     names, embeddings = texts
-    nearest, distances, radii = nearest_on_the_way(embedding, embeddings, steps, entailing=entailing)
+    nearest, distances, radii = nearest_on_the_way(embedding, embeddings, steps, **cones)
     places = np.append(np.linalg.norm(embeddings, axis=1), 0.0)
     passed: dict[int, TraversedText] = {}
     for step, row in enumerate(nearest.tolist()):
