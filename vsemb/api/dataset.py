@@ -57,7 +57,7 @@ class Dataset(store.StoredDataset, Result):
 
     Example:
 
-        data = vsemb.Dataset.from_pairs(["dog.jpg", "cat.jpg", …], ["a dog", "a cat", …], "data/pets")
+        data = vsemb.Dataset.from_pairs(["dog.jpg", "cat.jpg"], ["a dog", "a cat"], "data/pets")
         data = vsemb.Dataset.open("data/pets")
     """
 

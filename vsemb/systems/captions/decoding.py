@@ -1,7 +1,7 @@
 """Decoding: sequences of words from any next-word model, by beam search or by sampling.
 
-All functions run in graph, with core TensorFlow operations only. The sampling rules `greedy`, `random`, `top_k` and
-`top_p`, with a temperature, are from KerasHub. Its loops are not used, for two reasons. They continue a finished row
+All functions run in graph, with core TensorFlow operations only. The sampling rules `greedy`, `random`, `top-k` and
+`top-p`, with a temperature, are from KerasHub. Its loops are not used, for two reasons. They continue a finished row
 until all rows are finished, and they do not return log-probabilities. Its beam search also extends finished
 hypotheses. Each word after the end lowers their score, so the best hypothesis can drop out of the beam.
 """
