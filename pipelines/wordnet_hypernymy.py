@@ -174,7 +174,7 @@ def closure_row(task: Task) -> Row:
     of_dev = closure_errors(task.split.train, task.dev[0], concepts)
     pairs = evaluate_pairs(of_dev, task.dev[1], closure_errors(known, task.test[0], concepts), task.test[1])
     inferred = membership_energies(transitive_closure(known), concepts)
-    edges = reconstruct(inferred, task.wordnet.edges, task.closure, concepts, name=f"{CLOSURE}, ranking")
+    edges = reconstruct(inferred, task.wordnet.edges, task.closure, name=f"{CLOSURE}, ranking")
     return Row(CLOSURE, pairs, edges, time.perf_counter() - started)
 
 
@@ -209,7 +209,6 @@ def trained_row(task: Task, name: str, adam: str, epochs: int | None, seed: int)
         lambda queries: model.energies_to_all(queries).numpy(),
         task.wordnet.edges,
         task.closure,
-        concepts,
         name=f"{name}, ranking",
     )
     seconds = time.perf_counter() - started

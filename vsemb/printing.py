@@ -14,6 +14,8 @@ from typing import Any
 from vsemb.console import accented, say
 from vsemb.errors import escaped, one_line, printable
 
+_MOST_SKIPPED = 20
+
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], text: Collection[int] = (0,)) -> str:
     """Lay out a table.
@@ -66,16 +68,15 @@ def command_line(*words: Any) -> str:
     return shlex.join(["vsemb", *map(str, words)])
 
 
-def say_skipped(skipped: Mapping[str, str], most: int = 20) -> None:
-    """Print what was left out, with reasons.
+def say_skipped(skipped: Mapping[str, str]) -> None:
+    """Print the first 20 of what was left out, with reasons, and the number of the others.
 
     Args:
         skipped: name -> reason.
-        most: lines printed; of the others, the number.
     """
     if skipped:
         say(f"{len(skipped):,} left out:")
-    for name, reason in itertools.islice(skipped.items(), most):
+    for name, reason in itertools.islice(skipped.items(), _MOST_SKIPPED):
         say(f"  {printable(name)}: {one_line(reason, 120)}")
-    if len(skipped) > most:
-        say(f"  and {len(skipped) - most:,} more; --json FILE lists all.")
+    if len(skipped) > _MOST_SKIPPED:
+        say(f"  and {len(skipped) - _MOST_SKIPPED:,} more; --json FILE lists all.")

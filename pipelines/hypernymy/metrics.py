@@ -147,7 +147,6 @@ def reconstruct(
     energies_to_all: Callable[[np.ndarray], np.ndarray],
     edges: np.ndarray,
     closure: np.ndarray,
-    concepts: int,
     *,
     block: int = _QUERIES,
     name: str = "ranking",
@@ -163,7 +162,6 @@ def reconstruct(
             hypernym, e.g. `HypernymModel.energies_to_all`.
         edges: (edges, 2) int direct (hyponym, hypernym) pairs, distinct.
         closure: (pairs, 2) int, every (concept, ancestor).
-        concepts: number of concepts.
         block: hyponyms per block; default 256.
         name: label of the progress bar.
 

@@ -8,8 +8,11 @@ from keras import ops
 
 Tensor = Any
 
+# Smallest squared norm that is divided by.
+_TINY = 1e-12
 
-def l2_normalize(x: Tensor, axis: int = -1, epsilon: float = 1e-12) -> Tensor:
+
+def l2_normalize(x: Tensor, axis: int = -1) -> Tensor:
     """Scales vectors to unit Euclidean length; a zero vector stays zero.
 
     Computed in float32 for inputs of any dtype, since a bfloat16 sum of squares is off by up to
@@ -19,7 +22,6 @@ def l2_normalize(x: Tensor, axis: int = -1, epsilon: float = 1e-12) -> Tensor:
     Args:
         x: (..., dim) any float dtype.
         axis: the axis of the vectors.
-        epsilon: smallest squared norm divided by.
 
     Returns:
         float32, the shape of `x`.
@@ -32,4 +34,4 @@ def l2_normalize(x: Tensor, axis: int = -1, epsilon: float = 1e-12) -> Tensor:
     x = ops.cast(x, "float32")
     squared = ops.sum(ops.square(x), axis=axis, keepdims=True)
     # Not rsqrt, which is rounded otherwise for the last rows of a batch: equal vectors stay equal, and tie.
-    return x / ops.sqrt(ops.maximum(squared, epsilon))
+    return x / ops.sqrt(ops.maximum(squared, _TINY))

@@ -60,19 +60,18 @@ def evaluate_run(run: Run, dataset: StoredDataset, split: str = "val", **protoco
     return evaluate_retrieval(images, texts, *ids, run.model.similarity, coverage=known, **protocol)
 
 
-def figures(run: Run, dataset: StoredDataset, split: str, bootstrap: int = 1000) -> Figures:
+def figures(run: Run, dataset: StoredDataset, split: str) -> Figures:
     """Measure retrieval on a split with 95 % intervals, for a model card.
 
     Args:
         run: the run.
         dataset: the dataset.
         split: name of the split.
-        bootstrap: number of bootstrap samples.
 
     Raises:
         VsembError: as `evaluate_run`.
     """
-    metrics = evaluate_run(run, dataset, split, bootstrap=bootstrap)
+    metrics = evaluate_run(run, dataset, split, bootstrap=1000)
     of = f"the split {split} of {dataset.name}: {metrics.images} images, {metrics.texts} texts"
     return Figures(of, metrics.values, metrics.intervals)
 

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import keras
@@ -36,6 +37,7 @@ from vsemb.image.backbones import BackboneConfig, build_backbone, weights_sha256
 
 IMAGES = 23
 CONFIG = BackboneConfig("SmallConvNet", size=32)
+TEN = replace(CONFIG, crops=10)
 
 
 def png(seed: int) -> bytes:
@@ -264,8 +266,8 @@ cache_features(dataset, BackboneConfig("SmallConvNet", size=32), weights=None, b
 @pytest.mark.slow
 def test_ten_crops(tmp_path):
     dataset = make_dataset(tmp_path / "data", images=5)
-    mean = cache_features(dataset, CONFIG, weights=None, crops=10, batch_size=2)
-    kept = cache_features(dataset, CONFIG, weights=None, crops=10, batch_size=2, keep_crops=True)
+    mean = cache_features(dataset, TEN, weights=None, batch_size=2)
+    kept = cache_features(dataset, TEN, weights=None, batch_size=2, keep_crops=True)
     assert mean.shape == (5, 256) and kept.shape == (5, 10, 256) and kept.views_count == 10
     assert mean.fingerprint != kept.fingerprint and mean.manifest["crops"] == kept.manifest["crops"] == 10
     ids = np.array([4, 1])
@@ -488,7 +490,7 @@ def test_bad_arguments(data):
     with raises_argument("batch_size"):
         cache_features(data, CONFIG, weights=None, batch_size=0)
     with raises_argument("crops"):
-        cache_features(data, CONFIG, weights=None, crops=3)
+        cache_features(data, replace(CONFIG, crops=3), weights=None)
 
 
 def test_features_are_computed_on_tensorflow_only(scenes_copy, monkeypatch) -> None:

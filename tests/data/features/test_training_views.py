@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ from vsemb.data.sources import FeatureImages
 from vsemb.image.backbones import BackboneConfig
 
 CONFIG = BackboneConfig("SmallConvNet", size=32)
+TEN = replace(CONFIG, crops=10)
 
 
 @pytest.fixture
@@ -41,13 +44,13 @@ def test_mirror_images_are_views_for_training_only(dataset) -> None:
     on_disk = FeatureImages(both, split, augment=True, memory=0)
     np.testing.assert_array_equal(next(on_disk.stream([rows], np.array([[1, 2]]))), drawn)
     with raises_argument("mirror"):
-        cache_features(dataset, CONFIG, weights=None, crops=10, mirror=True)
+        cache_features(dataset, TEN, weights=None, mirror=True)
 
 
 @pytest.mark.slow
 def test_ten_crops_are_drawn_in_training_and_the_whole_image_is_measured(dataset) -> None:
     plain = cache_features(dataset, CONFIG, weights=None, batch_size=2)
-    crops = cache_features(dataset, CONFIG, weights=None, batch_size=2, crops=10, keep_crops=True)
+    crops = cache_features(dataset, TEN, weights=None, batch_size=2, keep_crops=True)
     store = cache_features(dataset, CONFIG, weights=None, batch_size=2, training_crops=True)
     assert store.shape == (5, 11, 256) and list(store.training_views) == list(range(1, 11))
     assert len({plain.fingerprint, crops.fingerprint, store.fingerprint}) == 3
@@ -68,6 +71,6 @@ def test_ten_crops_are_drawn_in_training_and_the_whole_image_is_measured(dataset
     for source in (images, FeatureImages(store, split)):
         np.testing.assert_array_equal(source.gather(rows), views[:1].repeat(200, axis=0))
     with raises_argument("training_crops"):
-        cache_features(dataset, CONFIG, weights=None, crops=10, training_crops=True)
+        cache_features(dataset, TEN, weights=None, training_crops=True)
     with raises_argument("mirror"):
         cache_features(dataset, CONFIG, weights=None, mirror=True, training_crops=True)

@@ -41,7 +41,7 @@ def test_reconstruction_by_hand():
     energies[1] = [0.5, 0.0, 0.4, 0.5, 0.6]
     # Of 2 all are behind: rank 1, AP 1.
     energies[2, 3] = 0.1
-    result = reconstruct(lambda queries: energies[queries], edges, transitive_closure(edges), 5)
+    result = reconstruct(lambda queries: energies[queries], edges, transitive_closure(edges))
     assert result.mean_rank == pytest.approx((1 + 2 + 3 + 1) / 4)
     assert result.mean_average_precision == pytest.approx((5 / 6 + 1 / 3 + 1) / 3)
     assert result.edges == 4
@@ -67,7 +67,6 @@ def test_reconstruction_against_a_slow_count(seed, values, block):
         lambda queries: energies[queries],
         generator.permutation(edges),
         generator.permutation(closure),
-        20,
         block=block,
     )
     assert (result.mean_rank, result.mean_average_precision) == pytest.approx(
@@ -79,11 +78,11 @@ def test_reconstruction_against_a_slow_count(seed, values, block):
 def test_reconstruction_of_what_is_known_and_of_nothing():
     edges = np.array([[1, 0], [2, 0], [3, 1]])
     closure = transitive_closure(edges)
-    all_known = reconstruct(membership_energies(closure, 4), edges, closure, 4)
+    all_known = reconstruct(membership_energies(closure, 4), edges, closure)
     assert (all_known.mean_rank, all_known.mean_average_precision) == (1, 1)
     # Without an idea all candidates tie: for 1 they are 0, 2, 3, so rank 3; 2 likewise; for 3 they are 1 and
     # 2, so rank 2. AP 1/3, 1/3 and 1/2.
-    nothing = reconstruct(membership_energies(edges[:0], 4), edges, closure, 4)
+    nothing = reconstruct(membership_energies(edges[:0], 4), edges, closure)
     assert nothing.mean_rank == pytest.approx((3 + 3 + 2) / 3)
     assert nothing.mean_average_precision == pytest.approx((1 / 3 + 1 / 3 + 1 / 2) / 3)
 
@@ -91,9 +90,9 @@ def test_reconstruction_of_what_is_known_and_of_nothing():
 def test_reconstruction_refuses():
     edges = np.array([[1, 0]])
     with pytest.raises(DataError, match="`edges`"):
-        reconstruct(membership_energies(edges, 2), edges[:0], edges, 2)
+        reconstruct(membership_energies(edges, 2), edges[:0], edges)
     with pytest.raises(DataError, match="NaN"):
-        reconstruct(lambda queries: np.full((len(queries), 2), np.nan), edges, edges, 2)
+        reconstruct(lambda queries: np.full((len(queries), 2), np.nan), edges, edges)
 
 
 def test_model_reconstructs_what_it_holds():
@@ -102,7 +101,7 @@ def test_model_reconstructs_what_it_holds():
     model.set_weights([np.array([[0, 0, 0, 0], [0, -1, 0, 0], [0, 1, -1, 0], [0, 0, 0, 1.0]])])
     edges = np.array([[1, 0], [2, 1], [3, 0]])
     closure = transitive_closure(edges)
-    result = reconstruct(lambda q: model.energies_to_all(q).numpy(), edges, closure, 4)
+    result = reconstruct(lambda q: model.energies_to_all(q).numpy(), edges, closure)
     assert (result.mean_rank, result.mean_average_precision) == (1, 1)
 
 

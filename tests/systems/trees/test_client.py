@@ -21,7 +21,7 @@ from vsemb.errors import DataError
 from vsemb.exporting import ServedModel
 from vsemb.serving import Client
 from vsemb.serving.server import Server
-from vsemb.systems.trees.client import TextParser, to_labelled_texts, to_trees, trees_in_parts
+from vsemb.systems.trees.client import TextParser, to_labelled_texts, trees_in_parts
 from vsemb.systems.trees.signature import TreeInput
 from vsemb.systems.trees.trees import Tree
 from vsemb.text.normalize import MAX_BYTES
@@ -224,7 +224,7 @@ def test_what_is_no_request(body, says, server):
 )
 def test_what_is_no_list_of_trees(trees):
     with raises_argument("trees"):
-        to_trees(trees)
+        next(trees_in_parts(trees, 64))
 
 
 def test_a_long_tree_does_not_widen_the_others():
@@ -259,11 +259,11 @@ def test_as_much_of_a_text_is_parsed_as_models_of_texts_read():
 
 
 def test_odd_words_are_sent_as_they_are():
-    tokens, heads = to_trees([([b"\xed\xa0\x80", b"\xff"], np.array([2, 0]))])
+    ((tokens, heads),) = trees_in_parts([([b"\xed\xa0\x80", b"\xff"], np.array([2, 0]))], 64)
     assert tokens.tolist() == [[b"", b"\xed\xa0\x80", b"\xff"]] and heads.tolist() == [[0, 2, 0]]
     with raises_argument("trees[1][0]"):
-        to_trees([(["a"], [0]), (["\ud800"], [0])])
-    assert heads.dtype == np.int32 and to_trees([])[0].shape == (0, 1)
+        next(trees_in_parts([(["a"], [0]), (["\ud800"], [0])], 64))
+    assert heads.dtype == np.int32 and next(trees_in_parts([], 64))[0].shape == (0, 1)
 
 
 def test_trees_with_relations_are_sent_as_parsed_texts():

@@ -38,7 +38,6 @@ def cache_features(
     backbone: BackboneConfig,
     *,
     weights: str | os.PathLike[str] | None,
-    crops: int | None = None,
     batch_size: int = 64,
     keep_crops: bool = False,
     mirror: bool = False,
@@ -53,7 +52,6 @@ def cache_features(
         dataset: the dataset; all of its splits.
         backbone: which network, at which size.
         weights: as in `build_backbone`.
-        crops: 1 or 10; None: what `backbone` says.
         batch_size: images at a time.
         keep_crops: whether to store each crop's features and not their mean.
         mirror: whether to store the features of each image's mirror image too, for training; twice the
@@ -68,35 +66,34 @@ def cache_features(
         DataError: if weights or images cannot be read (images are named), or a feature is not finite.
         InvalidArgumentError: if an argument is not allowed.
     """
-    config = backbone if crops is None else dataclasses.replace(backbone, crops=crops)
     require("batch_size", batch_size, Count)
-    if keep_crops and config.crops == 1:
-        raise invalid_argument("keep_crops", keep_crops, "False with crops=1", "Pass crops=10 to keep ten.")
-    if mirror and (config.crops != 1 or training_crops):
+    if keep_crops and backbone.crops == 1:
+        raise invalid_argument("keep_crops", keep_crops, "False with crops=1", "Use a backbone with crops=10.")
+    if mirror and (backbone.crops != 1 or training_crops):
         raise invalid_argument("mirror", mirror, "False with ten crops", "They hold mirror images.")
-    if training_crops and config.crops != 1:
+    if training_crops and backbone.crops != 1:
         allowed = "False with crops=10"
         raise invalid_argument("training_crops", training_crops, allowed, "Use crops=1, or keep_crops=True.")
-    views = config.crops if keep_crops else 1
+    views = backbone.crops if keep_crops else 1
     if mirror:
         views = 2
     if training_crops:
         views = 11
-    network = build_backbone(config, weights)
+    network = build_backbone(backbone, weights)
     weights_sha256 = hash_weights(network)
-    cropped = dataclasses.replace(config, crops=10)
+    cropped = dataclasses.replace(backbone, crops=10)
     # Maps are many times as large as feature vectors.
-    dtype = np.float16 if config.inner_map else np.float32
+    dtype = np.float16 if backbone.inner_map else np.float32
 
     def compute(encoded: Any) -> Iterator[tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]]:
         if keras.backend.backend() != "tensorflow":
-            fix = f"Compute them first: vsemb features {dataset.path} --backbone {config.name}"
+            fix = f"Compute them first: vsemb features {dataset.path} --backbone {backbone.name}"
             raise VsembError(f"Image features must be computed on TensorFlow; got {keras.backend.backend()}. {fix}")
         encode = tf.function(lambda pixels: encode_views(network, pixels), reduce_retracing=True, autograph=False)
 
         @tf.autograph.experimental.do_not_convert
         def decoded(ids: tf.Tensor, images: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            return ids, images, *decode_views(images, config)
+            return ids, images, *decode_views(images, backbone)
 
         batches = encoded.map(decoded).prefetch(1)
         for batch_ids, images, pixels, valid in dataset.readable(batches):
@@ -106,21 +103,21 @@ def cache_features(
                 pixels = tf.concat([pixels, pixels[:, :, :, ::-1]], axis=1)
             if training_crops:
                 pixels = tf.concat([pixels, decode_views(images, cropped)[0]], axis=1)
-            step = max(1, _PIXELS // (config.size**2 * pixels.shape[1]))
+            step = max(1, _PIXELS // (backbone.size**2 * pixels.shape[1]))
             parts = [pixels[start : start + step] for start in range(0, len(pixels), step)]
             features = np.concatenate([encode(part).numpy() for part in parts])
             rows = (features if views > 1 else features.mean(axis=1)).astype(dtype)
-            refuse_not_finite(rows, batch_ids, dataset, f"{config.name} with these weights")
+            refuse_not_finite(rows, batch_ids, dataset, f"{backbone.name} with these weights")
             yield batch_ids, rows, {}
 
     dim = int(network.output_shape[-1])
     return fill_folder(
         FeatureStore,
         dataset,
-        feature_fingerprint(config, weights_sha256, views_kept(config.crops, views)),
+        feature_fingerprint(backbone, weights_sha256, views_kept(backbone.crops, views)),
         compute,
         (views, dim) if views > 1 else (dim,),
-        {"backbone": config.to_json(), "weights_sha256": weights_sha256, "crops": config.crops},
+        {"backbone": backbone.to_json(), "weights_sha256": weights_sha256, "crops": backbone.crops},
         lambda folder: save_backbone_weights(network, folder / WEIGHTS_NAME),
         batch_size=batch_size,
         dtype=dtype,

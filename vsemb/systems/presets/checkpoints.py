@@ -7,8 +7,8 @@ A checkpoint is a directory that `save_pretrained` wrote, or a repository of the
     preprocessor_config.json, processor_config.json   preprocessing of pixels, one of them, for dual encoders
     tokenizer.json, vocab.txt, spiece.model, …        tokenizer
 
-or what open_clip wrote, see `vsemb.systems.presets.open_clip`. keras-hub itself opens checkpoints of further architectures,
-such as ViT. Weights are read from safetensors only, because reading a pickle runs code.
+or what open_clip wrote, see `vsemb.systems.presets.open_clip`. keras-hub itself opens checkpoints of further
+architectures, such as ViT. Weights are read from safetensors only, because reading a pickle runs code.
 """
 
 from __future__ import annotations

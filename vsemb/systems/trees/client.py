@@ -145,43 +145,28 @@ def _labelled_text(tree: Any, words: list[bytes], heads: np.ndarray, number: int
     return b"\n".join(b"\t".join(line) for line in zip(*columns, strict=True))
 
 
-def to_trees(trees: Sequence[AnyTree]) -> tuple[np.ndarray, np.ndarray]:
-    """Convert trees to the inputs `tokens` and `heads` of a model.
+def trees_in_parts(trees: Sequence[AnyTree], rows: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Convert trees to the inputs `tokens` and `heads` of a model, in parts: a long tree does not widen all rows.
 
     The first column is padding, and so is the end of a shorter row. TensorFlow Serving merges requests of different
     lengths by padding with the first element of a request, which therefore must not be a word.
 
     Args:
         trees: n trees, see `encode_tree`.
-
-    Returns:
-        tokens: (n, 1 + longest) bytes objects, b"" for padding.
-        heads: (n, 1 + longest) int32, 0 for padding.
-
-    Raises:
-        InvalidArgumentError: if an entry is not a tree, or its words and heads differ in length.
-
-    Example:
-
-    >>> tokens, heads = to_trees([(["a", "dog"], [2, 0]), (["dogs"], [0])])
-    >>> tokens.tolist(), heads.tolist()
-    ([[b'', b'a', b'dog'], [b'', b'dogs', b'']], [[0, 2, 0], [0, 0, 0]])
-    """
-    return _filled_up(_pairs(trees))
-
-
-def trees_in_parts(trees: Sequence[AnyTree], rows: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield trees in parts, each converted by `to_trees`, so that one long tree does not widen all rows.
-
-    Args:
-        trees: n trees, see `encode_tree`.
         rows: maximum rows per part.
 
+    Yields:
+        tokens: (rows, 1 + longest) bytes objects, b"" for padding.
+        heads: (rows, 1 + longest) int32, 0 for padding.
+
     Raises:
-        InvalidArgumentError: as `to_trees`, before the first part.
+        InvalidArgumentError: if an entry is not a tree, or its words and heads differ in length; before the first part.
 
     Example:
 
+    >>> tokens, heads = next(trees_in_parts([(["a", "dog"], [2, 0]), (["dogs"], [0])], 64))
+    >>> tokens.tolist(), heads.tolist()
+    ([[b'', b'a', b'dog'], [b'', b'dogs', b'']], [[0, 2, 0], [0, 0, 0]])
     >>> trees = [(["dogs"], [0])] * 9 + [(["dogs"] * 20_000, [0] * 20_000)]
     >>> [tokens.shape for tokens, _ in trees_in_parts(trees, 64)]
     [(9, 2), (1, 20001)]
