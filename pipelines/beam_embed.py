@@ -80,7 +80,7 @@ def _run(arguments: argparse.Namespace, flags: list[str]) -> int:
     from pipelines.beam import embed_job as job
     from vsemb.acts import chosen
     from vsemb.data.store import StoredDataset
-    from vsemb.errors import invalid_argument
+    from vsemb.errors import invalid_argument, reason_of
     from vsemb.files import sha256_file
     from vsemb.runs.run import Run
     from vsemb.searching.backends.backend import SearchBackend
@@ -98,7 +98,7 @@ def _run(arguments: argparse.Namespace, flags: list[str]) -> int:
             content = sha256_file(arguments.images or arguments.texts)
         except OSError as error:
             name = "images" if arguments.images else "texts"
-            raise invalid_argument(name, getattr(arguments, name), "a text file", error.strerror) from error
+            raise invalid_argument(name, getattr(arguments, name), "a text file", reason_of(error)) from error
     if arguments.run:
         run = Run.open(arguments.run)
         embed_index.check_index(model, run, arguments.index, kind, backend)

@@ -47,7 +47,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     import tensorflow as tf
 
     from vsemb.data.sources import service_address
-    from vsemb.errors import DataError, invalid_argument, one_line
+    from vsemb.errors import DataError, invalid_argument, one_line, reason_of
 
     if not 0 <= arguments.port <= 65535:
         raise invalid_argument("port", arguments.port, "an integer from 0 to 65535")
@@ -58,7 +58,7 @@ def _serve(arguments: argparse.Namespace) -> int:
             probe.bind(("", arguments.port))
         except OSError as error:
             raise DataError(
-                f"The {arguments.role} cannot start at port {arguments.port}: {error.strerror or error}. "
+                f"The {arguments.role} cannot start at port {arguments.port}: {reason_of(error)}. "
                 "Name another with --port."
             ) from error
     service = tf.data.experimental.service

@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from vsemb.errors import VsembError
+from vsemb.errors import VsembError, reason_of
 
 
 def parser_of(
@@ -45,5 +45,5 @@ def main_of(name: str, job: Callable[[], int], *, resumes: bool = True) -> int:
         print(f"{name}: interrupted{'; the same command goes on from here' if resumes else ''}.", file=sys.stderr)
         return 130
     except OSError as error:
-        print(f"{name}: {error.strerror or error}: {error.filename or ''}", file=sys.stderr)
+        print(f"{name}: {reason_of(error)}: {error.filename or ''}", file=sys.stderr)
     return 1

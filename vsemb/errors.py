@@ -150,6 +150,17 @@ def one_line(text: object, longest: int = _LONGEST) -> str:
     return line if len(line) <= longest else line[: longest - 1] + "…"
 
 
+def reason_of(error: BaseException | None) -> str:
+    """Return the reason that the operating system gives, without number and file name; of another error, its text.
+
+    Example:
+
+    >>> reason_of(FileNotFoundError(2, "No such file or directory", "dog.jpg")), reason_of(ValueError("too short"))
+    ('No such file or directory', 'too short')
+    """
+    return str(getattr(error, "strerror", None) or error)
+
+
 def counted(count: int, one: str, several: str | None = None) -> str:
     """Return a number with what it counts, and a verb in the same number.
 

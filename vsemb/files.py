@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vsemb.errors import DataError, InvalidArgumentError, one_line
+from vsemb.errors import DataError, InvalidArgumentError, one_line, reason_of
 
 _VERIFIED = ".verified.json"
 _DIRECTORY = "a directory"
@@ -155,7 +155,7 @@ def require_contained(folder: str | os.PathLike[str], what: str, *, links: bool 
                         _require_harmless(entry.path, root, folder, what, links)
         except OSError as error:
             # Files in it can be opened by their names, if its permissions are --x.
-            reason = f"{os.path.join(folder, os.path.relpath(inner, root))} cannot be listed: {error.strerror}"
+            reason = f"{os.path.join(folder, os.path.relpath(inner, root))} cannot be listed: {reason_of(error)}"
             raise DataError(f"The {what} {folder} must hold folders that can be listed; {reason}.") from error
 
 
@@ -278,7 +278,7 @@ def writing(path: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise DataError(f"Cannot write {path}: {error.strerror or error}.") from error
+        raise DataError(f"Cannot write {path}: {reason_of(error)}.") from error
     except UnicodeEncodeError as error:
         raise DataError(f"{path} must hold valid UTF-8; got {one_line(ascii(error.object))}. Rename it.") from error
 
@@ -517,7 +517,7 @@ def reading(path: str | os.PathLike[str], what: str = "file") -> Iterator[None]:
     try:
         yield
     except (OSError, EOFError, zlib.error, UnicodeDecodeError, InvalidArgumentError) as error:
-        raise DataError(f"The {what} {path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
+        raise DataError(f"The {what} {path} cannot be read: {reason_of(error)}.") from error
 
 
 def cache_directory() -> Path:
@@ -558,5 +558,5 @@ def read_json(path: str | os.PathLike[str], what: str = "JSON file") -> Any:
     except FileNotFoundError as error:
         raise DataError(f"No {what} at {path}.") from error
     except (OSError, ValueError, RecursionError) as error:
-        reason = getattr(error, "strerror", None) or error
+        reason = reason_of(error)
         raise DataError(f"The {what} at {path} cannot be read: {reason}.") from error

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from vsemb.data.uris import scheme
-from vsemb.errors import DataError, missing_extra, one_line
+from vsemb.errors import DataError, missing_extra, one_line, reason_of
 from vsemb.files import open_regular, replacing
 
 
@@ -70,7 +70,7 @@ def reading(path: str) -> Iterator[IO[bytes]]:
     try:
         file = _opened(path)
     except OSError as error:
-        raise DataError(f"Cannot read {path}: {one_line(error.strerror or error)}.") from error
+        raise DataError(f"Cannot read {path}: {one_line(reason_of(error))}.") from error
     with file:
         yield file
 

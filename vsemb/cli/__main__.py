@@ -20,7 +20,7 @@ from vsemb import __version__, registry
 from vsemb.allocation import keep_freed_memory
 from vsemb.cli.commands import COMMANDS
 from vsemb.console import without_tracing_advice
-from vsemb.errors import VsembError, escaped, one_line, unknown_name
+from vsemb.errors import VsembError, escaped, one_line, reason_of, unknown_name
 
 if TYPE_CHECKING:
     from vsemb.cli.parser import Parser
@@ -129,7 +129,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return f"not enough memory. {error}"
     if isinstance(error, OSError):
-        return f"{error.strerror or error}: {error.filename or ''}"
+        return f"{reason_of(error)}: {error.filename or ''}"
     if isinstance(error, UnicodeEncodeError):
         return f"names and paths must be valid UTF-8; got {one_line(ascii(error.object))}. Rename the file or folder."
     # TensorFlow's errors are recognized by name, so that `--help` does not import TensorFlow.

@@ -19,7 +19,7 @@ from PIL import Image, UnidentifiedImageError
 
 from vsemb.data.damage import Damaged, is_plain_jpeg, is_plain_png, require_pixels
 from vsemb.data.uris import scheme
-from vsemb.errors import DataError, InvalidArgumentError, invalid_argument, one_line
+from vsemb.errors import DataError, InvalidArgumentError, invalid_argument, one_line, reason_of
 from vsemb.files import read_bytes
 
 #: One image: the path of a file, the bytes of a file, a PIL image, or an array, uint8 (height, width, 3).
@@ -272,7 +272,7 @@ def image_bytes(image: ImageLike) -> bytes:
     except InvalidArgumentError:
         raise
     except (OSError, ValueError) as error:
-        raise DataError(f"Cannot read the image {name}: {getattr(error, 'strerror', None) or error}.") from error
+        raise DataError(f"Cannot read the image {name}: {reason_of(error)}.") from error
     except BadImage as error:
         raise DataError(f"Cannot read the image {name}: {error}.") from error
 

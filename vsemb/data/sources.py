@@ -27,7 +27,7 @@ import numpy as np
 
 from vsemb.data.features.store import FeatureStore
 from vsemb.data.store import Split
-from vsemb.errors import DataError, invalid_argument, one_line
+from vsemb.errors import DataError, invalid_argument, one_line, reason_of
 from vsemb.image.augmentation import ImageAugmenter
 from vsemb.image.decode import decode_images
 from vsemb.image.resizing import Resizing
@@ -244,7 +244,7 @@ def service_address(address: str) -> str:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_SECONDS).close()
     except OSError as error:
         raise DataError(
-            f"No tf.data service answers at {address}: {error.strerror or error}. Start its dispatcher first."
+            f"No tf.data service answers at {address}: {reason_of(error)}. Start its dispatcher first."
         ) from error
     return address
 

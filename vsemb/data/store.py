@@ -17,7 +17,7 @@ from vsemb import registry
 from vsemb.data.columns import Column, SplitIndex
 from vsemb.data.manifest import check_files, ordered_splits, read_manifest
 from vsemb.data.records import caption_id
-from vsemb.errors import DataError, invalid_argument, unknown_name
+from vsemb.errors import DataError, invalid_argument, reason_of, unknown_name
 from vsemb.files import sha256_bytes
 from vsemb.tables import html_table
 from vsemb.unicode import composed
@@ -460,7 +460,7 @@ class Split:
                 with open(shard, "rb", buffering=0) as file:
                     images.append(os.pread(file.fileno(), length, offset))
             except OSError as error:
-                raise DataError(f"The shard {shard} cannot be read: {error.strerror or error}.") from error
+                raise DataError(f"The shard {shard} cannot be read: {reason_of(error)}.") from error
             if len(images[-1]) != length or sha256_bytes(images[-1]) != digest:
                 key = self.keys[int(rows[len(images) - 1])]
                 raise DataError(f"The shard {shard} is damaged: image {key!r} has other bytes. Run `vsemb check`.")

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 from urllib.parse import quote, unquote, urlsplit
 
-from vsemb.errors import DataError, needs_extra, one_line
+from vsemb.errors import DataError, needs_extra, one_line, reason_of
 
 #: Seconds to wait for a server's next bytes, and for all of them.
 TIMEOUT, DEADLINE = 20.0, 120.0
@@ -159,7 +159,7 @@ def _download(uri: str) -> bytes:
             raise
         except (OSError, ValueError) as error:
             reason = getattr(error, "reason", error)
-            problem = OSError(one_line(getattr(reason, "strerror", None) or reason, 100))
+            problem = OSError(one_line(reason_of(reason), 100))
         except Exception as error:  # http.client's errors are no OSError.
             problem = OSError(f"the server breaks HTTP: {type(error).__name__}")
         if time.monotonic() >= end:

@@ -22,7 +22,7 @@ from vsemb.demo.answers import Answer, Demonstration
 from vsemb.demo.pictures import Opener, Pictures
 from vsemb.demo.thumbnails import FOLDER
 from vsemb.drawing.templates import page_template
-from vsemb.errors import DataError, InvalidArgumentError, VsembError, one_line
+from vsemb.errors import DataError, InvalidArgumentError, VsembError, one_line, reason_of
 from vsemb.files import read_bytes
 from vsemb.runs.run import Run
 from vsemb.searching.index import Item
@@ -167,7 +167,7 @@ class Page:
             try:
                 return read_bytes(file)
             except OSError as error:
-                raise DataError(f"The dropped image cannot be read: {error.strerror}. Drop it again.") from error
+                raise DataError(f"The dropped image cannot be read: {reason_of(error)}. Drop it again.") from error
         if not isinstance(key, str) or not key:
             raise InvalidArgumentError("Drop an image, or choose one by its name.")
         return key

@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 from vsemb.demo.page import build_page, open_tabs
 from vsemb.demo.pictures import Opener
 from vsemb.demo.thumbnails import Thumbnails
-from vsemb.errors import DataError, invalid_argument, needs_extra
+from vsemb.errors import DataError, invalid_argument, needs_extra, reason_of
 from vsemb.runs.run import Run
 from vsemb.serving.access import OPEN, Access
 
@@ -122,7 +122,7 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
             listener.bind((host, port))
             listener.listen()
         except OSError as error:
-            fix = f"{error.strerror}. Choose another `port`; 0 takes any free port."
+            fix = f"{reason_of(error)}. Choose another `port`; 0 takes any free port."
             raise invalid_argument("port", port, f"a free port of {host}", fix) from error
         yield listener
 

@@ -14,7 +14,7 @@ import numpy as np
 from vsemb.console import progress
 from vsemb.data.batches import image_batches, text_batches
 from vsemb.data.sources import ImageSource
-from vsemb.errors import DataError, reader_errors
+from vsemb.errors import DataError, reader_errors, reason_of
 from vsemb.models.dual_encoder import DualEncoder
 from vsemb.ops.backend import compiled_with
 
@@ -135,7 +135,7 @@ def rows_on_disk(blocks: Iterable[np.ndarray], beside: Path) -> np.ndarray:
             file.flush()
             return np.memmap(file, np.float32, "r").reshape(-1, dim)
     except OSError as error:
-        raise DataError(f"Cannot write to {folder}: {error.strerror or error}.") from error
+        raise DataError(f"Cannot write to {folder}: {reason_of(error)}.") from error
 
 
 def _padded(parts: list[np.ndarray], rows: np.ndarray) -> np.ndarray:

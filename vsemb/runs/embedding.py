@@ -16,7 +16,7 @@ import numpy as np
 
 from vsemb.console import progress
 from vsemb.data.features.files import FeatureWriter
-from vsemb.errors import DataError, VsembError, counted, printable
+from vsemb.errors import DataError, VsembError, counted, printable, reason_of
 from vsemb.evaluation import Embedder
 from vsemb.files import read_json, replacing, require_regular, sha256_bytes, sha256_file, write_json
 from vsemb.ops.tensorflow import tf
@@ -247,7 +247,7 @@ def _readable(file: str) -> tuple[bytes, str]:
         return read_image_file(file, None).encoded, ""
     except DataError as error:
         # Keep the cause, without the name of the file.
-        return b"", str(getattr(error.__cause__, "strerror", None) or error.__cause__)
+        return b"", reason_of(error.__cause__)
 
 
 def known_files(folder: str | os.PathLike[str], names: Sequence[str], stamps: Any, embeddings: np.ndarray) -> Known:

@@ -10,7 +10,7 @@ import numpy as np
 
 from vsemb.data.images import BadImage, StoredImage, sanitise_image
 from vsemb.data.store import Split, StoredDataset
-from vsemb.errors import DataError, printable
+from vsemb.errors import DataError, printable, reason_of
 from vsemb.files import read_bytes
 from vsemb.ops.tensorflow import tf
 from vsemb.runs.run import Run
@@ -110,7 +110,7 @@ def read_image_file(image: str, dataset: StoredDataset | None) -> StoredImage:
     except OSError as error:
         key = "" if dataset is None else f", or the key of an image of {dataset.path}"
         raise DataError(
-            f"Cannot read the image {image!r}: {error.strerror or error}. Expected: an image file{key}."
+            f"Cannot read the image {image!r}: {reason_of(error)}. Expected: an image file{key}."
         ) from error
     return stored_image(data, dataset, f"image {image!r}")
 

@@ -12,7 +12,7 @@ import ssl
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from vsemb.errors import DataError, InvalidArgumentError, invalid_argument
+from vsemb.errors import DataError, InvalidArgumentError, invalid_argument, reason_of
 from vsemb.files import read_text, require_regular
 
 #: Environment variable with the token, for servers and clients.
@@ -128,7 +128,7 @@ class Access:
             # Otherwise OpenSSL asks for the password of a key in the terminal.
             context.load_cert_chain(self.tls_cert, self.tls_key, password=lambda: "")
         except (OSError, ValueError) as error:
-            reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
+            reason = getattr(error, "reason", None) or reason_of(error)
             raise DataError(
                 f"{self.tls_cert} and {self.tls_key} must be a PEM certificate and its key, without password: {reason}."
             ) from error
@@ -178,7 +178,7 @@ def read_token(file: str | os.PathLike[str] | None = None) -> str | None:
     try:
         return read_text(file).strip()
     except (OSError, ValueError) as error:
-        raise DataError(f"Cannot read the token of {file}: {getattr(error, 'strerror', None) or error}.") from error
+        raise DataError(f"Cannot read the token of {file}: {reason_of(error)}.") from error
 
 
 #: Access without a token or TLS, on loopback only.

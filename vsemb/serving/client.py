@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import numpy as np
 
 from vsemb import registry
-from vsemb.errors import DataError, invalid_argument, unknown_name
+from vsemb.errors import DataError, invalid_argument, reason_of, unknown_name
 from vsemb.files import read_bytes
 from vsemb.parts import Count, Range, at_least, between, require, require_fields
 from vsemb.serving.access import read_token
@@ -529,7 +529,7 @@ def to_images(images: Sequence[bytes | str | os.PathLike[str]]) -> list[bytes]:
         try:
             contents.append(_decodable(read_bytes(image)))
         except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
+            reason = reason_of(error)
             raise DataError(f"Cannot read the image {os.fspath(image)}: {reason}.") from error
     return contents
 

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from vsemb.console import SafeStream
-from vsemb.errors import DataError, VsembError, invalid_argument, needs_extra
+from vsemb.errors import DataError, VsembError, invalid_argument, needs_extra, reason_of
 from vsemb.exporting.contract import Contract, curl_command, version_contract_path
 from vsemb.files import read_bytes
 from vsemb.image.decode import MAX_PIXELS
@@ -254,7 +254,7 @@ class Server:
             )[0]
             listener = socket.create_server(address, family=family, dualstack_ipv6=family == socket.AF_INET6)
         except OSError as error:
-            raise self._taken("rest_port", self.rest_port, error.strerror) from error
+            raise self._taken("rest_port", self.rest_port, reason_of(error)) from error
         self.rest_port = listener.getsockname()[1]
         return listener
 

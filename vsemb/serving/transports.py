@@ -19,7 +19,7 @@ from urllib.parse import quote, urlsplit
 import numpy as np
 import urllib3
 
-from vsemb.errors import DataError, VsembError, invalid_argument, needs_extra, one_line
+from vsemb.errors import DataError, VsembError, invalid_argument, needs_extra, one_line, reason_of
 from vsemb.files import read_bytes, require_regular
 from vsemb.serving.access import require_token
 from vsemb.serving.status import Code
@@ -531,7 +531,7 @@ def connect(
         try:
             ssl.create_default_context(cafile=require_regular(ca_file))
         except OSError as error:
-            raise DataError(f"{ca_file} must be a PEM file of certificates: {error.strerror or error}.") from error
+            raise DataError(f"{ca_file} must be a PEM file of certificates: {reason_of(error)}.") from error
     return (RestTransport if rest else GrpcTransport)(where, model, version, label, token, ca_file)
 
 

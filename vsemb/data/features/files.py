@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from vsemb.errors import DataError, counted, one_line
+from vsemb.errors import DataError, counted, one_line, reason_of
 from vsemb.files import (
     hard_link_or_copy,
     locked,
@@ -103,7 +103,7 @@ class FeatureWriter:
         try:
             yield
         except OSError as error:
-            raise DataError(f"Cannot write {self.work}: {error.strerror or error}.") from error
+            raise DataError(f"Cannot write {self.work}: {reason_of(error)}.") from error
 
     def _open(self) -> None:
         paths = {name: self.work / f"{name}.npy" for name in self._specs}

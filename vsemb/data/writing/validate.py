@@ -14,7 +14,7 @@ from vsemb.data.images import BadImage, sanitise_image
 from vsemb.data.manifest import check_split_name
 from vsemb.data.records import ImageRecord, caption_id
 from vsemb.data.uris import RemoteImage
-from vsemb.errors import DataError
+from vsemb.errors import DataError, reason_of
 from vsemb.files import read_bytes, sha256_bytes
 from vsemb.unicode import has_surrogate
 
@@ -149,7 +149,7 @@ def source_bytes(image: Path | RemoteImage | bytes | BadImage) -> bytes:
     except FileNotFoundError as error:
         raise BadImage("no such file") from error
     except OSError as error:
-        raise BadImage(f"{UNREADABLE}: {error.strerror or error}") from error
+        raise BadImage(f"{UNREADABLE}: {reason_of(error)}") from error
 
 
 def examine_all(

@@ -17,7 +17,7 @@ from vsemb.data.records import ImageRecord
 from vsemb.data.store import StoredDataset
 from vsemb.data.writing.shards import SplitWriter, WorkArea
 from vsemb.data.writing.validate import examine_all, signature
-from vsemb.errors import DataError, VsembError, counted
+from vsemb.errors import DataError, VsembError, counted, reason_of
 from vsemb.parts import Count, require
 
 OnBadImage = Literal["skip", "fail"]
@@ -313,7 +313,7 @@ def _disk_errors(area: WorkArea) -> Iterator[None]:
         if "OpError" in [base.__name__ for base in type(error).__mro__]:
             reason = str(error).split("\n")[0]
         elif isinstance(error, OSError):
-            reason = error.strerror or str(error)
+            reason = reason_of(error)
         else:
             raise
         kept = f" What is finished is kept in {area.root}; the same command continues." if area.root.exists() else ""

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from vsemb.errors import DataError, missing_extra, one_line
+from vsemb.errors import DataError, missing_extra, one_line, reason_of
 
 _METEOR = "meteor-1.5.jar"
 _METEOR_OPTIONS = ("-", "-", "-stdio", "-l", "en", "-norm")  # As the COCO evaluation calls it.
@@ -79,7 +79,7 @@ def _program() -> Iterator[subprocess.Popen[bytes]]:
     try:
         process = subprocess.Popen(_command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     except OSError as error:
-        raise DataError(f"Java does not start: {error.strerror}.") from error
+        raise DataError(f"Java does not start: {reason_of(error)}.") from error
     try:
         yield process
     finally:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vsemb.errors import DataError, invalid_argument, needs_extra, one_line
+from vsemb.errors import DataError, invalid_argument, needs_extra, one_line, reason_of
 from vsemb.files import sha256_file
 from vsemb.systems.trees.trees import Tree
 from vsemb.unicode import composed
@@ -355,7 +355,7 @@ def parser_files(folder: Path) -> dict[str, Path]:
     inside = folder.resolve()
 
     def refuse(error: OSError) -> None:
-        raise DataError(f"The parser {folder} cannot be read: {error.strerror or error}.") from error
+        raise DataError(f"The parser {folder} cannot be read: {reason_of(error)}.") from error
 
     for directory, names, files in os.walk(folder, onerror=refuse):
         names[:] = [name for name in names if name != "__pycache__"]
