@@ -8,10 +8,11 @@ import json
 import pytest
 
 from tests.forgetful import forgetful
+from vsemb import compare
 from vsemb.cli.__main__ import main
 from vsemb.errors import DataError
 from vsemb.evaluation import evaluate_retrieval
-from vsemb.runs.measure import compare_runs, embedded, evaluate_run
+from vsemb.runs.measure import embedded, evaluate_run
 
 
 @pytest.mark.slow
@@ -50,4 +51,4 @@ def test_runs_that_rank_other_texts_are_refused(tiny_run, scenes, monkeypatch):
     answers = iter([(images, texts, rows), (images, texts[::5], rows[::5])])
     monkeypatch.setattr("vsemb.runs.measure.embedded", lambda *_: next(answers))
     with pytest.raises(DataError, match="must rank the same texts"):
-        compare_runs(tiny_run, tiny_run, scenes)
+        compare(tiny_run, tiny_run, data=scenes)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.browser import SCHEMES, axe_violations, emulate, headless_chromium
 from tests.forgetful import forgetful
-from vsemb.report import report_run
+from vsemb import write_report
 
 pytestmark = pytest.mark.slow
 
@@ -49,7 +49,7 @@ def path(tiny_run, scenes, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     lost = {"three", "four", "shapes", "objects", "of", "different", "colours", "little"}
     run = forgetful(tiny_run, set(tiny_run.vocabulary.words) - lost, folder / "run")
-    return report_run(run, scenes, "train", folder / "report.html", shown=2, seed=1).path
+    return write_report(run, data=scenes, split="train", out=folder / "report.html", shown=2, seed=1).path
 
 
 @pytest.fixture(scope="module")

@@ -19,12 +19,12 @@ from PIL import Image
 
 from tests.forgetful import forgetful
 from tests.html_tree import Node, Page
+from vsemb import write_report
 from vsemb.errors import InvalidArgumentError, MissingExtraError
 from vsemb.evaluation import Embedder, evaluate_retrieval
 from vsemb.evaluation.retrieval import RetrievalMetrics, retrieval_ranks
 from vsemb.files import locked, read_json, write_json
 from vsemb.report import queries as queries_module
-from vsemb.report import report_run
 from vsemb.report.page import training_state
 from vsemb.report.queries import NOTHING, PARTLY, WHOLE, Gallery
 from vsemb.report.retrieval import _chance, _headline
@@ -41,7 +41,7 @@ SCRIPT = '<script>alert("1")</script> & a "red" circle'
 def path(tiny_run, scenes, tmp_path_factory) -> Path:
     """A report on the 48 images of train, so that words have images enough."""
     out = tmp_path_factory.mktemp("report") / "report.html"
-    assert report_run(tiny_run, scenes, "train", out, shown=6, seed=1).path == out
+    assert write_report(tiny_run, data=scenes, split="train", out=out, shown=6, seed=1).path == out
     return out
 
 
@@ -168,7 +168,7 @@ def test_queries_with_unknown_words_are_marked_and_are_no_failures_of_the_model(
     metrics = evaluate_run(run, scenes, "val")
     assert metrics.all_words_known is not None
     assert 0 < metrics.all_words_known.texts < len(part.captions)
-    report_run(run, scenes, "val", tmp_path / "report.html", seed=1)
+    write_report(run, data=scenes, split="val", out=tmp_path / "report.html", seed=1)
     page = Page((tmp_path / "report.html").read_text(encoding="utf-8")).root
     remedies = str(page.one("div", id="groups").attributes["data-remedies"])
     # The run keeps rare words already.
@@ -255,14 +255,14 @@ def test_the_same_again_is_the_same_page(path, tiny_run, scenes, tmp_path) -> No
     copy = shutil.copytree(tiny_run.path, tmp_path / tiny_run.path.name, copy_function=shutil.copyfile)
     for file in copy.rglob("*.h5"):
         os.utime(file, (0, 0))
-    again = report_run(Run.open(copy), scenes, "train", tmp_path / "again.html", shown=6, seed=1).path
+    again = write_report(Run.open(copy), data=scenes, split="train", out=tmp_path / "again.html", shown=6, seed=1).path
     assert again.read_bytes() == path.read_bytes()
 
 
 def test_captions_are_text(tiny_run, scenes_copy, tmp_path) -> None:
     split = scenes_copy.split("val")
     split.captions, split.keys = [SCRIPT] * len(split.captions), [SCRIPT] * len(split)
-    out = report_run(tiny_run, scenes_copy, "val", tmp_path / "report.html").path
+    out = write_report(tiny_run, data=scenes_copy, split="val", out=tmp_path / "report.html").path
     root = Page(out.read_text(encoding="utf-8")).root
     # The data and the page's own script, neither of which a text ends.
     assert len(root.all("script")) == 2
@@ -272,7 +272,7 @@ def test_captions_are_text(tiny_run, scenes_copy, tmp_path) -> None:
 
 def test_examples_that_are_asked_for(tiny_run, scenes, tmp_path) -> None:
     key, out = scenes.split("val").keys[2], tmp_path / "report.html"
-    report_run(tiny_run, scenes, "val", out, shown=1, arithmetic=[(key, "a circle", "red")])
+    write_report(tiny_run, data=scenes, split="val", out=out, shown=1, arithmetic=[(key, "a circle", "red")])
     example = Page(out.read_text(encoding="utf-8")).root.one("section", id="arithmetic").one("div", kind="query")
     assert example.attributes["data-key"] == key
     assert [span.text for span in example.all("span", kind="word")] == ["a circle", "red"]
@@ -282,7 +282,7 @@ def test_examples_that_are_asked_for(tiny_run, scenes, tmp_path) -> None:
         ((key, "red", " "), "' '"),
     ):
         with pytest.raises(InvalidArgumentError, match=re.escape(said)):
-            report_run(tiny_run, scenes, "val", tmp_path / "refused.html", arithmetic=[wanted])
+            write_report(tiny_run, data=scenes, split="val", out=tmp_path / "refused.html", arithmetic=[wanted])
     assert not (tmp_path / "refused.html").exists()
 
 
@@ -297,13 +297,13 @@ def test_without_jinja2_nothing_is_embedded(tiny_run, scenes, tmp_path, monkeypa
     monkeypatch.setattr(builtins, "__import__", refuse)
     monkeypatch.setattr(Embedder, "images", lambda *arguments: pytest.fail("embedded"))
     with pytest.raises(MissingExtraError, match=r"vsemb\[report\]"):
-        report_run(tiny_run, scenes, "val", tmp_path / "report.html")
+        write_report(tiny_run, data=scenes, split="val", out=tmp_path / "report.html")
     assert not list(tmp_path.iterdir())
 
 
 def test_without_curves_the_page_says_so(tiny_run, scenes, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("vsemb.report.curves.read_metrics", lambda path: {})
-    out = report_run(tiny_run, scenes, "val", tmp_path / "report.html", shown=1).path
+    out = write_report(tiny_run, data=scenes, split="val", out=tmp_path / "report.html", shown=1).path
     root = Page(out.read_text(encoding="utf-8")).root
     assert "fewer than two epochs" in root.one("section", id="training").text
 
@@ -346,7 +346,7 @@ def test_the_headline_is_never_trivially_true() -> None:
 
 def test_without_image_bytes_keys_stand_for_images(tiny_run, scenes_copy, tmp_path) -> None:
     scenes_copy.split("train").has_images = False
-    out = report_run(tiny_run, scenes_copy, "train", tmp_path / "report.html", shown=2).path
+    out = write_report(tiny_run, data=scenes_copy, split="train", out=tmp_path / "report.html", shown=2).path
     root = Page(out.read_text(encoding="utf-8")).root
     assert not root.all("img")
     keys = {node.text for node in root.all("div", kind="nothing")}

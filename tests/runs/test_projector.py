@@ -17,10 +17,11 @@ import pytest
 from PIL import Image
 
 from tests.browser import WEBGL, headless_chromium
+from vsemb import write_projector
 from vsemb.errors import DataError
 from vsemb.evaluation import Embedder
 from vsemb.runs import projector
-from vsemb.runs.projector import MAX_POINTS, MAX_SHEET, ProjectorTensor, project_run, thumbnail_side, write_tensors
+from vsemb.runs.projector import MAX_POINTS, MAX_SHEET, ProjectorTensor, thumbnail_side, write_tensors
 from vsemb.text.normalize import split_words
 
 COLOURS = ["#d02020", "#d04020", "#d02040", "#c03030", "#e02020"]
@@ -210,7 +211,9 @@ def table(path) -> list[dict[str, str]]:
 
 
 def test_images_sentences_and_words_lie_in_one_space(tiny_run, scenes, tmp_path) -> None:
-    made = project_run(tiny_run, scenes, "val", tmp_path / "projector", images=7, sentences=16, words=9, seed=4)
+    made = write_projector(
+        tiny_run, data=scenes, split="val", out=tmp_path / "projector", images=7, sentences=16, words=9, seed=4
+    )
     out, shapes = made.path, made.shapes
     assert out == tmp_path / "projector"
     assert shapes == {"everything": (32, 16), "images": (7, 16), "sentences": (16, 16), "words": (9, 16)}
@@ -256,13 +259,13 @@ def test_images_sentences_and_words_lie_in_one_space(tiny_run, scenes, tmp_path)
 )
 def test_some_of_them(tiny_run, scenes, tmp_path, counts, names) -> None:
     kinds = dict(zip(("images", "sentences", "words"), counts, strict=True))
-    shapes = project_run(tiny_run, scenes, "val", tmp_path / "projector", **kinds).shapes
+    shapes = write_projector(tiny_run, data=scenes, split="val", out=tmp_path / "projector", **kinds).shapes
     assert {name: points for name, (points, _) in shapes.items()} == names
 
 
 def test_without_image_bytes_there_are_points(tiny_run, scenes_copy, tmp_path) -> None:
     scenes_copy.split("val").has_images = False
-    made = project_run(tiny_run, scenes_copy, "val", tmp_path / "projector")
+    made = write_projector(tiny_run, data=scenes_copy, split="val", out=tmp_path / "projector")
     out, shapes = made.path, made.shapes
     assert shapes["everything"] == (72 + shapes["words"][0], 16)
     assert not list(out.glob("*.jpg")) and "sprite" not in (out / "projector_config.pbtxt").read_text()

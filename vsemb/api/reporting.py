@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from vsemb.acts import Fields, Option, act, additions
@@ -31,7 +32,8 @@ def write_report(
 ) -> Report:
     """Write the report of a run: metrics, failures, queries with their results, and training curves.
 
-    The report is one self-contained HTML file that sends no request. Its sections depend on the task of the run.
+    The report is one self-contained HTML file that sends no request. Its sections depend on the task of the run. The
+    same run, dataset and arguments give the same bytes.
 
     Args:
         run: a run, or its directory.
@@ -47,29 +49,22 @@ def write_report(
         The file and the metrics.
 
     Raises:
-        InvalidArgumentError: for an impossible example, or an option that the run does not read.
-        DataError: if the task has no report, run and dataset do not match, or the file cannot be written.
+        InvalidArgumentError: for a directory as `out`, an impossible example, or an option that the run does not read.
+        DataError: if the task has no report, run and dataset do not match, the split is missing, or the file cannot be
+            written.
         MissingExtraError: without jinja2.
 
     Example:
 
         vsemb.write_report("runs/vsepp", split="test", out="report.html")
     """
-    from vsemb.report import report_run
+    from vsemb.report.page import REPORT, report_run
     from vsemb.runs.run import Run
 
     added = additions(ReportOption, options)
     opened = Run.open(run)
-    return report_run(
-        opened,
-        opened.open_data(data),
-        split,
-        out,
-        shown=shown,
-        arithmetic=arithmetic,
-        seed=seed,
-        options=added,
-    )
+    file = opened.path / REPORT if out is None else Path(out)
+    return report_run(opened, opened.open_data(data), split, file, shown, arithmetic, seed, added)
 
 
 @act
@@ -94,9 +89,11 @@ def write_projector(
         data: the dataset; default: the training dataset.
         split: split to show.
         out: folder to write; default: projector in the run directory.
-        images: number of images, drawn at random.
-        sentences: number of sentences of these images.
-        words: number of words, the most frequent.
+        images: maximum number of images, drawn at random; 0 for none.
+        sentences: maximum number of sentences of these images, taken from the images in turn; 0 for none. If `images`
+            is 0, the sentences are of images drawn at random.
+        words: maximum number of words; 0 for none. They are the most frequent words of the split's captions that are in
+            the vocabulary of the run. A run on class names does not have words.
         seed: random seed.
 
     Returns:
@@ -104,23 +101,17 @@ def write_projector(
 
     Raises:
         InvalidArgumentError: if a number is too large, or all numbers are 0.
-        DataError: if run and dataset do not match, or the folder holds other files.
+        DataError: if run and dataset do not match, the run has several vectors per item, `out` holds other files, or a
+            file cannot be written.
 
     Example:
 
         vsemb.write_projector("runs/vsepp", images=200)
     """
-    from vsemb.runs.projector import project_run
+    from vsemb.runs.projector import PROJECTOR, project_run
     from vsemb.runs.run import Run
 
     opened = Run.open(run, "retrieval")
-    return project_run(
-        opened,
-        opened.open_data(data),
-        split,
-        out,
-        images=images,
-        sentences=sentences,
-        words=words,
-        seed=seed,
-    )
+    folder = opened.path / PROJECTOR if out is None else Path(out)
+    counts = {"images": images, "sentences": sentences, "words": words}
+    return project_run(opened, opened.open_data(data), split, folder, seed=seed, **counts)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -157,45 +156,19 @@ class Report(Result):
 def report_run(
     run: Run,
     dataset: StoredDataset,
-    split: str = "val",
-    out: str | os.PathLike[str] | None = None,
-    *,
-    shown: int = 12,
-    arithmetic: Sequence[tuple[str, str, str]] = (),
-    seed: int = 0,
-    options: Sequence[ReportOption] = (),
+    split: str,
+    out: Path,
+    shown: int,
+    arithmetic: Sequence[tuple[str, str, str]],
+    seed: int,
+    options: Sequence[ReportOption],
 ) -> Report:
-    """Write the report of a run: metrics, examples, failures, training curves and facts.
+    """Write the page of `vsemb.write_report`: script, styles and pictures are embedded.
 
-    The page is one self-contained HTML file that sends no request; script, styles and pictures are embedded. The output
-    is deterministic: the same run, dataset and arguments give the same bytes.
-
-    Args:
-        run: the run. Its task must have a report.
-        dataset: the dataset.
-        split: name of the split that is shown.
-        out: the file; None for `report.html` in the run directory.
-        shown: number of queries that each group shows at first, or of images with captions.
-        arithmetic: examples as (image key, word to subtract, word to add); empty for six random ones.
-        seed: random seed.
-        options: options of systems.
-
-    Returns:
-        The file and the metrics.
-
-    Raises:
-        InvalidArgumentError: for a directory as `out`, an impossible example, or options that the run does not read.
-        DataError: if the task has no report, run and dataset do not match, the split is missing, or the file cannot be
-            written.
-        MissingExtraError: without jinja2.
-
-    Example:
-
-        report_run(Run.open("runs/vsepp"), Dataset.open("data/flickr8k"), "test", "report.html")
+    The output is deterministic: the same run, dataset and arguments give the same bytes.
     """
     for option in options:
         option.require(run)
-    out = run.path / REPORT if out is None else Path(out)
     if out.is_dir():
         raise invalid_argument("out", str(out), "a file, not a directory")
     template = page_template(__package__, "page.html.jinja")

@@ -169,27 +169,9 @@ class RunComparison(Result):
 
 
 def compare_runs(
-    first: Run, second: Run, dataset: StoredDataset, split: str = "val", *, bootstrap: int = 1000, seed: int = 0
+    first: Run, second: Run, dataset: StoredDataset, split: str, *, bootstrap: int, seed: int
 ) -> RunComparison:
-    """Compare the retrieval of two runs on the images of a split by a paired bootstrap.
-
-    Args:
-        first: the run to compare with.
-        second: the run whose gain is measured.
-        dataset: a dataset that matches both runs.
-        split: name of the split.
-        bootstrap: number of bootstrap samples.
-        seed: seed of the samples.
-
-    Raises:
-        DataError: if the runs do not rank the same texts.
-        VsembError: if a run and the dataset do not match, or the split is missing.
-
-    Example:
-
-        comparison = compare_runs(Run.open("runs/kiros"), Run.open("runs/vsepp"), Dataset.open("data/flickr8k"))
-        comparison.differences["recall_sum"].interval_95
-    """
+    """Compare two runs, see `vsemb.compare`."""
     ids = dataset.split(split).ids
 
     def ranked(run: Run) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray]:

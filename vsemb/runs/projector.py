@@ -78,41 +78,12 @@ class Projection(Result):
 
 
 def project_run(
-    run: Run,
-    dataset: StoredDataset,
-    split: str = "val",
-    out: str | os.PathLike[str] | None = None,
-    *,
-    images: int = 1000,
-    sentences: int = 1000,
-    words: int = 500,
-    seed: int = 0,
+    run: Run, dataset: StoredDataset, split: str, out: Path, *, images: int, sentences: int, words: int, seed: int
 ) -> Projection:
-    """Write the projector folder for a split.
+    """Write the folder of `vsemb.write_projector`.
 
     The tensors are `images`, `sentences`, `words`, and `everything` with all of them, which can be coloured by kind
-    (`image`, `sentence`, `word`). Words are the most frequent words of the split's captions that are in the run's
-    vocabulary. Each word is embedded as a sentence. A run on class names does not have words.
-
-    Args:
-        run: the run.
-        dataset: the dataset.
-        split: name of the split.
-        out: the directory; None for `projector` inside the run.
-        images: maximum number of images, drawn at random; 0 for none.
-        sentences: maximum number of sentences of these images, taken from the images in turn; 0 for none. If `images`
-            is 0, the sentences are of images drawn at random.
-        words: maximum number of words; 0 for none.
-        seed: random seed.
-
-    Raises:
-        InvalidArgumentError: if a number is too large, or all numbers are 0.
-        DataError: if run and dataset do not match, the run has several vectors per item, `out` holds other files, or a
-            file cannot be written.
-
-    Example:
-
-        project_run(Run.open("runs/vsepp"), Dataset.open("data/flickr8k"), "val", images=500)
+    (`image`, `sentence`, `word`).
     """
     require_single_vector(run, "The projector", "Use `vsemb report`.")
     for name, value in (("images", images), ("sentences", sentences), ("words", words)):
@@ -120,7 +91,6 @@ def project_run(
             raise invalid_argument(name, value, f"an integer from 0 to {MAX_POINTS}")
     if not images + sentences + words:
         raise invalid_argument("images, sentences, words", (0, 0, 0), "at least one above 0")
-    out = run.path / PROJECTOR if out is None else Path(out)
     check_projector_directory(out)
     part = dataset.split(split)
     rows = np.random.default_rng(seed).permutation(len(part))

@@ -8,12 +8,11 @@ import pytest
 import vsemb
 from tests.html_tree import Page
 from tests.raising import raises_argument
+from vsemb import write_report
 from vsemb.errors import missing_extra
-from vsemb.report import report_run
 from vsemb.systems.captions import report as module
 from vsemb.systems.captions.caption_metrics import evaluate_captions
 from vsemb.systems.captions.captioning import caption_split
-from vsemb.systems.captions.options import ReportedImages
 from vsemb.systems.captions.training_captions import TrainingCaptions
 
 
@@ -26,7 +25,7 @@ def written(caption_run, scenes):
 def reported(caption_run, scenes, tmp_path_factory):
     pytest.importorskip("pycocoevalcap", reason="the extra captions is not installed")
     out = tmp_path_factory.mktemp("report") / "report.html"
-    made = report_run(caption_run, scenes, "val", out, shown=4, seed=1)
+    made = write_report(caption_run, data=scenes, split="val", out=out, shown=4, seed=1)
     assert made.path == out and "CIDEr" in str(made)
     return Page(out.read_text(encoding="utf-8")).root, made.measured, out
 
@@ -84,7 +83,7 @@ def test_the_page_loads_nothing_and_is_the_same_again(reported, caption_run, sce
         and "script-src 'sha256-" in text
         and 'src="data:image/jpeg;base64,' in text
     )
-    report_run(caption_run, scenes, "val", tmp_path / "again.html", shown=4, seed=1)
+    write_report(caption_run, data=scenes, split="val", out=tmp_path / "again.html", shown=4, seed=1)
     again = (tmp_path / "again.html").read_text(encoding="utf-8")
     assert again == text
 
@@ -95,7 +94,7 @@ def test_without_the_extra_captions_are_shown_and_not_measured(caption_run, scen
 
     monkeypatch.setattr(module, "evaluate_captions", refused)
     out = tmp_path / "report.html"
-    made = report_run(caption_run, scenes, "val", out, shown=2, options=[ReportedImages(limit=3)])
+    made = write_report(caption_run, data=scenes, split="val", out=out, shown=2, limit=3)
     page = Page(out.read_text(encoding="utf-8")).root
     said = page.one("section", id="metrics").text
     assert (
@@ -124,7 +123,7 @@ def test_options_for_captions_are_refused_for_other_runs(tiny_run, tmp_path) -> 
 def test_a_run_on_regions_shows_captions_of_them(region_caption_run, region_scenes, tmp_path) -> None:
     pytest.importorskip("pycocoevalcap", reason="the extra captions is not installed")
     out = tmp_path / "report.html"
-    report_run(region_caption_run, region_scenes, "val", out, shown=2, options=[ReportedImages(limit=2)])
+    write_report(region_caption_run, data=region_scenes, split="val", out=out, shown=2, limit=2)
     page = Page(out.read_text(encoding="utf-8")).root
     shown = [each.attributes["data-key"] for each in page.one("section", id="captions").all("div", kind="captioned")]
     figures = page.one("section", id="regions").all("figure")

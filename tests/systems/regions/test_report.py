@@ -11,16 +11,15 @@ from PIL import Image
 
 from tests.html_tree import Page
 from tests.raising import raises_argument
-from vsemb import Run
+from vsemb import Run, write_report
 from vsemb.data.store import StoredDataset
-from vsemb.report import report_run
 from vsemb.systems.regions.image_tower import regions_of
 
 
 @pytest.mark.slow
 def test_sets_are_shown_by_what_their_words_describe(region_run, region_scenes, tmp_path) -> None:
     pages = [
-        report_run(region_run, region_scenes, "val", tmp_path / name, shown=2).path.read_text()
+        write_report(region_run, data=region_scenes, split="val", out=tmp_path / name, shown=2).path.read_text()
         for name in ("first.html", "again.html")
     ]
     assert pages[0] == pages[1]
@@ -51,7 +50,7 @@ def test_sets_are_shown_by_what_their_words_describe(region_run, region_scenes, 
     assert {"arithmetic", "plane"}.isdisjoint(n.attributes.get("id") for n in root.all("section"))
     with raises_argument("arithmetic"):
         wanted = [(part.keys[0], "red", "blue")]
-        report_run(region_run, region_scenes, "val", tmp_path / "refused.html", arithmetic=wanted)
+        write_report(region_run, data=region_scenes, split="val", out=tmp_path / "refused.html", arithmetic=wanted)
     assert not (tmp_path / "refused.html").exists()
 
 

@@ -11,12 +11,11 @@ from keras import ops
 
 from tests.raising import raises_argument
 from tests.searched import search_run
-from vsemb import Run
+from vsemb import Run, write_projector
 from vsemb.data.store import StoredDataset
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.runs.indexing import build_index, open_index
 from vsemb.runs.inputs import Query
-from vsemb.runs.projector import project_run
 from vsemb.systems.regions import set_search
 from vsemb.systems.regions.image_tower import regions_of
 from vsemb.systems.regions.set_search import MultiVectorSearch
@@ -233,5 +232,5 @@ def test_sets_have_no_index(region_run, region_scenes):
 
 def test_sets_are_no_points(region_run, region_scenes, tmp_path) -> None:
     with pytest.raises(DataError, match="vsemb report"):
-        project_run(region_run, region_scenes, "val", tmp_path / "projector")
+        write_projector(region_run, data=region_scenes, split="val", out=tmp_path / "projector")
     assert not list(tmp_path.iterdir())

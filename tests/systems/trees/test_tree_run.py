@@ -14,7 +14,7 @@ import tensorflow as tf
 from tests.raising import raises_argument
 from tests.searched import search_run
 from tests.tiny import tiny
-from vsemb import Run
+from vsemb import Run, write_projector
 from vsemb.cli.__main__ import main
 from vsemb.data.store import StoredDataset
 from vsemb.demo.answers import Demo
@@ -25,7 +25,6 @@ from vsemb.report.space import Space
 from vsemb.runs.indexing import build_index, open_index, open_indexed
 from vsemb.runs.inputs import Query
 from vsemb.runs.measure import evaluate_run
-from vsemb.runs.projector import project_run
 from vsemb.runs.searching import embed_text
 from vsemb.runs.serve import export_run
 from vsemb.runs.train import train
@@ -307,7 +306,9 @@ def test_the_projector_and_the_report_read_parses_and_show_captions(without_pars
     space = Space(run, parsed_scenes, "val")
     np.testing.assert_allclose(space.texts, wanted, atol=1e-5)
     assert list(space.text_list) == list(captions)
-    folder = project_run(run, parsed_scenes, "val", tmp_path / "projector", images=0, sentences=9, words=3).path
+    folder = write_projector(
+        run, data=parsed_scenes, split="val", out=tmp_path / "projector", images=0, sentences=9, words=3
+    ).path
 
     def read(name: str) -> tuple[list[str], np.ndarray]:
         _, *lines = (folder / f"{name}.metadata.tsv").read_text().splitlines()

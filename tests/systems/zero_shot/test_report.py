@@ -7,14 +7,13 @@ import shutil
 
 from tests.html_tree import Page
 from tests.raising import raises_argument
-from vsemb import Run
-from vsemb.report import report_run
+from vsemb import Run, write_report
 from vsemb.systems.zero_shot.recognition import ZeroShotTask
 
 
 def test_a_run_on_classes_names_classes(flowers, sje_run, tmp_path) -> None:
     run = Run.open(shutil.copytree(sje_run("attributes").path, tmp_path / "run"))
-    made = report_run(run, flowers, "val")
+    made = write_report(run, data=flowers, split="val")
     out, measured = made.path, made.measured
     assert out == run.path / "report.html" and measured["images"] == 16
     root = Page(out.read_text(encoding="utf-8")).root
@@ -40,4 +39,4 @@ def test_a_run_on_classes_names_classes(flowers, sje_run, tmp_path) -> None:
     assert root.one("h1").text.endswith(" % of images are recognized among 8 classes; chance 12 %")
     assert any(chart.text.startswith("Zero-shot") for chart in root.all("figcaption"))
     with raises_argument("arithmetic"):
-        report_run(run, flowers, "val", tmp_path / "r.html", arithmetic=[(part.keys[0], "a", "b")])
+        write_report(run, data=flowers, split="val", out=tmp_path / "r.html", arithmetic=[(part.keys[0], "a", "b")])
