@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import sys
 
 import numpy as np
 import pytest
@@ -13,9 +12,8 @@ from PIL import Image
 from tests.raising import raises_argument
 from tests.systems.regions.set_run import Encoders, Images, Regions, SetRun
 from vsemb.errors import DataError
-from vsemb.systems.regions import aligning
+from vsemb.systems.regions import aligning, candidates
 from vsemb.systems.regions.aligning import align_image
-from vsemb.systems.regions.proposals import propose_boxes
 from vsemb.systems.regions.region_store import RegionConfig
 
 WORDS = {"a": [0.0], "brown": [0.0], "dog": [0.0], "runs": [0.0]}
@@ -175,9 +173,7 @@ def test_boxes_that_nobody_asked_for(asked, image, tmp_path) -> None:
 
 def test_selective_search_looks_at_the_image(asked, image, monkeypatch) -> None:
     monkeypatch.setattr(
-        sys.modules[propose_boxes.__module__],
-        "selective_search",
-        lambda pixels: np.full((2, 4), pixels.shape[0] / 400, np.float32),
+        candidates, "selective_search", lambda pixels: np.full((2, 4), pixels.shape[0] / 400, np.float32)
     )
     run, encoders = asked(RegionConfig("selective-search"))
     align_image(run, image, SENTENCE)

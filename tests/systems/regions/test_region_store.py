@@ -19,7 +19,7 @@ def test_configuration_round_trip():
     config = RegionConfig("selective-search", count=7, overlap=1, pooling="crops", rank="confidence")
     assert RegionConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
     assert isinstance(config.overlap, float)
-    assert RegionConfig().in_graph and not RegionConfig("detections").in_graph
+    assert RegionConfig().candidates.in_graph and not RegionConfig("detections").candidates.in_graph
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,6 @@ from vsemb.systems.regions.alignment import AlignedWords, Phrase
 from vsemb.systems.regions.detections import read_detections_of_one
 from vsemb.systems.regions.drawing import FADE, draw_alignment
 from vsemb.systems.regions.image_tower import kept_regions, regions_of, require_regions
-from vsemb.systems.regions.proposals import propose_boxes
 from vsemb.text.normalize import split_words
 
 
@@ -211,7 +210,7 @@ def candidate_boxes(
         DataError: if required boxes are missing or cannot be read, or the run cannot read new images.
     """
     regions = kept_regions(run.path)
-    if regions.in_graph:
+    if regions.candidates.in_graph:
         if boxes is not None:
             raise invalid_argument("boxes", os.fspath(boxes), "omitted for a run that proposes its own regions")
         return None
@@ -227,7 +226,7 @@ def candidate_boxes(
             # The extractor adds the whole image again.
             return cached[1:][np.any(cached[1:] != 0, axis=1)]
         except DataError:
-            if regions.source == "detections":
+            if regions.candidates.detected:
                 raise
     fix = "Name its results as `boxes`, or give"
-    return propose_boxes(regions, np.asarray(image.picture), image.name, fix)
+    return regions.candidates.propose(np.asarray(image.picture), image.name, fix)

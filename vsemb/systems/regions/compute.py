@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import os
-from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from vsemb.data.features.compute import fill_folder
 from vsemb.data.features.files import CLASSIFIER_NAME, WEIGHTS_NAME
@@ -21,9 +17,8 @@ from vsemb.files import sha256_bytes
 from vsemb.image.backbones import BackboneConfig, build_backbone, save_backbone_weights
 from vsemb.image.backbones import weights_sha256 as hash_weights
 from vsemb.ops.tensorflow import tf
-from vsemb.systems.regions.detections import Detections, pad_rows
+from vsemb.systems.regions.detections import Detections
 from vsemb.systems.regions.extractor import RegionExtractor, build_classifier
-from vsemb.systems.regions.proposals import selective_search
 from vsemb.systems.regions.region_store import RegionConfig, RegionStore, refuse_wrong_regions, region_fingerprint
 from vsemb.weights import save_weights
 
@@ -63,12 +58,12 @@ def cache_regions(
     """
     if batch_size < 1:
         raise invalid_argument("batch_size", batch_size, "a number of images >= 1")
-    if (detections is None) == (regions.source == "detections"):
+    candidates = regions.candidates
+    if (detections is None) == candidates.detected:
         allowed = f"{'the' if detections is None else 'no'} detections with source={regions.source!r}"
         raise invalid_argument("detections", detections, allowed)
-    if regions.source == "selective-search":
-        # Without OpenCV this fails here, before the network is built and a folder is made.
-        selective_search(np.zeros((32, 32, 3), np.uint8))
+    # Without OpenCV, selective search fails here, before the network is built and a folder is made.
+    candidates.require()
     network = build_backbone(backbone, weights)
     weights_sha256 = hash_weights(network)
     classifier = None
@@ -81,19 +76,12 @@ def cache_regions(
 
     def compute(encoded: Any) -> Iterator[tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]]:
         extract = _in_graph(extractor)
-        batches = dataset.readable(encoded.prefetch(1))
-        searches = regions.source == "selective-search"
-        for ids, inputs in _searched(batches, dataset) if searches else detected(batches):
+        for ids, inputs in candidates.batches(dataset.readable(encoded.prefetch(1)), dataset, detections):
             rows, boxes, scores, valid = (part.numpy() for part in extract(*inputs))
             dataset.refuse_undecodable(ids[~valid])
             _refuse_too_large(rows, ids, dataset, what)
             refuse_wrong_regions(rows, boxes, scores, ids=ids, dataset=dataset, what=what)
             yield ids, rows.astype(np.float16), {"boxes": boxes, "scores": scores}
-
-    def detected(batches: Iterator[tuple[Any, Any]]) -> Iterator[tuple[np.ndarray, tuple[Any, ...]]]:
-        for ids, images in batches:
-            boxes_and_scores = () if detections is None else detections.of(ids.numpy())
-            yield ids.numpy(), (images, *boxes_and_scores)
 
     def save(folder: Path) -> None:
         save_backbone_weights(network, folder / WEIGHTS_NAME)
@@ -122,53 +110,8 @@ def cache_regions(
 
 def _in_graph(extractor: RegionExtractor) -> Any:
     """Return the extractor as a graph function with a single trace."""
-    takes = [tf.TensorSpec([None], tf.string)]
-    if not extractor.regions.in_graph:
-        takes.append(tf.TensorSpec([None, None, 4], tf.float32))
-    if extractor.regions.source == "detections":
-        takes.append(tf.TensorSpec([None, None], tf.float32))
+    takes = [tf.TensorSpec([None], tf.string), *extractor.regions.candidates.specs]
     return tf.function(lambda *inputs: extractor(*inputs), takes, autograph=False)
-
-
-def _searched(
-    batches: Iterator[tuple[Any, Any]], dataset: StoredDataset
-) -> Iterator[tuple[np.ndarray, tuple[Any, ...]]]:
-    """Run selective search on all cores for one batch while the network computes the features of the batch before.
-
-    Yields:
-        The ids of a batch, and the extractor's inputs: bytes and candidate boxes.
-    """
-    waiting: deque[tuple[np.ndarray, Any, list[Future[np.ndarray | None]]]] = deque()
-
-    def oldest() -> tuple[np.ndarray, tuple[Any, ...]]:
-        ids, images, searches = waiting.popleft()
-        boxes = [search.result() for search in searches]
-        dataset.refuse_undecodable(ids[[part is None for part in boxes]])
-        return ids, (images, pad_rows([part for part in boxes if part is not None]))
-
-    # Threads are sufficient, since OpenCV releases the interpreter lock.
-    pool = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="vsemb-regions")
-    try:
-        for ids, images in batches:
-            waiting.append((ids.numpy(), images, [pool.submit(_search, data) for data in images.numpy()]))
-            if len(waiting) > 1:
-                yield oldest()
-        while waiting:
-            yield oldest()
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _search(encoded: bytes) -> np.ndarray | None:
-    """Return the boxes of an image by selective search; None if it does not decode."""
-    try:
-        with Image.open(io.BytesIO(encoded)) as image:
-            pixels = np.asarray(image.convert("RGB"))
-    except MemoryError:
-        raise
-    except Exception:  # Pillow's decoders raise many types on broken input
-        return None
-    return selective_search(pixels)
 
 
 def _refuse_too_large(rows: np.ndarray, ids: np.ndarray, dataset: StoredDataset, what: str) -> None:

@@ -112,8 +112,9 @@ class RegionExtractor:
         Raises:
             InvalidArgumentError: if candidates are missing, or given to a grid.
         """
-        if (boxes is None) != self.regions.in_graph:
-            allowed = "None, since they are proposed," if self.regions.in_graph else "candidates"
+        in_graph = self.regions.candidates.in_graph
+        if (boxes is None) != in_graph:
+            allowed = "None, since they are proposed," if in_graph else "candidates"
             received = None if boxes is None else boxes.shape
             raise invalid_argument("boxes", received, f"{allowed} with the source {self.regions.source!r}")
         encoded = tf.convert_to_tensor(encoded, tf.string)

@@ -24,7 +24,6 @@ from vsemb.recipes.towers import BACKBONE, CachedImages, kept_backbone
 from vsemb.runs.run import Run
 from vsemb.systems.regions.encoders import RegionEncoder
 from vsemb.systems.regions.extractor import RegionExtractor, build_classifier
-from vsemb.systems.regions.proposals import propose_boxes
 from vsemb.systems.regions.region_store import RegionConfig, RegionStore
 from vsemb.systems.regions.signature import RegionInput
 
@@ -136,10 +135,10 @@ class Regions(CachedRegions, kind="regions"):
         return RegionInput.of(kept_extractor(path, self.max_regions))
 
     def further_inputs(self, path: Path, encoded: bytes, name: str) -> dict[str, np.ndarray]:
-        if not keeps_network(path) or kept_regions(path).in_graph:
+        if not keeps_network(path) or (candidates := kept_regions(path).candidates).in_graph:
             return {}
         pixels = np.asarray(read_picture(encoded, name))
-        return {"boxes": propose_boxes(kept_regions(path), pixels, name)[None].astype(np.float32)}
+        return {"boxes": candidates.propose(pixels, name)[None].astype(np.float32)}
 
     def read_regions(self, path: Path) -> str:
         regions = kept_regions(path)

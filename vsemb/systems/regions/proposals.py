@@ -17,9 +17,8 @@ import math
 
 import numpy as np
 
-from vsemb.errors import DataError, missing_extra
+from vsemb.errors import missing_extra
 from vsemb.ops.tensorflow import tf
-from vsemb.systems.regions.region_store import RegionConfig
 
 #: Cells per side of an image. Boxes of the grid have edges between cells, and objectness is measured on cells.
 CELLS = 64
@@ -374,27 +373,3 @@ def selective_search(pixels: np.ndarray) -> np.ndarray:
     height, width = pixels.shape[:2]
     boxes = (rectangles / [width, height, width, height]).astype(np.float32)
     return boxes[(boxes[:, 2:] >= _SHORTEST).all(axis=1)]
-
-
-def propose_boxes(regions: RegionConfig, pixels: np.ndarray, name: str, fix: str = "") -> np.ndarray:
-    """Propose candidate boxes of a new image for regions that are not proposed in graph.
-
-    Args:
-        regions: configuration of the regions, with `in_graph` false.
-        pixels: uint8 (height, width, 3), RGB.
-        name: name of the image in errors.
-        fix: first part of the sentence with the fix, for regions of a detector.
-
-    Returns:
-        (boxes, 4) float32 fractions of the image's width and height.
-
-    Raises:
-        DataError: if the regions are detections, which need a detector.
-        MissingExtraError: if selective search is used without the extra `regions`.
-    """
-    if regions.source == "detections":
-        raise DataError(
-            f"The regions of the run are detections, and the image {name!r} has no detections. {fix or 'Give'} the "
-            "key of an image of the dataset."
-        )
-    return selective_search(pixels)

@@ -33,6 +33,7 @@ from vsemb.errors import DataError, VsembError, invalid_argument
 from vsemb.files import read_json, sha256_bytes
 from vsemb.image.backbones import PREPROCESSING_VERSION, BackboneConfig
 from vsemb.parts import Part, Probability, between
+from vsemb.systems.regions.candidates import CANDIDATES, Candidates
 
 # Part of every fingerprint of regions. Raise it if the grid, a score, cropping or pooling changes.
 REGIONS_VERSION = "vsemb-regions-1"
@@ -72,21 +73,23 @@ class RegionConfig(Part):
     rank: Literal["objectness", "confidence"] | None = None
 
     def check(self) -> None:
+        ranks = self.candidates.ranks
         if self.rank is None:
-            object.__setattr__(self, "rank", "confidence" if self.source == "detections" else "objectness")
-        if self.source == "grid" and self.rank == "confidence":
+            object.__setattr__(self, "rank", ranks[0])
+        if self.rank not in ranks:
             fix = 'Use rank="objectness", or source="selective-search".'
-            raise invalid_argument("rank", self.rank, "'objectness' for boxes of a grid", fix)
+            allowed = f"{' or '.join(map(repr, ranks))} for boxes of a {self.source}"
+            raise invalid_argument("rank", self.rank, allowed, fix)
+
+    @property
+    def candidates(self) -> Candidates:
+        """The candidates of the source."""
+        return CANDIDATES[self.source]
 
     @property
     def by_classifier(self) -> bool:
         """Whether the network's own classifier ranks the boxes; a detector ranks its own."""
-        return self.source == "selective-search" and self.rank == "confidence"
-
-    @property
-    def in_graph(self) -> bool:
-        """Whether boxes are proposed in graph; if false, the caller gives candidates."""
-        return self.source == "grid"
+        return self.candidates.classified and self.rank == "confidence"
 
 
 class RegionStore(FeatureFolder):
@@ -266,7 +269,7 @@ def _fingerprint_of(manifest: dict[str, Any], *, detections: bool = True) -> str
     backbone = BackboneConfig.from_json(manifest["backbone"])
     regions = RegionConfig.from_json(manifest["regions"])
     candidates = manifest["candidates_sha256"]
-    if regions.source == "detections" and not detections:
+    if regions.candidates.detected and not detections:
         candidates = None
     return region_fingerprint(backbone, manifest["weights_sha256"], regions, candidates)
 

@@ -72,7 +72,7 @@ class RegionInput(WholeImageInput):
     @property
     def wants_boxes(self) -> bool:
         """Whether the model needs candidate boxes with an image, since it does not propose regions in graph."""
-        return not self.extractor.regions.in_graph
+        return not self.extractor.regions.candidates.in_graph
 
     @property
     def specs(self) -> tuple[tf.TensorSpec, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from vsemb.console import say
 from vsemb.errors import invalid_argument
-from vsemb.parts import Count, Part, Probability, between
+from vsemb.parts import Count, Part, Probability, between, fields_of
 
 if TYPE_CHECKING:
     from vsemb.data.store import StoredDataset
@@ -67,8 +67,9 @@ class Boxes(RegionSource):
         from vsemb.systems.regions.compute import cache_regions
         from vsemb.systems.regions.region_store import RegionConfig
 
-        rank = self.arguments().get("rank")
-        config = RegionConfig(self.kind, self.count, self.overlap, self.pooling, rank)  # type: ignore[arg-type]
+        shared = fields_of(RegionConfig)
+        values = {name: value for name, value in self.arguments().items() if name in shared}
+        config = RegionConfig(**{"source": self.kind, **values})
         detections = self.detections(dataset)
         network = {"resize": "squash", "backbone": self.backbone, "size": self.size}
         with lent_backbone(self.weights, network) as (backbone, weights):
