@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vsemb.errors import DataError, InvalidArgumentError, one_line, reason_of
+from vsemb.errors import DataError, InvalidArgumentError, invalid_argument, one_line, reason_of
 
 _VERIFIED = ".verified.json"
 _DIRECTORY = "a directory"
@@ -311,6 +311,22 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
             sync(temporary)
             os.replace(temporary, path)
             sync(path.parent)
+
+
+def refuse_foreign(path: str | os.PathLike[str], is_ours: Callable[[Path], bool]) -> None:
+    """Check that a file to write does not replace another program's.
+
+    Args:
+        path: the file.
+        is_ours: whether vsemb wrote an existing file.
+
+    Raises:
+        InvalidArgumentError: for an existing file that vsemb did not write.
+    """
+    file = Path(path)
+    if file.is_file() and not is_ours(file):
+        fix = "vsemb did not write the existing file. Choose another name, or remove it."
+        raise invalid_argument("out", str(file), "a new file", fix)
 
 
 @contextlib.contextmanager

@@ -152,6 +152,17 @@ def save_safetensors(
         save_file(values, temporary, dict(metadata or {}))
 
 
+def safetensors_metadata(path: str | os.PathLike[str]) -> Mapping[str, str]:
+    """Return the strings in the head of a file of safetensors; empty for another file."""
+    with needs_extra("safetensors", "hf"):
+        from safetensors import SafetensorError, safe_open
+    try:
+        with safe_open(os.fspath(path), "np") as file:
+            return file.metadata() or {}
+    except (OSError, SafetensorError):
+        return {}
+
+
 def load_safetensors(model: keras.layers.Layer, path: str | os.PathLike[str]) -> None:
     """Load a model's weights from a file of `save_safetensors`.
 

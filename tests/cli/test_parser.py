@@ -190,6 +190,15 @@ def test_json_is_not_written_into_what_a_command_is_given(json: str, tmp_path, m
         parsers.check_json_file(argparse.Namespace(json=free, **vars(given)))
 
 
+def test_json_is_not_written_over_a_manifest(tmp_path) -> None:
+    manifest = tmp_path / "manifest.json"
+    manifest.write_text('{"format": "vsemb-dataset"}')
+    with raises_argument("json"):
+        parsers.check_json_file(argparse.Namespace(json=str(manifest), split="val"))
+    manifest.write_text('{"metrics": 1}')
+    parsers.check_json_file(argparse.Namespace(json=str(manifest), split="val"))
+
+
 def test_json_is_not_written_over_other_files(tmp_path) -> None:
     image = tmp_path / "dog.png"
     image.write_bytes(b"")

@@ -156,6 +156,18 @@ def test_texts_are_written_and_cut() -> None:
     assert text_tile("", 64).size == text_tile("猫 " * 50, 64).size == (64, 64)
 
 
+@pytest.mark.parametrize("name", ["a.png", "a.jpg"])
+def test_only_pictures_of_vsemb_are_replaced(name: str, tmp_path) -> None:
+    save_picture(WHITE, tmp_path / name)
+    save_picture(WHITE, tmp_path / name)
+    for content in (lambda path: WHITE.save(path), lambda path: path.write_text("notes")):
+        content(tmp_path / name)
+        before = (tmp_path / name).read_bytes()
+        with raises_argument("out"):
+            save_picture(WHITE, tmp_path / name)
+        assert (tmp_path / name).read_bytes() == before
+
+
 def test_a_picture_does_not_replace_an_image_that_is_read(tmp_path):
     image = str(tmp_path / "dog.png")
     assert check_picture_path(tmp_path / "out.png", [image]) == "PNG"

@@ -19,6 +19,7 @@ from PIL import Image
 
 from tests.forgetful import forgetful
 from tests.html_tree import Node, Page
+from tests.raising import raises_argument
 from vsemb import write_report
 from vsemb.errors import InvalidArgumentError, MissingExtraError
 from vsemb.evaluation import Embedder, evaluate_retrieval
@@ -284,6 +285,13 @@ def test_examples_that_are_asked_for(tiny_run, scenes, tmp_path) -> None:
         with pytest.raises(InvalidArgumentError, match=re.escape(said)):
             write_report(tiny_run, data=scenes, split="val", out=tmp_path / "refused.html", arithmetic=[wanted])
     assert not (tmp_path / "refused.html").exists()
+
+
+def test_another_page_is_not_replaced(tiny_run, scenes, tmp_path) -> None:
+    (tmp_path / "notes.html").write_text("<title>My notes</title>")
+    with raises_argument("out"):
+        write_report(tiny_run, data=scenes, out=tmp_path / "notes.html")
+    assert (tmp_path / "notes.html").read_text() == "<title>My notes</title>"
 
 
 def test_without_jinja2_nothing_is_embedded(tiny_run, scenes, tmp_path, monkeypatch) -> None:

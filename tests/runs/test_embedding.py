@@ -221,6 +221,29 @@ def test_texts_without_a_known_word_are_left_out(tiny_run, tmp_path, monkeypatch
     np.testing.assert_allclose(found.embeddings, wanted, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["texts.npy", "texts.json", "texts.parquet"])
+def test_only_vectors_of_the_same_kind_are_replaced(tiny_run, name: str, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(embedding, "embed_lines", lambda *arguments: pytest.fail("embedded"))
+    out, file = tmp_path / name.replace(".json", ".npy"), tmp_path / name
+    file.write_text('{"mine": 1}')
+    with raises_argument("out"):
+        write_vectors(tiny_run, "text", ["a circle"], out)
+    assert file.read_text() == '{"mine": 1}' and list(tmp_path.iterdir()) == [file]
+    file.unlink()
+    one = np.ones((1, 2), np.float32)
+    Embedded("run", ["a.png"], one, "", {}, np.ones((1, 2), np.int64), 0).write(out, "image")
+    before = out.read_bytes()
+    with raises_argument("out"):
+        write_vectors(tiny_run, "text", ["a circle"], out)
+    assert out.read_bytes() == before
+
+
+@pytest.mark.parametrize("ending", [".npy", ".parquet"])
+def test_own_vectors_are_replaced(tiny_run, ending: str, tmp_path) -> None:
+    for texts in (["a circle"], ["a circle", "a square"]):
+        assert write_vectors(tiny_run, "text", texts, tmp_path / f"texts{ending}").items == len(texts)
+
+
 def test_nothing_to_embed_is_said(tiny_pixel_run, tiny_run, photos, tmp_path):
     with pytest.raises(
         DataError, match="None of 1 images can be embedded. The first, .*2.png: (cannot be decoded|not an image)"

@@ -93,11 +93,19 @@ def test_arguments_of_another_format_are_refused(argument, given, tiny_run, tmp_
 
 def test_weights_of_any_run_are_one_file(caption_run, tmp_path):
     safetensors = pytest.importorskip("safetensors", reason="the extra hf is not installed")
+    from safetensors.numpy import save_file
+
     path = tmp_path / "captions.safetensors"
     made = vsemb.export(caption_run, path, format="safetensors")
     with safetensors.safe_open(path, "numpy") as file:
         assert set(file.keys()) == set(named_weights(caption_run.model)) == set(made.to_json()["weights"])
         assert file.metadata()["run"] == caption_run.fingerprint
+    vsemb.export(caption_run, path, format="safetensors")
+    save_file({"weight": np.ones(3, np.float32)}, path)
+    foreign = path.read_bytes()
+    with raises_argument("out"):
+        vsemb.export(caption_run, path, format="safetensors")
+    assert path.read_bytes() == foreign
 
 
 def test_an_unknown_format_names_them_all(tiny_run, tmp_path):

@@ -49,7 +49,8 @@ def write_report(
         The file and the metrics.
 
     Raises:
-        InvalidArgumentError: for a directory as `out`, an impossible example, or an option that the run does not read.
+        InvalidArgumentError: for a directory as `out`, or a file of another program; for an impossible example, or an
+            option that the run does not read.
         DataError: if the task has no report, run and dataset do not match, the split is missing, or the file cannot be
             written.
         MissingExtraError: without jinja2.

@@ -109,7 +109,7 @@ def find(
 
     added = additions(SearchOption, options)
     if out is not None:
-        check_picture_path(out)
+        check_picture_path(out, [] if image is None else [image])
     if keep_query and image is None:
         raise invalid_argument("keep_query", keep_query, "omitted without a query image")
     if isinstance(source, str | os.PathLike):
@@ -296,8 +296,8 @@ def embed(
             cosine similarity.
 
     Raises:
-        InvalidArgumentError: without images or texts, with both, for another ending of the file, or a precision that
-            the run does not have.
+        InvalidArgumentError: without images or texts, with both, for another ending of the file, an existing file with
+            anything else than vectors of the same kind, or a precision that the run does not have.
         DataError: if nothing can be embedded, or a file cannot be written.
 
     Example:

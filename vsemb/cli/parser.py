@@ -22,7 +22,7 @@ from vsemb import registry
 from vsemb.acts import Fields, Option, Parameter, signature_of
 from vsemb.errors import invalid_argument, printable
 from vsemb.parts import Hint, Typed, explanations, fields_of, read_hint
-from vsemb.runs.inputs import is_part_of
+from vsemb.runs.inputs import is_manifest, is_part_of
 
 #: Types whose values a word of a command line can be.
 _PLAIN = {str, int, float, bool}
@@ -121,7 +121,7 @@ def call(function: Callable[..., Any], given: argparse.Namespace) -> Any:
 
 
 def check_json_file(given: argparse.Namespace) -> None:
-    """Refuse to write JSON over a file that the command reads or writes, see `vsemb.runs.inputs.is_part_of`.
+    """Refuse to write JSON over a manifest or a file of the command, see `vsemb.runs.inputs.is_part_of`.
 
     Raises:
         InvalidArgumentError: naming the argument.
@@ -129,6 +129,9 @@ def check_json_file(given: argparse.Namespace) -> None:
     file = getattr(given, "json", None)
     if file in (None, "-"):
         return
+    if is_manifest(file):
+        fix = "The existing file is the manifest of a dataset, index or cache, which would be lost."
+        raise invalid_argument("json", file, "another file", fix)
     for name, value in vars(given).items():
         if name in SHARED:
             continue

@@ -18,7 +18,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont, ImageOps, UnidentifiedImageError
 
 from vsemb.errors import DataError, invalid_argument, printable
-from vsemb.files import replacing
+from vsemb.files import refuse_foreign, replacing
 
 if TYPE_CHECKING:
     from vsemb.data.store import Split
@@ -30,6 +30,8 @@ PAPER, INK = "#faf7f0", "#2b2926"
 
 _FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}
 _QUALITY, _SMALL_QUALITY, _WEBP_QUALITY = 92, 80, 50
+# Field of EXIF that names the program, and its value in pictures of vsemb, which may be replaced.
+_SOFTWARE, _VSEMB = 0x0131, "vsemb"
 _TILE_PAPER = "#f4efe6"
 Rectangle = tuple[int, int, int, int]
 R = TypeVar("R", bound=Any)
@@ -44,7 +46,8 @@ def check_picture_path(path: str | os.PathLike[str], images: Sequence[str | os.P
         images: files that are read; the picture must not replace them.
 
     Raises:
-        InvalidArgumentError: for any other ending, or the path of an image.
+        InvalidArgumentError: for any other ending, the path of an image, or an existing file that vsemb did not write,
+            such as a photo.
 
     Example:
 
@@ -56,6 +59,7 @@ def check_picture_path(path: str | os.PathLike[str], images: Sequence[str | os.P
         raise invalid_argument("out", name, f"a name that ends in one of {', '.join(_FORMATS)}")
     if os.path.realpath(name) in map(os.path.realpath, images):
         raise invalid_argument("out", name, "another file than the image, which it would replace")
+    refuse_foreign(name, _is_ours)
     return _FORMATS[Path(name).suffix.lower()]
 
 
@@ -72,9 +76,20 @@ def save_picture(picture: Image.Image, path: str | os.PathLike[str]) -> None:
         DataError: if the file cannot be written.
     """
     format = check_picture_path(path)
+    mark = Image.Exif()
+    mark[_SOFTWARE] = _VSEMB
     options = {"quality": _QUALITY} if format == "JPEG" else {}
     with replacing(path) as temporary:
-        picture.save(temporary, format, **options)
+        picture.save(temporary, format, exif=mark, **options)
+
+
+def _is_ours(path: Path) -> bool:
+    """Return whether `save_picture` wrote a file."""
+    try:
+        with Image.open(path) as picture:
+            return bool(picture.getexif().get(_SOFTWARE) == _VSEMB)
+    except Exception:  # Pillow's decoders raise many types on broken input
+        return False
 
 
 def with_drawing(result: R, draw: Callable[[], Image.Image], out: str | os.PathLike[str] | None) -> R:

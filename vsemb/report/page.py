@@ -20,7 +20,7 @@ from vsemb.console import progress
 from vsemb.data.store import Split, StoredDataset
 from vsemb.drawing.templates import page_file, page_template
 from vsemb.errors import DataError, counted, invalid_argument
-from vsemb.files import is_locked, replacing
+from vsemb.files import is_locked, read_bytes, refuse_foreign, replacing
 from vsemb.report import curves
 from vsemb.report.space import Space
 from vsemb.results import Result
@@ -31,6 +31,7 @@ T = TypeVar("T", bound=ReportOption)
 
 #: Default file name of the report, inside the run directory.
 REPORT = "report.html"
+_GENERATOR = b'<meta name="generator" content="vsemb '
 #: Values of `Section.place`; sections are sorted by it.
 MEASURED, FOUND, WORST, EXPLAINED, TRAINING, ABOUT = 10, 20, 30, 40, 50, 60
 
@@ -171,6 +172,7 @@ def report_run(
         option.require(run)
     if out.is_dir():
         raise invalid_argument("out", str(out), "a file, not a directory")
+    refuse_foreign(out, lambda file: _GENERATOR in read_bytes(file))
     template = page_template(__package__, "page.html.jinja")
     pieces = page_template(__package__, "pieces.html.jinja").module
     with progress(unit="step") as bar:

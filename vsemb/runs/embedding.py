@@ -18,7 +18,7 @@ from vsemb.console import progress
 from vsemb.data.features.files import FeatureWriter
 from vsemb.errors import DataError, VsembError, counted, printable, reason_of
 from vsemb.evaluation import Embedder
-from vsemb.files import read_json, replacing, require_regular, sha256_bytes, sha256_file, write_json
+from vsemb.files import read_json, refuse_foreign, replacing, require_regular, sha256_bytes, sha256_file, write_json
 from vsemb.ops.tensorflow import tf
 from vsemb.printing import facts
 from vsemb.quantization import Precision, check_quantizable, dequantize, quantize
@@ -77,12 +77,14 @@ class Embedded:
         made: dict[str, Any] = {"run": self.run, "folder": os.getcwd(), "precision": precision}
         embeddings = quantize(self.embeddings, precision)
         if check_vectors_path(path) == ".npy":
-            with replacing(path) as temporary, open(temporary, "wb") as file:
-                np.save(file, embeddings, allow_pickle=False)
-            if self.stamps.size:
-                # `known_in` compares the digest, to detect an array that was changed or damaged after the names.
-                made = {**made, "sha256": sha256_file(path), "stamps": self.stamps.tolist()}
-            write_json(Path(path).with_suffix(".json"), {f"{kind}s": self.names, "skipped": self.skipped, **made})
+            with replacing(path) as temporary:
+                with open(temporary, "wb") as file:
+                    np.save(file, embeddings, allow_pickle=False)
+                if self.stamps.size:
+                    # `known_in` compares the digest, to detect an array that was changed or damaged after the names.
+                    made = {**made, "sha256": sha256_file(temporary), "stamps": self.stamps.tolist()}
+                # First, so that a kill leaves no array without names: such an array would be another program's.
+                write_json(_names_of(path), {f"{kind}s": self.names, "skipped": self.skipped, **made})
             return
         import pyarrow
         from pyarrow import parquet
@@ -155,10 +157,13 @@ def write_vectors(
         precision: precision of the vectors.
 
     Raises:
-        InvalidArgumentError: as `check_quantizable`.
+        InvalidArgumentError: as `check_quantizable`, or if `out` is an existing file of anything else than vectors of
+            this kind.
         DataError: as `embed_files` and `embed_lines`.
     """
     check_quantizable(precision, run.recipe.similarity, run.embedding_dim)
+    for file in (out, _names_of(out)):
+        refuse_foreign(file, lambda _: _is_ours(out, kind))
     if kind == "image":
         embedded = embed_files(run, names, out, known_in(run, out, precision))
     else:
@@ -273,7 +278,7 @@ def known_in(run: Run, path: str | os.PathLike[str], precision: Precision = "flo
     """
     try:
         if check_vectors_path(path) == ".npy":
-            made = read_json(Path(path).with_suffix(".json"))
+            made = read_json(_names_of(path))
             names, stamps = made["images"], made["stamps"]
             embeddings = np.load(require_regular(path), mmap_mode="r", allow_pickle=False)
             fresh = made["sha256"] == sha256_file(path)
@@ -290,6 +295,24 @@ def known_in(run: Run, path: str | os.PathLike[str], precision: Precision = "flo
         return known_files(made["folder"], names, stamps, dequantize(embeddings)) if usable else {}
     except (OSError, VsembError, AttributeError, KeyError, TypeError, ValueError):
         return {}
+
+
+def _names_of(path: str | os.PathLike[str]) -> Path:
+    """Return the file of the row names of vectors: beside a .npy file, or the .parquet file itself."""
+    return Path(path).with_suffix(".json") if check_vectors_path(path) == ".npy" else Path(path)
+
+
+def _is_ours(path: str | os.PathLike[str], kind: str) -> bool:
+    """Return whether a file holds vectors of `kind` that `Embedded.write` wrote."""
+    try:
+        if check_vectors_path(path) == ".npy":
+            return {"run", "precision", f"{kind}s"} <= set(read_json(_names_of(path)))
+        from pyarrow import parquet
+
+        schema = parquet.read_schema(path)
+        return {b"run", b"precision"} <= set(schema.metadata or {}) and kind in schema.names
+    except (OSError, VsembError, TypeError, ValueError):  # pyarrow's errors are ValueErrors.
+        return False
 
 
 def file_stamp(file: str | os.PathLike[str]) -> tuple[int, int]:

@@ -192,6 +192,15 @@ def kind_of(path: str | os.PathLike[str]) -> str | None:
     return "model" if model_version(path) is not None else None
 
 
+def is_manifest(file: str | os.PathLike[str]) -> bool:
+    """Return whether a file is JSON with a format of vsemb: a manifest of a dataset, index or cache, or a contract."""
+    try:
+        content = read_json(file)
+    except DataError:
+        return False
+    return isinstance(content, dict) and str(content.get("format")).startswith("vsemb-")
+
+
 def is_part_of(file: str | os.PathLike[str], owner: str | os.PathLike[str]) -> bool:
     """Return whether a file is another one, or belongs to it.
 

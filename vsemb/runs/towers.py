@@ -15,12 +15,13 @@ from vsemb.exporting.card import Figures, run_card
 from vsemb.exporting.contract import written_shape
 from vsemb.exporting.formats.writing import Conversion, export_towers
 from vsemb.exporting.served_inputs import TOKENIZER
+from vsemb.files import refuse_foreign
 from vsemb.ops.tensorflow import tf
 from vsemb.printing import table
 from vsemb.results import Result, Table
 from vsemb.runs.run import Run
 from vsemb.runs.serve import model_facts
-from vsemb.weights import named_weights, save_safetensors
+from vsemb.weights import named_weights, safetensors_metadata, save_safetensors
 
 _USAGE = """from encode import Encoder  # the file encode.py beside this one
 
@@ -124,10 +125,10 @@ def write_weights(run: Run, out: str | os.PathLike[str]) -> Table:
 
     Args:
         run: a run of any task.
-        out: the file, ending in `.safetensors`; it is replaced.
+        out: the file, ending in `.safetensors`; weights of a run are replaced.
 
     Raises:
-        InvalidArgumentError: for another ending.
+        InvalidArgumentError: for another ending, or an existing file that has no weights of a run.
 
     Example:
 
@@ -136,6 +137,7 @@ def write_weights(run: Run, out: str | os.PathLike[str]) -> Table:
     path = Path(out)
     if path.suffix != ".safetensors":
         raise invalid_argument("out", os.fspath(out), "a file ending in .safetensors")
+    refuse_foreign(path, lambda file: set(safetensors_metadata(file)) >= {"run", "recipe"})
     weights = {name: tuple(weight.shape) for name, weight in named_weights(run.model).items()}
     save_safetensors(run.model, path, {"run": run.fingerprint, "recipe": json.dumps(run.recipe.to_json())})
     rows = [[name, str(list(shape))] for name, shape in weights.items()]
