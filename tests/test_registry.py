@@ -237,6 +237,17 @@ def test_recipes_of_a_file(tmp_path: Path, line: str, variants: list[str]) -> No
         recipes.get(str(path), "three")
 
 
+def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
+    path = write(tmp_path, "changing", 'SYSTEM = System(name="changing")\nRECIPE = Retrieval(embedding_dim=16)\n')
+    first = recipes.get(str(path))
+    assert recipes.get(str(path)) is first and first.embedding_dim == 16
+    changed = path.read_text().replace("16", "8").replace("System(", 'System(charts={"A": {}}, ')
+    path.write_text(changed)
+    assert recipes.get(str(path)).embedding_dim == 8
+    (system,) = [system for system in registry.systems() if system.name == "changing"]
+    assert list(system.charts) == ["A"]
+
+
 def test_a_file_without_a_recipe_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="must define RECIPE"):
         recipes.get(str(write(tmp_path, "nothing")))

@@ -24,7 +24,7 @@ from types import ModuleType
 from typing import Any
 
 from vsemb.errors import DataError, InvalidArgumentError, invalid_argument, one_line, unknown_name
-from vsemb.files import sha256_bytes
+from vsemb.files import sha256_bytes, sha256_file
 
 #: Environment variable with additional systems.
 VARIABLE = "VSEMB_SYSTEMS"
@@ -102,6 +102,8 @@ class System:
 CLASSES: dict[tuple[str, str], type] = {}
 # Systems added by `add_file` in this process.
 _ADDED: list[System] = []
+# Module of a Python file -> SHA-256 of its source.
+_SOURCES: dict[str, str] = {}
 
 
 def register(family: str, kind: str, cls: type) -> None:
@@ -155,7 +157,7 @@ def forget() -> None:
 
 
 def load_module(name: str) -> ModuleType:
-    """Import a module by name, or a Python file by path.
+    """Import a module by name, or a Python file by path; again if the file was changed.
 
     Raises:
         DataError: if it does not exist or cannot be executed.
@@ -173,8 +175,11 @@ def load_module(name: str) -> ModuleType:
     if not module_name.isidentifier() or (other is not None and other.origin != str(path)):
         # A user's `json.py` must not replace Python's. `exp.v2` would be a module in a package.
         module_name = f"{module_name.replace('.', '_')}_{sha256_bytes(str(path).encode())[:8]}"
-    if (known := sys.modules.get(module_name)) is not None:
+    known, source = sys.modules.get(module_name), sha256_file(path)
+    if known is not None and _SOURCES.get(module_name, source) == source:
         return known
+    # In a notebook, a file that was changed is executed again, and its system replaced.
+    _installed.cache_clear()
     spec = importlib.util.spec_from_file_location(module_name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -187,6 +192,7 @@ def load_module(name: str) -> ModuleType:
         if isinstance(error, Exception):
             raise _not_loaded(str(path), error) from error
         raise
+    _SOURCES[module_name] = source
     return module
 
 
@@ -208,10 +214,11 @@ def add_file(path: str | os.PathLike[str]) -> ModuleType:
     named = os.environ.get(VARIABLE, "").split(os.pathsep)
     if resolved not in named:
         os.environ[VARIABLE] = os.pathsep.join(filter(None, [*named, resolved]))
-        system = _system_of(module)
-        # `systems` may have read the variable before this file was added.
-        if system.name not in {known.name for known in (*_ADDED, *_installed())}:
-            _ADDED.append(system)
+    system = _system_of(module)
+    _ADDED[:] = [known for known in _ADDED if known.name != system.name]
+    # `systems` may have read the variable before this file was added.
+    if system.name not in {known.name for known in _installed()}:
+        _ADDED.append(system)
     return module
 
 

@@ -40,6 +40,13 @@ def test_hits_among_quantized_embeddings(model, pictures, precision, dtype, widt
     assert best.score == pytest.approx(1, abs=1e-5) and (embeddings[best.index] == embeddings[3]).all()
 
 
+def test_a_query_of_two_rows_is_the_wrong_argument(model, pictures):
+    texts = model.encode_texts(["a circle", "a square"])
+    for query in (texts, texts[:1]):
+        with raises_argument("query"):
+            vsemb.search(model, query, model.encode_images(pictures))
+
+
 def test_hits_show_their_items(model, pictures):
     embeddings = model.encode_images(pictures)
     hits = vsemb.search(model, "a circle", embeddings, k=2, items=pictures)

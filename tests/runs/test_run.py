@@ -121,6 +121,20 @@ def test_a_finished_run_continues_for_more_epochs(tiny_run, tiny_recipe, scenes,
         train(tiny_recipe.with_overrides(["training.epochs=1"]), scenes, out)
 
 
+def test_a_finished_run_without_its_state_is_not_trained_anew(run_copy, tiny_recipe, scenes) -> None:
+    (run_copy / "checkpoints/state.npz").unlink()
+    before = {path: path.read_bytes() for path in run_copy.rglob("*") if path.is_file()}
+    with pytest.raises(DataError, match="state.npz"):
+        train(tiny_recipe.with_overrides(["training.epochs=3"]), scenes, run_copy)
+    assert {path: path.read_bytes() for path in before if path.is_file()} == before
+
+
+def test_a_finished_run_without_its_weights_names_them(run_copy) -> None:
+    (run_copy / "checkpoints/best.weights.h5").unlink()
+    with pytest.raises(DataError, match="best.weights.h5"):
+        Run.open(run_copy)
+
+
 def test_only_the_data_of_the_training_is_read_unless_other_data_is_named(run_copy, scenes, tmp_path, capfd) -> None:
     data = Path(shutil.copytree(scenes.path, tmp_path / "data"))
     status = json.loads((run_copy / "run.json").read_text())

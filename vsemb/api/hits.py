@@ -135,6 +135,9 @@ def search(
         vector = model.encode_images(query)
     else:
         raise invalid_argument("query", type(query).__name__, "one text, one image, or an embedding (dim,)")
+    if vector.ndim >= embeddings.ndim > 1 and vector is query:
+        allowed = f"one embedding, of {embeddings.ndim - 1} dimension(s) for these embeddings"
+        raise invalid_argument("query", f"shape {vector.shape}", allowed, "Search with one row at a time: query[0].")
     if vector.ndim >= embeddings.ndim:
         allowed = f"(rows, dim); the query has the shape {vector.shape}"
         fix = "Make them with encode_images or encode_texts."

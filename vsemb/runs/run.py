@@ -174,6 +174,8 @@ class Run(Result):
         _require_task(recipe, path, task)
         info = cast(RunInfo, read_status(path, (*FIELDS, *recipe.run_fields)))
         if not (path / BEST).exists():
+            if "best_epoch" in info:
+                raise DataError(f"{path} lacks {BEST}, its weights. Restore the file, or train into another directory.")
             raise DataError(f"{path} has no selected weights yet; let `vsemb train` finish an epoch.")
         _check_kept(path, info.get("files", {}))
         if info["status"] != "finished":

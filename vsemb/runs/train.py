@@ -105,9 +105,16 @@ def train(
     job = recipe.prepare(data, out, inputs)
     job.data_service = data_service
     enter = functools.partial(enter_run, recipe, job.info, out, job.vocabulary, job.keep)
-    if (out / RECIPE).exists() and check_same(recipe, job.info, out)["status"] == "finished":
-        say(f"{out} is finished already. To train it further, name more `epochs`.")
-        return _finished(recipe, data, out, devices)
+    if (out / RECIPE).exists():
+        stored = check_same(recipe, job.info, out)
+        if stored["status"] == "finished":
+            say(f"{out} is finished already. To train it further, name more `epochs`.")
+            return _finished(recipe, data, out, devices)
+        if "best_epoch" in stored and not (out / STATE).exists():
+            # A training from the start would replace its weights.
+            raise DataError(
+                f"{out} was trained, but lacks {STATE} to continue from. Restore it, or choose another out."
+            )
     batches = job.batches()
     unknown = job.unknown_words(batches)
     if devices.writes:
