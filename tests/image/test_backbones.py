@@ -21,6 +21,7 @@ from vsemb.image.backbones import (
     small_conv_net,
     weights_sha256,
 )
+from vsemb.image.presets import Network
 
 SMALL = BackboneConfig("SmallConvNet", size=32)
 MOBILE = BackboneConfig("MobileNetV2", size=32)
@@ -286,3 +287,38 @@ def test_what_is_of_presets_alone() -> None:
         BackboneConfig("MobileNetV2", pooling="token")
     with raises_argument("weights"):
         build_backbone(BackboneConfig("SmallConvNet"), "preset")
+
+
+class Embedder(Network):
+    """A network of another kind: an embedding per image, and no map."""
+
+    @property
+    def poolings(self) -> tuple[str, ...]:
+        return ("embedding",)
+
+    def build(self, config: BackboneConfig, weights: str | None = None) -> keras.Model:
+        flat = keras.layers.Flatten()
+        return keras.Sequential([keras.Input((config.size, config.size, 3)), flat, keras.layers.Dense(3, name="last")])
+
+    def scaled(self, pixels):
+        return keras.layers.Rescaling(1 / 255)(pixels)
+
+
+def test_a_network_of_another_kind(monkeypatch, tmp_path) -> None:
+    monkeypatch.setitem(ARCHITECTURES, "Embedder", Embedder(40))
+    config = BackboneConfig("Embedder")
+    assert (config.size, config.pooling, config.inner_maps) == (40, "embedding", ())
+    assert BackboneConfig.from_json(config.to_json()) == config
+    backbone = build_backbone(config, seed=3)
+    save_backbone_weights(backbone, tmp_path / "b.weights.h5")
+    again = build_backbone(config, tmp_path / "b.weights.h5")
+    kernel = next(weight for weight in again.weights if "last" in weight.path)
+    expected = pixels(40).reshape(2, -1) / 255 @ kernel.numpy()
+    np.testing.assert_allclose(again(pixels(40)), expected, rtol=1e-4, atol=1e-5)
+    for options in ({"pooling": "mean"}, {"layer": "last"}):
+        with raises_argument(*options):
+            BackboneConfig("Embedder", **options)
+    with raises_argument("weights"):
+        build_backbone(config, "imagenet")
+    with pytest.raises(DataError):
+        build_backbone(config, tmp_path / "none.weights.h5")

@@ -13,15 +13,15 @@ import hashlib
 import math
 import os
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import keras
 import numpy as np
 
 from vsemb.configured import Configured
-from vsemb.errors import DataError, VsembError, invalid_argument, one_line, unknown_name
-from vsemb.image.pooling import MAP_POOLINGS, pooled_map
-from vsemb.image.presets import Preset, preset_class
+from vsemb.errors import DataError, invalid_argument, one_line, unknown_name
+from vsemb.image.pooling import pooled_map
+from vsemb.image.presets import Network, preset_class
 from vsemb.image.resizing import Resizing
 from vsemb.weights import load_weights, save_weights
 
@@ -42,29 +42,64 @@ PRESET_RESIZE = "preset"
 
 
 @dataclasses.dataclass(frozen=True)
-class Architecture:
-    """Facts about one network.
+class Architecture(Network):
+    """A network that is described by a row of `ARCHITECTURES`; `keras.applications` builds it.
 
     Attributes:
-        size: the side of the images that its published weights were trained on, in pixels.
         mode: scaling of RGB pixels in 0..255: `"tf"` (to [-1, 1]), `"caffe"` (to BGR, minus the ImageNet means),
             `"torch"` (to 0..1, minus mean, over deviation), or `"none"` (the network scales them itself).
-        pooling: the default pooling.
-        layers: names of inner layers that can replace the last map: `fc6` and `fc7`, or maps. The layers above such a
-            map can be trained (`build_top`); of several maps, the first is the default.
-        levels: Keras' names of the inner layers whose mean `"multilevel"` and `"regional"` pooling add.
-        poolings: the other supported poolings.
+        pooling, levels: see `Network`.
+        layers: `fc6` and `fc7`, or maps, see `Network`.
     """
 
-    size: int
+    published: ClassVar[str | None] = "imagenet"
+    has_classifier: ClassVar[bool] = True
+
     mode: Literal["tf", "caffe", "torch", "none"]
     pooling: str = "mean"
     layers: tuple[str, ...] = ()
     levels: tuple[str, ...] = ()
-    poolings: tuple[str, ...] = MAP_POOLINGS
+
+    @property
+    def inner_maps(self) -> tuple[str, ...]:
+        return tuple(layer for layer in self.layers if layer not in _FULLY_CONNECTED)
+
+    def build(self, config: BackboneConfig, weights: str | None = None) -> keras.Model:
+        layer = _FULLY_CONNECTED.get(config.layer or "")
+        options = {"weights": weights, "input_shape": (config.size, config.size, 3)}
+        try:
+            network = getattr(keras.applications, config.name)(include_top=layer is not None, **options)
+        except ValueError as error:
+            raise invalid_argument("size", config.size, f"a size that {config.name} accepts", str(error)) from error
+        except Exception as error:  # Keras raises a bare Exception when a download fails
+            if weights is None:
+                raise
+            raise DataError(
+                f"Cannot get the ImageNet weights of {config.name} ({' '.join(str(error).split())}). "
+                "Download them by hand and name the file as `weights`."
+            ) from error
+        if layer is None:
+            return network
+        return keras.Model(network.inputs, network.get_layer(layer).output, name=f"{network.name}_{config.layer}")
+
+    def with_classifier(self, name: str, weights: str | None = None) -> keras.Model:
+        return getattr(keras.applications, name)(weights=weights, input_shape=(self.size, self.size, 3))
+
+    def scaled(self, pixels: Any) -> Any:
+        return pixels if self.mode == "none" else PixelScaling(self.mode, name="scaling")(pixels)
 
 
-ARCHITECTURES: dict[str, Architecture] = {
+class SmallConvNet(Architecture):
+    """The network of `small_conv_net`, trained from scratch."""
+
+    published = None
+    has_classifier = False
+
+    def build(self, config: BackboneConfig, weights: str | None = None) -> keras.Model:
+        return small_conv_net((config.size, config.size, 3))
+
+
+ARCHITECTURES: dict[str, Network] = {
     "MobileNetV2": Architecture(
         224,
         "tf",
@@ -87,7 +122,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Xception": Architecture(299, "tf"),
     "DenseNet121": Architecture(224, "torch"),
     "ConvNeXtTiny": Architecture(224, "none"),
-    "SmallConvNet": Architecture(64, "tf", pooling="mean+max", layers=("block2_relu",)),
+    "SmallConvNet": SmallConvNet(64, "tf", pooling="mean+max", layers=("block2_relu",)),
 }
 
 
@@ -135,21 +170,22 @@ class BackboneConfig:
     preset: dict[str, Any] | None = dataclasses.field(default=None, hash=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self._network_class is not None and self.preset is None:
-            object.__setattr__(self, "preset", dataclasses.asdict(self._network_class.open(self.name)))
-        architecture = self.architecture
+        network_class = preset_class(self.name)
+        if network_class is not None and self.preset is None:
+            object.__setattr__(self, "preset", dataclasses.asdict(network_class.open(self.name)))
+        network = self.network
         if self.size is None or self.size == 0:
-            object.__setattr__(self, "size", architecture.size)
+            object.__setattr__(self, "size", network.size)
         if not self.pooling:
-            object.__setattr__(self, "pooling", "flat" if self.inner_map else architecture.pooling)
+            object.__setattr__(self, "pooling", "flat" if self.inner_map else network.pooling)
         if not isinstance(self.size, int) or isinstance(self.size, bool) or self.size < 32:
             raise invalid_argument("size", self.size, "a number of pixels >= 32")
-        if self.network is not None and self.size != self.network.size and not self.network.any_size:
-            raise invalid_argument("size", self.size, f"{self.network.size} for {self.name}")
+        if self.size != network.size and not network.any_size:
+            raise invalid_argument("size", self.size, f"{network.size} for {self.name}")
         if not self.has_pooling(self.pooling):
             raise unknown_name("pooling", self.pooling, self.poolings)
-        if self.layer is not None and self.layer not in self._layers:
-            allowed = f"None, or one of {', '.join(self._layers)}" if self._layers else "None"
+        if self.layer is not None and self.layer not in network.layers:
+            allowed = f"None, or one of {', '.join(network.layers)}" if network.layers else "None"
             raise invalid_argument("layer", self.layer, f"{allowed} for {self.name}")
         if self.crops not in (1, 10):
             raise invalid_argument("crops", self.crops, "1 or 10")
@@ -160,23 +196,18 @@ class BackboneConfig:
             raise unknown_name("resize", self.resize, resizes)
 
     @functools.cached_property
-    def architecture(self) -> Architecture:
-        """The architecture of the network.
+    def network(self) -> Network:
+        """The network without its weights.
 
         Raises:
             InvalidArgumentError: for an unknown name.
         """
-        if self.network is not None:
-            poolings = self.network.poolings
-            return Architecture(self.network.size, "none", poolings[0], poolings=poolings)
+        network_class = preset_class(self.name)
+        if network_class is not None:
+            return network_class(**(self.preset or {}))
         if self.name not in ARCHITECTURES:
             raise unknown_name("backbone", self.name, ARCHITECTURES)
         return ARCHITECTURES[self.name]
-
-    @property
-    def published(self) -> str:
-        """The name of the network's published weights, see `build_backbone`."""
-        return "imagenet" if self.network is None else "preset"
 
     @property
     def inner_maps(self) -> tuple[str, ...]:
@@ -187,25 +218,16 @@ class BackboneConfig:
         >>> BackboneConfig("SmallConvNet").inner_maps, BackboneConfig("VGG16").inner_maps
         (('block2_relu',), ())
         """
-        return tuple(layer for layer in self._layers if layer not in _FULLY_CONNECTED)
-
-    @property
-    def _layers(self) -> tuple[str, ...]:
-        # To find the inner maps of a preset, its network is built: only where they are asked for.
-        return self.architecture.layers if self.network is None else self.network.inner_maps
-
-    @property
-    def _all_levels(self) -> tuple[str, ...]:
-        return self.architecture.levels if self.network is None else self.network.inner_maps
+        return self.network.inner_maps
 
     @property
     def poolings(self) -> tuple[str, ...]:
         """The poolings that the network has."""
-        return tuple(pooling for pooling in (*self.architecture.poolings, "multilevel") if self.has_pooling(pooling))
+        return tuple(pooling for pooling in (*self.network.poolings, "multilevel") if self.has_pooling(pooling))
 
     def has_pooling(self, pooling: object) -> bool:
         """Whether the network has a pooling."""
-        return pooling in self.architecture.poolings or (pooling == "multilevel" and bool(self._all_levels))
+        return pooling in self.network.poolings or (pooling == "multilevel" and bool(self.network.levels))
 
     def fitting(self, pooling: str | None) -> str | None:
         """Return a recipe's pooling for this network: None in place of the mean of a map that it does not have.
@@ -219,12 +241,12 @@ class BackboneConfig:
 
     @property
     def _default_resize(self) -> str:
-        return RESIZES[0] if self.network is None or self.network.resizing is None else PRESET_RESIZE
+        return RESIZES[0] if self.network.resizing is None else PRESET_RESIZE
 
     @property
     def resizing(self) -> Resizing | None:
         """How the preset resizes images; None for the resizing of other networks."""
-        if self.resize != PRESET_RESIZE or self.network is None:
+        if self.resize != PRESET_RESIZE:
             return None
         return Resizing(**(self.network.resizing or {}))
 
@@ -232,21 +254,12 @@ class BackboneConfig:
     def levels(self) -> tuple[str, ...]:
         """The inner layers whose means are part of the features."""
         added = self.layer is None and self.pooling in ("multilevel", "regional")
-        return self._all_levels if added else ()
+        return self.network.levels if added else ()
 
     @property
     def inner_map(self) -> bool:
         """Whether `layer` is a map, with layers above that can be trained."""
-        return self.layer is not None and self.layer not in _FULLY_CONNECTED
-
-    @functools.cached_property
-    def network(self) -> Preset | None:
-        """The network of a preset; None for the others."""
-        return None if self._network_class is None or self.preset is None else self._network_class(**self.preset)
-
-    @functools.cached_property
-    def _network_class(self) -> type[Preset] | None:
-        return preset_class(self.name)
+        return self.layer is not None and self.layer in self.network.inner_maps
 
     def to_json(self) -> dict[str, Any]:
         """Return the configuration as a JSON object."""
@@ -306,39 +319,26 @@ def build_backbone(config: BackboneConfig, weights: str | os.PathLike[str] | Non
     >>> build_backbone(BackboneConfig("SmallConvNet")).output_shape
     (None, 256)
     """
-    own = config.published
+    own = config.network.published
     if weights in {"imagenet", "preset"} - {own}:
-        raise invalid_argument("weights", weights, f"{own!r}, a path or 'random' for {config.name}")
-    if config.network is not None:
-        base = config.network.build(config.name, seed, own_weights=weights == "preset")
-    elif weights == "imagenet":
-        base = _imagenet(config)
-    else:
-        base = _cut(_network(config, include_top=config.layer in _FULLY_CONNECTED), config)
-        _set_random(base, seed)
-    if weights not in (None, "random", own):
+        allowed = f"a path or 'random' for {config.name}"
+        raise invalid_argument("weights", weights, f"{own!r}, {allowed}" if own else allowed)
+    base = config.network.build(config, own if weights == own else None)
+    if weights is None or weights == "random":
+        config.network.set_random(base, seed)
+    elif weights != own:
         _load(base, config, Path(weights))
     pixels = keras.Input((config.size, config.size, 3), name="pixels")
-    network, levels = base, []
+    network = base
     inner: tuple[Any, ...] = (config.layer,) if config.inner_map else config.levels
     if inner:
         # The last map stays an output, so that the network keeps all its weights.
         outputs = [*(base.get_layer(name).output for name in inner), base.output]
         network = keras.Model(base.inputs, outputs, name=base.name)
-    features = network(scaled(pixels, config))
-    if inner:
-        *levels, features = features
+    *levels, features = keras.tree.flatten(network(config.network.scaled(pixels)))
     if config.inner_map:
         features = levels.pop()
-
-    def pool_map(feature_map: Any) -> Any:
-        return pooled_map(feature_map, config.pooling, levels)
-
-    if config.network is not None:
-        features = config.network.pooled(features, config.pooling, pool_map)
-    elif config.layer not in _FULLY_CONNECTED:
-        features = pool_map(features)
-    return keras.Model(pixels, features, name="backbone")
+    return keras.Model(pixels, config.network.pooled(features, config.pooling, levels), name="backbone")
 
 
 def build_top(config: BackboneConfig, weights: str | Path | None = None, pooling: str = "regional") -> keras.Model:
@@ -363,14 +363,11 @@ def build_top(config: BackboneConfig, weights: str | Path | None = None, pooling
     """
     if not config.inner_map or config.pooling != "flat":
         raise invalid_argument("config", config, "of an inner map with pooling='flat'")
-    if config.network is not None:
-        base = config.network.build(config.name, 0, own_weights=False)
-    else:
-        base = _network(config, include_top=False)
+    base = config.network.build(config)
     if weights is not None:
         _load(base, config, Path(weights))
     names = [layer.name for layer in base.layers]
-    above = [name for name in config._all_levels if names.index(name) > names.index(config.layer)]
+    above = [name for name in config.network.levels if names.index(name) > names.index(config.layer)]
     start = base.get_layer(config.layer).output
     top = keras.Model(start, [*(base.get_layer(name).output for name in above), base.output], name="top")
     # Networks of presets are built for images of any size.
@@ -379,14 +376,6 @@ def build_top(config: BackboneConfig, weights: str | Path | None = None, pooling
     below = keras.layers.Reshape(shape)(flat)
     *levels, last = keras.tree.flatten(top(below))
     return keras.Model(flat, pooled_map(last, pooling, [below, *levels]), name="backbone")
-
-
-def scaled(pixels: Any, config: BackboneConfig) -> Any:
-    """Scale pixels in 0..255, the input of a functional model, to the network's range."""
-    if config.network is not None:
-        return config.network.scaled(pixels)
-    mode = config.architecture.mode
-    return pixels if mode == "none" else PixelScaling(mode, name="scaling")(pixels)
 
 
 @keras.saving.register_keras_serializable(package="vsemb")
@@ -472,48 +461,6 @@ def small_conv_net(input_shape: tuple[int, int, int] = (64, 64, 3)) -> keras.Mod
     return keras.Model(pixels, x, name="small_conv_net")
 
 
-def _network(config: BackboneConfig, include_top: bool, weights: str | None = None) -> keras.Model:
-    shape = (config.size, config.size, 3)
-    if config.name == "SmallConvNet":
-        return small_conv_net(shape)
-    try:
-        return getattr(keras.applications, config.name)(include_top=include_top, weights=weights, input_shape=shape)
-    except ValueError as error:
-        raise invalid_argument("size", config.size, f"a size that {config.name} accepts", str(error)) from error
-
-
-def _cut(network: keras.Model, config: BackboneConfig) -> keras.Model:
-    if config.layer not in _FULLY_CONNECTED:
-        return network
-    layer = network.get_layer(_FULLY_CONNECTED[config.layer])
-    return keras.Model(network.inputs, layer.output, name=f"{network.name}_{config.layer}")
-
-
-def _imagenet(config: BackboneConfig) -> keras.Model:
-    if config.name == "SmallConvNet":
-        raise invalid_argument("weights", "imagenet", "a path or 'random' for SmallConvNet")
-    try:
-        return _cut(_network(config, include_top=config.layer in _FULLY_CONNECTED, weights="imagenet"), config)
-    except VsembError:
-        raise
-    except Exception as error:  # Keras raises a bare Exception when a download fails
-        raise DataError(
-            f"Cannot get the ImageNet weights of {config.name} ({' '.join(str(error).split())}). "
-            "Download them by hand and name the file as `weights`."
-        ) from error
-
-
-def _set_random(network: keras.Model, seed: int) -> None:
-    """Draw He-normal kernels; biases and normalization weights keep their constant initial values."""
-    random = np.random.default_rng(seed)
-    for weight in network.trainable_weights:
-        if len(weight.shape) > 1:
-            # The last axis of a depthwise kernel is the multiplier.
-            depthwise = weight.shape[-1] == 1
-            inputs = np.prod(weight.shape[:2] if depthwise else weight.shape[:-1])
-            weight.assign(random.standard_normal(weight.shape, np.float32) * np.sqrt(2.0 / inputs))
-
-
 def _load(base: keras.Model, config: BackboneConfig, path: Path) -> None:
     if not path.is_file():
         raise DataError(f"No weights file at {path}. Expected: a .weights.h5 or .h5 file of {config.name}.")
@@ -524,11 +471,11 @@ def _load(base: keras.Model, config: BackboneConfig, path: Path) -> None:
         return
     except Exception as error:  # h5py and Keras raise many types for a file that does not fit
         reason = one_line(error, 200)
-    if config.network is not None:
+    if not config.network.has_classifier:
         raise DataError(f"The weights in {path} do not fit {config.name}: {reason}")
     try:
         # The file may hold the whole network with its classifier, whose weights come last.
-        network = _network(dataclasses.replace(config, size=ARCHITECTURES[config.name].size), include_top=True)
+        network = config.network.with_classifier(config.name)
         load_all_weights(network, path)
         base.set_weights([keras.ops.convert_to_numpy(w) for w in network.weights[: len(base.weights)]])
     except Exception as error:

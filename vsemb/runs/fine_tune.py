@@ -22,7 +22,6 @@ from vsemb.recipes.schema import Recipe
 from vsemb.recipes.towers import PUBLISHED, Pixels
 from vsemb.runs.run import Run
 
-FROM_SCRATCH = ("SmallConvNet",)
 # Fields of an image tower that are kept when another backbone from pixels replaces it.
 _KEPT = ("dropout", "augment", "augmentation", "erasing", "pooling", "projection")
 
@@ -51,14 +50,13 @@ def with_backbone(recipe: Recipe, dataset: StoredDataset, backbone: str | None =
     if backbone is not None and backbone not in ARCHITECTURES and not is_preset(backbone):
         if Path(backbone).is_dir():
             config, _ = run_backbone(backbone, "fine_tune")
-            return recipe.with_pixels(_named(_pixels(config, str(Path(backbone).resolve()), given)))
+            return recipe.with_pixels(_named(_pixels(config, str(Path(backbone).resolve()), given), config))
         if Path(backbone).name != backbone:
             raise DataError(f"{backbone} must be a backbone or a run that was trained from pixels; it does not exist.")
     if backbone is not None:
         config = BackboneConfig(backbone)
         given["pooling"] = config.fitting(given.get("pooling"))
-        weights = None if backbone in FROM_SCRATCH else config.published
-        return recipe.with_pixels(_named(Pixels(backbone, **given, weights=weights)))
+        return recipe.with_pixels(_named(Pixels(backbone, **given, weights=config.network.published), config))
     store = FeatureStore.find(dataset, getattr(image, "fingerprint", None))
     if store.backbone is None or store.weights_path is None:
         raise DataError(
@@ -79,9 +77,9 @@ def _pixels(config: BackboneConfig, weights: str, given: Mapping[str, Any]) -> P
     return Pixels(config.name, weights=weights, size=config.size, layer=config.layer, **given)
 
 
-def _named(tower: Pixels) -> Pixels:
+def _named(tower: Pixels, config: BackboneConfig) -> Pixels:
     """Return a tower with augmentation and stored statistics, or without both if its backbone starts from scratch."""
-    pretrained = tower.backbone not in FROM_SCRATCH
+    pretrained = config.network.published is not None
     return replace(tower, frozen_statistics=pretrained, augment=pretrained)
 
 
@@ -163,7 +161,8 @@ def lent_backbone(
     given = {name: value for name, value in network.items() if value is not None}
     if weights is None or str(weights) in PUBLISHED or not Path(weights).is_dir():
         config = BackboneConfig(given.pop("backbone", DEFAULT_BACKBONE), **given)
-        yield config, config.published if weights is None else weights
+        # `build_backbone` refuses these for a network without published weights.
+        yield config, (config.network.published or "imagenet") if weights is None else weights
         return
     path = Path(weights)
     config, trained = run_backbone(path, "weights")

@@ -16,7 +16,6 @@ from vsemb import recipes
 from vsemb.data.features.store import feature_fingerprint
 from vsemb.errors import DataError
 from vsemb.image.backbones import BackboneConfig, build_backbone, build_top, save_backbone_weights, weights_sha256
-from vsemb.image.pooling import pooled_map
 from vsemb.runs.train import train
 
 PRESET_PIXELS = np.random.default_rng(0).integers(0, 256, (3, 32, 32, 3)).astype(np.float32)
@@ -74,12 +73,7 @@ def test_poolings_of_patches(preset_path) -> None:
     }
     for pooling, expected in wanted.items():
         config = BackboneConfig(f"hub:{preset_path('vit')}", pooling=pooling)
-        assert config.network is not None
-        pooled = config.network.pooled(
-            keras.ops.convert_to_tensor(vectors),
-            pooling,
-            lambda features: pooled_map(features, pooling, []),  # noqa: B023
-        )
+        pooled = config.network.pooled(keras.ops.convert_to_tensor(vectors), pooling)
         np.testing.assert_allclose(keras.ops.convert_to_numpy(pooled), expected, rtol=1e-6)
     for pooling, size in (("mean", 16), ("mean+max", 32), ("flat", 256)):
         config = BackboneConfig(f"hub:{preset_path('vit')}", pooling=pooling)
@@ -182,6 +176,8 @@ def test_best_trains_the_layers_above_the_inner_map(preset_path, scenes_copy, tm
 def test_what_does_not_go_together(preset_path) -> None:
     with raises_argument("pooling"):
         BackboneConfig(f"hub:{preset_path('clip')}", pooling="mean")
+    with raises_argument("layer"):
+        BackboneConfig(f"hub:{preset_path('clip')}", layer="gone")
     with raises_argument("weights"):
         build_backbone(BackboneConfig(f"hub:{preset_path('vit')}"), "imagenet")
 

@@ -411,8 +411,7 @@ class AttentiveDecoder(Decoder, kind="attentive"):
             raise invalid_argument("image.projection", image.projection.kind, "'none' with decoder=attentive", fix)
 
     def image_encoder(self, image: Any, info: RunInfo, seed: int, dtype: str) -> keras.layers.Layer:
-        network = image.config.network
-        if network is not None and not network.gives_map:
+        if not image.config.network.gives_map:
             name = display_name(image.backbone)
             raise invalid_argument("image.backbone", name, "a network that gives a map, with decoder=attentive")
         backbone = build_backbone(image.config, image.weights, seed=seed)

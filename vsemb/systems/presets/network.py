@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -30,6 +30,9 @@ from vsemb.systems.presets.files import (
     preset_directory,
     read_part,
 )
+
+if TYPE_CHECKING:
+    from vsemb.image.backbones import BackboneConfig
 
 # Output of the network -> poolings, the default first. `token` is the class token.
 _POOLINGS = {
@@ -99,7 +102,8 @@ class ImagePreset(Preset):
                     f"`image_size` in {directory / CONVERTER} must be {list(sides)}, the size of the network; got "
                     f"{list(converter.image_size)}."
                 )
-            preset = cls(int(sides[0]), converter.resizing._asdict(), network, converter.scale, converter.offset)
+            resizing = converter.resizing._asdict()
+            preset = cls(int(sides[0]), network, converter.scale, converter.offset, resizing=resizing)
             # Values that are read later must be right, too.
             _ = preset.any_size, preset.poolings
         return preset
@@ -129,10 +133,6 @@ class ImagePreset(Preset):
         return _PATCHES[self.network["class_name"]](self.network["config"])
 
     @property
-    def gives_map(self) -> bool:
-        return self.kind == "map"
-
-    @property
     def poolings(self) -> tuple[str, ...]:
         if self.kind == "patches" and not self.before_patches:
             return tuple(pooling for pooling in _POOLINGS["patches"] if pooling != "token")
@@ -154,24 +154,38 @@ class ImagePreset(Preset):
                 return (layer.name,)
         return ()
 
-    def build(self, name: str, seed: int, *, own_weights: bool = False) -> keras.Model:
+    def build(self, config: BackboneConfig, weights: str | None = None) -> keras.Model:
         network = image_network(build_network(self.network))
         ranks = {"map": 4, "patches": 3, "embedding": 2}
         outputs = network.outputs
         if len(outputs) != 1 or len(outputs[0].shape) != ranks[self.kind] or len(network.inputs) != 1:
             raise DataError(
-                f"The network of the preset {name!r} must give a map of the image, a vector per patch (ViT, DeiT, "
-                f"DINOv2), or an embedding (CLIP, SigLIP); got {self.network.get('class_name')}."
+                f"The network of the preset {config.name!r} must give a map of the image, a vector per patch (ViT, "
+                f"DeiT, DINOv2), or an embedding (CLIP, SigLIP); got {self.network.get('class_name')}."
             )
-        if not own_weights:
-            _set_random(network, seed)
+        if weights is None:
             return network
-        own = image_network(load_network(name))
+        own = image_network(load_network(config.name))
         if [weight.shape for weight in own.weights] != [weight.shape for weight in network.weights]:
             raise DataError(
-                f"The weights of the preset {name!r} must fit its configuration; the published network has changed."
+                f"The weights of the preset {config.name!r} must fit its configuration; the published network has "
+                "changed."
             )
         return own
+
+    def set_random(self, network: keras.Model, seed: int) -> None:
+        """Draw random weights: convolutions He-normal, matrices and tokens as in ViT. Constants stay."""
+        random = np.random.default_rng(seed)
+        for weight in network.trainable_weights:
+            if len(weight.shape) < 2:
+                if weight.name == "bias":
+                    weight.assign(np.zeros(weight.shape, np.float32))
+                elif np.ptp(keras.ops.convert_to_numpy(weight)) > 0:
+                    weight.assign(random.standard_normal(weight.shape, np.float32) * _TRANSFORMER_DEVIATION)
+                continue
+            inputs = math.prod(weight.shape[:2] if weight.shape[-1] == 1 else weight.shape[:-1])
+            deviation = math.sqrt(2.0 / inputs) if len(weight.shape) == 4 else _TRANSFORMER_DEVIATION
+            weight.assign(random.standard_normal(weight.shape, np.float32) * deviation)
 
     def scaled(self, pixels: Any) -> Any:
         if self.scale is None and self.offset is None:
@@ -180,15 +194,13 @@ class ImagePreset(Preset):
         offset = 0.0 if self.offset is None else self.offset
         return keras.layers.Rescaling(scale, offset, dtype="float32", name="scaling")(pixels)
 
-    def pooled(self, features: Any, pooling: str, pool_map: Callable[[Any], Any]) -> Any:
-        if pooling == "embedding":
-            return features
+    def pooled(self, features: Any, pooling: str, levels: Sequence[Any] = ()) -> Any:
         if pooling == "token":
             return features[:, 0]
         if self.kind == "patches":
             # Patches become a map with one row.
             features = keras.ops.expand_dims(features[:, self.before_patches :], 1)
-        return pool_map(features)
+        return super().pooled(features, pooling, levels)
 
     @staticmethod
     def keep(name: str, run: Path) -> None:
@@ -209,18 +221,3 @@ def image_network(network: keras.Model) -> keras.Model:
         return network
     images = keras.Input(network.vision_encoder.image_shape, name="images")
     return keras.Model(images, network.get_vision_embeddings(images), name="image_network")
-
-
-def _set_random(network: keras.Model, seed: int) -> None:
-    """Draw random weights: convolutions He-normal, matrices and tokens as in ViT. Constants stay."""
-    random = np.random.default_rng(seed)
-    for weight in network.trainable_weights:
-        if len(weight.shape) < 2:
-            if weight.name == "bias":
-                weight.assign(np.zeros(weight.shape, np.float32))
-            elif np.ptp(keras.ops.convert_to_numpy(weight)) > 0:
-                weight.assign(random.standard_normal(weight.shape, np.float32) * _TRANSFORMER_DEVIATION)
-            continue
-        inputs = math.prod(weight.shape[:2] if weight.shape[-1] == 1 else weight.shape[:-1])
-        deviation = math.sqrt(2.0 / inputs) if len(weight.shape) == 4 else _TRANSFORMER_DEVIATION
-        weight.assign(random.standard_normal(weight.shape, np.float32) * deviation)

@@ -10,7 +10,7 @@ import keras
 
 from vsemb.errors import DataError, VsembError, invalid_argument, one_line
 from vsemb.exporting.signatures import one_row_at_least
-from vsemb.image.backbones import ARCHITECTURES, BackboneConfig, load_all_weights, scaled
+from vsemb.image.backbones import BackboneConfig, load_all_weights
 from vsemb.image.decode import decode_images
 from vsemb.ops.tensorflow import tf
 from vsemb.systems.regions.proposals import best_boxes, objectness, propose
@@ -326,11 +326,11 @@ def feature_maps(backbone: keras.Model, config: BackboneConfig) -> keras.Model:
     if config.layer is not None:
         fix = 'A fully connected layer has no map: use pooling="crops".'
         raise invalid_argument("layer", config.layer, "None where features are pooled from a map", fix)
-    if config.network is not None and not config.network.gives_map:
+    if not config.network.gives_map:
         raise invalid_argument("backbone", config.name, "a network that gives a map, for regions")
     network = next(layer for layer in backbone.layers if isinstance(layer, keras.Model))
     pixels = keras.Input((config.size, config.size, 3), name="pixels")
-    maps = network(scaled(pixels, config))
+    maps = network(config.network.scaled(pixels))
     return keras.Model(pixels, maps, name="maps")
 
 
@@ -350,15 +350,14 @@ def build_classifier(config: BackboneConfig, weights: str | os.PathLike[str]) ->
         InvalidArgumentError: if the network lacks such a classifier.
     """
     instead = 'Use rank="objectness".'
-    if config.name not in ARCHITECTURES or config.name == "SmallConvNet":
+    if not config.network.has_classifier:
         allowed = f"'objectness' for {config.name}, which has no classifier here"
         raise invalid_argument("rank", "confidence", allowed, instead)
     if weights != "imagenet" and not os.path.isfile(weights):
         raise DataError(f"No weights file at {weights}. Expected: one of {config.name} with its classifier.")
-    side = ARCHITECTURES[config.name].size
     source = "imagenet" if weights == "imagenet" else None
     try:
-        network = getattr(keras.applications, config.name)(weights=source, input_shape=(side, side, 3))
+        network = config.network.with_classifier(config.name, source)
         *_, before, dense = [part for part in network.layers if not isinstance(part, keras.layers.Dropout)]
         if not isinstance(before, keras.layers.GlobalAveragePooling2D):
             allowed = f"'objectness' for {config.name}, whose classifier is more than linear"
