@@ -518,16 +518,17 @@ def path_of(name: str, value: Any) -> Path:
     PosixPath('data/pets')
     """
     if not isinstance(value, str | os.PathLike):
-        raise invalid_argument(name, value, "the path of a file or folder")
+        raise invalid_argument(name, type(value).__name__, "the path of a file or folder")
     return Path(value)
 
 
-def in_order(name: str, values: Any) -> list[Any]:
+def in_order(name: str, values: Any, allowed: str | None = None) -> list[Any]:
     """Return values that others belong to by their places, after a check that they have an order.
 
     Args:
         name: name of the argument, a plural, for the message.
         values: the values, a sequence, array, column or iterator.
+        allowed: the allowed values as a phrase; default: a list.
 
     Raises:
         InvalidArgumentError: for one value, a set, whose order differs between processes, or a mapping.
@@ -537,16 +538,18 @@ def in_order(name: str, values: Any) -> list[Any]:
     >>> in_order("captions", ("a dog", "a cat"))
     ['a dog', 'a cat']
     """
-    allowed = f"a list of {name}"
-    single = isinstance(values, str | bytes | os.PathLike) or getattr(values, "ndim", 1) == 0
-    if single or not isinstance(values, Iterable):
+    allowed = allowed or f"a list of {name}"
+    if isinstance(values, str | bytes | os.PathLike):
         raise invalid_argument(name, values, allowed)
+    kind = type(values).__name__
+    if getattr(values, "ndim", 1) == 0 or not isinstance(values, Iterable):
+        raise invalid_argument(name, kind, allowed)
     # The views of a dictionary are sets, too, but have its order.
     if isinstance(values, Set) and not isinstance(values, KeysView | ItemsView):
         fix = "Keep them in a list from the start."
-        raise invalid_argument(name, values, f"{allowed}, since a set has no order", fix)
+        raise invalid_argument(name, kind, f"{allowed}, since a set has no order", fix)
     if isinstance(values, Mapping):
-        raise invalid_argument(name, values, allowed, f"Of a dictionary: {name}=list(dictionary.values()).")
+        raise invalid_argument(name, kind, allowed, "Of a dictionary: list(dictionary.values()).")
     return list(values)
 
 

@@ -7,6 +7,7 @@ import io
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import tensorflow as tf
 from PIL import Image
@@ -419,6 +420,7 @@ def test_views_of_a_dictionary_and_iterators_have_an_order(files, captions):
         ("dataset", lambda: vsemb.Dataset.from_huggingface({"image": ["a.png"], "caption": ["a"]})),
         ("dataset", lambda: vsemb.Dataset.from_huggingface({"train": 3})),
         ("dataset", lambda: vsemb.Dataset.from_huggingface(None)),
+        ("frame", lambda: vsemb.Dataset.from_dataframe(pa.table({"image": ["a.png"], "caption": ["a"]}))),
         ("split", lambda: vsemb.Dataset.from_huggingface({"x-y": [], "train": []})),
     ],
 )

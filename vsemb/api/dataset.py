@@ -40,7 +40,7 @@ Rows = Iterable[Any] | Mapping[str, Iterable[Any]]
 _TABLE = "Rows of the table must name a readable image file and have a caption"
 # `tf.data.INFINITE_CARDINALITY`.
 _ENDLESS = -1
-_ROWS = "Images must be files, bytes, PIL images or uint8 arrays, and captions strings"
+_ROWS = "Images must be files, bytes, PIL images or uint8 arrays, captions strings, and splits names"
 # Directories of datasets without `out`; each is removed when the process ends.
 _TEMPORARY: list[tempfile.TemporaryDirectory[str]] = []
 
@@ -215,8 +215,9 @@ class Dataset(store.StoredDataset, Result):
 
             data = vsemb.Dataset.from_dataframe(pandas.read_parquet("pets.parquet"), "data/pets", caption="title")
         """
-        if not hasattr(frame, "columns"):
-            fix = "For lists: Dataset.from_pairs(images, captions)."
+        # Of a table of Arrow, `columns` are the values.
+        if not hasattr(frame, "columns") or hasattr(frame, "column_names"):
+            fix = "Of Arrow: table.to_pandas(). For lists: Dataset.from_pairs(images, captions)."
             raise invalid_argument("frame", type(frame).__name__, "a DataFrame", fix)
         pick = Columns(list(frame.columns), image, caption, split)
         values = {name: list(frame[name]) for name in pick.names}

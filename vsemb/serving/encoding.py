@@ -77,10 +77,11 @@ class EncodingMixin:
         """
         if isinstance(texts, str):
             return self.encode_texts([texts], precision=precision, on_bad=on_bad, progress=False)[0]
-        rows = in_order("texts", texts)
+        allowed = "one string, or a list of strings"
+        rows = in_order("texts", texts, allowed)
         for text in rows:
             if not isinstance(text, str):
-                raise invalid_argument("texts", text, "one string, or a list of strings")
+                raise invalid_argument("texts", text, allowed)
         embed = self._quantized(self.embed_texts, precision, on_bad)
         return _encoded("texts", rows, _valid_text, embed, _no_words, batch_size, on_bad, progress)
 
@@ -121,9 +122,10 @@ class EncodingMixin:
 
         if is_image(images):
             return self.encode_images([images], precision=precision, on_bad=on_bad, progress=False)[0]
+        allowed = "one image, or a list of images"
         if hasattr(images, "read"):
-            raise invalid_argument("images", images, "one image, or a list of images", "Of an open file: file.read()")
-        rows = in_order("images", images)
+            raise invalid_argument("images", type(images).__name__, allowed, "Of an open file: file.read()")
+        rows = in_order("images", images, allowed)
         for image in rows:
             check_image(image)
         embed = self._quantized(self.embed_images, precision, on_bad)
