@@ -31,7 +31,7 @@ import os
 import re
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
@@ -500,6 +500,57 @@ def _not_allowed(read: Hint, name: str, value: Any) -> InvalidArgumentError:
     if read.literals and isinstance(value, str):
         return unknown_name(name, value, map(str, read.literals))
     return invalid_argument(name, value, read.allowed)
+
+
+def path_of(name: str, value: Any) -> Path:
+    """Return the path of a file or folder, after a check of its type.
+
+    Args:
+        name: name of the argument, for the message.
+        value: its value.
+
+    Raises:
+        InvalidArgumentError: for another type, such as an open file.
+
+    Example:
+
+    >>> path_of("out", "data/pets")
+    PosixPath('data/pets')
+    """
+    if not isinstance(value, str | os.PathLike):
+        raise invalid_argument(name, type(value).__name__, "the path of a file or folder")
+    return Path(value)
+
+
+def in_order(name: str, values: Any, allowed: str | None = None) -> list[Any]:
+    """Return values that others belong to by their places, after a check that they have an order.
+
+    Args:
+        name: name of the argument, a plural, for the message.
+        values: the values, a sequence, array, column or iterator.
+        allowed: the allowed values as a phrase; default: a list.
+
+    Raises:
+        InvalidArgumentError: for one value, a set, whose order differs between processes, or a mapping.
+
+    Example:
+
+    >>> in_order("captions", ("a dog", "a cat"))
+    ['a dog', 'a cat']
+    """
+    allowed = allowed or f"a list of {name}"
+    if isinstance(values, str | bytes | os.PathLike):
+        raise invalid_argument(name, values, allowed)
+    kind = type(values).__name__
+    if getattr(values, "ndim", 1) == 0 or not isinstance(values, Iterable):
+        raise invalid_argument(name, kind, allowed)
+    # The views of a dictionary are sets, too, but have its order.
+    if isinstance(values, Set) and not isinstance(values, KeysView | ItemsView):
+        fix = "Keep them in a list from the start."
+        raise invalid_argument(name, kind, f"{allowed}, since a set has no order", fix)
+    if isinstance(values, Mapping):
+        raise invalid_argument(name, kind, allowed, "Of a dictionary: list(dictionary.values()).")
+    return list(values)
 
 
 def require_all(values: Mapping[str, Any], hints: Mapping[str, Any]) -> None:

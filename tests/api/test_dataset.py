@@ -7,6 +7,7 @@ import io
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import tensorflow as tf
 from PIL import Image
@@ -289,3 +290,147 @@ def test_files_of_a_dataframe_that_are_not_found_name_the_argument_of_their_fold
     frame = Frame(file=[file.name for file in files], text=captions)
     with pytest.raises(DataError, match="images="):
         vsemb.Dataset.from_dataframe(frame, tmp_path / "out")
+
+
+def splits_of(dataset: vsemb.Dataset) -> dict[int, str]:
+    """Returns red value of each image -> its split."""
+    found = {}
+    for name in dataset.splits:
+        split = dataset.split(name)
+        found |= {
+            int(np.asarray(Image.open(io.BytesIO(split.read_image(row))))[0, 0, 0]): name for row in range(len(split))
+        }
+    return found
+
+
+STATED = ["train", "dev", "test"] * (COUNT // 3)
+STORED = {number * 10: ("train", "val", "test")[number % 3] for number in range(COUNT)}
+
+
+def test_a_column_of_splits_is_read_from_all_sources_of_rows(files, captions):
+    encoded = [file.read_bytes() for file in files]
+    columns = {"image": encoded, "caption": captions, "split": STATED}
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    elements = tf.data.Dataset.from_tensor_slices(columns)
+    for data in (
+        vsemb.Dataset.from_dataframe(Frame(**columns)),
+        vsemb.Dataset.from_huggingface(rows),
+        vsemb.Dataset.from_huggingface({"train": rows}),
+        vsemb.Dataset.from_huggingface({"train": rows[:4], "test": rows[4:]}),
+        vsemb.Dataset.from_tf(elements),
+        vsemb.Dataset.from_tf({"test": elements}),
+    ):
+        assert splits_of(data) == STORED
+
+
+def test_a_column_of_splits_of_the_hugging_face_library(files, captions):
+    datasets = pytest.importorskip("datasets")
+    columns = {"image": [file.read_bytes() for file in files], "caption": captions}
+    features = {"image": datasets.Value("binary"), "caption": datasets.Value("string")}
+    labels = datasets.ClassLabel(names=["test", "train", "dev"])
+    named = datasets.Dataset.from_dict({**columns, "split": STATED})
+    numbered = datasets.Dataset.from_dict(
+        {**columns, "split": [labels.str2int(name) for name in STATED]},
+        features=datasets.Features(features | {"split": labels}),
+    )
+    for rows in (named, numbered, named.to_iterable_dataset()):
+        assert splits_of(vsemb.Dataset.from_huggingface(rows)) == STORED
+
+
+@pytest.mark.parametrize("split", [None, "", " ", "../x", "x-y", 3, float("nan")])
+def test_rows_with_an_unusable_split_are_refused_by_number(files, captions, split):
+    parts = ["train"] * 5 + [split] + ["val"] * (COUNT - 6)
+    rows = [{"image": str(f), "caption": c, "split": s} for f, c, s in zip(files, captions, parts, strict=True)]
+    for make in (
+        lambda: vsemb.Dataset.from_pairs(files, captions, splits=parts),
+        lambda: vsemb.Dataset.from_dataframe(Frame(image=files, caption=captions, split=parts)),
+        lambda: vsemb.Dataset.from_huggingface(rows),
+    ):
+        with pytest.raises(DataError, match="1 row is not: row 5: "):
+            make()
+
+
+def test_one_name_for_all_splits_is_checked_once(files, captions):
+    with raises_argument("splits"):
+        vsemb.Dataset.from_pairs(files, captions, splits="x-y")
+
+
+def test_a_single_named_split_that_is_split_by_hash_is_reported(files, captions, capsys):
+    rows = [{"image": str(file), "caption": text} for file, text in zip(files, captions, strict=True)]
+    assert len(vsemb.Dataset.from_huggingface({"test": rows}).splits) > 1
+    assert "split test" in capsys.readouterr().err
+    kept = vsemb.Dataset.from_huggingface({"test": [row | {"split": "test"} for row in rows]})
+    vsemb.Dataset.from_huggingface(rows)
+    assert kept.splits == ("test",) and "hash" not in capsys.readouterr().err
+
+
+def test_files_of_a_dataframe_may_be_paths_below_the_folder(files, captions, tmp_path):
+    names = [Path(file.name) for file in files]
+    data = vsemb.Dataset.from_dataframe(Frame(file=names, text=captions), images=files[0].parent)
+    assert contents(data) == wanted(captions)
+    with pytest.raises(DataError, match="no such file") as raised:
+        vsemb.Dataset.from_dataframe(Frame(file=names, text=captions), images=tmp_path)
+    assert "images=" not in str(raised.value)
+
+
+def test_other_spellings_of_a_path_are_the_same_image(files, monkeypatch):
+    folder = files[0].parent
+    monkeypatch.chdir(folder)
+    spelled = ["00.png", "./00.png", str(files[0]), f"../{folder.name}/00.png", "01.png"]
+    data = vsemb.Dataset.from_pairs(spelled, list("abcde"), splits="train")
+    assert contents(data) == {0: list("abcd"), 10: ["e"]}
+    assert data.split("train").keys == ["00.png", "01.png"]
+
+
+def test_keys_that_are_equal_name_both_rows(files, tmp_path):
+    # The key of an image in memory is its row.
+    (tmp_path / "000001").write_bytes(files[0].read_bytes())
+    with pytest.raises(DataError, match="'000001'.*row 0 .*row 1"):
+        vsemb.Dataset.from_pairs([tmp_path / "000001", files[1].read_bytes()], ["a", "b"], splits="train")
+
+
+@pytest.mark.parametrize("make", [set, frozenset, lambda rows: dict.fromkeys(rows).keys() & set(rows), dict.fromkeys])
+def test_images_captions_and_splits_need_an_order(files, captions, make):
+    parts = [f"s{number}" for number in range(COUNT)]
+    with raises_argument("images"):
+        vsemb.Dataset.from_pairs(make(files), captions)
+    with raises_argument("captions"):
+        vsemb.Dataset.from_pairs(files, make(captions))
+    with raises_argument("splits"):
+        vsemb.Dataset.from_pairs(files, captions, splits=make(parts))
+    with pytest.raises(DataError, match="row 0: caption is"):
+        vsemb.Dataset.from_pairs(files[:1], [make(captions)])
+
+
+def test_views_of_a_dictionary_and_iterators_have_an_order(files, captions):
+    named = dict(zip(files, captions, strict=True))
+    assert contents(vsemb.Dataset.from_pairs(named.keys(), named.values())) == wanted(captions)
+    assert contents(vsemb.Dataset.from_pairs(iter(files), (text for text in captions))) == wanted(captions)
+
+
+@pytest.mark.parametrize(
+    ("argument", "make"),
+    [
+        ("path", lambda: vsemb.Dataset.from_csv(io.StringIO("file,caption\na.png,a\n"))),
+        ("path", lambda: vsemb.Dataset.open(None)),
+        ("out", lambda: vsemb.Dataset.from_pairs(["a.png"], ["a"], 3)),
+        ("images", lambda: vsemb.Dataset.from_dataframe(Frame(image=["a.png"], text=["a"]), images=3)),
+        ("images", lambda: vsemb.Dataset.from_pairs(3, ["a"])),
+        ("captions", lambda: vsemb.Dataset.from_pairs(["a.png"], np.array("a"))),
+        ("dataset", lambda: vsemb.Dataset.from_huggingface({"image": ["a.png"], "caption": ["a"]})),
+        ("dataset", lambda: vsemb.Dataset.from_huggingface({"train": 3})),
+        ("dataset", lambda: vsemb.Dataset.from_huggingface(None)),
+        ("frame", lambda: vsemb.Dataset.from_dataframe(pa.table({"image": ["a.png"], "caption": ["a"]}))),
+        ("split", lambda: vsemb.Dataset.from_huggingface({"x-y": [], "train": []})),
+    ],
+)
+def test_arguments_of_another_kind_are_refused_by_name(argument, make):
+    with raises_argument(argument):
+        make()
+
+
+def test_columns_of_one_name_are_refused(files, captions):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(zip(files, captions, captions, strict=True), columns=["image", "words", "words"])
+    with raises_argument("columns"):
+        vsemb.Dataset.from_dataframe(frame, caption="words")

@@ -74,6 +74,8 @@ def test_arguments_that_do_not_fit(model, pictures):
             vsemb.search(model, *arguments)
     with raises_argument("items"):
         vsemb.search(model, "a circle", embeddings, items=pictures[:3])
+    with raises_argument("items"):
+        vsemb.search(model, "a circle", embeddings, items=set(pictures))
 
 
 def test_unknown_words_of_a_query_are_named(model, pictures, capsys):

@@ -76,3 +76,11 @@ def test_a_precision_without_nan_or_name() -> None:
         model.encode_texts(["a"], precision="int8", on_bad="nan")
     with raises_argument("precision"):
         model.encode_texts(["a"], precision="binary")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("rows", [{"a", "b"}, frozenset("ab"), {"a": 1, "b": 2}])
+def test_rows_without_an_order_are_refused(rows):
+    with raises_argument("texts"):
+        Lengths().encode_texts(rows)
+    with raises_argument("images"):
+        Lengths().encode_images(rows)

@@ -18,13 +18,13 @@ from vsemb.data import store
 from vsemb.data.duplicates import shared_images
 from vsemb.data.images import ImageLike
 from vsemb.data.readers import read
-from vsemb.data.readers.source import file_name
-from vsemb.data.records import ImageRecord
+from vsemb.data.readers.source import file_name, one_split_note, split_name
+from vsemb.data.records import ImageRecord, check_split_name
 from vsemb.data.writing.prepare import described_source, summary
 from vsemb.data.writing.writer import BadImageFound, write_dataset
 from vsemb.errors import DataError, counted, invalid_argument, listed, one_line, unknown_name
 from vsemb.files import sha256_bytes
-from vsemb.parts import Count, require
+from vsemb.parts import Count, in_order, path_of, require
 from vsemb.printing import facts, table
 from vsemb.results import Result
 from vsemb.runs.describe import info
@@ -40,9 +40,15 @@ Rows = Iterable[Any] | Mapping[str, Iterable[Any]]
 _TABLE = "Rows of the table must name a readable image file and have a caption"
 # `tf.data.INFINITE_CARDINALITY`.
 _ENDLESS = -1
-_ROWS = "Images must be files, bytes, PIL images or uint8 arrays, and captions strings"
+_ROWS = "Images must be files, bytes, PIL images or uint8 arrays, captions strings, and splits names"
 # Directories of datasets without `out`; each is removed when the process ends.
 _TEMPORARY: list[tempfile.TemporaryDirectory[str]] = []
+
+
+def _labels(part: Any) -> dict[str, list[str]]:
+    """Return column -> names of its classes, of a `datasets.Dataset`."""
+    features = getattr(part, "features", None) or {}
+    return {name: feature.names for name, feature in features.items() if hasattr(feature, "int2str")}
 
 
 class Dataset(store.StoredDataset, Result):
@@ -123,18 +129,18 @@ class Dataset(store.StoredDataset, Result):
             files = sorted(Path("pictures").glob("*.jpg"))
             data = vsemb.Dataset.from_pairs(files, [caption_of[file.stem] for file in files], "data/mine")
         """
-        for name, given in (("images", images), ("captions", captions)):
-            if isinstance(given, str | bytes | os.PathLike):
-                raise invalid_argument(name, given, f"a list of {name}, one per pair")
-        columns: dict[str, list[Any]] = {"images": list(images), "captions": list(captions)}
-        if splits is not None and not isinstance(splits, str):
-            columns["splits"] = list(splits)
+        columns = {"images": in_order("images", images), "captions": in_order("captions", captions)}
+        count = len(columns["images"])
+        stated: list[dict[str, Any]] = [{} for _ in range(count)]
+        if splits is not None:
+            if isinstance(splits, str):
+                splits = [check_split_name(split_name(splits), "splits")] * count
+            columns["splits"] = in_order("splits", splits)
+            stated = [{"split": split} for split in columns["splits"]]
         for name, column in columns.items():
-            if len(column) != len(columns["images"]):
-                allowed = f"{len(columns['images'])}, one per image"
-                raise invalid_argument(name, f"{len(column)} {name}", allowed)
-        columns.setdefault("splits", [splits] * len(columns["images"]))
-        rows = list(zip(columns["images"], columns["captions"], columns["splits"], strict=True))
+            if len(column) != count:
+                raise invalid_argument(name, f"{len(column)} {name}", f"{count}, one per image")
+        rows = list(zip(columns["images"], columns["captions"], stated, strict=True))
         return cls._of_list(rows, out, "pairs", on_bad, overwrite)
 
     @classmethod
@@ -169,7 +175,7 @@ class Dataset(store.StoredDataset, Result):
 
             data = vsemb.Dataset.from_csv("captions.csv", "data/mine", images="pictures")
         """
-        source = read("table", path, images=images, **options)
+        source = read("table", path_of("path", path), images=images, **options)
         described = described_source(source)
         return cls._write(source.records, out, described, source.total, list(source.bad), on_bad, overwrite)
 
@@ -209,20 +215,21 @@ class Dataset(store.StoredDataset, Result):
 
             data = vsemb.Dataset.from_dataframe(pandas.read_parquet("pets.parquet"), "data/pets", caption="title")
         """
-        if not hasattr(frame, "columns"):
-            fix = "For lists: Dataset.from_pairs(images, captions)."
+        # Of a table of Arrow, `columns` are the values.
+        if not hasattr(frame, "columns") or hasattr(frame, "column_names"):
+            fix = "Of Arrow: table.to_pandas(). For lists: Dataset.from_pairs(images, captions)."
             raise invalid_argument("frame", type(frame).__name__, "a DataFrame", fix)
         pick = Columns(list(frame.columns), image, caption, split)
         values = {name: list(frame[name]) for name in pick.names}
         rows = [
             pick(row) for row in (dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True))
         ]
-        if images is not None:
-            folder = Path(images)
-            rows = [
-                (folder / file_name(file, [folder]) if isinstance(file, str) else file, *rest) for file, *rest in rows
-            ]
-        return cls._of_list(rows, out, "dataframe", on_bad, overwrite)
+        folder = None if images is None else path_of("images", images)
+        for place, (file, *rest) in enumerate(rows):
+            if folder is not None and isinstance(file, str | os.PathLike):
+                rows[place] = (folder / file_name(os.fspath(file), [folder]), *rest)
+        missing = " Name the folder of the files with images=." if folder is None else ""
+        return cls._of_list(rows, out, "dataframe", on_bad, overwrite, missing)
 
     @classmethod
     def from_huggingface(
@@ -238,8 +245,8 @@ class Dataset(store.StoredDataset, Result):
         """Make a dataset from a Hugging Face dataset: one split, or a dictionary of splits.
 
         Args:
-            dataset: a `datasets.Dataset`, `IterableDataset`, or a dictionary of them by split. A single split is split
-                by a hash of the row, as in `from_pairs`.
+            dataset: a `datasets.Dataset`, `IterableDataset`, or a dictionary of them by split. A column `split` has
+                precedence. Without it, a single split is split by a hash of the row, as in `from_pairs`.
             out: directory to write; default: a temporary one, deleted when the process ends.
             image: column of images; default: the one with a name such as image, file or path.
             caption: column of captions or lists of captions, or several columns; default: the one with a name such as
@@ -261,7 +268,18 @@ class Dataset(store.StoredDataset, Result):
         if isinstance(dataset, str):
             fix = f"Load it first: datasets.load_dataset({dataset!r})."
             raise invalid_argument("dataset", dataset, "a Hugging Face dataset", fix)
-        return cls._of_rows(dataset, out, "huggingface", iter, (image, caption), on_bad, overwrite)
+
+        def rows(each: Any) -> Iterator[Any]:
+            allowed = "a Hugging Face dataset, or a dictionary of them by split"
+            if not isinstance(each, Iterable):
+                raise invalid_argument("dataset", type(each).__name__, allowed)
+            for row in each:
+                if not isinstance(row, Mapping):
+                    fix = "Of columns: datasets.Dataset.from_dict(columns)."
+                    raise invalid_argument("dataset", f"rows of {type(row).__name__}", allowed, fix)
+                yield row
+
+        return cls._of_rows(dataset, out, "huggingface", rows, (image, caption), on_bad, overwrite)
 
     @classmethod
     def from_tf(
@@ -278,9 +296,9 @@ class Dataset(store.StoredDataset, Result):
 
         Args:
             dataset: elements are pairs (image, caption) or dictionaries. An image is the bytes of a file, or uint8
-                (height, width, 3). A caption is a string or a vector of strings. A single dataset is split by a hash
-                of the row, as in `from_pairs`. After `repeat().filter(...)` TensorFlow cannot tell that it never ends:
-                bound it by `take(n)`.
+                (height, width, 3). A caption is a string or a vector of strings. The key `split` of a dictionary has
+                precedence. Without it, a single dataset is split by a hash of the row, as in `from_pairs`. After
+                `repeat().filter(...)` TensorFlow cannot tell that it never ends: bound it by `take(n)`.
             out: directory to write; default: a temporary one, deleted when the process ends.
             image: key of the image; default: the one with a name such as image.
             caption: key of the caption, or several keys; default: the one with a name such as caption or text.
@@ -342,8 +360,16 @@ class Dataset(store.StoredDataset, Result):
         return huggingface_splits(self, model, batch_size)
 
     @classmethod
-    def _of_list(cls, rows: list[tuple[Any, Any, Any]], out: Any, kind: str, on_bad: OnBad, overwrite: bool) -> Self:
-        """Write rows (image, caption, split or None) that are in memory."""
+    def _of_list(
+        cls,
+        rows: list[tuple[Any, Any, dict[str, Any]]],
+        out: Any,
+        kind: str,
+        on_bad: OnBad,
+        overwrite: bool,
+        missing: str = "",
+    ) -> Self:
+        """Write rows (image, caption, {"split": name} or {}) that are in memory."""
         problems: list[str] = []
         groups: dict[Any, Item] = {}
         for place, row in enumerate(rows):
@@ -364,7 +390,7 @@ class Dataset(store.StoredDataset, Result):
         rows_digest = secrets.token_hex(8) if out is None else sha256_bytes("".join(map(digest, items)).encode())
         described = {"format": kind, "path_name": "", "sha256": {"rows": rows_digest}, "options": {}}
         records = Records(items)
-        return cls._write(records, out, described, len(items), problems, on_bad, overwrite)
+        return cls._write(records, out, described, len(items), problems, on_bad, overwrite, missing)
 
     @classmethod
     def _of_rows(
@@ -379,19 +405,24 @@ class Dataset(store.StoredDataset, Result):
     ) -> Self:
         """Write rows that are read one by one, so that the images need not fit in memory."""
         parts: Mapping[Any, Any] = dataset if isinstance(dataset, Mapping) else {None: dataset}
-        if len(parts) == 1:
-            parts = {None: next(iter(parts.values()))}
+        only = next(iter(parts)) if len(parts) == 1 else None
         problems: list[str] = []
+        hashed = False
 
         def items() -> Iterator[Item]:
+            nonlocal hashed
             place = itertools.count()
-            for split, part in parts.items():
+            for name, part in parts.items():
+                of_part = None if len(parts) == 1 else check_split_name(split_name(str(name)))
                 pick = None
                 for row in rows_of(part):
-                    pick = pick or Columns(list(row), *columns)
-                    item = item_of(next(place), *pick(row)[:2], split, problems)
+                    if pick is None:
+                        pick = Columns(list(row), *columns, labels=_labels(part))
+                    item = item_of(next(place), *pick(row), problems)
                     if item is not None:
-                        yield replace(item, image=item.encoded())
+                        split = item.split or of_part
+                        hashed = hashed or split is None
+                        yield replace(item, image=item.encoded(), split=split)
 
         def images() -> Iterator[ImageRecord]:
             for _, group in itertools.groupby(items(), lambda item: (item.identity, item.split)):
@@ -402,7 +433,10 @@ class Dataset(store.StoredDataset, Result):
         # Rows of an earlier call can only be recognized by a fingerprint of the source, if it has one.
         sources = [getattr(part, "_fingerprint", None) or secrets.token_hex(8) for part in parts.values()]
         described = {"format": kind, "path_name": "", "sha256": {}, "options": {"rows": sources, "columns": columns}}
-        return cls._write(images(), out, described, None, problems, on_bad, overwrite)
+        written = cls._write(images(), out, described, None, problems, on_bad, overwrite)
+        if only is not None and hashed:
+            say(one_split_note("rows", only, "row", "a column `split` keeps one"))
+        return written
 
     @classmethod
     def _write(
@@ -414,10 +448,14 @@ class Dataset(store.StoredDataset, Result):
         problems: list[str],
         on_bad: OnBad,
         overwrite: bool,
+        missing: str = "",
     ) -> Self:
+        """Write records as a dataset; `missing` is a sentence for errors about files that do not exist."""
         if on_bad not in ("fail", "skip"):
             raise unknown_name("on_bad", on_bad, ("fail", "skip"))
-        if out is None:
+        if out is not None:
+            out = path_of("out", out)
+        else:
             _TEMPORARY.append(tempfile.TemporaryDirectory(prefix="vsemb-"))
             out = Path(_TEMPORARY[-1].name) / (Path(described["path_name"]).stem or described["format"])
 
@@ -425,8 +463,7 @@ class Dataset(store.StoredDataset, Result):
             return [*problems, *(f"{line['key']}: {line['reason']}" for line in dataset.manifest["skipped"])]
 
         def folder(problems: list[str]) -> str:
-            missing = described["format"] == "dataframe" and any("no such file" in problem for problem in problems)
-            return " Name the folder of the files with images=." if missing else ""
+            return missing if any("no such file" in problem for problem in problems) else ""
 
         def refusal(problems: list[str]) -> str:
             rows = counted(len(problems), "row is", "rows are")

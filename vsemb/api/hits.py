@@ -15,7 +15,7 @@ from vsemb.console import say
 from vsemb.data.images import ImageLike, image_bytes, is_image
 from vsemb.drawing.pictures import data_uri, read_picture, scaled_to
 from vsemb.errors import DataError, invalid_argument, one_line
-from vsemb.parts import Count, require
+from vsemb.parts import Count, in_order, require
 from vsemb.runs.inputs import IMAGE_SUFFIXES
 from vsemb.searching.scan import best_of
 from vsemb.tables import Markup, html_table
@@ -122,7 +122,7 @@ def search(
     """
     require("k", k, Count)
     embeddings = np.asarray(embeddings)
-    listed: Sequence[Any] | None = None if items is None else list(items)
+    listed: Sequence[Any] | None = None if items is None else in_order("items", items)
     if listed is not None and len(listed) != len(embeddings):
         raise invalid_argument("items", f"{len(listed)} items", f"{len(embeddings)}, one per embedding")
     if isinstance(query, str) and not _names_file(query):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,10 @@ import numpy as np
 
 from vsemb.data.images import BadImage, check_image, image_source
 from vsemb.data.readers.hash_splits import dealt, hash_split, shares
-from vsemb.data.readers.source import split_name
+from vsemb.data.readers.source import label_name, row_split
 from vsemb.data.readers.table import COLUMNS, NUMBERED
 from vsemb.data.records import ImageRecord
-from vsemb.errors import InvalidArgumentError, invalid_argument, one_line, plain_repr, unknown_name
+from vsemb.errors import DataError, InvalidArgumentError, invalid_argument, one_line, plain_repr, unknown_name
 from vsemb.files import sha256_bytes
 from vsemb.unicode import has_surrogate
 
@@ -35,7 +35,7 @@ class Item:
     def identity(self) -> Any:
         if isinstance(self.image, bytes):
             return sha256_bytes(self.image)
-        return str(self.image) if isinstance(self.image, Path) else id(self.image)
+        return os.path.abspath(self.image) if isinstance(self.image, Path) else id(self.image)
 
     def encoded(self) -> Path | bytes | BadImage:
         """Return the file or the bytes of the image; for a broken one the reason, for which the writer rejects it."""
@@ -45,7 +45,8 @@ class Item:
             return error
 
     def record(self) -> ImageRecord:
-        return ImageRecord(self.key, tuple(self.captions), self.split or hash_split(self.key), self.encoded())
+        split = self.split or hash_split(self.key)
+        return ImageRecord(self.key, tuple(self.captions), split, self.encoded(), where=f"row {self.place}")
 
 
 def digest(item: Item) -> str:
@@ -81,6 +82,7 @@ class Columns:
         image: str | None = None,
         caption: str | Sequence[str] | None = None,
         split: str | None = None,
+        labels: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self.image = self._find(columns, "image", "file", image)
         if caption is None:
@@ -90,11 +92,16 @@ class Columns:
         several = [caption] if caption is None or isinstance(caption, str) else caption
         self.captions = [self._find(columns, "caption", "caption", each) for each in several]
         self.split = self._find(columns, "split", "split", split)
+        # Names of splits that are stored as numbers.
+        self._splits = (labels or {}).get(self.split or "", ())
         for name, column in (("image", self.image), ("caption", self.captions[0])):
             if column is None:
                 fix = f"Name the column: {name}='…'"
                 raise invalid_argument("columns", columns, f"a column of the {name}s, such as {name}", fix)
         self.names = [name for name in (self.image, *self.captions, self.split) if name is not None]
+        repeated = [name for name in self.names if columns.count(name) > 1]
+        if repeated:
+            raise invalid_argument("columns", columns, "columns with different names", f"Rename one {repeated[0]!r}.")
 
     @staticmethod
     def _find(columns: list[str], argument: str, ours: str, given: str | None) -> str | None:
@@ -108,13 +115,26 @@ class Columns:
             raise invalid_argument("columns", fitting, f"one column of the {argument}s", f"Name it: {argument}='…'")
         return fitting[0] if fitting else None
 
-    def __call__(self, row: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+    def __call__(self, row: Mapping[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
         texts = [row[name] for name in self.captions if name is not None]
-        return row[str(self.image)], texts[0] if len(texts) == 1 else texts, row[self.split] if self.split else None
+        stated = {}
+        if self.split is not None:
+            split = row[self.split]
+            # Strings of TensorFlow are bytes.
+            split = split.decode("utf-8", "surrogateescape") if isinstance(split, bytes) else split
+            stated["split"] = label_name(split, self._splits) if self._splits else split
+        return row[str(self.image)], texts[0] if len(texts) == 1 else texts, stated
 
 
-def item_of(place: int, image: Any, captions: Any, split: Any, problems: list[str]) -> Item | None:
-    """Return a row as an item; for an unusable row, append the reason to `problems` and return None."""
+def item_of(place: int, image: Any, captions: Any, stated: Mapping[str, Any], problems: list[str]) -> Item | None:
+    """Return a row as an item; for an unusable row, append the reason to `problems` and return None.
+
+    Args:
+        place: number of the row.
+        image, captions: its values.
+        stated: its value of `split`, if the rows have one.
+        problems: reasons so far.
+    """
     if isinstance(image, Mapping):
         # The form of Hugging Face's feature `Image(decode=False)`.
         image = image.get("bytes") or image.get("path")
@@ -128,11 +148,12 @@ def item_of(place: int, image: Any, captions: Any, split: Any, problems: list[st
             problems.append(f"row {place}: caption is {_shown(captions)}")
         elif wrong := [text for text in texts if has_surrogate(text)]:
             problems.append(f"row {place}: caption has a lone surrogate, {_shown(wrong[0])}")
-        elif not (split is None or isinstance(split, str)):
-            problems.append(f"row {place}: split is {_shown(split)}")
         else:
             source = image_source(image) if isinstance(image, str | os.PathLike | bytes) else image
-            return Item(place, source, texts, None if split is None else split_name(split), f"{place:06d}")
+            try:
+                return Item(place, source, texts, row_split(f"row {place}", stated), f"{place:06d}")
+            except DataError as error:
+                problems.append(str(error))
     return None
 
 
@@ -142,7 +163,7 @@ def _texts(captions: Any) -> list[str] | None:
         captions = captions.decode("utf-8", "surrogateescape")
     if isinstance(captions, str):
         return [captions]
-    if not isinstance(captions, Iterable):
+    if not isinstance(captions, Iterable) or isinstance(captions, Mapping | Set):
         return None
     each = [_texts(caption) for caption in captions]
     return None if None in each else [text for texts in each for text in texts or ()]

@@ -3,35 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from vsemb.data.columns import write_index
-from vsemb.errors import DataError, invalid_argument
+from vsemb.data.records import check_split_name
+from vsemb.errors import DataError
 from vsemb.files import find_damaged, read_json, replacing, require_contained, sha256_file, write_json
 
 FORMAT = "vsemb-dataset"
 VERSION = 3
 MANIFEST = "manifest.json"
 
-_SPLIT_NAME = re.compile(r"[A-Za-z0-9_]+")
 # Bytes of an index up to which it is read in full each time its dataset is opened; about a tenth of a second.
 _READ_IN_FULL = 128 << 20
 _USUAL_ORDER = {"train": 0, "val": 1, "test": 2}
-
-
-def check_split_name(name: str) -> str:
-    """Return `name` if it can be part of a file name.
-
-    Raises:
-        InvalidArgumentError: if it cannot.
-    """
-    if not isinstance(name, str) or not _SPLIT_NAME.fullmatch(name):
-        raise invalid_argument("split", name, "letters, digits and underscores")
-    return name
 
 
 def ordered_splits(names: Iterable[str]) -> list[str]:

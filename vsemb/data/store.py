@@ -19,6 +19,7 @@ from vsemb.data.manifest import check_files, ordered_splits, read_manifest
 from vsemb.data.records import caption_id
 from vsemb.errors import DataError, invalid_argument, reason_of, unknown_name
 from vsemb.files import sha256_bytes
+from vsemb.parts import path_of
 from vsemb.tables import html_table
 from vsemb.unicode import composed
 
@@ -70,7 +71,7 @@ class StoredDataset:
 
             dataset = Dataset.open("data/flickr8k")
         """
-        path = Path(path)
+        path = path_of("path", path)
         manifest = read_manifest(path)
         check_files(path, manifest)
         return cls(path, manifest)

@@ -10,7 +10,7 @@ import numpy as np
 
 from vsemb import console
 from vsemb.errors import DataError, invalid_argument, listed, one_line, unknown_name
-from vsemb.parts import Count, require
+from vsemb.parts import Count, in_order, require
 from vsemb.quantization import Precision, check_quantizable, quantize
 from vsemb.unicode import has_surrogate
 
@@ -77,10 +77,11 @@ class EncodingMixin:
         """
         if isinstance(texts, str):
             return self.encode_texts([texts], precision=precision, on_bad=on_bad, progress=False)[0]
-        rows = list(texts) if isinstance(texts, Iterable) else [texts]
+        allowed = "one string, or a list of strings"
+        rows = in_order("texts", texts, allowed)
         for text in rows:
             if not isinstance(text, str):
-                raise invalid_argument("texts", text, "one string, or a list of strings")
+                raise invalid_argument("texts", text, allowed)
         embed = self._quantized(self.embed_texts, precision, on_bad)
         return _encoded("texts", rows, _valid_text, embed, _no_words, batch_size, on_bad, progress)
 
@@ -121,10 +122,10 @@ class EncodingMixin:
 
         if is_image(images):
             return self.encode_images([images], precision=precision, on_bad=on_bad, progress=False)[0]
-        if not isinstance(images, Iterable) or hasattr(images, "read"):
-            fix = "Of an open file: file.read()" if hasattr(images, "read") else None
-            raise invalid_argument("images", type(images).__name__, "one image, or a list of images", fix)
-        rows = list(images)
+        allowed = "one image, or a list of images"
+        if hasattr(images, "read"):
+            raise invalid_argument("images", type(images).__name__, allowed, "Of an open file: file.read()")
+        rows = in_order("images", images, allowed)
         for image in rows:
             check_image(image)
         embed = self._quantized(self.embed_images, precision, on_bad)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -161,4 +162,136 @@ def test_files_that_end_too_early(tmp_path):
     file.unlink()
     (tmp_path / "d/state.json").write_text(json.dumps({"_data_files": [{"filename": file.name}]}))
     with pytest.raises(DataError, match="data-00000.*arrow"):
+        read("hf", tmp_path / "d")
+
+
+def of_images(count: int = 3, **columns: Any) -> pa.Table:
+    """A table of so many images with captions, and further columns."""
+    images = pa.array([png(number) for number in range(count)])
+    return pa.table({"image": images, "caption": [f"c {number}" for number in range(count)], **columns})
+
+
+def written(path: Path, table: pa.Table) -> Path:
+    parquet.write_table(table, path)
+    return path
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        {"split": pa.array(["train", "dev", "train"]).dictionary_encode()},
+        {"split": pa.array(["train", "dev", "train"], pa.string_view())},
+        {"caption": pa.array(["c 0", "c 1", "c 2"]).dictionary_encode()},
+        {"caption": pa.array(["c 0", "c 1", "c 2"], pa.string_view())},
+        {"caption": pa.ListArray.from_arrays([0, 1, 2, 3], pa.array(["c 0", "c 1", "c 2"]).dictionary_encode())},
+        {"caption": pa.array([["c 0"], ["c 1"], ["c 2"]], pa.list_(pa.string(), 1))},
+        {"caption": pa.array([["c 0"], ["c 1"], ["c 2"]], pa.list_view(pa.string()))},
+        {"image": pa.array([png(number) for number in range(3)]).dictionary_encode()},
+        {"image": pa.array([png(number) for number in range(3)], pa.binary_view())},
+        {
+            "image": pa.array(
+                [{"bytes": png(number), "path": None} for number in range(3)],
+                pa.struct({"bytes": pa.binary_view(), "path": pa.string_view()}),
+            )
+        },
+    ],
+)
+def test_dictionaries_and_views_are_read_as_their_values(tmp_path, stored):
+    plain = of_images(split=["train", "dev", "train"])
+    table = pa.table({name: stored.get(name, plain[name]) for name in plain.column_names})
+    saved(tmp_path / "d", table)
+    for source in (read("parquet", written(tmp_path / "t.parquet", table)), read("hf", tmp_path / "d")):
+        assert [(record.captions, record.split) for record in source.records] == [
+            (("c 0",), "train"),
+            (("c 1",), "val"),
+            (("c 2",), "train"),
+        ]
+        assert [record.image for record in source.records] == [png(number) for number in range(3)]
+
+
+def test_rows_with_an_unusable_split_are_refused_by_number(tmp_path):
+    splits = ["train", None, " ", "../x", "x-y", "Validation"]
+    path = written(tmp_path / "t.parquet", of_images(6, split=splits))
+    source = read("parquet", path)
+    assert [line.partition(":")[0] for line in source.bad] == [f"{path}, row {row}" for row in (1, 2, 3, 4)]
+    assert [record.split for record in source.records] == ["train", "val"]
+    assert {record.split for record in read("parquet", path, split="test").records} == {"test"}
+    numbers = written(tmp_path / "n.parquet", of_images(split=[0, 1, 0]))
+    with pytest.raises(DataError, match="split"):
+        read("parquet", numbers)
+
+
+def test_numbers_of_classes_are_text_and_other_values_are_refused(tmp_path):
+    source = read("parquet", written(tmp_path / "t.parquet", of_images(**{"class": [7, None, 0]})))
+    assert [record.class_name for record in source.records] == ["7", None, "0"]
+    with pytest.raises(DataError, match="class"):
+        read("parquet", written(tmp_path / "f.parquet", of_images(label=[0.5, 1.5, 2.5])))
+
+
+def test_splits_that_are_labels_have_their_names(tmp_path):
+    described = {"info": {"features": {"split": {"names": ["train", "test"], "_type": "ClassLabel"}}}}
+    table = of_images(split=[1, 0, -1]).replace_schema_metadata({"huggingface": json.dumps(described)})
+    source = read("parquet", written(tmp_path / "t.parquet", table))
+    assert [record.split for record in source.records] == ["test", "train"] and len(source.bad) == 1
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        "{not json",
+        b"\xff",
+        "[" * 100_000,
+        "[]",
+        '{"info": null}',
+        '{"info": {"features": null}}',
+        '{"info": {"features": {"label": {"_type": "ClassLabel", "names": null}, "x": [{}]}}}',
+    ],
+)
+def test_metadata_that_cannot_be_read_is_ignored(tmp_path, metadata):
+    table = of_images(label=["a", "b", "a"]).replace_schema_metadata({"huggingface": metadata})
+    source = read("parquet", written(tmp_path / "t.parquet", table))
+    assert [record.class_name for record in source.records] == ["a", "b", "a"]
+
+
+def test_other_features_in_the_metadata_do_not_hide_class_names(tmp_path):
+    features = {"caption": [{"dtype": "string"}], **LABELS["info"]["features"]}
+    described = json.dumps({"info": {"features": features}})
+    table = of_images(label=[1, 0, 1]).replace_schema_metadata({"huggingface": described})
+    source = read("parquet", written(tmp_path / "t.parquet", table))
+    assert [record.class_name for record in source.records] == ["dog", "cat", "dog"]
+
+
+def test_columns_of_one_name_are_refused(tmp_path):
+    table = of_images()
+    path = written(tmp_path / "t.parquet", table.append_column("caption", table["caption"]))
+    with pytest.raises(DataError, match="caption twice"):
+        read("parquet", path)
+    path = written(tmp_path / "u.parquet", table.append_column("x", table["caption"]).append_column("x", [[1, 2, 3]]))
+    assert read("parquet", path).total == 3
+
+
+def test_a_repeated_key_names_both_rows(tmp_path):
+    path = written(tmp_path / "t.parquet", of_images(4, id=[7, 8, 9, 8]))
+    with pytest.raises(DataError, match=r"'8'.*t\.parquet, row 1 .*t\.parquet, row 3"):
+        prepare(path, tmp_path / "out")
+    saved(tmp_path / "d", of_images(2, id=[1, 2]), of_images(2, id=[1, 3]))
+    with pytest.raises(DataError, match=r"'1'.*data-00000[^ ]*, row 0 .*data-00001[^ ]*, row 0"):
+        prepare(tmp_path / "d", tmp_path / "out")
+
+
+def test_a_path_that_leads_out_refuses_its_row_alone(tmp_path):
+    (tmp_path / "t").mkdir()
+    (tmp_path / "outside.png").write_bytes(png(0))
+    (tmp_path / "t/link.png").symlink_to(tmp_path / "outside.png")
+    images = pa.array([{"bytes": None, "path": "link.png"}, {"bytes": png(1), "path": None}], IMAGE)
+    path = written(tmp_path / "t/t.parquet", pa.table({"image": images, "caption": ["a", "b"]}))
+    dataset = prepare(path, tmp_path / "out", split="train")
+    assert dataset.split("train").captions == ["b"]
+
+
+@pytest.mark.parametrize("entry", ["data.arrow", {}, {"filename": None}])
+def test_a_state_without_file_names_is_refused(tmp_path, entry):
+    saved(tmp_path / "d", of_images())
+    (tmp_path / "d/state.json").write_text(json.dumps({"_data_files": [entry]}))
+    with pytest.raises(DataError, match="_data_files"):
         read("hf", tmp_path / "d")

@@ -322,3 +322,21 @@ def test_carriage_returns_within_lines_stay(tmp_path, pictures):
     pictures(tmp_path, "a.jpg")
     (record,) = read("table", tmp_path / "t.tsv").records
     assert record.captions == ("one\rtwo",)
+
+
+def test_names_that_cannot_be_splits_refuse_their_lines_alone(tmp_path, pictures):
+    pictures(tmp_path, "a.jpg", "b.jpg", "c.jpg")
+    (tmp_path / "t.csv").write_text("file,caption,split\na.jpg,a,../x\nb.jpg,b,x-y\nc.jpg,c,Dev\n")
+    source = read("table", tmp_path / "t.csv")
+    assert [(record.key, record.split) for record in source.records] == [("c.jpg", "val")]
+    assert [line.partition(":")[0] for line in source.bad] == [f"{tmp_path / 't.csv'}, line {line}" for line in (2, 3)]
+    assert {record.split for record in read("table", tmp_path / "t.csv", split="test").records} == {"test"}
+
+
+@pytest.mark.parametrize("twice", ['"caption": "b", "caption": "c"', '"caption": "b", "x": {"y": 1, "y": 2}'])
+def test_objects_with_two_fields_of_one_name_are_refused_by_line(tmp_path, pictures, twice):
+    pictures(tmp_path, "a.jpg", "b.jpg")
+    (tmp_path / "t.jsonl").write_text('{"file": "a.jpg", "caption": "a"}\n{"file": "b.jpg", ' + twice + "}\n")
+    source = read("table", tmp_path / "t.jsonl")
+    assert [record.key for record in source.records] == ["a.jpg"]
+    assert len(source.bad) == 1 and "line 2" in source.bad[0]

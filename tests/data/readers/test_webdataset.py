@@ -196,3 +196,26 @@ def test_pairs_lost_by_further_dots_are_counted(tmp_path, files, keys, lost):
     assert [record.key for record in source.records] == [*keys, "z"] and source.total == len(keys) + 1
     assert [f"{count} image" in line for count, line in zip(lost, source.bad, strict=True)] == [True] * len(lost)
     assert all("first dot" in line for line in source.bad)
+
+
+def test_a_repeated_key_names_both_samples(tmp_path):
+    files = {f"{name}.jpg": jpeg(number) for number, name in enumerate("abc")}
+    files |= {f"{name}.json": {"caption": name, "key": "same" if name != "b" else "b"} for name in "abc"}
+    path = shard(tmp_path / "t.tar", dict(sorted(files.items())))
+    with pytest.raises(DataError, match="'same'.*sample a .*sample c"):
+        prepare(path, tmp_path / "out", split="train")
+
+
+def test_json_with_an_unusable_split_or_a_repeated_field_is_refused_by_name(tmp_path):
+    texts = {
+        "a": '{"caption": "a", "split": ""}',
+        "b": '{"caption": "b", "split": null}',
+        "c": '{"caption": "c", "split": "x-y"}',
+        "d": '{"caption": "d", "caption": "e"}',
+        "e": '{"caption": "f", "split": "dev", "class": 3}',
+    }
+    files = {f"{name}.json": text for name, text in texts.items()} | {f"{name}.jpg": jpeg(0) for name in texts}
+    path = shard(tmp_path / "t.tar", dict(sorted(files.items())))
+    source = read("webdataset", path)
+    assert facts(source) == [("e", ("f",), "val", "3")]
+    assert [line.partition(":")[0] for line in source.bad] == [f"{path}, sample {name}" for name in "abcd"]

@@ -14,7 +14,7 @@ from typing import Any
 
 from vsemb.data.readers import Reader
 from vsemb.data.readers.samples import source_of, splits_in_names
-from vsemb.data.readers.source import Source, existing, files_inside, split_name
+from vsemb.data.readers.source import Source, existing, files_inside, split_name, typed_fields
 from vsemb.errors import DataError
 from vsemb.files import inside, read_json, reading
 
@@ -89,8 +89,10 @@ class HuggingFace(Columnar, kind="hf"):
             folders = {path / str(name): split_name(str(name)) for name in _field(described, "splits")}
         files: dict[Path, str | None] = {}
         for folder, split in folders.items():
-            for entry in _field(folder / "state.json", "_data_files"):
-                file = folder / str(entry["filename"])
+            state = folder / "state.json"
+            for entry in _field(state, "_data_files"):
+                (name,) = typed_fields(f"{state}: each of `_data_files`", entry, filename=str)
+                file = folder / name
                 with reading(file):
                     files[inside(path, os.path.relpath(file, path))] = split
         return self.read_files(path, files)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from vsemb.data.readers.samples import Sample
-from vsemb.data.readers.source import below, image_path
+from vsemb.data.readers.source import below, image_path, label_name
 from vsemb.data.readers.table import COLUMNS, NUMBERED, WEAK, named_columns
 from vsemb.errors import DataError, invalid_argument
 from vsemb.files import require_regular
@@ -44,7 +44,10 @@ def samples(
             for row in batch.to_pylist():
                 where, key = f"{file}, row {number}", f"{prefix}{number:06d}"
                 number += 1
-                yield pick.sample(where, key, row)
+                try:
+                    yield pick.sample(where, key, row)
+                except DataError as error:
+                    yield DataError(f"{where}: {error}")
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         yield DataError(f"{file}: the file is damaged or ends too early ({reason}). Its remaining rows are lost.")
@@ -69,6 +72,7 @@ class _Columns:
     """The columns of a table that hold images, captions, keys, splits and classes."""
 
     def __init__(self, file: Path, schema: pa.Schema, image: str | None, text: str | None) -> None:
+        schema = pa.schema([field.with_type(_plain(field.type)) for field in schema], schema.metadata)
         for option, name in (("image_feature", image), ("text_feature", text)):
             if name is not None and name not in schema.names:
                 raise invalid_argument(option, name, f"one of {', '.join(schema.names)}")
@@ -82,12 +86,19 @@ class _Columns:
         self.folder = file.parent
         self.image = image or binary[0]
         self.texts = [text] if text else self._captions(file, schema)
-        classes = {field.name: _class_names(schema, field.name) for field in schema}
-        usable = [field.name for field in schema if _is_text(field.type) or classes[field.name]]
-        usable = [name for name in usable if name not in self.texts]
-        self.others = named_columns(str(file), usable, {name: COLUMNS[name] for name in ("split", "class")}, ())
-        self.classes = classes.get(self.others.get("class", ""), [])
+        labels = _class_names(schema)
+        free = [field for field in schema if field.name not in (*self.texts, self.image)]
+        usable = [field.name for field in free if _is_text(field.type) or field.name in labels]
+        wanted = {name: COLUMNS[name] for name in ("split", "class")}
+        self.others = named_columns(str(file), usable, wanted, ())
+        # A column of another type counts if none of text has such a name. `Sample.checked` refuses what is no name.
+        missing = {ours: names for ours, names in wanted.items() if ours not in self.others}
+        self.others |= named_columns(str(file), [field.name for field in free], missing, ())
+        self.labels = {ours: labels[name] for ours, name in self.others.items() if name in labels}
         self.key = next((name for name in _KEYS if name in schema.names), None)
+        repeated = [name for name in self.names(images=True) if schema.names.count(name) > 1]
+        if repeated:
+            raise DataError(f"{file}: columns must have different names; got {repeated[0]} twice. Rename one of them.")
 
     @staticmethod
     def _captions(file: Path, schema: pa.Schema) -> list[str]:
@@ -124,10 +135,23 @@ class _Columns:
         if self.key and row[self.key] is not None:
             key = str(row[self.key])
         values = {name: row[column] for name, column in self.others.items()}
-        label = values.get("class")
-        if self.classes and isinstance(label, int):
-            label = self.classes[label] if 0 <= label < len(self.classes) else None
-        return Sample(where, key, image, captions, values.get("split"), label)
+        for name, labels in self.labels.items():
+            values[name] = label_name(values[name], labels)
+        return Sample(where, key, image, captions, values)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the values that a column gives to Python: without dictionaries, views and extensions."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return _plain(kind.storage_type)
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_plain(field.type)) for field in kind])
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        return _plain(kind.value_type)
+    if pa.types.is_map(kind) or not hasattr(kind, "value_type"):
+        views = {"string_view": pa.string(), "binary_view": pa.binary()}
+        return views.get(str(kind), kind)
+    return pa.list_(_plain(kind.value_type))
 
 
 def _holds_bytes(kind: pa.DataType) -> bool:
@@ -137,14 +161,21 @@ def _holds_bytes(kind: pa.DataType) -> bool:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+    if pa.types.is_list(kind):
         return _is_text(kind.value_type)
     return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
 
-def _class_names(schema: pa.Schema, column: str) -> list[str]:
-    """Return the names of a column's classes, from Hugging Face's metadata in the schema."""
-    described = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
-    feature = described.get("info", {}).get("features", {}).get(column)
-    is_label = isinstance(feature, dict) and feature.get("_type") == "ClassLabel"
-    return feature.get("names", []) if is_label else []
+def _class_names(schema: pa.Schema) -> dict[str, list[str]]:
+    """Return column -> names of its classes, from Hugging Face's metadata in the schema; {} if they cannot be read."""
+    try:
+        described = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+        features = dict(described["info"]["features"])
+    except (ValueError, RecursionError, KeyError, TypeError):
+        return {}
+    labels = {name: each for name, each in features.items() if isinstance(each, dict) and _is_label(each)}
+    return {name: each["names"] for name, each in labels.items()}
+
+
+def _is_label(feature: dict[str, Any]) -> bool:
+    return feature.get("_type") == "ClassLabel" and isinstance(feature.get("names"), list)

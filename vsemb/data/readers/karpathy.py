@@ -22,7 +22,7 @@ from vsemb.data.readers.source import (
     head,
     image_folders,
     image_path,
-    split_name,
+    row_split,
     split_with_restval,
     the_file,
 )
@@ -121,7 +121,7 @@ def _image(where: str, entry: Any) -> _Image:
     for field, values in texts.items():
         for value in values:
             check_text(where, field, value)
-    return _Image(file_name(name), folder, split_name(split), captions, ids)
+    return _Image(file_name(name), folder, row_split(where, entry) or split, captions, ids)
 
 
 def _sentence_ids(entry: dict[str, Any]) -> tuple[str, ...]:

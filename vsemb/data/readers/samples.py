@@ -14,7 +14,7 @@ from typing import Any
 
 from vsemb.console import progress
 from vsemb.data.readers.hash_splits import hash_split
-from vsemb.data.readers.source import Source, check_text, split_name
+from vsemb.data.readers.source import Source, check_text, one_split_note, row_split, split_name
 from vsemb.data.records import ImageRecord
 from vsemb.errors import DataError
 
@@ -30,31 +30,38 @@ class Sample:
         key: unique in the source.
         image: bytes of the encoded image, path of its file, or None.
         captions: a string or strings, or None.
-        split: name of its split, or None.
-        class_name: name of its class, or None.
+        fields: `split` and `class` as far as the source has them.
+        split: name of its split, or None; set by `checked`.
+        class_name: name of its class, or None; set by `checked`.
     """
 
     where: str
     key: str
     image: bytes | Path | None
     captions: Any
-    split: Any = None
-    class_name: Any = None
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    split: str | None = None
+    class_name: str | None = None
 
-    def checked(self) -> Sample:
-        """Return the sample with its captions as a tuple.
+    def checked(self, split: str | None = None) -> Sample:
+        """Return the sample with its captions as a tuple, its split and its class; numbers of classes become text.
+
+        Args:
+            split: the split of all samples; None for the one that the sample states.
 
         Raises:
-            DataError: if a value is not text, or has a lone surrogate.
+            DataError: if a value is not text, or has a lone surrogate, or cannot be a split.
         """
         several = self.captions if isinstance(self.captions, list) else [self.captions]
         texts = () if self.captions is None else tuple(several)
         for text in texts:
             check_text(self.where, "caption", text)
-        for name, value in (("split", self.split), ("class", self.class_name)):
-            if value is not None:
-                check_text(self.where, name, value)
-        return replace(self, captions=texts)
+        label = self.fields.get("class")
+        class_name = str(label) if type(label) is int else label
+        if class_name is not None:
+            check_text(self.where, "class", class_name)
+        split = split or row_split(self.where, self.fields)
+        return replace(self, captions=texts, split=split, class_name=class_name)
 
 
 #: A function of a file, the prefix of its samples' keys, and whether to read images. It yields a sample, or an error in
@@ -82,7 +89,7 @@ class _Records:
             try:
                 if isinstance(sample, DataError):
                     raise sample
-                yield sample.checked()
+                yield sample.checked(self.split)
             except DataError as error:
                 if not images:
                     self.bad.append(str(error))
@@ -105,11 +112,10 @@ class _Records:
         return bool(self.merge and sample.image and sample.image == before.image and sample.split == before.split)
 
     def record(self, sample: Sample, file: Path) -> ImageRecord:
-        stated = split_name(sample.split) if sample.split else None
-        split = self.split or stated or self.files[file] or hash_split(sample.key)
+        split = sample.split or self.files[file] or hash_split(sample.key)
         # A sample without image bytes gets the path of a file that does not exist, so it counts as a missing image.
         image = Path(f"{file}#{sample.key}") if sample.image is None else sample.image
-        return ImageRecord(sample.key, sample.captions, split, image, sample.class_name)
+        return ImageRecord(sample.key, sample.captions, split, image, sample.class_name, where=sample.where)
 
 
 def source_of(
@@ -156,12 +162,12 @@ def source_of(
             facts = (sample.key, sample.captions, sample.split, sample.class_name)
             digest.update(repr(facts).encode("utf-8", "replace"))
             records.counted[-1] += 1
-            hashed = hashed or not (split or sample.split or files[file])
+            hashed = hashed or not (sample.split or files[file])
         digest.update(f"{names[file]} {file.stat().st_size}\n".encode())
     if not len(records):
         raise DataError(f"{path} has no samples that can be used. {' '.join(records.bad[:3])}".strip())
     if only and hashed:
-        notes = [*notes, f"All files are of the split {only}. A hash of the key splits them; `split` keeps one."]
+        notes = [*notes, one_split_note("files", only, "key", "`split` keeps one")]
     described = {"files": len(files), "samples_sha256": digest.hexdigest(), "split": split, **options}
     described = {name: value for name, value in described.items() if value}
     return Source(format, path.resolve().name, records, (), described, tuple(notes), tuple(records.bad))

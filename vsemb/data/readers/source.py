@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath, PurePosixPath
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from vsemb.console import progress
-from vsemb.data.records import ImageRecord
+from vsemb.data.records import ImageRecord, check_split_name
 from vsemb.data.uris import RemoteFolder, RemoteImage, images_folder
-from vsemb.errors import DataError, one_line
+from vsemb.errors import DataError, InvalidArgumentError, one_line
 from vsemb.files import inside, open_regular, reading
 from vsemb.unicode import has_surrogate
 
@@ -126,6 +127,50 @@ def split_name(name: str) -> str:
     """
     plain = name.strip().lower()
     return _SPLIT_ALIASES.get(plain, plain)
+
+
+def row_split(where: str, row: Mapping[str, Any]) -> str | None:
+    """Return the canonical name of the split that a row states; None if it has no field `split`.
+
+    Args:
+        where: file and place of the row, for the message.
+        row: field -> value.
+
+    Raises:
+        DataError: if the split is empty, is not text, or cannot be part of a file name.
+
+    Example:
+
+    >>> row_split("t.jsonl, line 2", {"split": "Validation"}), row_split("t.jsonl, line 3", {})
+    ('val', None)
+    """
+    if "split" not in row:
+        return None
+    value = row["split"]
+    if value is None or (isinstance(value, str) and not value.strip()):
+        raise DataError(f"{where}: the split is empty. Name it, or remove the column from all rows.")
+    check_text(where, "split", value)
+    try:
+        return check_split_name(split_name(value))
+    except InvalidArgumentError as error:
+        raise DataError(f"{where}: {error}") from error
+
+
+def one_split_note(parts: str, split: str, hashed: str, fix: str) -> str:
+    """Return the line that reports that the only split of a source is split again.
+
+    Args:
+        parts: name of what has the split, a plural.
+        split: the split.
+        hashed: name of what is hashed.
+        fix: what keeps the split.
+
+    Example:
+
+    >>> one_split_note("files", "test", "key", "`split` keeps one")
+    'All files are of the split test. A hash of the key splits them; `split` keeps one.'
+    """
+    return f"All {parts} are of the split {split}. A hash of the {hashed} splits them; {fix}."
 
 
 def split_with_restval(name: str, restval: RestVal) -> str | None:
@@ -436,6 +481,52 @@ def check_text(where: str, what: str, value: object) -> None:
         raise DataError(
             f"{where}: the {what} must be valid Unicode; {one_line(repr(value), 120)} has a lone surrogate."
         )
+
+
+def json_object(where: str, text: str | bytes) -> dict[str, Any]:
+    """Parse a row that is a JSON object.
+
+    Args:
+        where: file and place of the row, for the message.
+        text: the JSON.
+
+    Raises:
+        DataError: if it is not a JSON object, or an object in it has two fields of one name.
+
+    Example:
+
+    >>> json_object("t.jsonl, line 2", '{"file": "dog.jpg"}')
+    {'file': 'dog.jpg'}
+    """
+
+    def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        row = dict(pairs)
+        if len(row) < len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise DataError(f"{where}: names in an object must be different; got {twice!r} twice. Join its values.")
+        return row
+
+    try:
+        row = json.loads(text, object_pairs_hook=distinct)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{where}: not JSON ({error}).") from error
+    if not isinstance(row, dict):
+        raise DataError(f"{where}: the JSON must be an object; got {one_line(repr(row), 60)}.")
+    return row
+
+
+def label_name(value: Any, names: Sequence[str]) -> Any:
+    """Return the name of a class that is stored as a number, None outside the names; another value as it is.
+
+    Example:
+
+    >>> label_name(1, ["cat", "dog"]), label_name(-1, ["cat", "dog"]), label_name("dog", ["cat", "dog"])
+    ('dog', None, 'dog')
+    """
+    if isinstance(value, str) or not hasattr(value, "__index__"):
+        return value
+    return names[value] if 0 <= value < len(names) else None
 
 
 def typed_fields(where: str, entry: Any, **kinds: Any) -> list[Any]:

@@ -24,8 +24,9 @@ from vsemb.data.readers.source import (
     find_images,
     image_folders,
     image_path,
+    json_object,
     numbered_lines,
-    split_name,
+    row_split,
     the_file,
 )
 from vsemb.data.records import ImageRecord
@@ -108,16 +109,13 @@ class Table(Reader, kind="table"):
                 check_text(where, "caption", text)
             if not scheme(name):
                 name = _relative(where, file_name(name, folders), folders)
-            stated = _text(where, "split", row.get("split"))
-            if self.split is None and "split" in row and not stated:
-                raise DataError(f"{where}: the split is empty.")
-            if self.disjoint_classes and stated:
-                raise DataError(f"{where}: splits by class need a table without splits; got {stated!r}.")
-            own_split = split_name(stated) if stated else hash_split(name)
+            split = self.split or row_split(where, row)
+            if self.disjoint_classes and split:
+                raise DataError(f"{where}: splits by class need a table without splits; got {split!r}.")
             class_name = _text(where, "class", row.get("class"))
             if self.disjoint_classes and class_name is None:
                 raise DataError(f"{where}: {name} has no class, which splits by class need in a column `class`.")
-            fact = (self.split or own_split, class_name)
+            fact = (split or hash_split(name), class_name)
             if facts.setdefault(name, fact) != fact:
                 raise DataError(f"{where}: {name} has split and class {fact}, and {facts[name]} in an earlier row.")
             captions.setdefault(name, []).extend(texts)
@@ -220,12 +218,7 @@ def read_rows(
 
 
 def _object(where: str, line: str) -> dict[str, Any]:
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{where}: not JSON ({error}).") from error
-    if not isinstance(row, dict):
-        raise DataError(f"{where}: the line must be a JSON object; got {line[:60]!r}.")
+    row = json_object(where, line)
     if "\\u" in line and has_surrogate(json.dumps(row, ensure_ascii=False)):
         raise DataError(f"{where}: the text must be valid Unicode, without lone surrogates; got {line[:60]!r}.")
     return row

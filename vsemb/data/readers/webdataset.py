@@ -9,7 +9,6 @@ from __future__ import annotations
 import codecs
 import io
 import itertools
-import json
 import os
 import re
 import tarfile
@@ -22,7 +21,7 @@ from typing import Any
 
 from vsemb.data.readers import Reader
 from vsemb.data.readers.samples import Sample, source_of, splits_in_names
-from vsemb.data.readers.source import Source, existing, files_inside, raw_lines
+from vsemb.data.readers.source import Source, existing, files_inside, json_object, raw_lines
 from vsemb.data.readers.table import COLUMNS, WEAK, named_columns
 from vsemb.data.uris import MAX_BYTES
 from vsemb.errors import DataError, counted
@@ -169,12 +168,7 @@ def _sample(where: str, key: str, contents: dict[str, bytes]) -> Sample:
     facts: dict[str, Any] = {}
     texts = [contents[kind] for kind in _TEXTS if kind in contents]
     if "json" in contents:
-        try:
-            facts = json.loads(contents["json"])
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"{where}: not JSON ({error}).") from error
-        if not isinstance(facts, dict):
-            raise DataError(f"{where}: the JSON must be an object; got {str(facts)[:60]!r}.")
+        facts = json_object(where, contents["json"])
     wanted = ("split", "class") if texts else ("split", "class", "caption")
     named = named_columns(where, list(facts), {name: COLUMNS[name] for name in wanted}, (), WEAK)
     values = {name: facts[column] for name, column in named.items()}
@@ -188,7 +182,7 @@ def _sample(where: str, key: str, contents: dict[str, bytes]) -> Sample:
     image = next((contents[kind] for kind in _IMAGES if kind in contents), None)
     if isinstance(facts.get("key"), str):
         key = facts["key"] or key
-    return Sample(where, key, image, captions, values.get("split"), values.get("class"))
+    return Sample(where, key, image, captions, values)
 
 
 def _downloaded(shards: list[Path]) -> list[str]:

@@ -16,7 +16,7 @@ from vsemb.console import say
 from vsemb.data.duplicates import shared_images
 from vsemb.data.readers import Reader, infer_format, read
 from vsemb.data.readers.source import Source, listed
-from vsemb.data.records import ImageRecord
+from vsemb.data.records import ImageRecord, repeated_key
 from vsemb.data.store import StoredDataset
 from vsemb.data.writing.writer import write_dataset
 from vsemb.errors import DataError, counted, invalid_argument
@@ -164,9 +164,9 @@ def described_source(source: Source) -> dict[str, Any]:
     if isinstance(source.records, list):
         digest = hashlib.sha256()
         seen = set()
-        for record in source.records:
+        for position, record in enumerate(source.records):
             if record.key in seen:
-                raise DataError(f"The image {record.key!r} occurs twice in the source; every image needs its own name.")
+                raise repeated_key(source.records, position, record)
             seen.add(record.key)
             file = record.image
             size = file.stat().st_size if isinstance(file, Path) and file.exists() else None

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vsemb.data.images import BadImage, sanitise_image
-from vsemb.data.manifest import check_split_name
-from vsemb.data.records import ImageRecord, caption_id
+from vsemb.data.records import ImageRecord, caption_id, check_split_name
 from vsemb.data.uris import RemoteImage
 from vsemb.errors import DataError, reason_of
 from vsemb.files import read_bytes, sha256_bytes
@@ -61,7 +60,8 @@ def signature(record: ImageRecord) -> str:
         image = str(record.image)
     elif record.image is not None:
         image = sha256_bytes(record.image)
-    parts = [getattr(record, field.name) for field in dataclasses.fields(record) if field.name != "image"]
+    names = [field.name for field in dataclasses.fields(record) if field.name not in ("image", "where")]
+    parts = [getattr(record, name) for name in names]
     return sha256_bytes(json.dumps([parts, image], sort_keys=True, default=str).encode())[:16]
 
 

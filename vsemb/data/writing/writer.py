@@ -13,7 +13,7 @@ import PIL
 
 from vsemb.console import progress
 from vsemb.data.manifest import MANIFEST, VERSION, FinishedSplit, read_manifest, shard_name, write_index_and_manifest
-from vsemb.data.records import ImageRecord
+from vsemb.data.records import ImageRecord, repeated_key
 from vsemb.data.store import StoredDataset
 from vsemb.data.writing.shards import SplitWriter, WorkArea
 from vsemb.data.writing.validate import examine_all, signature
@@ -164,7 +164,7 @@ def _write_shards(
     with contextlib.closing(examine_all(records, known, writing["max_side"])) as examined:
         for position, record, outcome in progress(examined, desc="prepare", total=total, unit="image"):
             if record.key in seen:
-                raise DataError(f"The key {record.key!r} occurs twice in the source; keys must be unique.")
+                raise repeated_key(records, position, record)
             seen.add(record.key)
             if outcome is not None:
                 if position <= covered.get(record.split, -1):
