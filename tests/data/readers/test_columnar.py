@@ -221,11 +221,11 @@ def test_rows_with_an_unusable_split_are_refused_by_number(tmp_path):
         read("parquet", numbers)
 
 
-def test_numbers_of_classes_are_text_and_other_values_are_refused(tmp_path):
+def test_whole_numbers_may_be_classes(tmp_path):
     source = read("parquet", written(tmp_path / "t.parquet", of_images(**{"class": [7, None, 0]})))
     assert [record.class_name for record in source.records] == ["7", None, "0"]
-    with pytest.raises(DataError, match="class"):
-        read("parquet", written(tmp_path / "f.parquet", of_images(label=[0.5, 1.5, 2.5])))
+    scores = read("parquet", written(tmp_path / "f.parquet", of_images(label=[0.5, 1.5, 2.5])))
+    assert [record.class_name for record in scores.records] == [None] * 3
 
 
 def test_splits_that_are_labels_have_their_names(tmp_path):

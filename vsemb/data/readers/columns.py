@@ -91,9 +91,11 @@ class _Columns:
         usable = [field.name for field in free if _is_text(field.type) or field.name in labels]
         wanted = {name: COLUMNS[name] for name in ("split", "class")}
         self.others = named_columns(str(file), usable, wanted, ())
-        # A column of another type counts if none of text has such a name. `Sample.checked` refuses what is no name.
-        missing = {ours: names for ours, names in wanted.items() if ours not in self.others}
-        self.others |= named_columns(str(file), [field.name for field in free], missing, ())
+        # Without a column of text, numbers may be classes. `Sample.checked` refuses splits that are no text.
+        others = {"split": [field.name for field in free]}
+        others["class"] = [field.name for field in free if pa.types.is_integer(field.type)]
+        for ours in wanted.keys() - self.others.keys():
+            self.others |= named_columns(str(file), others[ours], {ours: wanted[ours]}, ())
         self.labels = {ours: labels[name] for ours, name in self.others.items() if name in labels}
         self.key = next((name for name in _KEYS if name in schema.names), None)
         repeated = [name for name in self.names(images=True) if schema.names.count(name) > 1]
