@@ -40,7 +40,11 @@ _DEPTH_LOST = (
     "its transparent colour is not known, because Pillow shows pixels of 2, 4 and 16 bits as 8 bits; pass the path or "
     "the bytes of its file"
 )
+_NO_RANGE = "{} pixels have no agreed range; convert it to 8 bits"
 _ORIENTATION = 0x0112
+# Tags of TIFF, and values of them.
+_BITS_PER_SAMPLE, _PHOTOMETRIC, _SAMPLE_FORMAT = 258, 262, 339
+_WHITE_IS_ZERO, _SIGNED = 0, 2
 _TRANSPOSE = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -81,8 +85,8 @@ def sanitise_image(data: bytes, max_side: int | None = None) -> StoredImage:
     Kept byte for byte: 8-bit grey or RGB JPEG and PNG that are upright, not larger than `max_side`, and of a structure
     that all decoders read alike. Everything else is re-encoded. EXIF orientation is applied. Palettes, alpha and
     transparent colours (on white), PNG and GIF become RGB or grey PNG. Other formats (BMP, WebP, TIFF, PPM, CMYK JPEG)
-    become JPEG of quality 95 without chroma subsampling. 16-bit samples keep their upper 8 bits, and an animation its
-    first frame.
+    become JPEG of quality 95 without chroma subsampling. Samples of 12 and 16 bits keep their upper 8 bits, and an
+    animation its first frame.
 
     Args:
         data: the encoded image.
@@ -93,7 +97,8 @@ def sanitise_image(data: bytes, max_side: int | None = None) -> StoredImage:
 
     Raises:
         BadImage: if it is not an image, is truncated or broken (for PNG, also if a checksum is wrong), has more than 50
-            million pixels, or its colours are not known (CMYK JPEG without Adobe's marker, floating-point pixels).
+            million pixels, or its colours are not known (CMYK JPEG without Adobe's marker; floating-point, signed or
+            32-bit pixels).
 
     Example:
 
@@ -375,13 +380,22 @@ def _eight_bits(image: Image.Image) -> tuple[Image.Image, bool]:
     mode = image.mode
     if mode == "1":
         return image.convert("L"), True
+    # Those of a TIFF file.
+    tags = getattr(image, "tag_v2", {})
+    if _SIGNED in tags.get(_SAMPLE_FORMAT, ()):
+        raise BadImage(_NO_RANGE.format("signed"))
     if mode == "I" or mode.startswith("I;16"):
-        values = np.asarray(image)
-        if values.min() < 0 or values.max() > 0xFFFF:
-            raise BadImage("grey values outside 16 bits")
-        return Image.fromarray((values >> 8).astype(np.uint8)), False
+        depth = 16 if mode != "I" or image.format in ("PNG", "PPM") else 32
+        (depth,) = tags.get(_BITS_PER_SAMPLE, (depth,))
+        if depth > 16:
+            raise BadImage(_NO_RANGE.format("32-bit"))
+        values = np.asarray(image) >> (depth - 8)
+        if tags and tags.get(_PHOTOMETRIC, _WHITE_IS_ZERO) == _WHITE_IS_ZERO:
+            # Pillow inverts 8 bits, and not 16.
+            values = 255 - values
+        return Image.fromarray(values.astype(np.uint8)), False
     if mode == "F":
-        raise BadImage("floating-point pixels have no agreed range; convert it to 8 bits")
+        raise BadImage(_NO_RANGE.format("floating-point"))
     if mode == "CMYK" and image.format in _JPEG and "adobe_transform" not in image.info:
         raise BadImage("a CMYK or YCCK JPEG without Adobe's marker, so its colours are not known; convert it to RGB")
     return (image.copy() if mode in ("L", "RGB") else image.convert("RGB")), False
