@@ -189,29 +189,33 @@ def is_image(value: object) -> bool:
     return hasattr(value, "__array__") and np.ndim(value) in (2, 3)
 
 
-def check_image(image: object) -> None:
+def check_image(image: object, name: str = "image") -> None:
     """Refuse what is not one image of `ImageLike`; files and bytes are not read.
+
+    Args:
+        image: the value.
+        name: name of the argument, for errors.
 
     Raises:
         InvalidArgumentError: naming the type, or the dtype and shape of an array.
     """
     if not is_image(image):
         received = getattr(image, "shape", type(image).__name__)
-        raise invalid_argument("image", received, _IMAGE)
+        raise invalid_argument(name, received, _IMAGE)
     if isinstance(image, str | os.PathLike) and "\0" in str(image):
-        raise invalid_argument("image", one_line(ascii(str(image)), 60), _IMAGE, "Pass the content of a file as bytes.")
+        raise invalid_argument(name, one_line(ascii(str(image)), 60), _IMAGE, "Pass the content of a file as bytes.")
     if isinstance(image, str) and scheme(image):
         fix = "Download it first; `vsemb prepare TABLE --uris` downloads the images of a table."
-        raise invalid_argument("image", image, _IMAGE, fix)
+        raise invalid_argument(name, image, _IMAGE, fix)
     # NumPy's strings are arrays, too.
     if not hasattr(image, "__array__") or isinstance(image, str | bytes | Image.Image):
         return
     pixels = np.asarray(image)
     if pixels.dtype != np.uint8:
         fix = "Scale pixels to 0-255 and convert them: array.astype('uint8')"
-        raise invalid_argument("image", f"{pixels.dtype} {pixels.shape}", _IMAGE, fix)
+        raise invalid_argument(name, f"{pixels.dtype} {pixels.shape}", _IMAGE, fix)
     if not pixels.size or (pixels.ndim == 3 and pixels.shape[2] not in (1, 3, 4)):
-        raise invalid_argument("image", pixels.shape, _IMAGE)
+        raise invalid_argument(name, pixels.shape, _IMAGE)
 
 
 def image_source(image: ImageLike) -> Path | bytes:

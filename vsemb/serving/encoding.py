@@ -78,9 +78,10 @@ class EncodingMixin:
         if isinstance(texts, str):
             return self.encode_texts([texts], precision=precision, on_bad=on_bad, progress=False)[0]
         rows = list(texts) if isinstance(texts, Iterable) else [texts]
-        for text in rows:
+        for row, text in enumerate(rows):
             if not isinstance(text, str):
-                raise invalid_argument("texts", text, "one string, or a list of strings")
+                name = f"texts[{row}]" if isinstance(texts, Iterable) else "texts"
+                raise invalid_argument(name, text, "a string", "Pass one string, or a list of strings.")
         embed = self._quantized(self.embed_texts, precision, on_bad)
         return _encoded("texts", rows, _valid_text, embed, _no_words, batch_size, on_bad, progress)
 
@@ -125,8 +126,8 @@ class EncodingMixin:
             fix = "Of an open file: file.read()" if hasattr(images, "read") else None
             raise invalid_argument("images", type(images).__name__, "one image, or a list of images", fix)
         rows = list(images)
-        for image in rows:
-            check_image(image)
+        for row, image in enumerate(rows):
+            check_image(image, f"images[{row}]" if len(rows) > 1 else "image")
         embed = self._quantized(self.embed_images, precision, on_bad)
         return _encoded("images", rows, image_bytes, embed, _no_pixels, batch_size, on_bad, progress)
 
