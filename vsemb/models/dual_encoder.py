@@ -494,7 +494,7 @@ def string_tensors(values: Any, argument: str = "x") -> Any:
         argument: name of the argument, for errors.
 
     Raises:
-        InvalidArgumentError: for a value that is no string, and a text with a lone surrogate; the error names its row.
+        InvalidArgumentError: for a value other than a string, and for a lone surrogate; the error names its row.
 
     Example:
 

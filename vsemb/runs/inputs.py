@@ -292,7 +292,7 @@ def texts_and_blanks(path: str | os.PathLike[str]) -> tuple[list[str], list[int]
         The non-blank lines in order, without white space around them, and the numbers of the blank lines, from 1.
 
     Raises:
-        DataError: if the file cannot be read, or has the name of a table, whose lines are no texts.
+        DataError: if the file cannot be read, or has the name of a table.
     """
     if os.fspath(path).lower().endswith(TABLES):
         fix = "Write its column of texts to a .txt file."

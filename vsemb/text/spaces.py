@@ -1,6 +1,6 @@
 """Texts without spaces between words, as in Chinese, Japanese and Thai, which are one word each to most tokenizers.
 
-Also the fixes for texts without words that a tokenizer knows.
+Also the fixes for texts without words.
 """
 
 from __future__ import annotations
