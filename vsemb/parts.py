@@ -115,6 +115,8 @@ def bytes_size(number: float) -> str:
 PathName = str | os.PathLike[str]
 Count = Annotated[int, at_least(1)]
 Whole = Annotated[int, at_least(0)]
+#: Of an exported model: TensorFlow Serving reads int64.
+Version = Annotated[int, between(1, 2**63 - 1)]
 # Of a network; 0 stands for any free one.
 Port = Annotated[int, between(0, 65535)]
 Bytes = Annotated[

@@ -185,6 +185,14 @@ def test_texts_that_cannot_be_embedded(model, texts, error, said):
         model.encode_texts(texts)
 
 
+def test_a_missing_text_or_image_is_named_by_its_row():
+    model = vsemb.Model("here", similarities.get("cosine"))
+    with raises_argument("texts[1]"):
+        model.encode_texts(["a dog", None])
+    with raises_argument("images[2]"):
+        model.encode_images(["dog.jpg", b"", None])
+
+
 def test_bad_items_are_all_named_or_rows_of_nan(model, pictures, capsys):
     torn = [*pictures[:2], b"no image", "nowhere.jpg", *pictures[2:5], b""]
     with pytest.raises(

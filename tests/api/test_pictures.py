@@ -12,6 +12,7 @@ import tensorflow as tf
 from PIL import Image
 
 import vsemb
+from tests.grey_tiff import grey_tiff
 from vsemb.data.images import BadImage, ImageLike, image_bytes, sanitise_image
 from vsemb.demo.pictures import DatasetPictures
 from vsemb.errors import VsembError
@@ -250,6 +251,13 @@ UNDERSTOOD: dict[str, tuple[bytes, np.ndarray]] = {
     "bytes behind a PNG": (png(RGB, 8) + chunk(b"eXIf", tiff(6)), RGB),
     **{kind: (encode(RGB, kind), RGB) for kind in ("BMP", "TIFF", "PPM", "GIF")},
     "WEBP": (encode(RGB, "WEBP", lossless=True), RGB),
+    **{
+        f"grey TIFF of {depth} bits{' whose white is 0' * white}": (
+            grey_tiff(np.abs((2**depth - 1) * white - (GREY.astype(int) << (depth - 8))), depth, white_is_zero=white),
+            GREY,
+        )
+        for depth, white in ((8, False), (8, True), (12, False), (16, False), (16, True))
+    },
     "grey PPM of 16 bits": (b"P5\n64 48\n65535\n" + (GREY.astype(np.uint16) * 257).astype(">u2").tobytes(), GREY),
 }
 
@@ -272,6 +280,9 @@ REFUSED: dict[str, bytes] = {
         for place, before, after in (("in front of", chunk(b"ABCD", b"x"), b""), ("behind", b"", chunk(b"ABCD", b"x")))
     },
     "floats": encode(Image.fromarray(GREY.astype(np.float32)), "TIFF"),
+    # Nothing tells whether 240 is white.
+    "32 bits": grey_tiff(GREY, 32),
+    **{f"signed {depth} bits": grey_tiff(GREY >> 1, depth, signed=True) for depth in (8, 16, 32)},
 }
 
 GREY_16 = GREY.astype(np.uint16) * 256 + 7
@@ -284,7 +295,7 @@ OBJECTS: dict[str, tuple[ImageLike, np.ndarray]] = {
     "LA": (Image.fromarray(RGBA).convert("LA"), np.where(HOLE, 255, Image.fromarray(RGB).convert("L"))),
     "P": (PALETTE, PALETTE.convert("RGB")),
     "PA": (PALETTE.convert("PA"), PALETTE.convert("RGB")),
-    "I": (Image.fromarray(GREY_16.astype(np.int32)), GREY),
+    "I": (Image.open(io.BytesIO(b"P5\n64 48\n65535\n" + GREY_16.astype(">u2").tobytes())), GREY),
     "I;16": (Image.fromarray(GREY_16), GREY),
     "I;16B": (Image.frombytes("I;16B", (64, 48), GREY_16.astype(">u2").tobytes()), GREY),
     **{mode: (Image.fromarray(RGB).convert(mode), RGB) for mode in ("CMYK", "YCbCr", "HSV", "LAB")},
@@ -415,8 +426,13 @@ def test_pil_images_and_arrays_mean_what_their_files_do(tmp_path):
 
 @pytest.mark.parametrize(
     "image",
-    [Image.fromarray(GREY.astype(np.float32)), GREY.astype(np.float32), RGB / 255],
-    ids=["F", "grey floats", "floats"],
+    [
+        Image.fromarray(GREY.astype(np.float32)),
+        Image.fromarray(GREY.astype(np.int32)),
+        GREY.astype(np.float32),
+        RGB / 255,
+    ],
+    ids=["F", "I", "grey floats", "floats"],
 )
 def test_pixels_without_an_agreed_meaning_are_refused(image):
     with pytest.raises(VsembError):
@@ -431,10 +447,9 @@ def test_a_dataset_names_the_reason_of_a_pil_image_that_is_left_out():
 
 
 def test_pil_images_of_files_are_turned_and_laid_on_white():
-    for name in ("EXIF 6 of a JPEG", "eXIf 8", "XMP of a JPEG", "tRNS, rgb of 8 bits", "tRNS, grey of 16 bits", "to I"):
-        data, truth = UNDERSTOOD[name.replace("to I", "tRNS, grey of 16 bits")]
+    for name in ("EXIF 6 of a JPEG", "eXIf 8", "XMP of a JPEG", "tRNS, rgb of 8 bits", "tRNS, grey of 16 bits"):
+        data, truth = UNDERSTOOD[name]
         opened = Image.open(io.BytesIO(data))
-        opened = opened.convert("I") if name == "to I" else opened
         assert_same(pixels([image_bytes(opened)]), pixels([plain(truth)]), [name], "PIL")
 
 

@@ -73,6 +73,8 @@ def test_mistakes_are_found_before_tensorflow_is_loaded(run, scenes, tmp_path):
     mistakes = (
         ([str(tmp_path), "two"], "a run directory or an index; got another directory"),
         ([str(tmp_path / "nope"), "two"], "a run directory or an index; got a missing directory"),
+        ([f"{run}/recipe.json", "two"], "got a file"),
+        (["http://localhost:1/v1/models/x", "two"], "http://localhost:1/v1/models/x must"),
         ([str(scenes.path), "two"], "got a dataset"),
         ([run, "two", *data, "--split", "vall"], "Did you mean 'val'"),
         ([run, "two", *data, "--out", "sheet.gif"], "sheet.gif"),

@@ -93,9 +93,19 @@ def test_bad_places_and_numbers(tmp_path):
         publish(tmp_path / "dogs" / "1")
     with raises_argument("out"):
         publish(tmp_path / "contracts")
-    for version in (0, -1, True):
+    for version in (0, -1, True, 2**63):
         with raises_argument("version"):
             publish(tmp_path / "dogs", version)
+
+
+def test_integers_that_a_server_cannot_read_are_no_versions(tmp_path):
+    base = tmp_path / "dogs"
+    (base / "99999999999999999999").mkdir(parents=True)
+    assert publish(base) == base / "1"
+    last = publish(base, 2**63 - 1)
+    with raises_argument("version"):
+        publish(base)
+    assert existing_versions(base) == [1, int(last.name)]
 
 
 def test_links_are_followed(tmp_path):

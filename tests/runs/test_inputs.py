@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+import vsemb
 from vsemb.errors import DataError
 from vsemb.runs.inputs import check_source, image_files, kind_of, text_lines, texts_and_blanks
 
@@ -37,6 +38,15 @@ def test_lines_are_read_without_blank_ones(tmp_path):
     path.write_bytes(b"caf\xe9\n")
     with pytest.raises(DataError, match=r"texts\.txt, line 1: not UTF-8"):
         text_lines(path)
+
+
+@pytest.mark.parametrize("name", ["t.csv", "T.TSV", "t.json", "t.jsonl", "t.parquet"])
+def test_the_lines_of_a_table_are_no_texts(tmp_path, name):
+    (tmp_path / name).write_text("file,caption\n0.png,a red circle\n")
+    with pytest.raises(DataError, match=name):
+        text_lines(tmp_path / name)
+    with pytest.raises(DataError, match=name):
+        vsemb.embed(tmp_path / "run", out=tmp_path / "out.npy", texts=[str(tmp_path / name)])
 
 
 def test_only_line_feeds_end_a_line_and_a_byte_order_mark_is_skipped(tmp_path):

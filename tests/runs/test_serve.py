@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import vsemb
 from tests.raising import raises_argument
 from vsemb.data.features.compute import cache_features
 from vsemb.evaluation import Embedder
@@ -116,6 +117,13 @@ def test_the_card_of_a_run_tells_what_it_takes(tiny_run, tiny_pixel_run):
     assert "trained too" in facts[1].images and "unknown network" in facts[0].images
     assert all("recall_sum" in it.figures[0].values and "epoch" in it.selection for it in facts)
     assert facts[1].figures[0].values["i2t_R@5"] == tiny_pixel_run.info["validation"]["i2t_R@5"] > 0
+
+
+@pytest.mark.parametrize("name", ["mine.safetensors", "mine.onnx", "mine.tflite"])
+def test_a_savedmodel_with_the_name_of_another_format_is_refused(tmp_path, name):
+    with raises_argument("format"):
+        vsemb.export(tmp_path / "run", tmp_path / name)
+    assert not (tmp_path / name).exists()
 
 
 def test_an_option_of_another_task_is_refused(tiny_run, tmp_path):

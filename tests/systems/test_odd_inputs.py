@@ -129,7 +129,7 @@ def test_a_model_of_odd_captions(text: str, tiny_run: Run) -> None:
         (["a dog"], "must have the split train"),
         (["a dog", "one cat"], "No word occurs 4 times"),
         ([""] * 4, "no caption"),
-        (["\0"] * 4, "No word occurs"),
+        (["\0"] * 4, "letters or digits"),
     ],
 )
 def test_training_data_of_odd_captions(captions: list[str], told: str, pictures, tmp_path: Path) -> None:  # noqa: F811

@@ -8,6 +8,9 @@ import pytest
 from tests.raising import raises_argument
 from vsemb.errors import DataError
 from vsemb.text import Vocabulary
+from vsemb.text.spaces import SUBWORDS
+from vsemb.text.subwords import BPE, SentencePiece, WordPiece
+from vsemb.text.tokenizers import Characters, TokenizerPart, Words
 
 CAPTIONS = ["A dog and a cat.", "the DOG's cat", "Собака", "a zebra"]
 
@@ -19,6 +22,24 @@ def test_most_frequent_first_then_by_alphabet() -> None:
     assert len(vocabulary) == 10
     assert vocabulary.tokens[:3] == ("<pad>", "<unk>", "a")
     assert "dog" in vocabulary and "wolf" not in vocabulary
+
+
+@pytest.mark.parametrize("captions", [["🐶", "❤️ 🐱", "🇫🇷"], ["!!!", "... ?"], [""]])
+@pytest.mark.parametrize("part", [Words(), WordPiece(), SentencePiece(), BPE(), Characters()])
+def test_captions_without_letters_have_no_fix_that_fails(part: TokenizerPart, captions: list[str]) -> None:
+    if part.kind == "characters" and "!!!" in captions:
+        assert part.learn(captions).words  # ASCII has punctuation.
+        return
+    with pytest.raises(DataError) as raised:
+        part.learn(captions)
+    assert "min_count" not in str(raised.value) and SUBWORDS not in str(raised.value)
+
+
+def test_letters_that_no_character_stands_for_name_the_tokenizer_that_reads_them() -> None:
+    captions = ["собака 🐶", "кошка"]
+    with pytest.raises(DataError, match=SUBWORDS):
+        Characters().learn(iter(captions))
+    assert SentencePiece().learn(captions).words and Characters().learn([*captions, "a cat"]).words
 
 
 def test_limits() -> None:

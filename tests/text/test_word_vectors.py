@@ -10,7 +10,9 @@ import pytest
 
 from tests.raising import raises_argument
 from vsemb import recipes
-from vsemb.errors import DataError
+from vsemb.encoders import WordEmbedding
+from vsemb.encoders.text_encoder import TextCorpus, WordVectors
+from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.text import Vocabulary, WordTokenizer
 from vsemb.text.tokenizers import Words
 from vsemb.text.word_vectors import cooccurrence_vectors, further_words, read_word_vectors
@@ -190,7 +192,7 @@ def test_malformed_lines_are_named(tmp_path, text: str, line: int) -> None:
         read(tmp_path, text)
 
 
-@pytest.mark.parametrize("text", ["", "wolf 1 2\n", "3 2\n", b"\xff\xfe 1 2\n", "3 ²\n", f"3 {'9' * 5000}\n"])
+@pytest.mark.parametrize("text", ["", "wolf 1 2\n", "0 2\n", b"\xff\xfe 1 2\n", "3 ²\n", f"3 {'9' * 5000}\n"])
 def test_none_found(tmp_path, text) -> None:
     with raises_argument("word_vectors"):
         read(tmp_path, text)
@@ -266,6 +268,7 @@ def test_words_that_no_caption_has_get_their_vector(tmp_path: Path) -> None:
         ("words.bin", b"2 3\nthe 0123", "truncated"),
         ("words.bin", b"the 1 2 3\n", "count dim"),
         ("words.bin", (793712314).to_bytes(4, "little") + b"1234", r"\.vec"),
+        ("words.vec", b"9 2\nthe 1 2\n\ndog 3 4\n", "words.vec.* 9 .*2"),
         ("words.npz", b"PK", "words.npz"),
         ("words.npy", b"x", "words.npy"),
     ],
@@ -274,6 +277,15 @@ def test_malformed_files_are_one_error(name: str, content: bytes, named: str, tm
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=named):
         read_word_vectors(tmp_path / name, Vocabulary(["the"]))
+
+
+def test_vectors_of_another_size_name_their_file_and_the_field(tmp_path: Path) -> None:
+    write_text(tmp_path / "glove.txt")
+    corpus = TextCorpus(Vocabulary(["the"]), np.array([2]), np.array([0, 1]), True, 0)
+    words = WordVectors(dim=4, vectors=str(tmp_path / "glove.txt"))
+    with pytest.raises(InvalidArgumentError, match="glove.txt") as raised:
+        words.initialize(WordEmbedding(3, 4), corpus)
+    assert raised.value.argument == "text.encoder.words.dim"
 
 
 def test_words_without_vectors_are_not_added() -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, overload
 
 from vsemb.acts import Fields, act, additions, chosen
 from vsemb.console import say
 from vsemb.errors import invalid_argument, unknown_name
-from vsemb.parts import Count, Positive
+from vsemb.parts import Positive, Version
 from vsemb.registry import kinds
 from vsemb.results import Result
 from vsemb.runs.formats import ExportFormat
@@ -58,7 +59,7 @@ def export(
     run: Run | str | os.PathLike[str],
     out: str | os.PathLike[str],
     *,
-    version: Count | None = None,
+    version: Version | None = None,
     index: str | os.PathLike[str] | None = None,
     precision: Literal["float32", "mixed_bfloat16"] | None = None,
     sign: str | os.PathLike[str] | None = None,
@@ -108,8 +109,13 @@ def export(
         model = vsemb.load(exported)
         vsemb.export(run, "exports/mine", format="onnx")
     """
-    if isinstance(format, str) and format not in (formats := (SAVEDMODEL, *kinds(str(ExportFormat.family)))):
+    formats = (SAVEDMODEL, *kinds(str(ExportFormat.family)))
+    if isinstance(format, str) and format not in formats:
         raise unknown_name("format", format, formats)
+    ending = Path(out).suffix
+    named = {".tflite": "litert"}.get(ending, ending[1:])
+    if format == SAVEDMODEL and named in formats:
+        raise invalid_argument("format", format, f"{named} for a name that ends in {ending}", f"Pass format={named}.")
     if format != SAVEDMODEL:
         # The precision is float32.
         own = {"version": version, "index": index, "precision": precision, "sign": sign, **options}
@@ -173,7 +179,7 @@ def _export_as(
 def verify(
     model: str | os.PathLike[str],
     *,
-    version: Count | None = None,
+    version: Version | None = None,
     contract: str | os.PathLike[str] | None = None,
     key: str | os.PathLike[str] | None = None,
     timeout: Positive = 600.0,

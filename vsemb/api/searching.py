@@ -15,6 +15,7 @@ from vsemb.errors import counted, invalid_argument
 from vsemb.parts import Count
 from vsemb.printing import say_skipped
 from vsemb.runs.inputs import (
+    TABLES,
     Query,
     check_source,
     check_vectors_path,
@@ -316,7 +317,7 @@ def embed(
         require_unicode("texts", names)
         # A misspelt name of a file is not a text.
         file = names[0] if len(names) == 1 else ""
-        if file.lower().endswith(".txt") or (os.path.exists(file) and not os.path.isdir(file)):
+        if file.lower().endswith((".txt", *TABLES)) or (os.path.exists(file) and not os.path.isdir(file)):
             names, blanks = texts_and_blanks(file)
     if not names:
         given = texts if images is None else images

@@ -40,7 +40,11 @@ _DEPTH_LOST = (
     "its transparent colour is not known, because Pillow shows pixels of 2, 4 and 16 bits as 8 bits; pass the path or "
     "the bytes of its file"
 )
+_NO_RANGE = "{} pixels have no agreed range; convert it to 8 bits"
 _ORIENTATION = 0x0112
+# Tags of TIFF, and values of them.
+_BITS_PER_SAMPLE, _PHOTOMETRIC, _SAMPLE_FORMAT = 258, 262, 339
+_WHITE_IS_ZERO, _SIGNED = 0, 2
 _TRANSPOSE = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -81,8 +85,8 @@ def sanitise_image(data: bytes, max_side: int | None = None) -> StoredImage:
     Kept byte for byte: 8-bit grey or RGB JPEG and PNG that are upright, not larger than `max_side`, and of a structure
     that all decoders read alike. Everything else is re-encoded. EXIF orientation is applied. Palettes, alpha and
     transparent colours (on white), PNG and GIF become RGB or grey PNG. Other formats (BMP, WebP, TIFF, PPM, CMYK JPEG)
-    become JPEG of quality 95 without chroma subsampling. 16-bit samples keep their upper 8 bits, and an animation its
-    first frame.
+    become JPEG of quality 95 without chroma subsampling. Samples of 12 and 16 bits keep their upper 8 bits, and an
+    animation its first frame.
 
     Args:
         data: the encoded image.
@@ -93,7 +97,8 @@ def sanitise_image(data: bytes, max_side: int | None = None) -> StoredImage:
 
     Raises:
         BadImage: if it is not an image, is truncated or broken (for PNG, also if a checksum is wrong), has more than 50
-            million pixels, or its colours are not known (CMYK JPEG without Adobe's marker, floating-point pixels).
+            million pixels, or its colours are not known (CMYK JPEG without Adobe's marker; floating-point, signed or
+            32-bit pixels).
 
     Example:
 
@@ -184,29 +189,33 @@ def is_image(value: object) -> bool:
     return hasattr(value, "__array__") and np.ndim(value) in (2, 3)
 
 
-def check_image(image: object) -> None:
+def check_image(image: object, name: str = "image") -> None:
     """Refuse what is not one image of `ImageLike`; files and bytes are not read.
+
+    Args:
+        image: the value.
+        name: name of the argument, for errors.
 
     Raises:
         InvalidArgumentError: naming the type, or the dtype and shape of an array.
     """
     if not is_image(image):
         received = getattr(image, "shape", type(image).__name__)
-        raise invalid_argument("image", received, _IMAGE)
+        raise invalid_argument(name, received, _IMAGE)
     if isinstance(image, str | os.PathLike) and "\0" in str(image):
-        raise invalid_argument("image", one_line(ascii(str(image)), 60), _IMAGE, "Pass the content of a file as bytes.")
+        raise invalid_argument(name, one_line(ascii(str(image)), 60), _IMAGE, "Pass the content of a file as bytes.")
     if isinstance(image, str) and scheme(image):
         fix = "Download it first; `vsemb prepare TABLE --uris` downloads the images of a table."
-        raise invalid_argument("image", image, _IMAGE, fix)
+        raise invalid_argument(name, image, _IMAGE, fix)
     # NumPy's strings are arrays, too.
     if not hasattr(image, "__array__") or isinstance(image, str | bytes | Image.Image):
         return
     pixels = np.asarray(image)
     if pixels.dtype != np.uint8:
         fix = "Scale pixels to 0-255 and convert them: array.astype('uint8')"
-        raise invalid_argument("image", f"{pixels.dtype} {pixels.shape}", _IMAGE, fix)
+        raise invalid_argument(name, f"{pixels.dtype} {pixels.shape}", _IMAGE, fix)
     if not pixels.size or (pixels.ndim == 3 and pixels.shape[2] not in (1, 3, 4)):
-        raise invalid_argument("image", pixels.shape, _IMAGE)
+        raise invalid_argument(name, pixels.shape, _IMAGE)
 
 
 def image_source(image: ImageLike) -> Path | bytes:
@@ -375,13 +384,22 @@ def _eight_bits(image: Image.Image) -> tuple[Image.Image, bool]:
     mode = image.mode
     if mode == "1":
         return image.convert("L"), True
+    # Those of a TIFF file.
+    tags = getattr(image, "tag_v2", {})
+    if _SIGNED in tags.get(_SAMPLE_FORMAT, ()):
+        raise BadImage(_NO_RANGE.format("signed"))
     if mode == "I" or mode.startswith("I;16"):
-        values = np.asarray(image)
-        if values.min() < 0 or values.max() > 0xFFFF:
-            raise BadImage("grey values outside 16 bits")
-        return Image.fromarray((values >> 8).astype(np.uint8)), False
+        depth = 16 if mode != "I" or image.format in ("PNG", "PPM") else 32
+        (depth,) = tags.get(_BITS_PER_SAMPLE, (depth,))
+        if depth > 16:
+            raise BadImage(_NO_RANGE.format("32-bit"))
+        values = np.asarray(image) >> (depth - 8)
+        if tags and tags.get(_PHOTOMETRIC, _WHITE_IS_ZERO) == _WHITE_IS_ZERO:
+            # Pillow inverts 8 bits, and not 16.
+            values = 255 - values
+        return Image.fromarray(values.astype(np.uint8)), False
     if mode == "F":
-        raise BadImage("floating-point pixels have no agreed range; convert it to 8 bits")
+        raise BadImage(_NO_RANGE.format("floating-point"))
     if mode == "CMYK" and image.format in _JPEG and "adobe_transform" not in image.info:
         raise BadImage("a CMYK or YCCK JPEG without Adobe's marker, so its colours are not known; convert it to RGB")
     return (image.copy() if mode in ("L", "RGB") else image.convert("RGB")), False

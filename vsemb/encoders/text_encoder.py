@@ -452,6 +452,9 @@ class WordVectors(Part):
                 fix = "A file has vectors of whole words."
                 raise invalid_argument("words.vectors", self.vectors, allowed, fix)
             vectors, count = read_word_vectors(self.vectors, corpus.vocabulary, corpus.seed)
+            if (dim := vectors.shape[1]) != layer.dim:
+                allowed = f"{dim}, the size of the vectors in {self.vectors}"
+                raise invalid_argument("text.encoder.words.dim", layer.dim, allowed, f"Set it to {dim}.")
             layer.set_vectors(vectors, corpus.grams)
             say(f"word vectors for {count} of {len(corpus.vocabulary.words)} words")
 

@@ -14,16 +14,21 @@ from pathlib import Path
 
 from vsemb.errors import DataError, invalid_argument
 from vsemb.files import claimed, sync_tree, writing
+from vsemb.parts import Version, require
 
 #: Directory beside the models with the contracts of their newest exports.
 CONTRACTS = "contracts"
+
+# Larger integers are no versions to TensorFlow Serving.
+_LAST = 2**63 - 1
 
 
 def existing_versions(base: Path) -> list[int]:
     """Return the version numbers in a model's directory, ascending; an empty list if it does not exist."""
     if not base.is_dir():
         return []
-    return sorted(int(path.name) for path in base.iterdir() if path.name.isascii() and path.name.isdigit())
+    numbers = (int(path.name) for path in base.iterdir() if path.name.isascii() and path.name.isdigit())
+    return sorted(number for number in numbers if number <= _LAST)
 
 
 @dataclass
@@ -52,7 +57,7 @@ def publishing(base: str | os.PathLike[str], version: int | None = None) -> Iter
 
     Raises:
         DataError: if the version exists, `base` cannot hold versions, or writing fails.
-        InvalidArgumentError: for a version below 1.
+        InvalidArgumentError: for a version below 1 or above 2^63 - 1.
 
     Example:
 
@@ -73,8 +78,7 @@ def publishing(base: str | os.PathLike[str], version: int | None = None) -> Iter
 
 
 def _check(base: Path, version: int | None) -> None:
-    if version is not None and (isinstance(version, bool) or version < 1):
-        raise invalid_argument("version", version, "an integer >= 1")
+    require("version", max(existing_versions(base), default=0) + 1 if version is None else version, Version)
     if base.name.isdigit():
         allowed, fix = "the model's directory, without a version", "Pass the version as `version`."
         raise invalid_argument("out", str(base), allowed, fix)

@@ -202,7 +202,7 @@ class DualEncoder(Configured, ReplicatedModel):
 
     def _numbers(self, side: str, inputs: Any) -> Tensor:
         read = self._reader(side, inputs)
-        return inputs if read is None else read(inputs)
+        return inputs if read is None else read(string_tensors(inputs, side))
 
     def encode_images(self, images: Tensor, training: bool = False) -> Tensor:
         """Embed images.
@@ -487,14 +487,14 @@ def _refused(name: str, received: str) -> VsembError:
 
 
 def string_tensors(values: Any, argument: str = "x") -> Any:
-    """Return lists and arrays of strings as tensors, and lists of numbers as arrays; other values as they are.
+    """Return strings as a tensor, and lists of numbers as arrays; other values as they are.
 
     Args:
-        values: a list or an array, or a dictionary of them.
+        values: a list, an array, a column of a table (pandas, Arrow) or another sequence, or a dictionary of them.
         argument: name of the argument, for errors.
 
     Raises:
-        InvalidArgumentError: for a text with a lone surrogate; the error names its row.
+        InvalidArgumentError: for a value other than a string, and for a lone surrogate; the error names its row.
 
     Example:
 
@@ -503,9 +503,9 @@ def string_tensors(values: Any, argument: str = "x") -> Any:
     """
     if isinstance(values, Mapping):
         return {name: string_tensors(array, name) for name, array in values.items()}
-    array = values
+    array = values = _without_library(values)
     if isinstance(values, list):
-        strings = bool(values) and isinstance(values[0], str | bytes)
+        strings = any(isinstance(value, str | bytes) for value in values)
         try:
             array = np.asarray(values, object if strings else None)
         except ValueError:  # Lists of different lengths.
@@ -517,14 +517,25 @@ def string_tensors(values: Any, argument: str = "x") -> Any:
     if not isinstance(array, np.ndarray):
         return values
     if holds_strings(array):
-        others = [value for value in np.asarray(values, object).flat if not isinstance(value, str | bytes)]
-        if others:
-            types = ", ".join(sorted({type(value).__name__ for value in others}))
-            fix = "Convert them first: [str(value) for value in values]."
-            raise invalid_argument(argument, f"values of type {types}", "strings alone", fix)
+        for place, value in np.ndenumerate(np.asarray(values, object)):
+            if not isinstance(value, str | bytes):
+                fix = "Leave out pairs without a text or an image."
+                raise invalid_argument(f"{argument}{list(place[:1])}", value, "a string or bytes", fix)
         require_unicode(argument, values)
         return ops.convert_to_tensor(values, "string")
     return array.astype(keras.config.floatx()) if array.dtype == "float64" else array
+
+
+def _without_library(values: Any) -> Any:
+    """Return strings in a sequence or a column of a table as a list or an array; other values as they are."""
+    if isinstance(values, list | np.ndarray | keras.KerasTensor) or ops.is_tensor(values):
+        return values
+    if isinstance(values, Sequence):
+        return list(values) if len(values) and isinstance(values[0], str | bytes) else values
+    with contextlib.suppress(TypeError, ValueError):
+        if hasattr(values, "__array__") and holds_strings(array := np.asarray(values)):
+            return array
+    return values
 
 
 def _batches(x: Any) -> Any:

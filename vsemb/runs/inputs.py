@@ -17,11 +17,14 @@ from vsemb import registry
 from vsemb.console import say
 from vsemb.data.manifest import read_manifest
 from vsemb.data.readers.source import numbered_lines
+from vsemb.data.uris import scheme
 from vsemb.errors import DataError, invalid_argument, printable, unknown_name
 from vsemb.files import read_json
 
 #: Endings of the names of image files, in lower case. Files .heic and .heif are listed as unreadable.
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".pgm", ".heic", ".heif")
+#: Endings of the names of tables, in lower case.
+TABLES = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
 # Byte order mark.
 _MARK = "\ufeff"
 _MANIFESTS = {"vsemb-dataset": "dataset", "vsemb-index": "index"}
@@ -162,12 +165,17 @@ def check_source(
                 fix = "Search the run, or make an index of what is wanted."
                 raise invalid_argument(name, value, f"omitted, since the index holds {holds}", fix)
     elif kind != "run" and _reference(_name(source)) is None:
-        received = "a missing directory"
+        received, fix = "a missing directory", "`vsemb train` makes a run."
         if kind is not None:
             received = f"a {kind}"
         elif path.is_dir():
             received = "another directory"
-        raise DataError(f"{path} must be a run directory or an index; got {received}. `vsemb train` makes a run.")
+        elif path.exists():
+            received = "a file"
+        elif scheme(source):
+            received, fix = "a URL", "In Python, `vsemb.load` opens the URL of a server and `vsemb.search` searches."
+        # A path would lose a slash of a URL.
+        raise DataError(f"{os.fspath(source)} must be a run directory or an index; got {received}. {fix}")
     if data is not None:
         splits = read_manifest(Path(data))["splits"]
         if split not in (None, "all", *splits):
@@ -293,8 +301,11 @@ def texts_and_blanks(path: str | os.PathLike[str]) -> tuple[list[str], list[int]
         The non-blank lines in order, without white space around them, and the numbers of the blank lines, from 1.
 
     Raises:
-        DataError: if the file cannot be read.
+        DataError: if the file cannot be read, or has the name of a table.
     """
+    if os.fspath(path).lower().endswith(TABLES):
+        fix = "Write its column of texts to a .txt file."
+        raise DataError(f"{path} must be a file with one text per line; got the name of a table. {fix}")
     lines = [line.strip() for _, line in numbered_lines(Path(path))]
     return [line for line in lines if line], [number for number, line in enumerate(lines, 1) if not line]
 

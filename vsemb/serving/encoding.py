@@ -77,11 +77,10 @@ class EncodingMixin:
         """
         if isinstance(texts, str):
             return self.encode_texts([texts], precision=precision, on_bad=on_bad, progress=False)[0]
-        allowed = "one string, or a list of strings"
-        rows = in_order("texts", texts, allowed)
-        for text in rows:
+        rows = in_order("texts", texts, "one string, or a list of strings")
+        for row, text in enumerate(rows):
             if not isinstance(text, str):
-                raise invalid_argument("texts", text, allowed)
+                raise invalid_argument(f"texts[{row}]", text, "a string", "Pass one string, or a list of strings.")
         embed = self._quantized(self.embed_texts, precision, on_bad)
         return _encoded("texts", rows, _valid_text, embed, _no_words, batch_size, on_bad, progress)
 
@@ -126,8 +125,8 @@ class EncodingMixin:
         if hasattr(images, "read"):
             raise invalid_argument("images", type(images).__name__, allowed, "Of an open file: file.read()")
         rows = in_order("images", images, allowed)
-        for image in rows:
-            check_image(image)
+        for row, image in enumerate(rows):
+            check_image(image, f"images[{row}]" if len(rows) > 1 else "image")
         embed = self._quantized(self.embed_images, precision, on_bad)
         return _encoded("images", rows, image_bytes, embed, _no_pixels, batch_size, on_bad, progress)
 

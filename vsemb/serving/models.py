@@ -418,7 +418,7 @@ class ModelVersions:
                 number
                 for number in existing_versions(self.base)
                 # A version is a directory whose name is an int64 without leading zeros.
-                if number < 2**63 and (self.base / str(number)).is_dir()
+                if (self.base / str(number)).is_dir()
             ]
         except OSError:
             return None

@@ -1,4 +1,7 @@
-"""Texts without spaces between words, as in Chinese, Japanese and Thai, which are one word each to most tokenizers."""
+"""Texts without spaces between words, as in Chinese, Japanese and Thai, which are one word each to most tokenizers.
+
+Also the fixes for texts without words.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,9 @@ import numpy as np
 
 #: The tokenizer for texts without spaces, and for rare words.
 SUBWORDS = "text.tokenizer=sentencepiece"
+
+#: The fix for captions of emoji or punctuation alone, of which no tokenizer makes words.
+NO_WORDS = "Describe the images in words."
 
 # Letters of scripts without spaces between words, and the fewest letters per word from which a text has none. Words in
 # the dictionary have fewer: about two in Chinese and Japanese, and about four in Thai, Lao, Burmese and Khmer.

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import keras
 import numpy as np
 
-from vsemb.errors import VsembError, invalid_argument
+from vsemb.errors import DataError, VsembError, invalid_argument
 from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, Part, Size, require
 from vsemb.text.normalize import WHITE_SPACE, batches_of, readable, readable_in_python, split_in_python, split_words
-from vsemb.text.spaces import SUBWORDS
+from vsemb.text.spaces import NO_WORDS, SUBWORDS
 from vsemb.text.tokenizer_json import characters_json, words_json
 from vsemb.text.vocabulary import UNKNOWN_ID, Vocabulary
 from vsemb.text.word_vectors import further_words
@@ -510,4 +510,13 @@ class Characters(TokenizerPart, kind="characters"):
         return {SUBWORDS: "reads other letters than those of ASCII"}
 
     def learn(self, texts: Iterable[str], dataset: StoredDataset | None = None) -> Vocabulary:
+        known, text, letters = set(ALPHABET) - {" "}, None, False
+        for text in texts:
+            if not known.isdisjoint(text.lower()):
+                break
+            letters = letters or any(map(str.isalnum, text))
+        else:
+            if text is not None:
+                fix = f"Read other letters by {SUBWORDS}." if letters else NO_WORDS
+                raise DataError(f"Captions must have characters of ASCII; got none in all of them. {fix}")
         return Vocabulary(ALPHABET)

@@ -16,7 +16,7 @@ from vsemb.files import read_text, reading, replacing, sha256_bytes
 from vsemb.ops.tensorflow import tf
 from vsemb.parts import Count, require
 from vsemb.text.normalize import batches_of, split_words, words_of
-from vsemb.text.spaces import SUBWORDS, share_without_spaces
+from vsemb.text.spaces import NO_WORDS, SUBWORDS, share_without_spaces
 from vsemb.unicode import composed
 
 PADDING, UNKNOWN = "<pad>", "<unk>"
@@ -178,6 +178,8 @@ def _count_words(captions: Iterable[str]) -> Counter[str]:
 
 def _frequent(counts: Counter[str], min_count: int) -> dict[str, int]:
     kept = sorted((-n, word) for word, n in counts.items() if n >= min_count)
+    if not kept and not counts:
+        raise DataError(f"Captions must have letters or digits; got none in all of them. {NO_WORDS}")
     if not kept:
         fix = f"Lower min_count={min_count}."
         if share_without_spaces(list(counts)):

@@ -43,8 +43,8 @@ def read_word_vectors(path: str | os.PathLike[str], vocabulary: Vocabulary, seed
     - `.bin`: word2vec in binary form;
     - `.npz`: NumPy, with the arrays `words` and `vectors`;
     - `.npy`: vectors of NumPy, with their words in a file of the same name and `.txt`, one per line;
-    - others: text of GloVe, word2vec or fastText (`.vec`), a line `word v1 … vd` per word; a first line `count dim` is
-      skipped.
+    - others: text of GloVe, word2vec or fastText (`.vec`), a line `word v1 … vd` per word; a first line `count dim`
+      tells how many there are.
 
     A word is looked up by its exact spelling, then ignoring case. Missing vectors are drawn from the normal
     distribution fitted to each dimension of the others; padding is zero.
@@ -140,11 +140,12 @@ def _entries(path: Path) -> Iterator[tuple[str, str, Any]]:
 
 def _text_entries(path: Path) -> Iterator[tuple[str, str, list[str]]]:
     dim: int | None = None
+    count = words = 0
     with open_regular(path, "r", encoding="utf-8-sig", errors="replace", newline="\n") as file:
         for number, line in enumerate(file, 1):
             parts = line.rstrip().split(" ")
             if number == 1 and len(parts) == 2 and all(part.isdecimal() and len(part) < 16 for part in parts):
-                dim = int(parts[1])
+                count, dim = map(int, parts)
                 continue
             if not line.strip():
                 continue
@@ -157,7 +158,10 @@ def _text_entries(path: Path) -> Iterator[tuple[str, str, list[str]]]:
                     f"{path}, line {number}, must be a word and its numbers, separated by spaces "
                     "(the text format of GloVe and word2vec)."
                 )
+            words += 1
             yield f"{path}, line {number}", word, parts[-dim:]
+    if words < count:
+        raise DataError(f"{path} must have {count} words, as its first line says; got {words}. The file is truncated.")
 
 
 def _binary_entries(path: Path) -> Iterator[tuple[str, str, np.ndarray]]:

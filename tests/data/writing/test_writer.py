@@ -454,6 +454,39 @@ def test_the_same_again_does_nothing(tiny, tmp_path):
     assert (tmp_path / "out" / "manifest.json").stat() == before
 
 
+def image_files(tiny, folder: Path) -> list[ImageRecord]:
+    """Records of files; the second is no image."""
+    pictures = [tiny.jpeg(0), b"no image", tiny.jpeg(2), tiny.jpeg(3)]
+    for number, content in enumerate(pictures):
+        (folder / f"{number}.jpg").write_bytes(content.ljust(4000, b"\0"))
+    return [replace(record, image=folder / record.key) for record in tiny.records(4)]
+
+
+@pytest.mark.parametrize(("name", "number"), [("2.jpg", 50), ("2.jpg", None), ("1.jpg", 50)])
+def test_a_file_that_was_replaced_by_one_of_its_size_is_named(tiny, tmp_path, name, number):
+    records, file = image_files(tiny, tmp_path), tmp_path / name
+    tiny.write(records, tmp_path / "out")
+    before = tiny.contents(tmp_path / "out")
+    (tmp_path / "new").write_bytes((b"" if number is None else tiny.jpeg(number)).ljust(4000, b"\0"))
+    os.utime(tmp_path / "new", (1, 1))  # As of an older picture.
+    os.replace(tmp_path / "new", file)
+    with pytest.raises(DataError, match=name):
+        tiny.write(records, tmp_path / "out")
+    assert tiny.contents(tmp_path / "out") == before
+    dataset = tiny.write(records, tmp_path / "out", overwrite=True)
+    assert (name in [line["key"] for line in dataset.manifest["skipped"]]) == (number is None)
+
+
+def test_a_copy_of_the_files_is_the_same_source(tiny, tmp_path):
+    records = image_files(tiny, tmp_path)
+    tiny.write(records, tmp_path / "out", max_side=5)
+    (tmp_path / "copy").mkdir()
+    copies = [replace(record, image=shutil.copy(record.image, tmp_path / "copy" / record.key)) for record in records]
+    lines: list[str] = []
+    tiny.write(copies, tmp_path / "out", max_side=5, report=lines.append)
+    assert "nothing to do" in lines[-1]
+
+
 @pytest.mark.parametrize(
     ("options", "named"),
     [({"source": {"sha256": {"a": "b"}}}, "source"), ({"name": "other"}, "name"), ({"max_side": 5}, "writing")],

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
+from tests.grey_tiff import grey_tiff
 from vsemb.exporting.formats.encode import Encoder
 from vsemb.image.decode import decode_images
 from vsemb.image.resizing import Resizing, resize_image
@@ -60,6 +61,22 @@ def test_grey_of_16_bits_has_its_upper_bits(tmp_path: Path) -> None:
     pixels = encoder(tmp_path, 32, antialias=True).pixels(tmp_path / "deep.png")
     assert valid.numpy().all()
     np.testing.assert_array_equal(pixels, decoded[0])
+
+
+@pytest.mark.parametrize(("depth", "white"), [(8, True), (12, False), (16, False), (16, True)])
+def test_grey_tiff_has_the_upper_bits_of_the_depth_that_it_declares(tmp_path: Path, depth: int, white: bool) -> None:
+    values = np.arange(32 * 32).reshape(32, 32) % 256
+    stored = 2**depth - 1 - (values << (depth - 8)) if white else values << (depth - 8)
+    (tmp_path / "grey.tif").write_bytes(grey_tiff(stored, depth, white_is_zero=white))
+    pixels = encoder(tmp_path, 32, antialias=True).pixels(tmp_path / "grey.tif")
+    np.testing.assert_array_equal(pixels[..., 0], values)
+
+
+@pytest.mark.parametrize(("depth", "signed"), [(32, False), (8, True), (16, True)])
+def test_grey_tiff_without_a_known_range_is_refused(tmp_path: Path, depth: int, signed: bool) -> None:
+    (tmp_path / "grey.tif").write_bytes(grey_tiff(np.full((32, 32), 100), depth, signed=signed))
+    with pytest.raises(ValueError, match="8 bits"):
+        encoder(tmp_path, 32, antialias=True).pixels(tmp_path / "grey.tif")
 
 
 @pytest.mark.parametrize("mode", ["F", "I;16"])

@@ -385,8 +385,9 @@ def test_words_that_no_vocabulary_takes_stay_unknown() -> None:
 def test_vocabularies_that_cannot_be() -> None:
     with pytest.raises(DataError, match="3 .*min_count"):
         tree_vocabulary(words("a", "a"), min_count=3)
-    with pytest.raises(DataError):
+    with pytest.raises(DataError) as raised:
         tree_vocabulary(["A dog", ""])
+    assert "min_count" not in str(raised.value)  # It is 1.
     with pytest.raises(DataError):
         tree_vocabulary([])
     with raises_argument("size"):

@@ -150,7 +150,8 @@ def described_source(source: Source) -> dict[str, Any]:
     """Return the entry of a manifest that describes its source.
 
     If the source's records are a list, the entry includes a SHA-256 of their keys and file sizes. A later call detects
-    added, removed and changed images with it. For images behind URIs it covers the keys only.
+    added and removed images with it, and images of another size; `write_dataset` compares newer files. For images
+    behind URIs it covers the keys only.
 
     Raises:
         DataError: if a key occurs twice in such a list.

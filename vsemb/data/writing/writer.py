@@ -51,7 +51,8 @@ def write_dataset(
 
     `out` is published in one step. Finished shards of an interrupted call are kept beside it, in `.NAME.partial`, and
     the same call continues after them. The result has the same bytes as after an uninterrupted call. If `out` is
-    already this dataset (same name, source and options), nothing is written.
+    already this dataset (same name, source and options), nothing is written. Files of a list of records that are newer
+    than the dataset are compared with it.
 
     Args:
         records: the images, in source order. If every iteration gives the same records (as a list does), and the
@@ -74,7 +75,7 @@ def write_dataset(
 
     Raises:
         DataError: for a malformed record, a duplicate key, a bad image with `on_bad_image="fail"`, no usable
-            image at all, other content at `out`, or an error of the file system.
+            image at all, other content at `out`, images that changed since, or an error of the file system.
 
     Example:
 
@@ -93,6 +94,8 @@ def write_dataset(
     with _disk_errors(area):
         if holds_dataset(area.out) and not overwrite:
             check_prepared(area.out, described, on_bad_image)
+            if isinstance(records, list):
+                _check_images(records, StoredDataset.open(area.out), max_side)
             if area.root.exists():
                 with area.locked():
                     area.remove()
@@ -257,6 +260,45 @@ def check_prepared(out: Path, described: dict[str, Any], on_bad_image: str = "sk
             f"{out} was prepared without {counted(len(manifest['skipped']), 'bad image')}, first {first['key']!r}: "
             f"{first['reason']}. Mend them and prepare it again with `overwrite`."
         )
+
+
+def _check_images(records: list[ImageRecord], dataset: StoredDataset, max_side: int | None) -> None:
+    """Check that a dataset holds the images of its source.
+
+    A source is described by names and sizes. Files that are newer than the dataset, replaced or copied, are read again.
+
+    Raises:
+        DataError: if an image changed; the message names the first.
+    """
+    written = (dataset.path / MANIFEST).stat().st_mtime_ns
+    newer = [record for record in records if isinstance(record.image, Path) and _changed_at(record.image) >= written]
+    if not newer:
+        return
+    # None stands for an image that was left out.
+    held: dict[str, str | None] = {line["key"]: None for line in dataset.manifest["skipped"]}
+    for name in dataset.splits:
+        split = dataset.split(name)
+        held.update(zip(split.keys, split.digests, strict=True))
+    changed = []
+    with contextlib.closing(examine_all(newer, (), max_side)) as examined:
+        for _, record, outcome in progress(examined, desc="compare", total=len(newer), unit="image"):
+            entry = outcome and outcome[0]["entry"]
+            if held.get(record.key, "") != (entry and entry["sha256"]):
+                changed.append(record.key)
+    if changed:
+        raise DataError(
+            f"{dataset.path} holds earlier pixels of {counted(len(changed), 'image')}, first {changed[0]!r}, whose "
+            "file changed since; choose another `out`, or replace it with `overwrite`."
+        )
+
+
+def _changed_at(file: Path) -> int:
+    """Return when a file was written or put in its place, in nanoseconds; 0 if it is missing."""
+    try:
+        status = file.stat()
+    except OSError:
+        return 0
+    return max(status.st_mtime_ns, status.st_ctime_ns)
 
 
 def holds_dataset(out: Path) -> bool:

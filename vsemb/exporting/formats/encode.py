@@ -132,14 +132,24 @@ class Encoder:
         facts = self.facts["image"]
         if not isinstance(image, Image.Image):
             image = Image.open(image)
+        # Pillow forgets the format and the tags of a file when it turns the image.
+        kind, tags = image.format, getattr(image, "tag_v2", {})
         image = ImageOps.exif_transpose(image)
+        if 2 in tags.get(339, ()):
+            raise ValueError("Pixels must be unsigned; they are signed. Convert the image to 8 bits.")
         if image.mode == "I" or image.mode.startswith("I;16"):
-            # Grey of 16 bits, which Pillow would clip at 255.
+            # Grey of 12 or 16 bits, which Pillow would clip at 255.
             if "transparency" in image.info:
                 raise ValueError(
                     "An image of 16 bits must have no transparent colour; it has one. Convert it to 8 bits."
                 )
-            image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+            (depth,) = tags.get(258, (16 if image.mode != "I" or kind in ("PNG", "PPM") else 32,))
+            if depth > 16:
+                raise ValueError("Pixels must have at most 16 bits; they have 32. Convert the image to 8 bits.")
+            values = np.asarray(image) >> (depth - 8)
+            # TIFF, whose white is zero unless it says otherwise.
+            white_is_zero = tags and tags.get(262, 0) == 0
+            image = Image.fromarray((255 - values if white_is_zero else values).astype(np.uint8))
         if image.mode == "F":
             raise ValueError("Pixels must be integers; they are floating-point numbers. Convert the image to 8 bits.")
         if image.has_transparency_data:

@@ -12,6 +12,7 @@ from vsemb.parts import Count, require
 from vsemb.systems.trees.relations import RELATIONS
 from vsemb.systems.trees.trees import is_parsed
 from vsemb.text.composition import composed
+from vsemb.text.spaces import NO_WORDS
 from vsemb.text.tokenizers import Tokenizer
 from vsemb.text.vocabulary import Vocabulary, count_tokens
 from vsemb.unicode import readable_part
@@ -172,9 +173,8 @@ def tree_vocabulary(texts: Iterable[str], min_count: int = 1, size: int | None =
         if totals[key] >= min_count and _allowed(key) and _allowed(word):
             kept.append(word)
     if not kept:
-        raise DataError(
-            f"A word of the parsed captions must occur {min_count} times; got 0 such words. Lower min_count."
-        )
+        fix = f"Lower min_count={min_count}." if min_count > 1 else NO_WORDS
+        raise DataError(f"A word of the parsed captions must occur {min_count} times; got 0 such words. {fix}")
     vocabulary = Vocabulary(kept[:size])
     vocabulary.seen = len(totals)
     return vocabulary
