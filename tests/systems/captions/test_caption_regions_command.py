@@ -10,6 +10,7 @@ from PIL import Image
 
 from vsemb import Dataset
 from vsemb.cli.__main__ import main
+from vsemb.drawing.pictures import save_picture
 
 
 @pytest.fixture(scope="module")
@@ -21,8 +22,8 @@ def key(region_caption_run) -> str:
 def test_a_table_a_picture_and_json(region_caption_run, key, opened, tmp_path, capsys):
     opened(region_caption_run)
     out, report = tmp_path / "regions.png", tmp_path / "regions.json"
-    # An existing picture is replaced, whole.
-    out.write_bytes(b"before")
+    # An earlier picture of vsemb is replaced.
+    save_picture(Image.new("RGB", (8, 8)), out)
     arguments = ["caption-regions", str(region_caption_run.path), key, "--most", "2", "--beam", "3"]
     assert main([*arguments, "--out", str(out), "--json", str(report)]) == 0
     lines = capsys.readouterr().out.splitlines()

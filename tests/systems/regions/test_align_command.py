@@ -11,7 +11,7 @@ from PIL import Image
 
 from vsemb.cli.__main__ import main
 from vsemb.data.store import StoredDataset
-from vsemb.drawing.pictures import pixel_box
+from vsemb.drawing.pictures import pixel_box, save_picture
 from vsemb.systems.regions.image_tower import regions_of
 
 # Commands on one run take one graph: tracing it takes two seconds.
@@ -26,8 +26,8 @@ def val(region_run):
 @pytest.mark.slow
 def test_a_table_a_picture_and_json(region_run, val, tmp_path, capsys):
     out, report = tmp_path / "aligned.png", tmp_path / "aligned.json"
-    # An existing picture is replaced, whole.
-    out.write_bytes(b"before")
+    # An earlier picture of vsemb is replaced.
+    save_picture(Image.new("RGB", (8, 8)), out)
     arguments = ["align", str(region_run.path), val.keys[0], val.captions[0], "--affinity", "1000"]
     assert main([*arguments, "--out", str(out), "--json", str(report)]) == 0
     lines = capsys.readouterr().out.splitlines()
