@@ -162,6 +162,17 @@ def test_lines_in_another_encoding(tmp_path, pictures, quote):
     assert [line.partition("t.csv, ")[2][:9] for line in source.bad] == ["line 2: n", "line 4: t"]
 
 
+def test_numbers_of_classes_are_text(tmp_path) -> None:
+    rows = [{"file": f"{row}.jpg", "caption": "x", "class": label} for row, label in enumerate((7, None, " ", "dog "))]
+    for row in rows:
+        (tmp_path / row["file"]).touch()
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert [record.class_name for record in read("table", tmp_path / "t.jsonl").records] == ["7", None, None, "dog"]
+    (tmp_path / "t.jsonl").write_text(json.dumps(rows[0] | {"class": 0.5}))
+    with pytest.raises(DataError, match="line 1.*class"):
+        read("table", tmp_path / "t.jsonl")
+
+
 def test_malformed_lines_of_json(tmp_path, pictures):
     wrong = [("3", '"x"'), ('"b.jpg"', "5"), ('"a.jpg"', '["x", null]')]
     rows = "".join(f'{{"file": {name}, "caption": {text}}}\n' for name, text in wrong)

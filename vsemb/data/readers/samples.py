@@ -14,7 +14,7 @@ from typing import Any
 
 from vsemb.console import progress
 from vsemb.data.readers.hash_splits import hash_split
-from vsemb.data.readers.source import Source, check_text, one_split_note, row_split, split_name
+from vsemb.data.readers.source import Source, check_text, one_split_note, row_class, row_split, split_name
 from vsemb.data.records import ImageRecord
 from vsemb.errors import DataError
 
@@ -56,12 +56,8 @@ class Sample:
         texts = () if self.captions is None else tuple(several)
         for text in texts:
             check_text(self.where, "caption", text)
-        label = self.fields.get("class")
-        class_name = str(label) if type(label) is int else label
-        if class_name is not None:
-            check_text(self.where, "class", class_name)
         split = split or row_split(self.where, self.fields)
-        return replace(self, captions=texts, split=split, class_name=class_name)
+        return replace(self, captions=texts, split=split, class_name=row_class(self.where, self.fields))
 
 
 #: A function of a file, the prefix of its samples' keys, and whether to read images. It yields a sample, or an error in

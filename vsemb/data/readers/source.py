@@ -156,6 +156,30 @@ def row_split(where: str, row: Mapping[str, Any]) -> str | None:
         raise DataError(f"{where}: {error}") from error
 
 
+def row_class(where: str, row: Mapping[str, Any]) -> str | None:
+    """Return the class that a row states, a whole number as text; None without one.
+
+    Args:
+        where: file and place of the row, for the message.
+        row: field -> value.
+
+    Raises:
+        DataError: if the class is neither text nor a whole number.
+
+    Example:
+
+    >>> row_class("t.jsonl, line 2", {"class": 7}), row_class("t.jsonl, line 3", {"class": " "})
+    ('7', None)
+    """
+    value = row.get("class")
+    if type(value) is int:
+        return str(value)
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return None
+    check_text(where, "class", value)
+    return str(value).strip()
+
+
 def one_split_note(parts: str, split: str, hashed: str, fix: str) -> str:
     """Return the line that reports that the only split of a source is split again.
 

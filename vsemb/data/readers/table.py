@@ -26,6 +26,7 @@ from vsemb.data.readers.source import (
     image_path,
     json_object,
     numbered_lines,
+    row_class,
     row_split,
     the_file,
 )
@@ -112,7 +113,7 @@ class Table(Reader, kind="table"):
             split = self.split or row_split(where, row)
             if self.disjoint_classes and split:
                 raise DataError(f"{where}: splits by class need a table without splits; got {split!r}.")
-            class_name = _text(where, "class", row.get("class"))
+            class_name = row_class(where, row)
             if self.disjoint_classes and class_name is None:
                 raise DataError(f"{where}: {name} has no class, which splits by class need in a column `class`.")
             fact = (split or hash_split(name), class_name)
