@@ -8,7 +8,7 @@ import pytest
 
 import vsemb
 from vsemb.errors import DataError
-from vsemb.runs.inputs import check_source, image_files, kind_of, text_lines, texts_and_blanks
+from vsemb.runs.inputs import check_source, image_files, kind_of, model_version, text_lines, texts_and_blanks
 
 
 def test_image_files_come_from_folders_patterns_and_lists(tmp_path, monkeypatch):
@@ -75,3 +75,10 @@ def test_a_damaged_source_of_an_index_is_named(tmp_path, source):
         check_source(tmp_path)
     (tmp_path / "manifest.json").write_text(json.dumps({"format": []}))
     assert kind_of(tmp_path) is None
+
+
+def test_the_newest_version_of_a_model_is_one_that_can_be_served(tmp_path) -> None:
+    for name in ("2", "10", str(2**63), "10.old"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "saved_model.pb").touch()
+    assert model_version(tmp_path) == tmp_path / "10"

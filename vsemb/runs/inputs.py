@@ -230,8 +230,13 @@ def model_version(path: Path) -> Path | None:
     """Return the newest version of an exported model, or `path` if it is a version; None without a SavedModel."""
     if (path / "saved_model.pb").exists():
         return path
+
+    def number(child: Path) -> int:
+        # Larger numbers are no versions, as in `vsemb.exporting.versions`.
+        return int(child.name) if child.name.isdecimal() and int(child.name) < 2**63 else -1
+
     versions = [child for child in path.glob("[0-9]*") if (child / "saved_model.pb").exists()]
-    return max(versions, key=lambda child: int(child.name) if child.name.isdecimal() else -1, default=None)
+    return max(versions, key=number, default=None)
 
 
 def check_counts(**counts: int | None) -> None:

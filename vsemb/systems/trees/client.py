@@ -270,7 +270,7 @@ class TextParser:
                 "parser",
                 None,
                 "a parser, since the model reads dependency trees only",
-                "Pass one, as in Client(..., parser='en_core_web_sm'), or send trees with encode_tree.",
+                "Pass one, as in Client(..., parser='en_core_web_sm'), or use encode_tree or encode_labelled_tree.",
             )
         with self._lock:
             if self._opened is None:
